@@ -1,0 +1,1 @@
+"""Measurements, as ratios taken in one run against a named baseline."""

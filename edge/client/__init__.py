@@ -1,0 +1,1 @@
+"""What a rescue app uses: the vocabulary and the subscription language."""

@@ -1,0 +1,1 @@
+"""A DENS node: matching, covering, ranking and services as pure libraries under one core."""

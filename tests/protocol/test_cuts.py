@@ -1,0 +1,124 @@
+"""Alpha-cuts and covering against the degrees themselves, value by value."""
+
+import unittest
+
+from protocol.cuts import (
+    complement,
+    covers,
+    covers_at,
+    cut,
+    find_level,
+    invert_hedge,
+    within,
+)
+from protocol.degrees import MAX, MIN, SUGENO, aggregate, fuzzify, hedge
+from protocol.vectors import Predicate
+from tests.protocol.samples import Dice, draw_predicate
+
+
+def degree_of(p, x):
+    degree = hedge(fuzzify(x, p.low, p.high, p.left, p.right, p.wide), p.hedge)
+    return 255 - degree if p.negated else degree
+
+
+def contains(intervals, x):
+    return any(low <= x <= high for low, high in intervals)
+
+
+class CutTest(unittest.TestCase):
+    def test_cut_holds_exactly_the_values_that_reach_the_degree(self):
+        dice = Dice(41)
+        for _ in range(25):
+            p = draw_predicate(dice, 0, False)
+            for t in (0, 1, 2, 100, 128, 254, 255, 256):
+                intervals = cut(p, t)
+                for x in range(256):
+                    self.assertEqual(contains(intervals, x), degree_of(p, x) >= t, (p, t, x))
+
+    def test_wide_cut_ends_where_the_degree_falls_below(self):
+        dice = Dice(42)
+        for _ in range(60):
+            p = draw_predicate(dice, 0, True)
+            for t in (1, 77, 255):
+                for low, high in cut(p, t):
+                    for x in (low, (low + high) // 2, high):
+                        self.assertGreaterEqual(degree_of(p, x), t)
+                    for x in (low - 1, high + 1):
+                        if 0 <= x <= 65535:
+                            self.assertLess(degree_of(p, x), t)
+
+    def test_inverted_hedge_is_the_lowest_degree_that_reaches(self):
+        for code in (0, 1, 2, 3, 5, 13, 15):
+            for t in range(256):
+                m = invert_hedge(code, t)
+                self.assertGreaterEqual(hedge(m, code), t)
+                self.assertTrue(m == 0 or hedge(m - 1, code) < t)
+
+    def test_complement_and_within(self):
+        self.assertEqual(complement([], 255), [(0, 255)])
+        self.assertEqual(complement([(0, 255)], 255), [])
+        self.assertEqual(complement([(10, 20)], 255), [(0, 9), (21, 255)])
+        self.assertTrue(within([(1, 2), (5, 6)], [(0, 2), (5, 9)]))
+        self.assertFalse(within([(1, 6)], [(0, 2), (5, 9)]))
+
+
+class CoveringTest(unittest.TestCase):
+    def test_covering_is_what_every_value_says(self):
+        dice = Dice(43)
+        covered = 0
+        for _ in range(60):
+            p = draw_predicate(dice, 0, False, plain=True)
+            q = Predicate(
+                0,
+                min(255, p.low + dice.below(3)),
+                max(min(255, p.low + dice.below(3)), p.high - dice.below(3)),
+                max(0, min(255, p.left + dice.below(9) - 4)),
+            )
+            expected = all(degree_of(p, x) >= degree_of(q, x) for x in range(256))
+            self.assertEqual(covers(p, q), expected, (p, q))
+            covered += expected
+        self.assertTrue(5 < covered < 55, covered)
+
+    def test_the_papers_rule_is_sufficient(self):
+        dice = Dice(44)
+        for _ in range(20):
+            q = draw_predicate(dice, 0, False, plain=True)
+            p = Predicate(
+                0, dice.below(q.low + 1), q.high + dice.below(256 - q.high), dice.below(q.left + 1)
+            )
+            self.assertTrue(covers(p, q), (p, q))
+
+    def test_covering_at_thresholds_is_what_every_value_says(self):
+        dice = Dice(45)
+        for _ in range(60):
+            p = draw_predicate(dice, 0, False)
+            q = draw_predicate(dice, 0, False)
+            t, u = dice.byte(), dice.byte()
+            expected = all(degree_of(p, x) >= t for x in range(256) if degree_of(q, x) >= u)
+            self.assertEqual(covers_at(p, t, q, u), expected, (p, t, q, u))
+
+    def test_other_attributes_and_widths_are_not_covered(self):
+        p = Predicate(0, 0, 255)
+        self.assertFalse(covers(p, Predicate(1, 5, 6)))
+        self.assertFalse(covers(p, Predicate(0, 5, 6, wide=True)))
+
+
+class LevelTest(unittest.TestCase):
+    def test_level_is_necessary_and_tight(self):
+        dice = Dice(46)
+        for kind in range(7):
+            for t in (0, 1, 90, 200, 255):
+                count = 2 + dice.below(3)
+                weights = bytes([1 + dice.below(9) for _ in range(count)])
+                level = find_level(kind, count, t, weights, 0)
+                for own in range(256):
+                    best = bytearray([own] + [255] * (count - 1))
+                    reached = aggregate(kind, best, 0, count, weights, 0) >= t
+                    self.assertTrue(not reached or own >= level, (kind, t, own))
+                    if kind not in (MAX, MIN):
+                        self.assertEqual(reached, own >= level)
+
+    def test_max_and_rules_ask_nothing_of_one(self):
+        self.assertEqual(find_level(MAX, 3, 255, b"", 1), 0)
+        self.assertEqual(find_level(SUGENO, 3, 255, b"", 1), 0)
+        self.assertEqual(find_level(MIN, 3, 99, b"", 1), 99)

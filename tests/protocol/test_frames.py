@@ -1,0 +1,111 @@
+"""Frames: what opens them, and that nothing else does."""
+
+import unittest
+
+from protocol.errors import ProtocolError
+from protocol.frames import (
+    DOWN,
+    MAX_LENGTH,
+    MESSAGE,
+    NOTIFICATIONS,
+    OVERHEAD,
+    SUBSCRIPTIONS,
+    UP,
+    Frame,
+    Link,
+    join_vectors,
+    open_frame,
+    read_key_id,
+    seal,
+    split_vectors,
+)
+
+SECRET = bytes(range(32))
+LINK = Link("dog-1", "node-a", 7, SECRET)
+FRAME = Frame(NOTIFICATIONS, 3, 70000, b"body")
+
+
+class FrameTest(unittest.TestCase):
+    def test_overhead_is_at_most_24_bytes(self):
+        self.assertEqual(len(seal(LINK, UP, FRAME)) - len(FRAME.body), OVERHEAD)
+        self.assertEqual(OVERHEAD, 19)
+
+    def test_what_was_sealed_opens(self):
+        for direction in (UP, DOWN):
+            for frame in (
+                FRAME,
+                Frame(SUBSCRIPTIONS, 0, 0, b""),
+                Frame(MESSAGE, 0xFFFFFFFF, 0xFFFFFFFF, bytes(MAX_LENGTH - OVERHEAD)),
+            ):
+                sealed = seal(LINK, direction, frame)
+                self.assertEqual(open_frame(LINK, direction, sealed), frame)
+                self.assertEqual(read_key_id(sealed), 7)
+
+    def test_every_changed_bit_is_refused(self):
+        sealed = seal(LINK, UP, FRAME)
+        for i in range(len(sealed)):
+            for bit in range(8):
+                forged = bytearray(sealed)
+                forged[i] ^= 1 << bit
+                with self.assertRaises(ProtocolError):
+                    open_frame(LINK, UP, bytes(forged))
+
+    def test_tag_covers_direction_names_and_key(self):
+        sealed = seal(LINK, UP, FRAME)
+        with self.assertRaises(ProtocolError):
+            open_frame(LINK, DOWN, sealed)
+        for other in (
+            Link("dog-2", "node-a", 7, SECRET),
+            Link("dog-1", "node-b", 7, SECRET),
+            Link("dog-1n", "ode-a", 7, SECRET),
+            Link("dog-1", "node-a", 8, SECRET),
+            Link("dog-1", "node-a", 7, SECRET[1:] + SECRET[:1]),
+        ):
+            with self.assertRaises(ProtocolError):
+                open_frame(other, UP, sealed)
+
+    def test_truncated_and_longer_frames_are_refused(self):
+        sealed = seal(LINK, UP, FRAME)
+        for size in range(len(sealed)):
+            with self.assertRaises(ProtocolError):
+                open_frame(LINK, UP, sealed[:size])
+        with self.assertRaises(ProtocolError):
+            open_frame(LINK, UP, sealed + b"\x00")
+        with self.assertRaises(ProtocolError):
+            open_frame(LINK, UP, bytes(MAX_LENGTH + 1))
+
+    def test_other_kinds_and_versions_are_refused(self):
+        sealed = bytearray(seal(LINK, UP, FRAME))
+        for head in (0x02, 0x40, 0x44, 0x82):
+            sealed[0] = head
+            with self.assertRaises(ProtocolError) as caught:
+                open_frame(LINK, UP, bytes(sealed))
+            self.assertEqual(caught.exception.at, 0)
+
+    def test_weak_keys_are_refused(self):
+        for secret in (b"", bytes(range(15)), bytes(32), b"ab" * 16):
+            with self.assertRaises(ProtocolError):
+                Link("d", "n", 1, secret)
+
+    def test_frames_that_cannot_be_are_refused(self):
+        for frame in (
+            Frame(9, 1, 1, b""),
+            Frame(MESSAGE, 1 << 32, 1, b""),
+            Frame(MESSAGE, 1, -1, b""),
+            Frame(MESSAGE, 1, 1, bytes(MAX_LENGTH - OVERHEAD + 1)),
+        ):
+            with self.assertRaises(ProtocolError):
+                seal(LINK, UP, frame)
+        with self.assertRaises(ProtocolError):
+            Link("d", "n", 65536, SECRET)
+
+    def test_vectors_are_joined_and_split(self):
+        vectors = [b"a", b"bc" * 100, b"d"]
+        self.assertEqual(split_vectors(join_vectors(vectors)), vectors)
+        self.assertEqual(split_vectors(b""), [])
+        for body in (b"\x00", b"\x02a", b"\x01a\x05"):
+            with self.assertRaises(ProtocolError):
+                split_vectors(body)
+        for vector in (b"", bytes(256)):
+            with self.assertRaises(ProtocolError):
+                join_vectors([vector])
