@@ -40,8 +40,8 @@ def equal_portable(a: bytes, b: bytes) -> bool:
 
 
 try:
-    import hmac
-except ImportError:  # MicroPython
+    from hmac import HMAC, compare_digest
+except ImportError:  # MicroPython, which may have an hmac without compare_digest
     Key = PortableKey
     equal = equal_portable
 else:
@@ -50,7 +50,7 @@ else:
         """The same with CPython's own HMAC."""
 
         def __init__(self, secret: bytes) -> None:
-            self.state = hmac.new(secret, digestmod="sha256")
+            self.state = HMAC(secret, digestmod="sha256")
 
         def tag(self, message: bytes) -> bytes:
             """Return the first 8 bytes of the HMAC."""
@@ -58,4 +58,4 @@ else:
             state.update(message)
             return state.digest()[:TAG]
 
-    equal = hmac.compare_digest  # type: ignore[assignment]
+    equal = compare_digest  # type: ignore[assignment]

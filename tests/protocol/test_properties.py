@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import cbor2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import cbor, notification, subscription
@@ -15,9 +15,6 @@ from protocol.errors import ProtocolError
 from protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
 from protocol.vectors import Predicate, Subscription
 from tests.protocol.samples import Dice, draw_notification, draw_subscription
-
-settings.register_profile("protocol", deadline=None, max_examples=200)
-settings.load_profile("protocol")
 
 bytes8 = st.integers(0, 255)
 seeds = st.integers(0, 2**31 - 1)

@@ -1,0 +1,67 @@
+# Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test slow-test lint format fuzz bench bench-papers firmware-table coverage constraints build clean
+
+PYTHON := .venv/bin/python
+SETUP := .venv/.done
+RUNTIMES := .cache/runtimes/.done
+# numba keeps compiled kernels here, so that a second run starts at once.
+export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SETUP) $(RUNTIMES) ## Make .venv and get the MicroPython runtimes (other commands do it themselves)
+
+$(SETUP): pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh
+	@touch $@
+
+$(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/package-lock.json
+	@scripts/get-runtimes.sh
+	@touch $@
+
+demo: $(SETUP) $(RUNTIMES) ## See the whole path work, from words to a sensor and back
+	@$(PYTHON) -m demo
+
+test: $(SETUP) $(RUNTIMES) ## Run all tests, on CPython and on every MicroPython runtime
+	$(PYTHON) -m pytest -n 2 --dist loadgroup tests firmware_tests
+	$(MAKE) coverage
+
+coverage: $(SETUP) ## Check that the protocol's tests reach every branch
+	$(PYTHON) -m pytest -q tests/protocol --ignore tests/protocol/test_sweeps.py \
+		--cov=protocol --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
+
+slow-test: $(SETUP) ## Run the long forms of tests that `make test` runs shortened
+	$(PYTHON) -m pytest -m slow tests
+
+lint: $(SETUP) ## Check style and types
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+format: $(SETUP) ## Put every file into the project's format
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+fuzz: $(SETUP) ## Decode a million damaged frames (about ten minutes)
+	$(PYTHON) -m tests.protocol.fuzz --count 1000000
+
+bench: $(SETUP) ## Run the benchmarks in their short form
+	$(PYTHON) -m benchmarks --quick
+
+bench-papers: $(SETUP) ## Rebuild the papers' evaluations in full and save the results
+	$(PYTHON) -m benchmarks --papers --save
+
+firmware-table: $(SETUP) $(RUNTIMES) ## Show which test file passes on which runtime, and update the README
+	$(PYTHON) -m firmware_tests --update README.md
+
+constraints: $(SETUP) ## Pin what is installed in .venv
+	.venv/bin/pip freeze --exclude-editable | LC_ALL=C sort -f > constraints.txt
+
+build: $(SETUP) ## Build wheel and sdist into dist/
+	$(PYTHON) -m build
+
+clean: ## Remove everything that set-up and tests made
+	rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

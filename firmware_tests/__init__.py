@@ -1,0 +1,1 @@
+"""The device code's tests on the interpreters of real devices: unix, WebAssembly, micro:bit."""

@@ -1,0 +1,75 @@
+"""Runs test files on the WebAssembly port of MicroPython, under node.
+
+Only this file starts node. The runtime has a file system in memory: the repository's Python files
+that a device test may import are copied into it by `wasm/run.mjs`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from firmware_tests.device_files import AREAS
+from firmware_tests.outcome import Outcome, read_outcome
+from firmware_tests.runtimes import LIBRARY, REPOSITORY, find_wasm
+
+TIME_LIMIT = 600
+
+_RUN = Path(__file__).resolve().parent / "wasm" / "run.mjs"
+
+
+def run_code(code: str, root: Path = REPOSITORY) -> tuple[str, int]:
+    """Run a program that sets `exit_code`; (output, exit code)."""
+    node, micropython = find_wasm()
+    job = {
+        "micropython": str(micropython),
+        "files": dict(_list_files(root)),
+        "path": ["/lib", "/root"],
+        "code": code,
+    }
+    try:
+        done = subprocess.run(
+            [str(node), str(_RUN), json.dumps(job)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return f"{_decode(error.stdout)}\nstopped after {TIME_LIMIT} s", 1
+    return _decode(done.stdout), done.returncode
+
+
+def run_module(module: str, root: Path = REPOSITORY) -> Outcome:
+    """Run one test file by its dotted name, for example `tests.protocol.test_fuzzify`."""
+    code = (
+        "import unittest\n"
+        f"program = unittest.main({module!r}, exit=False)\n"
+        "exit_code = 0 if program.result.wasSuccessful() else 1\n"
+    )
+    return read_outcome(*run_code(code, root))
+
+
+def read_version() -> str:
+    """Return for example `1.27`."""
+    code = "import sys; print('%d.%d' % sys.implementation.version[:2]); exit_code = 0"
+    return run_code(code)[0].strip()
+
+
+def _list_files(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (path inside the runtime, path outside) of every Python file that it gets."""
+    for path in sorted(LIBRARY.glob("*.py")):
+        yield f"/lib/{path.name}", str(path)
+    paths = [root / "tests" / "__init__.py"]
+    for area in AREAS:
+        paths += sorted((root / area).rglob("*.py")) + sorted((root / "tests" / area).rglob("*.py"))
+    for path in paths:
+        if path.exists():
+            yield f"/root/{path.relative_to(root).as_posix()}", str(path)
+
+
+def _decode(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "replace")

@@ -1,0 +1,142 @@
+#!/bin/sh
+# Get every MicroPython that the device tests run on into .cache/runtimes (or $DENWATCH_CACHE/runtimes).
+#
+#   unix64/micropython, unix32/micropython   MicroPython 1.25 of Debian 13, in both word sizes
+#   wasm/node_modules/...                    WebAssembly MicroPython, pinned in firmware_tests/wasm
+#   microbit/qemu-system-arm, firmware.hex   the emulated Cortex-M0 and its MicroPython 1.9.2
+#
+# What is there and works is kept, so a second run takes a second. On Debian 12 and 13 nothing is
+# installed except node (when missing, which needs root): Debian packages are unpacked into the
+# cache. Elsewhere, programs on the PATH are used; what is missing is named, and the exit code is 1.
+set -eu
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+runtimes=${DENWATCH_CACHE:-$repository/.cache}/runtimes
+mkdir -p "$runtimes"
+runtimes=$(cd "$runtimes" && pwd)
+scripts=$repository/scripts
+missing=0
+
+if command -v flock >/dev/null; then # two runs at once must not unpack over each other
+    exec 9>"$runtimes/lock"
+    flock 9
+fi
+
+say() { printf '%-8s %s\n' "$1" "$2"; }
+
+report_missing() { # name, what to do
+    name=$1
+    shift
+    say "$name" "MISSING: $*" >&2
+    missing=1
+}
+
+write_wrapper() { # folder, program: runs FOLDER/root/usr/bin/PROGRAM with the libraries beside it
+    loader=$(cd "$1" && find root \( -name 'ld-linux*.so.*' -o -name 'ld-*.so.?' \) | sort | head -1)
+    libraries=$(cd "$1" && dirname "$(find root -name 'libc.so.6' | sort | head -1)")
+    cat >"$1/$2.new" <<WRAPPER
+#!/bin/sh
+here=\$(dirname "\$(readlink -f "\$0")")
+exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/root/usr/bin/$2" "\$@"
+WRAPPER
+    chmod +x "$1/$2.new"
+    mv "$1/$2.new" "$1/$2"
+}
+
+# --- unix, both word sizes
+
+is_micropython() { # program, bits: is it MicroPython 1.25 or later with that word size?
+    [ "$("$1" -c 'import sys
+v = sys.implementation
+print(v[0], v[1][:2] >= (1, 25), 64 if sys.maxsize >> 31 else 32)' 2>/dev/null)" = "micropython True $2" ]
+}
+
+get_unix() { # bits, Debian architecture
+    folder=$runtimes/unix$1
+    if ! is_micropython "$folder/micropython" "$1"; then
+        if "$scripts/fetch-debs.sh" "$folder" trixie "$2" micropython; then
+            write_wrapper "$folder" micropython
+        elif found=$(command -v micropython) && is_micropython "$found" "$1"; then
+            ln -sfn "$found" "$folder/micropython"
+        fi
+    fi
+    if is_micropython "$folder/micropython" "$1"; then
+        say "unix$1" "$folder/micropython"
+    else
+        report_missing "unix$1" "put a $1-bit unix MicroPython >= 1.25 at $folder/micropython" \
+            "(Debian 13: apt-get install micropython)"
+    fi
+}
+
+case $(uname -m) in
+aarch64 | arm64) narrow=armhf wide=arm64 ;;
+*) narrow=i386 wide=amd64 ;;
+esac
+get_unix 64 "$wide"
+get_unix 32 "$narrow"
+
+# --- micro:bit: the emulator, and the firmware, which Debian 13 no longer has
+
+runs() { "$1" --version >/dev/null 2>&1; }
+
+folder=$runtimes/microbit
+emulator=$folder/qemu-system-arm
+firmware=$folder/firmware.hex
+packaged=usr/share/firmware-microbit-micropython/firmware.hex
+if ! runs "$emulator"; then
+    if "$scripts/fetch-debs.sh" "$folder" trixie "$wide" qemu-system-arm; then
+        write_wrapper "$folder" qemu-system-arm
+    elif found=$(command -v qemu-system-arm); then
+        ln -sfn "$found" "$emulator"
+    fi
+fi
+if ! [ -s "$firmware" ]; then
+    if "$scripts/fetch-debs.sh" "$folder/firmware" bookworm "$wide" firmware-microbit-micropython; then
+        cp "$folder/firmware/root/$packaged" "$firmware"
+    elif [ -r "/$packaged" ]; then
+        cp "/$packaged" "$firmware"
+    fi
+fi
+if runs "$emulator"; then
+    say microbit "$emulator"
+else
+    report_missing microbit "install QEMU's qemu-system-arm (Debian: apt-get install qemu-system-arm)"
+fi
+if [ -s "$firmware" ]; then
+    say microbit "$firmware"
+else
+    report_missing microbit "put Debian's firmware-microbit-micropython at $firmware"
+fi
+
+# --- WebAssembly under node
+
+install_node() {
+    if ! { command -v node && command -v npm; } >/dev/null && command -v apt-get >/dev/null &&
+        [ "$(id -u)" = 0 ]; then
+        apt-get -qq update &&
+            DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install nodejs npm \
+                >"$runtimes/node.log" 2>&1
+    fi
+    { command -v node && command -v npm; } >/dev/null
+}
+
+folder=$runtimes/wasm
+pinned=$repository/firmware_tests/wasm
+mkdir -p "$folder"
+if ! install_node; then
+    report_missing wasm "install node >= 18 and npm (Debian: apt-get install nodejs npm)"
+else
+    if ! cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
+        cp "$pinned/package.json" "$pinned/package-lock.json" "$folder/"
+        if (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error); then
+            cp "$pinned/package-lock.json" "$folder/node_modules/.pinned"
+        fi
+    fi
+    if cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
+        say wasm "$folder/node_modules"
+    else
+        report_missing wasm "npm could not install firmware_tests/wasm/package-lock.json"
+    fi
+fi
+
+exit "$missing"

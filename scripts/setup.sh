@@ -1,0 +1,39 @@
+#!/bin/sh
+# Make .venv with everything that tests, demo and benchmarks need. Called by make; safe to repeat.
+# Uses the first Python >= 3.11 with venv; installs it with apt where that is possible.
+set -eu
+cd "$(dirname "$0")/.."
+
+find_python() { # prints a Python that can make the .venv
+    for name in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name"
+            return 0
+        fi
+    done
+    return 1
+}
+
+if ! python=$(find_python); then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing Python with apt" >&2
+        apt-get -qq update
+        DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+            python3 python3-venv python3-dev gcc g++ >/dev/null
+        python=$(find_python) || true
+    fi
+    if [ -z "${python:-}" ]; then
+        echo "setup: Python 3.11 or later with venv is missing." >&2
+        echo "setup: on Debian or Ubuntu: sudo apt-get install python3 python3-venv python3-dev g++" >&2
+        exit 1
+    fi
+fi
+
+if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
+    echo "setup: making .venv with $("$python" --version)"
+    "$python" -m venv --clear .venv
+fi
+echo "setup: installing packages into .venv (a few minutes the first time)"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+.venv/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+echo "setup: done"
