@@ -1,0 +1,136 @@
+"""The negative space alone, large enough that blocks split, grow and are packed again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.dens.covering.layout import BLOCK, Rows
+from edge.dens.covering.merging import merge_rows
+from edge.dens.covering.policy import Metric
+from edge.dens.covering.space import NegativeSpace
+from tests.covering.checks import paint
+
+SIDES = {1: 8192, 2: 96, 3: 24, 4: 12}
+
+
+def draw_boxes(rng: np.random.Generator, count: int, dimensions: int, size: int) -> Rows:
+    side = SIDES[dimensions]
+    rows = np.empty((count, 2 * dimensions), np.int32)
+    rows[:, ::2] = rng.integers(0, side, (count, dimensions))
+    rows[:, 1::2] = np.minimum(rows[:, ::2] + rng.integers(0, size, (count, dimensions)), side - 1)
+    return rows
+
+
+def make_space(dimensions: int, *, merging: bool = False) -> NegativeSpace:
+    whole = np.array([[0, SIDES[dimensions] - 1] * dimensions], np.int32)
+    return NegativeSpace(whole, merging=merging)
+
+
+@pytest.mark.parametrize("merging", [False, True])
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_cuts_leave_the_exact_complement(dimensions: int, merging: bool) -> None:
+    rng = np.random.default_rng(dimensions)
+    shape = (SIDES[dimensions],) * dimensions
+    space = make_space(dimensions, merging=merging)
+    covered = np.zeros(shape, np.int64)
+    most = 0
+    for number, box in enumerate(draw_boxes(rng, 600, dimensions, 4)):
+        assert space.meets(box[None]) == bool((paint(box[None], shape) > covered).any())
+        space.cut(box)
+        covered |= paint(box[None], shape)
+        most = max(most, space.count)
+        if number % 50 == 0 or number > 595:
+            assert len(space.rectangles()) == space.count
+            assert (paint(space.rectangles(), shape) == 1 - covered).all()
+    assert most > 2 * BLOCK  # or the test saw one block only
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_a_space_that_empties_is_packed_and_can_be_filled_again(dimensions: int) -> None:
+    rng = np.random.default_rng(7)
+    shape = (SIDES[dimensions],) * dimensions
+    space = make_space(dimensions)
+    for box in draw_boxes(rng, 500, dimensions, 3):
+        space.cut(box)
+    taken = space.rectangles()
+    middle = np.array([1, SIDES[dimensions] - 2] * dimensions, np.int32)
+    space.cut(middle)
+    rest = space.rectangles()
+    assert (paint(rest, shape) <= 1).all()
+    space.cut(np.array([0, SIDES[dimensions] - 1] * dimensions, np.int32))
+    assert space.count == 0
+    assert not space.meets(taken)
+    space.release(taken)
+    assert sorted(space.rectangles().tolist()) == sorted(taken.tolist())
+    assert space.meets(taken[-1:])
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_limited_cuts_keep_their_budget_and_remove_what_they_say(
+    dimensions: int, metric: Metric
+) -> None:
+    rng = np.random.default_rng(11)
+    shape = (SIDES[dimensions],) * dimensions
+    space = make_space(dimensions)
+    for box in draw_boxes(rng, 80, dimensions, 12):
+        before, count = paint(space.rectangles(), shape), space.count
+        sections, spent = space.cut_within(box, 10, metric)
+        assert spent <= 10
+        assert space.count <= count + 10
+        removed = paint(sections, shape)
+        assert (paint(space.rectangles(), shape) == before - removed).all()
+        assert (removed <= paint(box[None], shape)).all()
+        space.release(sections)
+        assert (paint(space.rectangles(), shape) == before).all()
+        space.cut(box)
+
+
+@pytest.mark.parametrize(
+    ("metric", "first"),
+    [
+        (Metric.RATIO, [30, 34, 4, 5]),  # 10 points for 2 pieces
+        (Metric.BENEFIT, [24, 29, 4, 5]),  # 12 points, though for 3 pieces
+        (Metric.COST, [35, 35, 4, 5]),  # 2 pieces, and it came before the other with 2
+    ],
+)
+def test_each_metric_cuts_what_it_values(metric: Metric, first: list[int]) -> None:
+    rows = [[0, 29, 0, 9], [35, 35, 0, 9], [30, 34, 0, 9], [36, 36, 0, 5]]
+    space = NegativeSpace(np.array(rows, np.int32))
+    sections, spent = space.cut_within(np.array([24, 40, 4, 5], np.int32), 3, metric)
+    free = [36, 36, 4, 5]  # leaves one piece, so it costs nothing under any metric
+    assert sorted(sections.tolist()) == sorted([first, free])
+    assert spent == (3 if metric is Metric.BENEFIT else 2)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 40), st.integers(0, 10_000))
+def test_merging_keeps_the_union_and_leaves_nothing_to_join(
+    dimensions: int, count: int, seed: int
+) -> None:
+    side = {1: 40, 2: 12, 3: 6, 4: 4}[dimensions]
+    rng = np.random.default_rng(seed)
+    whole = np.array([[0, side - 1] * dimensions], np.int32)
+    space = NegativeSpace(whole)
+    for _ in range(count):
+        box = np.sort(rng.integers(0, side, (dimensions, 2)), axis=1).astype(np.int32)
+        box[:, 1] = np.minimum(box[:, 1], box[:, 0] + 1)
+        space.cut(box.ravel())
+    rows = space.rectangles()
+    merged = merge_rows(rows)
+    shape = (side,) * dimensions
+    assert len(merged) <= len(rows)
+    assert (paint(merged, shape) == paint(rows, shape)).all()
+    listed = merged.tolist()
+    for a in listed:
+        for b in listed:
+            different = [c for c in range(0, 2 * dimensions, 2) if a[c : c + 2] != b[c : c + 2]]
+            assert not (len(different) == 1 and a[different[0] + 1] + 1 == b[different[0]])
+
+
+def test_merging_joins_a_whole_run_at_once() -> None:
+    rows = np.array([[i, i, 0, 5] for i in (3, 1, 2, 5)] + [[4, 4, 0, 4]], np.int32)
+    assert sorted(merge_rows(rows).tolist()) == [[1, 3, 0, 5], [4, 4, 0, 4], [5, 5, 0, 5]]
