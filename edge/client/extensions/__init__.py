@@ -1,0 +1,1 @@
+"""The plug-ins that come with denwatch; `edge.client.plugins` loads them like any other."""

@@ -1,0 +1,1 @@
+"""The sub-commands of `denwatch`, one file each; `edge.cli` imports the one that is called."""

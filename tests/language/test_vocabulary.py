@@ -1,0 +1,308 @@
+"""The Knowledge Manager: vocabulary files, names and synonyms, versions, merging, publishers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from typing import Any
+
+import pytest
+
+from edge.client.compiler import compile_subscription
+from edge.client.errors import LanguageError
+from edge.client.syntax import Name, Predicate, Subscription, Term
+from edge.client.vocabulary import (
+    SHIPPED,
+    Directory,
+    Kind,
+    Vocabulary,
+    browse,
+    build_vocabulary,
+    describe_vocabulary,
+    load_shipped,
+    merge_vocabularies,
+    parse_vocabulary,
+)
+
+SMALL = """
+name = "small"
+[event.sea]
+number = 3
+[event.sea.attribute.wave_height]
+bit = 0
+domain = [0.0, 25.5]
+unit = "m"
+[event.sea.attribute.wave_height.terms]
+flat = { falling = [0.5, 1.5] }
+high = { rising = [3, 6] }
+monstrous = { hedges = ["extremely"], of = "high" }
+[event.sea.attribute.flag]
+bit = 1
+symbols = ["green", "red"]
+[thesaurus.coast_guard]
+"swell" = "sea.wave_height"
+"""
+
+
+def change(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_vocabularies_load(name: str) -> None:
+    vocabulary = load_shipped(name)
+    assert vocabulary.name == name
+    assert len(vocabulary.hash) == 64
+    for event in vocabulary.events.values():
+        assert 1 <= len(event.attributes) <= 16
+        assert vocabulary.find_number(event.number) is event
+        for attribute in event.attributes.values():
+            assert event.find_bit(attribute.bit) is attribute
+            for term in attribute.terms.values():
+                assert attribute.fit_term(term).error < 0.1, (attribute.path, term.name)
+
+
+def test_straight_terms_of_shipped_vocabularies_are_followed_within_two_percent() -> None:
+    for name in SHIPPED:
+        for attribute in load_shipped(name).iterate_attributes():
+            for term in attribute.terms.values():
+                if term.membership.is_linear:
+                    assert attribute.fit_term(term).error < 0.02, (attribute.path, term.name)
+
+
+def test_hedged_term_is_fitted_and_its_error_known() -> None:
+    attribute = load_shipped("rescue").events["patient"].attributes["patient_temperature"]
+    term = attribute.terms["very_high"]
+    assert (term.base, term.hedges) == ("high", ("very",))
+    assert term.membership.evaluate(38.5) == pytest.approx(0.25)
+    assert 0.02 < attribute.fit_term(term).error < 0.09
+
+
+def test_rescue_has_the_five_events_and_wide_positions() -> None:
+    rescue = load_shipped("rescue")
+    assert set(rescue.events) == {"patient", "fire", "gas", "road", "team"}
+    assert rescue.events["team"].attributes["east"].wide
+    assert rescue.events["patient"].attributes["born"].kind is Kind.DATE
+
+
+# Names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "word", ["patient_temperature", "temp", "body_temp", "T°", "t°", "Body Temp", "patient.temp"]
+)
+def test_synonyms_name_the_same_attribute(word: str) -> None:
+    found = load_shipped("rescue").find_attributes(Name(word))
+    assert [attribute.path for attribute in found] == ["patient.patient_temperature"]
+
+
+def test_event_and_term_and_symbol_have_synonyms() -> None:
+    rescue = load_shipped("rescue")
+    patient = rescue.find_event(Name("casualty"))
+    assert patient.name == "patient"
+    term = rescue.find_term(patient.attributes["heart_rate"], Name("tachycardic"))
+    assert term is not None
+    assert term.name == "high"
+    assert rescue.find_symbol(patient.attributes["triage"], "immediate") == 2
+
+
+def test_organisation_decides_between_two_meanings() -> None:
+    rescue = load_shipped("rescue")
+    both = [a.path for a in rescue.find_attributes(Name("oxygen level"))]
+    assert both == ["patient.oxygen_saturation", "gas.oxygen"]
+    own = rescue.find_attributes(Name("oxygen level"), organisation="red_cross")
+    assert [a.path for a in own] == ["patient.oxygen_saturation"]
+
+
+def test_synonyms_of_a_thing_are_listed_by_organisation() -> None:
+    entries = load_shipped("rescue").thesaurus.list_synonyms("patient.patient_temperature")
+    assert ("hospital", "temp") in [(e.organisation, e.word) for e in entries]
+    assert ("red_cross", "body_temperature") in [(e.organisation, e.word) for e in entries]
+
+
+def test_attribute_of_another_event_is_explained() -> None:
+    rescue = load_shipped("rescue")
+    with pytest.raises(LanguageError, match="belongs to event patient"):
+        rescue.find_attributes(Name("pulse"), rescue.events["fire"])
+    with pytest.raises(
+        LanguageError, match=r'"patient\.pulse" belongs to event patient, not to fire'
+    ):
+        rescue.find_attributes(Name("patient.pulse"), rescue.events["fire"])
+
+
+# Files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("number = 3", "number = 64", "number 64 is not in 0..63"),
+        ("number = 3", "", '"number" is missing'),
+        ("number = 3", 'number = "3"', "wrong type"),
+        ("number = 3", "numer = 3\nnumber = 3", 'unknown key "numer"; did you mean "number"'),
+        ("bit = 1", "bit = 0", "bit 0 is wave_height's"),
+        ("bit = 1", "bit = 16", "bit 16 is not in 0..15"),
+        ("domain = [0.0, 25.5]", "domain = [9, 9]", "the domain is empty"),
+        ("domain = [0.0, 25.5]", 'domain = ["a", 9]', "'a' is not a number"),
+        ('unit = "m"', 'unit = "parsec"', 'unknown unit "parsec"'),
+        ('unit = "m"', 'unit = "m"\nresolution = 12', "resolution is 8 or 16 bits"),
+        ("falling = [0.5, 1.5]", "falling = [1.5, 0.5]", "points must not fall"),
+        ("falling = [0.5, 1.5]", "faling = [0.5, 1.5]", 'did you mean "falling"'),
+        ("falling = [0.5, 1.5]", "falling = [0.5]", "falling takes 2 points, not 1"),
+        ("rising = [3, 6]", "rising = [60, 80]", "outside the domain of wave_height"),
+        ('of = "high"', 'of = "hihg"', 'did you mean "high"'),
+        ('hedges = ["extremely"]', 'hedges = ["quite"]', 'unknown hedge "quite"'),
+        ('["green", "red"]', '["green", "Green"]', "two symbols are alike"),
+        ('["green", "red"]', "[]", "symbols must be a list of texts"),
+        ('"sea.wave_height"', '"sea.wave_hight"', 'did you mean "sea.wave_height"'),
+        ("[event.sea.attribute.flag]", "[event.sea.attribute.Flag]", "names are lower case"),
+        ('name = "small"', "", '"name" is missing'),
+        ('name = "small"', "name = small", "vocabulary: Invalid value"),
+    ],
+)
+def test_mistakes_in_a_file_are_refused_with_their_key(old: str, new: str, message: str) -> None:
+    with pytest.raises(LanguageError) as caught:
+        parse_vocabulary(change(SMALL, old, new))
+    assert message in str(caught.value)
+
+
+def test_content_hash_knows_content_and_not_order() -> None:
+    document = tomllib.loads(SMALL)
+    turned: dict[str, Any] = dict(reversed(document.items()))
+    assert build_vocabulary(turned).hash == build_vocabulary(document).hash
+    changed = parse_vocabulary(change(SMALL, "rising = [3, 6]", "rising = [3, 7]"))
+    assert changed.hash != build_vocabulary(document).hash
+
+
+def test_a_document_travels_and_gives_the_same_vocabulary() -> None:
+    import json
+
+    rescue = load_shipped("rescue")
+    again = build_vocabulary(json.loads(json.dumps(rescue.document)))
+    assert again.hash == rescue.hash
+    assert again == rescue
+
+
+# Merging --------------------------------------------------------------------------------------
+
+
+def test_merging_joins_events_terms_and_synonyms() -> None:
+    small = parse_vocabulary(SMALL)
+    more = change(SMALL, 'name = "small"', 'name = "more"')
+    more = change(more, "flat = { falling = [0.5, 1.5] }", "rough = { trapezoid = [1, 2, 3, 4] }")
+    more = change(more, '"swell"', '"sea state"')
+    merged = merge_vocabularies(small, parse_vocabulary(more))
+    assert merged.name == "small+more"
+    terms = merged.events["sea"].attributes["wave_height"].terms
+    assert set(terms) == {"flat", "rough", "high", "monstrous"}
+    for word in ("swell", "sea state"):
+        assert merged.find_attributes(Name(word))[0].name == "wave_height"
+
+
+def test_merging_the_shipped_ones_keeps_both() -> None:
+    merged = merge_vocabularies(load_shipped("rescue"), load_shipped("weather"), "both")
+    assert merged.name == "both"
+    assert len(merged.events) == 6
+    same = merge_vocabularies(merged, load_shipped("weather"), "both")
+    assert same.events == merged.events
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("number = 3", "number = 4", "conflict at event.sea.number: small says 3, other says 4"),
+        ("domain = [0.0, 25.5]", "domain = [0.0, 51.0]", "event.sea.attribute.wave_height.domain"),
+        ("rising = [3, 6]", "rising = [4, 6]", "event.sea.attribute.wave_height.terms.high"),
+        ('unit = "m"', "", "unit: only small has it"),
+        ('"swell" = "sea.wave_height"', '"swell" = "sea.flag"', "thesaurus.coast_guard.swell"),
+        (
+            '"swell" = "sea.wave_height"',
+            '"Swell" = "sea.flag"',
+            "conflict at thesaurus.coast_guard",
+        ),
+    ],
+)
+def test_merging_refuses_what_differs(old: str, new: str, message: str) -> None:
+    other = parse_vocabulary(change(change(SMALL, old, new), '"small"', '"other"'))
+    with pytest.raises(LanguageError) as caught:
+        merge_vocabularies(parse_vocabulary(SMALL), other)
+    assert message in str(caught.value)
+
+
+def test_merging_refuses_two_events_of_one_number() -> None:
+    text = SMALL.replace("sea", "lake").replace("swell", "chop")
+    renamed = parse_vocabulary(text.replace('"small"', '"other"'))
+    with pytest.raises(LanguageError, match="number 3 is sea's"):
+        merge_vocabularies(parse_vocabulary(SMALL), renamed)
+
+
+# Publishers and browsing ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def directory() -> Directory:
+    found = Directory(load_shipped("rescue"))
+    found.announce_names("monitor-1", ["temp", "HR"])
+    found.announce_names("monitor-2", ["patient.pulse"])
+    found.announce("detector", 3, 0b111)
+    return found
+
+
+def subscribe(*names: str) -> Any:
+    from edge.client.syntax import And
+
+    leaves = tuple(Predicate(Name(name), Term(Name("high"))) for name in names)
+    tree = Subscription(leaves[0] if len(leaves) == 1 else And(leaves))
+    return compile_subscription(tree, load_shipped("rescue")).vector
+
+
+def test_publishers_of_a_subscription_have_all_its_attributes(directory: Directory) -> None:
+    assert directory.find_publishers(subscribe("HR")) == ["monitor-1", "monitor-2"]
+    assert directory.find_publishers(subscribe("HR", "temp")) == ["monitor-1"]
+    assert directory.find_publishers(subscribe("CO")) == ["detector"]
+
+
+def test_look_up_says_what_a_publisher_lacks(directory: Directory) -> None:
+    found = directory.look_up(["body_temp", "heartbeat"])
+    assert [(f.publisher, f.lacks, f.is_complete) for f in found] == [
+        ("monitor-1", (), True),
+        ("monitor-2", ("patient_temperature",), False),
+    ]
+
+
+def test_a_publisher_is_forgotten(directory: Directory) -> None:
+    directory.forget("monitor-1")
+    assert directory.find_publishers(subscribe("HR")) == ["monitor-2"]
+    with pytest.raises(LanguageError, match="announces no attributes"):
+        directory.announce("mute", 1, 0)
+
+
+def test_browsing_shows_events_terms_synonyms_and_publishers(directory: Directory) -> None:
+    rescue = load_shipped("rescue")
+    text = describe_vocabulary(rescue)
+    assert "patient (1): Vital signs of one patient" in text
+    assert rescue.version in text
+    page = browse(rescue, "temp", directory)
+    assert '"body_temp" says hospital' in page
+    assert "very_high: very high (at most" in page
+    assert "published by monitor-1" in page
+    assert browse(rescue, "casualty").startswith("patient (1)")
+    with pytest.raises(LanguageError, match='nothing is called "patiemt"; did you mean "patient"'):
+        browse(rescue, "patiemt")
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys, edge.client.compiler, edge.client.vocabulary as v; v.load_shipped('rescue');"
+        "heavy = {'numpy', 'lark', 'lxml', 'matplotlib', 'numba', 'asyncio', 'pint'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_vocabularies_compare_by_content() -> None:
+    assert parse_vocabulary(SMALL) == parse_vocabulary(SMALL)
+    assert isinstance(parse_vocabulary(SMALL), Vocabulary)
