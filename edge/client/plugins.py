@@ -14,10 +14,10 @@ import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from edge.client.errors import LanguageError, suggest_names
-from edge.client.syntax import Condition, Node, Predicate, Quantity, Rule, Value
+from edge.client.syntax import Condition, Extension, Node, Predicate, Quantity, Rule, Value
 
 if TYPE_CHECKING:
     from edge.client.vocabulary import Attribute
@@ -77,6 +77,20 @@ class PredicateType(Named, Protocol):
 
     def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
         """Return the ideal degree (0..1) of x, in the attribute's unit."""
+        ...
+
+
+@runtime_checkable
+class Recogniser(Protocol):
+    """What a predicate type may do besides: see itself in the two predicates it lowers to."""
+
+    def recognise(
+        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+    ) -> Extension | None:
+        """Return the constraint that lowers to "one of the pair", None if there is none.
+
+        The pair comes in both orders. The decompiler checks the answer by compiling it.
+        """
         ...
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import edge.client.vocabulary
 from edge.client.compiler import compile_subscription
 from edge.client.errors import LanguageError
 from edge.client.syntax import Name, Predicate, Subscription, Term
@@ -306,3 +310,62 @@ def test_nothing_heavy_is_imported() -> None:
 def test_vocabularies_compare_by_content() -> None:
     assert parse_vocabulary(SMALL) == parse_vocabulary(SMALL)
     assert isinstance(parse_vocabulary(SMALL), Vocabulary)
+
+
+# The description of the format ----------------------------------------------------------------
+
+
+def test_the_example_of_the_readme_is_a_vocabulary() -> None:
+    text = (Path(edge.client.vocabulary.__file__).parent / "README.md").read_text("utf-8")
+    example = text.split("```toml\n")[1].split("```")[0]
+    harbour = parse_vocabulary(example)
+    assert harbour.name == "harbour"
+    assert harbour.phrases["this watch"] == (7200.0, 14400.0)
+    breakers = harbour.find_term(harbour.events["sea"].attributes["wave_height"], Name("breakers"))
+    assert breakers is not None
+    assert breakers.name == "high"
+    used = {
+        key for attribute in example.split("[event.sea.attribute.")[1:] for key in attribute.split()
+    }
+    for key in (
+        "bit",
+        "domain",
+        "unit",
+        "resolution",
+        "symbols",
+        "ordered",
+        "about",
+        "period",
+        "kind",
+    ):
+        assert key in used  # every key of an attribute is shown
+
+
+# Documents from peers -------------------------------------------------------------------------
+
+JUNK: list[Any] = [None, 0, -1, math.nan, math.inf, "", "x", [], [[1]], {}, {"a": 1}, True, 10**400]
+JUNK += [{"of": [], "hedges": ["very"]}, {"bell": [1, 2, 1e308]}, {"triangle": ["a", 1, 2]}]
+
+
+def list_paths(table: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    keys = (
+        table if isinstance(table, dict) else range(len(table)) if isinstance(table, list) else ()
+    )
+    return [p for key in keys for p in ((*path, key), *list_paths(table[key], (*path, key)))]
+
+
+def test_a_spoiled_document_is_refused_or_read_and_never_breaks() -> None:
+    document = tomllib.loads(SMALL)
+    refused = 0
+    for path in list_paths(document):
+        for junk in JUNK:
+            spoiled = copy.deepcopy(document)
+            table = spoiled
+            for key in path[:-1]:
+                table = table[key]
+            table[path[-1]] = junk
+            try:
+                describe_vocabulary(build_vocabulary(spoiled))
+            except LanguageError:
+                refused += 1
+    assert refused > 300

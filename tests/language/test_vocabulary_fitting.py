@@ -125,8 +125,8 @@ def brute_force(membership: Membership) -> float:
     """Return the least highest error of all symmetric triples around a rising side."""
     ideal = np.array([membership.evaluate(x) for x in GRID])
     best = 1.0
-    for low in range(100, 256):
-        for code in range(100, 256):
+    for low in range(120, 145):
+        for code in range(120, 230):
             worst = 0.0
             for x in range(60, 200):
                 worst = max(worst, abs(rate(Triple(low, 255, code, code), x) - ideal[x]))
@@ -149,6 +149,20 @@ def test_fits_of_straight_sides_are_good_for_any_place(attribute: Attribute) -> 
         b, c, d = a + rng.uniform(30, 50), a + rng.uniform(50, 80), a + rng.uniform(110, 140)
         fit = attribute.fit(Membership("trapezoid", (a, b, c, d)))
         assert fit.error < (0.03 if attribute is BYTE else 0.02)  # half a step of 30 is 1.7 %
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 14])
+@pytest.mark.parametrize(("kind", "points"), SHAPES)
+def test_the_error_of_a_wide_set_is_the_highest_of_all_its_values(
+    kind: str, points: tuple[float, ...], code: int
+) -> None:
+    power = (1.0, 2.0, 0.0, 0.5)[code] if code < 4 else 1.5
+    membership = Membership(kind, points).hedged(power)
+    triple = WIDE.fit(Membership(kind, points)).triple
+    found = WIDE.measure(membership, triple, code)
+    for x in range(0, 65536, 7):
+        error = abs(rate(triple, x, code, wide=True) - membership.evaluate(WIDE.to_value(x)))
+        assert error <= found + 1e-9
 
 
 def test_alike_sides_share_a_gamma_and_free_sides_cost_nothing() -> None:

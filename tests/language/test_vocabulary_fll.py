@@ -81,6 +81,8 @@ def test_conflicts_and_strangers_are_refused() -> None:
         import_fll(import_fll(rescue, TEXT), TEXT.replace("Ramp 37.500", "Ramp 37.000"))
     with pytest.raises(LanguageError, match='unknown attribute "body_tmep"; did you mean'):
         import_fll(rescue, TEXT.replace("body_temp", "body_tmep"))
+    with pytest.raises(LanguageError, match="inf is no finite number"):
+        import_fll(rescue, TEXT.replace("Gaussian 36.800", "Gaussian inf"))
     with pytest.raises(LanguageError, match="no InputVariable"):
         import_fll(rescue, "Engine: empty")
     with pytest.raises(LanguageError, match=r"may be patient\.east, fire\.east"):

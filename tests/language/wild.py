@@ -111,9 +111,7 @@ recents = st.one_of(
     st.builds(Recent, st.one_of(st.just("recent"), st.just("few seconds"), names)),
     st.builds(Recent, st.none(), quantities, st.one_of(st.none(), quantities)),
 )
-aggregators = st.builds(
-    Aggregator, st.one_of(st.sampled_from(AGGREGATORS), names), st.just(())
-)
+aggregators = st.builds(Aggregator, st.one_of(st.sampled_from(AGGREGATORS), names), st.just(()))
 subscriptions = st.builds(
     Subscription,
     conditions,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from edge.client.compiler.compiler import COMPACT_PREDICATES, KINDS, compile_subscription
 from edge.client.compiler.levels import find_levels
 from edge.client.compiler.lowering import resolve_event
+from edge.client.compiler.raising import raise_condition
 from edge.client.compiler.results import Options
 from edge.client.compiler.rules import write_rule
 from edge.client.compiler.sets import Reader
@@ -60,7 +61,11 @@ def decompile(
     registry = load_registry() if registry is None else registry
     work = _Work(vector, vocabulary, registry, options or Options())
     readable = work.build(work.word())
-    return readable if work.compiles_back(readable) else work.build(work.spell())
+    raised = work.raise_pairs(readable)
+    for tree in (raised, readable) if raised != readable else (readable,):
+        if work.compiles_back(tree):
+            return tree
+    return work.build(work.spell())
 
 
 class _Work:
@@ -113,6 +118,11 @@ class _Work:
             hedges = () if is_crisp else read_hedges(p.hedge)
             found.append(self._dress(p, Predicate(Name(attribute.name), literal, hedges=hedges)))
         return found
+
+    def raise_pairs(self, tree: Subscription) -> Subscription:
+        """Return the tree with what plug-ins recognise in it."""
+        condition = raise_condition(tree.condition, self.event, self.registry)
+        return replace(tree, condition=condition)
 
     def _dress(self, p: vectors.Predicate, bare: Predicate) -> Predicate:
         """Return the predicate with negation, thresholds and weight."""

@@ -120,15 +120,14 @@ def fit_draft(draft: Draft, levels: Sequence[int]) -> Fitted:
 
 
 def _fit_draft(draft: Draft, levels: Sequence[int]) -> Fitted:
-    meaning = draft.meaning
-    if isinstance(meaning, CrispSet):
-        if draft.extra_power != 1.0:
-            membership = rebuild_membership(meaning.triple, draft.attribute)
-            meaning = FuzzySet(membership)
-        else:
-            return Fitted(meaning.triple, draft.hedge, 0.0, meaning.note)
-    attribute = draft.attribute
-    base = meaning.membership.hedged(draft.extra_power)
+    meaning, attribute = draft.meaning, draft.attribute
+    if isinstance(meaning, FuzzySet):
+        membership = meaning.membership
+    elif draft.extra_power == 1.0:
+        return Fitted(meaning.triple, draft.hedge, 0.0, meaning.note)
+    else:
+        membership = rebuild_membership(meaning.triple, attribute)
+    base = membership.hedged(draft.extra_power)
     plain = attribute.fit(base)
     full = base.hedged(find_power(draft.hedge))
     error = plain.error

@@ -18,15 +18,17 @@ from edge.client.syntax import (
     And,
     Condition,
     Extension,
+    Hedge,
     Name,
     Not,
     Or,
     Predicate,
     Rule,
     Subscription,
+    Term,
     iterate_predicates,
 )
-from edge.client.vocabulary import Attribute, Event, Vocabulary
+from edge.client.vocabulary import Attribute, Event, Kind, Vocabulary
 from protocol.vectors import MAX_PREDICATES
 
 MAX_DEPTH = 64
@@ -128,6 +130,7 @@ class Lowerer:
         attribute = resolve_attribute(predicate.attribute, self.event, vocabulary, organisation)
         if isinstance(predicate.constraint, Extension):
             return self._lower_extension(predicate, predicate.constraint, attribute, depth)
+        predicate = self._resolve_derived(predicate, attribute)
         hedge, power = encode_hedges(predicate.hedges)
         possible, certain = encode_thresholds(predicate.possible, predicate.certain)
         meaning = self.reader.read(predicate, attribute)
@@ -139,6 +142,18 @@ class Lowerer:
             )
         self.drafts.append(draft)
         return Leaf(len(self.drafts) - 1, draft.negated)
+
+    def _resolve_derived(self, predicate: Predicate, attribute: Attribute) -> Predicate:
+        """Return a term that is defined by a hedge as that hedge of its base, which is exact."""
+        while isinstance(predicate.constraint, Term) and attribute.kind is not Kind.TEXT:
+            name = predicate.constraint.name
+            term = self.reader.vocabulary.find_term(attribute, name, self.reader.organisation)
+            if term is None or term.base is None:
+                break
+            hedges = predicate.hedges + tuple(Hedge(word) for word in term.hedges)
+            constraint = Term(Name(term.base, span=name.span), span=predicate.constraint.span)
+            predicate = replace(predicate, hedges=hedges, constraint=constraint)
+        return predicate
 
     def _lower_extension(
         self, predicate: Predicate, constraint: Extension, attribute: Attribute, depth: int

@@ -89,10 +89,10 @@ def encode_recent(
         return until, max(encode_time(gone, phrase, quiet), until + 1)
     if recent.within is None:
         raise LanguageError.at_node("recent says neither a phrase nor a duration", recent)
-    until = encode_time(recent.within, "recent", report)
+    until = encode_time(recent.within, "recent", report) if recent.within.value else 0
     end = until + 1
     if recent.gone is not None:
-        if read_duration(recent.gone) <= read_duration(recent.within):
+        if until and read_duration(recent.gone) <= read_duration(recent.within):
             raise LanguageError.at_node("what is no longer recent must be older", recent.gone)
         end = max(encode_time(recent.gone, "recent", report), until + 1)
     if end > LAST_DURATION:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from edge.client.compiler.settings import encode_threshold
@@ -34,10 +35,13 @@ def shorten(
 
 
 def write_threshold(code: int) -> Scalar:
-    """Return the shortest threshold that is encoded so."""
-    found = shorten((code / 255,), lambda v: encode_threshold(Scalar(v[0]), "threshold") == code)
-    assert found is not None  # code / 255 itself is encoded so
-    return Scalar(found[0])
+    """Return the shortest threshold that is encoded so: rounded down, as encoding rounds up."""
+    for digits in range(1, 17):
+        scale = 10**digits
+        value = math.floor(code * scale / 255) / scale
+        if encode_threshold(Scalar(value), "threshold") == code:
+            return Scalar(value)
+    return Scalar(code / 255)
 
 
 def write_duration(code: int) -> Quantity:

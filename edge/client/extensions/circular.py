@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from edge.client.errors import LanguageError
 from edge.client.plugins import Parameter, Plugin
 from edge.client.syntax import (
+    About,
     Comparison,
     Condition,
     Constraint,
@@ -92,6 +93,22 @@ class Near:
         distance = abs((x - centre + period / 2) % period - period / 2)
         return max(0.0, 1.0 - distance / spread)
 
+    def recognise(
+        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+    ) -> Extension | None:
+        """Return "near" for a value and the contrary of a ramp at the other end of the scale."""
+        main, ramp = pair
+        if attribute.period is None or main.negated or not ramp.negated:
+            return None
+        is_ramp = isinstance(ramp.constraint, Shape) and ramp.constraint.kind in (
+            "rising",
+            "falling",
+        )
+        if not is_ramp or not isinstance(main.constraint, About):
+            return None
+        spread = main.constraint.spread
+        return Extension(self.name, (main.constraint.value, *((spread,) if spread else ())))
+
     def _read(
         self, arguments: Sequence[Value], attribute: Attribute, period: float
     ) -> tuple[float, float]:
@@ -138,6 +155,22 @@ class Sector:
         start, end = self._read(arguments, attribute, None)
         inside = start <= x <= end if start <= end else x >= start or x <= end
         return 1.0 if inside else 0.0
+
+    def recognise(
+        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+    ) -> Extension | None:
+        """Return the sector of "at least this or at most that"."""
+        high, low = pair
+        if attribute.period is None or high.negated or low.negated:
+            return None
+        if not isinstance(high.constraint, Comparison) or not isinstance(
+            low.constraint, Comparison
+        ):
+            return None
+        operators = high.constraint.operator, low.constraint.operator
+        if operators != (Operator.AT_LEAST, Operator.AT_MOST):
+            return None
+        return Extension(self.name, (high.constraint.value, low.constraint.value))
 
     def _read(
         self, arguments: Sequence[Value], attribute: Attribute, node: Node | None

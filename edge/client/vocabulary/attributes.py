@@ -177,8 +177,7 @@ class Attribute:
 
     def measure(self, membership: Membership, triple: Triple, wire_hedge: int = 0) -> float:
         """Return the highest error of a triple under a hedge, in degrees (0..1)."""
-        ideal, core = self.place(membership)
-        return measure_error(ideal, core, triple, self.last, wire_hedge)
+        return measure_error(self.place(membership)[0], triple, self.last, wire_hedge)
 
     def fit_term(self, term: Term) -> Fit:
         """Return the triple of a term and its error; fitted when first asked for."""

@@ -11,7 +11,7 @@ Positions are codes of the attribute, 0..255 or 0..65535; the ideal is a functio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edge.client.vocabulary.triples import (
@@ -233,7 +233,7 @@ def fit_triple(
         missed, triple = _search_triple(left, right, demands, spread, symmetric)
         if not missed:
             break
-    return Fit(triple, measure_error(ideal, core, triple, last, wire_hedge))
+    return Fit(triple, measure_error(ideal, triple, last, wire_hedge))
 
 
 def _search_triple(
@@ -255,21 +255,28 @@ def _search_triple(
     return missed + other, Triple(low, high, code, second)
 
 
-def measure_error(
-    ideal: Ideal, core: tuple[float, float], triple: Triple, last: int, wire_hedge: int = 0
-) -> float:
-    """Return the highest error over every value; of a wide attribute, over samples."""
+def measure_error(ideal: Ideal, triple: Triple, last: int, wire_hedge: int = 0) -> float:
+    """Return the highest error over all values."""
     worst = 0.0
-    for rising, edge, code in ((True, triple.low, triple.left), (False, triple.high, triple.right)):
-        side = _Side(ideal, core, last, rising, wire_hedge, straight=True)
-        if not side.free:
-            worst = max(worst, side.measure(edge, code))
     table = tabulate_hedge(wire_hedge)
     low, high, left, right = triple.low, triple.high, triple.left, triple.right
-    for x in range(0, last + 1, max(1, last // 255)):
+    for x in range(last + 1) if last <= 255 else _list_steps(triple, last):
         degree = table[fuzzify(x, low, high, left, right, last > 255)]
         worst = max(worst, abs(degree / 255 - ideal(x)))
     return worst
+
+
+def _list_steps(triple: Triple, last: int) -> Iterator[int]:
+    """Yield the codes of a wide attribute on both sides of every step of the degree.
+
+    Between two of them the degree stays and the ideal only rises or only falls, so that the highest
+    error is at one of them, or at an end of the domain.
+    """
+    yield from (0, last)
+    for level in range(1, 256):
+        start = triple.low - reach(triple.left, level, wide=1)
+        end = triple.high + reach(triple.right, level, wide=1)
+        yield from (x for x in (start - 1, start, end, end + 1) if 0 <= x <= last)
 
 
 def _codes_around(sides: list[_Side], spread: int) -> range:

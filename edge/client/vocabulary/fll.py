@@ -148,7 +148,7 @@ def import_fll(vocabulary: Vocabulary, text: str, registry: Registry | None = No
 
 
 def _tidy(number: float) -> float | int:
-    return int(number) if number == int(number) else number
+    return int(number) if number.is_integer() else number
 
 
 def _add_terms(

@@ -28,6 +28,7 @@ POWERS = {
     Hedge.SOMEWHAT: 0.5,
 }
 SHIPPED = ("rescue", "weather")
+_HUGE = 1e300  # beyond, differences are no numbers any more
 
 
 @cache
@@ -132,12 +133,14 @@ def _build_attribute(
         wide=resolution == 16,
         symbols=symbols,
         ordered=_take(table, where, "ordered", bool, False),
-        about=float(_take(table, where, "about", (int, float), (high - low) / 20)),
-        period=_take(table, where, "period", (int, float), None),
+        about=_take_point(table.get("about", (high - low) / 20), where, Kind.NUMBER),
+        period=_take_point(table["period"], where, Kind.NUMBER) if "period" in table else None,
         description=_take(table, where, "description", str, ""),
     )
     if attribute.about <= 0 and kind is not Kind.TEXT:
         raise LanguageError(f"{where}: about must be above 0")
+    if attribute.period is not None and not attribute.period >= high - low:
+        raise LanguageError(f"{where}: the period is shorter than the domain")
     terms = _take(table, where, "terms", dict, {})
     if terms and kind is Kind.TEXT:
         raise LanguageError(f"{where}: a text has symbols, not terms")
@@ -186,6 +189,8 @@ def _take_point(value: object, where: str, kind: Kind) -> float:
     if kind is Kind.NUMBER:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise LanguageError(f"{where}: {value!r} is not a number")
+        if not abs(value) < _HUGE:
+            raise LanguageError(f"{where}: {value!r} is no finite number")
         return float(value)
     try:
         return parse_moment(str(value), kind)
@@ -233,7 +238,7 @@ def _build_term(
     registry: Registry,
 ) -> Term:
     if "of" in table:
-        base = terms.get(table["of"])
+        base = terms.get(str(table["of"]))
         if base is None:
             raise LanguageError(
                 f'"{table["of"]}" is not a term before this one',
@@ -284,7 +289,7 @@ def _build_thesaurus(tables: object, events: Mapping[str, Event]) -> Thesaurus:
         for word, target in table.items():
             if not fold_name(word):
                 raise LanguageError(f"{where}: an empty word")
-            if target not in known:
+            if not isinstance(target, str) or target not in known:
                 raise LanguageError(
                     f'{where}.{word}: nothing is called "{target}"',
                     suggestions=suggest_names(str(target), known),
