@@ -33,8 +33,9 @@ coverage: $(SETUP) ## Check that the protocol's tests reach every branch
 	$(PYTHON) -m pytest -q tests/protocol --ignore tests/protocol/test_sweeps.py \
 		--cov=protocol --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
 
-slow-test: $(SETUP) ## Run the long forms of tests that `make test` runs shortened
-	$(PYTHON) -m pytest -m slow tests
+slow-test: $(SETUP) $(RUNTIMES) ## Run the long forms of tests that `make test` runs shortened
+	DENWATCH_SLOW=1 $(PYTHON) -m pytest -m slow tests firmware_tests
+	DENWATCH_SLOW=1 $(PYTHON) -m pytest tests/matching/test_papers_corpus.py
 
 lint: $(SETUP) ## Check style and types
 	$(PYTHON) -m ruff check .

@@ -12,7 +12,7 @@ import sys
 
 from benchmarks.common import format_table, say
 
-MEASUREMENTS = ("wire", "match", "peers")
+MEASUREMENTS = ("wire", "match", "peers", "device", "air")
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 
 
@@ -36,9 +36,7 @@ def main() -> None:
     papers = [f"papers.{name}" for name in PAPERS]
     names = options.names or (papers if options.papers else [*MEASUREMENTS, *papers])
     flags = [flag for flag in ("--quick", "--save") if getattr(options, flag[2:])]
-    rows = [
-        (name, key, value) for name in names for key, value in run_one(name, flags).items()
-    ]
+    rows = [(name, key, value) for name in names for key, value in run_one(name, flags).items()]
     print(format_table(("benchmark", "figure", "value"), rows))
 
 

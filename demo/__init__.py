@@ -1,0 +1,1 @@
+"""`make demo`: the path from words to a sensor and back, as far as it is built."""
