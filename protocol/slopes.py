@@ -1,4 +1,4 @@
-"""The table of slopes, apart from everything else: all that a compiled kernel needs of the protocol."""
+"""The table of slopes, apart from all else: what a compiled kernel needs of the protocol."""
 
 # Slopes of the gamma codes 0..254 as big-endian 16-bit numbers: gamma * 256, in degrees a step.
 SLOPES = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from edge.client.vocabulary import Attribute, Kind, Vocabulary, format_moment
-from edge.client.vocabulary.fitting import find_width
+from edge.client.vocabulary.triples import find_width
 from protocol import subscription as codec
 from protocol.degrees import CRISP, SLOPES
 from protocol.evaluator import (

@@ -112,7 +112,7 @@ def list_predicates(
     from edge.client.compiler.sets import FuzzySet, Reader
     from edge.client.language.phrases import print_condition
     from edge.client.plugins import load_registry
-    from edge.client.vocabulary.fitting import find_power
+    from edge.client.vocabulary.triples import find_power
     from protocol.degrees import fuzzify, hedge
 
     registry = load_registry()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -138,6 +139,16 @@ def test_a_batch_of_notifications_answers_like_each_alone() -> None:
         assert sorted(hits.ids[rows].tolist()) == [hit.id for hit in alone]
         assert int(hits.possible[rows].sum()) == sum(hit.possible for hit in alone)
         assert int(hits.certain[rows].sum()) == sum(hit.certain for hit in alone)
+
+
+def test_threads_that_match_at_once_do_not_disturb_each_other() -> None:
+    rng = random.Random(11)
+    index = FuzzyIndex()
+    index.add_batch(pack_subscriptions((id, make_subscription(rng)) for id in range(1500)))
+    notes = [make_notification(rng) for _ in range(60)]
+    alone = [index.match(n) for n in notes]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(index.match, notes * 5)) == alone * 5
 
 
 def test_more_attributes_than_one_word_of_a_mask() -> None:

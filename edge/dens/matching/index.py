@@ -179,7 +179,7 @@ class FuzzyIndex:
         targets = recs.used + np.cumsum(lengths) - lengths
         recs.used += int(lengths.sum())
         self._store(order, targets, staged, starts)
-        needs = self._count_needs(order, staged, starts, BULK_LIMIT)
+        needs = self._count_needs(order, staged, starts, BULK_LIMIT, False)
         for name, need in zip(_PLACED, needs, strict=True):
             self.columns[name].reserve(need)
         used = np.array([self.columns[name].used for name in _PLACED], np.int64)
@@ -219,9 +219,10 @@ class FuzzyIndex:
         staged: NDArray[np.int64],
         starts: NDArray[np.int64],
         limit: int,
+        reuse: bool,
     ) -> tuple[int, ...]:
         groups = self._get("groups")
-        return tuple(count_needs(order, staged, starts, groups, self.buckets, limit))
+        return tuple(count_needs(order, staged, starts, groups, self.buckets, limit, reuse))
 
     def _place(
         self,
@@ -252,19 +253,14 @@ class FuzzyIndex:
         ends: NDArray[np.int64],
     ) -> None:
         """Give the boxes of one record their places, first in regions that were given back."""
-        needs = self._count_needs(_ONLY, staged, starts, PACKED_LIMIT)
+        needs = self._count_needs(_ONLY, staged, starts, PACKED_LIMIT, True)
         if not any(needs):
             self._place(_ONLY, target, lanes, ends, _NO_ROOM.copy(), PACKED_LIMIT, True)
             return
         columns = [self.columns[name] for name in _PLACED]
         room = [column.take(need) for column, need in zip(columns, needs, strict=True)]
         columns[0].data[room[0] : room[0] + needs[0]] = 0
-        used = np.array(room, np.int64)
-        self._place(_ONLY, target, lanes, ends, used, PACKED_LIMIT, True)
-        rows = zip(columns, room, used.tolist(), needs, strict=True)
-        for column, start, end, need in rows:
-            if need and start == end:  # a free slot served instead
-                column.give(start, need)
+        self._place(_ONLY, target, lanes, ends, np.array(room, np.int64), PACKED_LIMIT, True)
         if needs[0]:
             self._merge(int(get_group(staged[1])))
 

@@ -13,12 +13,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from edge.dens.matching.compiling import Array, compiled, count_trailing_zeros, int64
+from edge.dens.matching.compiling import (
+    Array,
+    compiled,
+    count_trailing_zeros,
+    int64,
+    prefetch,
+)
 from edge.dens.matching.hashing import (
     NODE_CHILDREN,
     NODE_GROUP,
     NODE_KEY,
     NODE_NEXT,
+    find_bucket,
     find_child,
     link_node,
 )
@@ -149,35 +156,59 @@ def list_masks(
 
 
 @compiled
+def grow(array: Array, size: int) -> Array:
+    """Return a larger array with the same first elements."""
+    larger = np.empty(max(2 * array.size, size), array.dtype)
+    larger[: array.size] = array
+    return larger
+
+
+@compiled
 def walk_masks(
-    present: Array, words: Array, nodes: Array, heads: Array, shape: Array, stack: Array,
+    present: Array, words: Array, nodes: Array, heads: Array, shape: Array, groups: Array,
     found: Array,
 ) -> tuple[Array, int]:  # fmt: skip
     """Return the groups whose mask is a subset of the present attributes, and how many they are.
 
-    `words` are the places of the words of `present` that are not 0. The stack has room for the
-    present attributes once for each level; `found` is replaced by a larger array when it is full.
+    `words` are the places of the words of `present` that are not 0; `found` is replaced by a larger
+    array when it is full. The walk goes level by level and asks for the memory of a whole level
+    before it looks at the first node of it.
     """
+    level = np.zeros(1, np.int64)
+    count = 1
+    keys = np.empty(256, np.int64)
     size = 0
-    top = 1
-    stack[0] = 0
-    while top > 0:
-        top -= 1
-        node = stack[top]
-        if nodes[node, NODE_GROUP] >= 0:
-            if size == found.size:
-                larger = np.empty(2 * size, np.int64)
-                larger[:size] = found
-                found = larger
-            found[size] = nodes[node, NODE_GROUP]
-            size += 1
-        for w in words:
-            common = nodes[node, NODE_CHILDREN + w] & present[w]
-            while common:
-                attribute = w << 6 | count_trailing_zeros(common)
-                common &= common - 1
-                stack[top] = find_child(nodes, heads, shape, node, attribute)
-                top += 1
+    while count:
+        wanted = 0
+        for i in range(count):
+            node = level[i]
+            if wanted + 64 * words.size > keys.size:
+                keys = grow(keys, wanted + 64 * words.size)
+            for w in words:
+                common = nodes[node, NODE_CHILDREN + w] & present[w]
+                while common:
+                    keys[wanted] = node << 10 | w << 6 | count_trailing_zeros(common)
+                    common &= common - 1
+                    wanted += 1
+        if wanted > level.size:
+            level = np.empty(2 * wanted, np.int64)
+        for i in range(wanted):
+            level[i] = find_bucket(shape, keys[i])
+            prefetch(heads, level[i])
+        for i in range(wanted):
+            level[i] = heads[level[i]]
+            prefetch(nodes, level[i] * nodes.shape[1])
+        if size + wanted > found.size:
+            found = grow(found, size + wanted)
+        for i in range(wanted):
+            while nodes[level[i], NODE_KEY] != keys[i]:
+                level[i] = nodes[level[i], NODE_NEXT]
+            group = nodes[level[i], NODE_GROUP]
+            if group >= 0:
+                prefetch(groups, group * groups.shape[1])
+                found[size] = group
+                size += 1
+        count = wanted
     return found, size
 
 

@@ -69,7 +69,7 @@ def find_room(wanted: int) -> int:
 
 @compiled
 def count_needs(
-    order: Array, recs: Array, starts: Array, groups: Array, buckets: int, limit: int
+    order: Array, recs: Array, starts: Array, groups: Array, buckets: int, limit: int, reuse: bool
 ) -> tuple[int, int, int, int, int]:
     """Return the bits, slots, packed words, zones and blocks that `place_boxes` may need."""
     bits = slots = packed = zones = blocks = 0
@@ -82,6 +82,8 @@ def count_needs(
             i += 1
         total = groups[group, PACKED] + boxes
         width = groups[group, WIDTH]
+        if reuse and boxes == 1 and groups[group, FREE] >= 0:
+            continue
         if total >= limit:
             words = round_words(total)
             bits += measure_rows(words, width, buckets)

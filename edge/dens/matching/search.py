@@ -29,15 +29,17 @@ from edge.dens.matching.masks import (
     PACKED,
     TAIL,
     WIDTH,
+    grow,
     list_masks,
     prefer_list,
     walk_masks,
 )
 from edge.dens.matching.packed import pack_probe, scan_packed
 from edge.dens.matching.records import HEADER, PLAIN, get_flags
-from edge.dens.matching.rows import NEXT, ZONE, find_shift, mark_zones, scan_pending
+from edge.dens.matching.rows import NEXT, ZONE, ZONES, find_shift, mark_zones, scan_pending
 
-_GATHERED = 12288  # candidates after which to evaluate; packed boxes of a group are fewer
+_GATHERED = 12288  # candidates after which to evaluate
+_PACKED = 512  # more than a group has packed boxes
 _PENDING = 256  # zones to ask for before the first is read
 _AHEAD = 12  # records to ask for in advance
 
@@ -56,14 +58,6 @@ def bound_reading(points: Array, wides: Array, at: int, t: int) -> tuple[int, in
         first, last = cut_reading(257 * a, 257 * b, 257 * c, 257 * d, t)
         low, high = cut_reading(a, b, c, d, t)
     return min(first >> 8, low), max(last >> 8, high)
-
-
-@compiled
-def grow(array: Array, size: int) -> Array:
-    """Return a larger array with the same first elements."""
-    larger = np.empty(max(2 * array.size, size), array.dtype)
-    larger[: array.size] = array
-    return larger
 
 
 @compiled
@@ -119,6 +113,24 @@ def bound_readings(
 
 
 @compiled
+def ask_ahead(
+    mine: Array, tag: int, count: int, groups: Array, packed: Array, blocks: Array, zones: Array
+) -> None:
+    """Ask for the memory of the next groups: one hop further for each that is nearer."""
+    if tag + 6 < count:
+        prefetch(groups, mine[tag + 6] * groups.shape[1])
+    if tag + 4 < count:
+        group = mine[tag + 4]
+        prefetch(packed, groups[group, TAIL])
+        if groups[group, BLOCK] >= 0:
+            prefetch(blocks, groups[group, BLOCK] * blocks.shape[1])
+    if tag + 2 < count:
+        block = groups[mine[tag + 2], BLOCK]
+        if block >= 0:
+            prefetch(zones, blocks[block, ZONES])
+
+
+@compiled
 def split_answers(answers: Array, total: int) -> tuple[Array, Array, Array]:
     """Return the possible degrees, the certain ones, and the attributes of answers."""
     possible = np.empty(total, np.uint8)
@@ -148,10 +160,6 @@ def search(
     words = np.empty(width // 64, np.int64)
     values = np.empty(width, np.int32)
     place = np.empty(width, np.int32)
-    most = 0
-    for n in range(starts.size - 1):
-        most = max(most, starts[n + 1] - starts[n])
-    stack = np.empty(1 + most * (widest + 1), np.int64)
     mine = np.empty(256, np.int64)
     widths = np.empty(256, np.int64)
     first = np.empty(256 * widest, np.int64)
@@ -159,7 +167,7 @@ def search(
     probe = np.empty(widest // 2 + 1, np.int64)
     common = np.empty(ZONE, np.int64)
     pending = np.empty((_PENDING, 6), np.int64)
-    found = np.empty(_GATHERED + _PENDING * ZONE * 64, np.int64)
+    found = np.empty(_GATHERED + _PENDING * ZONE * 64 + _PACKED, np.int64)
     degrees = make_degrees()
     ends = np.zeros(starts.size, np.int64)
     ids = np.empty(256, np.int64)
@@ -180,10 +188,11 @@ def search(
             if present[w]:
                 words[used] = w
                 used += 1
-        if prefer_list(starts[n + 1] - starts[n], widest, counts):
+        few = prefer_list(starts[n + 1] - starts[n], widest, counts)
+        if few:
             mine, count = list_masks(present, groups, attrs, counts, mine)
         else:
-            mine, count = walk_masks(present, words[:used], nodes, heads, shape, stack, mine)
+            mine, count = walk_masks(present, words[:used], nodes, heads, shape, groups, mine)
         if count > widths.size:
             widths = np.empty(mine.size, np.int64)
             first = np.empty(mine.size * widest, np.int64)
@@ -208,6 +217,8 @@ def search(
                         tag += 1
             elif tag < count:
                 group = mine[tag]
+                if not few:
+                    ask_ahead(mine, tag, count, groups, packed, blocks, zones)
                 wide = groups[group, WIDTH]
                 widths[tag] = wide
                 exact = bound_readings(

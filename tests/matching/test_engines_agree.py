@@ -1,0 +1,36 @@
+"""The index, the plain matcher and the papers' engines of the same semantics give one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.dens.matching.baselines import PlainMatcher
+from edge.dens.matching.index import FuzzyIndex
+from edge.dens.matching.papers import FIP, FNIF, FNIFC, FNIFS
+from protocol.vectors import Notification, Subscription
+from tests.matching.samples import notifications, subscriptions
+
+
+@pytest.mark.parametrize("engine", [FNIF, FNIFS, FNIFC, FIP, PlainMatcher])
+@given(
+    subs=st.lists(subscriptions(attributes=4), min_size=1, max_size=10),
+    notes=st.lists(notifications(attributes=4), min_size=1, max_size=3),
+    age=st.integers(0, 900),
+)
+@settings(max_examples=40, deadline=None)
+def test_one_answer(
+    engine: Any, subs: list[Subscription], notes: list[Notification], age: int
+) -> None:
+    index, other = FuzzyIndex(), engine()
+    for id, s in enumerate(subs):
+        index.add(id, s)
+        other.add(id, s)
+    for n in notes:
+        assert index.match(n, age) == other.match(n, age)
+    index.remove(0)
+    other.remove(0)
+    assert index.match(notes[0], age) == other.match(notes[0], age)
