@@ -6,6 +6,7 @@ SHELL := /bin/sh
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
 RUNTIMES := .cache/runtimes/.done
+UNIX_RUNTIME := .cache/runtimes/.unix
 # numba keeps compiled kernels here, so that a second run starts at once.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 
@@ -22,7 +23,11 @@ $(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/p
 	@scripts/get-runtimes.sh
 	@touch $@
 
-demo: $(SETUP) $(RUNTIMES) ## See the whole path work, from words to a sensor and back
+$(UNIX_RUNTIME): scripts/get-runtimes.sh scripts/fetch-debs.sh
+	@scripts/get-runtimes.sh unix
+	@touch $@
+
+demo: $(SETUP) $(UNIX_RUNTIME) ## See the whole path work, from words to a sensor and back
 	@$(PYTHON) -m demo
 
 test: $(SETUP) $(RUNTIMES) ## Run all tests, on CPython and on every MicroPython runtime

@@ -1,14 +1,20 @@
 #!/bin/sh
 # Get every MicroPython that the device tests run on into .cache/runtimes (or $DENWATCH_CACHE/runtimes).
 #
+# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker]     all of them by default
+#
 #   unix64/micropython, unix32/micropython   MicroPython 1.25 of Debian 13, in both word sizes
 #   wasm/node_modules/...                    WebAssembly MicroPython, pinned in firmware_tests/wasm
 #   microbit/qemu-system-arm, firmware.hex   the emulated Cortex-M0 and its MicroPython 1.9.2
 #
 # What is there and works is kept, so a second run takes a second. On Debian 12 and 13 nothing is
-# installed except node (when missing, which needs root): Debian packages are unpacked into the
-# cache. Elsewhere, programs on the PATH are used; what is missing is named, and the exit code is 1.
+# installed except node and Mosquitto (when missing, which needs root): other Debian packages are
+# unpacked into the cache. Elsewhere, programs on the PATH are used; what is missing is named, and the
+# exit code is 1.
 set -eu
+
+wanted=" ${*:-unix microbit wasm broker} "
+wants() { case $wanted in *" $1 "*) ;; *) return 1 ;; esac; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 runtimes=${DENWATCH_CACHE:-$repository/.cache}/runtimes
@@ -72,71 +78,94 @@ case $(uname -m) in
 aarch64 | arm64) narrow=armhf wide=arm64 ;;
 *) narrow=i386 wide=amd64 ;;
 esac
-get_unix 64 "$wide"
-get_unix 32 "$narrow"
+if wants unix; then
+    get_unix 64 "$wide"
+    get_unix 32 "$narrow"
+fi
 
 # --- micro:bit: the emulator, and the firmware, which Debian 13 no longer has
 
 runs() { "$1" --version >/dev/null 2>&1; }
 
-folder=$runtimes/microbit
-emulator=$folder/qemu-system-arm
-firmware=$folder/firmware.hex
-packaged=usr/share/firmware-microbit-micropython/firmware.hex
-if ! runs "$emulator"; then
-    if "$scripts/fetch-debs.sh" "$folder" trixie "$wide" qemu-system-arm; then
-        write_wrapper "$folder" qemu-system-arm
-    elif found=$(command -v qemu-system-arm); then
-        ln -sfn "$found" "$emulator"
+get_microbit() {
+    folder=$runtimes/microbit
+    emulator=$folder/qemu-system-arm
+    firmware=$folder/firmware.hex
+    packaged=usr/share/firmware-microbit-micropython/firmware.hex
+    if ! runs "$emulator"; then
+        if "$scripts/fetch-debs.sh" "$folder" trixie "$wide" qemu-system-arm; then
+            write_wrapper "$folder" qemu-system-arm
+        elif found=$(command -v qemu-system-arm); then
+            ln -sfn "$found" "$emulator"
+        fi
     fi
-fi
-if ! [ -s "$firmware" ]; then
-    if "$scripts/fetch-debs.sh" "$folder/firmware" bookworm "$wide" firmware-microbit-micropython; then
-        cp "$folder/firmware/root/$packaged" "$firmware"
-    elif [ -r "/$packaged" ]; then
-        cp "/$packaged" "$firmware"
+    if ! [ -s "$firmware" ]; then
+        if "$scripts/fetch-debs.sh" "$folder/firmware" bookworm "$wide" firmware-microbit-micropython; then
+            cp "$folder/firmware/root/$packaged" "$firmware"
+        elif [ -r "/$packaged" ]; then
+            cp "/$packaged" "$firmware"
+        fi
     fi
-fi
-if runs "$emulator"; then
-    say microbit "$emulator"
-else
-    report_missing microbit "install QEMU's qemu-system-arm (Debian: apt-get install qemu-system-arm)"
-fi
-if [ -s "$firmware" ]; then
-    say microbit "$firmware"
-else
-    report_missing microbit "put Debian's firmware-microbit-micropython at $firmware"
-fi
+    if runs "$emulator"; then
+        say microbit "$emulator"
+    else
+        report_missing microbit "install QEMU's qemu-system-arm (Debian: apt-get install qemu-system-arm)"
+    fi
+    if [ -s "$firmware" ]; then
+        say microbit "$firmware"
+    else
+        report_missing microbit "put Debian's firmware-microbit-micropython at $firmware"
+    fi
+}
+if wants microbit; then get_microbit; fi
 
 # --- WebAssembly under node
 
-install_node() {
-    if ! { command -v node && command -v npm; } >/dev/null && command -v apt-get >/dev/null &&
-        [ "$(id -u)" = 0 ]; then
-        apt-get -qq update &&
-            DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install nodejs npm \
-                >"$runtimes/node.log" 2>&1
-    fi
-    { command -v node && command -v npm; } >/dev/null
+has() { # programs: are all of them on the path, or where Debian keeps servers?
+    for program in "$@"; do
+        PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || return 1
+    done
 }
 
-folder=$runtimes/wasm
-pinned=$repository/firmware_tests/wasm
-mkdir -p "$folder"
-if ! install_node; then
-    report_missing wasm "install node >= 18 and npm (Debian: apt-get install nodejs npm)"
-else
-    if ! cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
-        cp "$pinned/package.json" "$pinned/package-lock.json" "$folder/"
-        if (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error); then
-            cp "$pinned/package-lock.json" "$folder/node_modules/.pinned"
+install_packages() { # packages, by apt where that is possible
+    command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] && apt-get -qq update &&
+        DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" \
+            >"$runtimes/apt.log" 2>&1
+}
+
+get_wasm() {
+    folder=$runtimes/wasm
+    pinned=$repository/firmware_tests/wasm
+    mkdir -p "$folder"
+    has node npm || install_packages nodejs npm || :
+    if ! has node npm; then
+        report_missing wasm "install node >= 18 and npm (Debian: apt-get install nodejs npm)"
+    else
+        if ! cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
+            cp "$pinned/package.json" "$pinned/package-lock.json" "$folder/"
+            if (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error); then
+                cp "$pinned/package-lock.json" "$folder/node_modules/.pinned"
+            fi
+        fi
+        if cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
+            say wasm "$folder/node_modules"
+        else
+            report_missing wasm "npm could not install firmware_tests/wasm/package-lock.json"
         fi
     fi
-    if cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
-        say wasm "$folder/node_modules"
+}
+if wants wasm; then get_wasm; fi
+
+# --- Mosquitto: a broker that is not ours, for the watchdog's fault tests
+
+get_broker() {
+    has mosquitto mosquitto_pub || install_packages mosquitto mosquitto-clients || :
+    if has mosquitto mosquitto_pub; then
+        say broker "$(PATH=$PATH:/usr/sbin command -v mosquitto)"
     else
-        report_missing wasm "npm could not install firmware_tests/wasm/package-lock.json"
+        report_missing broker "install Mosquitto (Debian: apt-get install mosquitto mosquitto-clients)"
     fi
-fi
+}
+if wants broker; then get_broker; fi
 
 exit "$missing"
