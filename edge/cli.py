@@ -34,6 +34,10 @@ COMMANDS = {
     "vocabulary": Command(
         "edge.commands.vocabulary:run", "list, show, search, check, merge, import"
     ),
+    "device": Command(
+        "edge.commands.device:run", "compile the watchdog for a board, and put it there"
+    ),
+    "watchdog": Command("edge.commands.watchdog:run", "run a watchdog on this machine"),
 }
 
 _USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"

@@ -22,6 +22,7 @@ from firmware_tests.core import (
     store_parts,
 )
 from firmware_tests.device_files import list_device_files
+from firmware_tests.kernel import KERNEL, SUBSCRIPTIONS, compare_kernel
 from firmware_tests.outcome import Outcome
 from firmware_tests.runtimes import MissingRuntimeError
 from firmware_tests.table import format_table, replace_block
@@ -46,20 +47,26 @@ def run_files(name: str, run: Callable[[str], Outcome], cells: CELLS) -> bool:
             print(outcome.output, file=sys.stderr)
             is_ok = False
     cells[GOLDEN, name] = "by test_golden.py"
+    cells[KERNEL, name] = "by test_kernel.py"
     return is_ok
 
 
-def run_board(row: str, name: str, cells: CELLS) -> bool:
-    """Run the golden vectors on the micro:bit, and return whether all passed."""
+def run_board(name: str, cells: CELLS) -> bool:
+    """Run golden vectors and the filter's kernel on the micro:bit; return whether all passed."""
     vectors = list_vectors()
     parts = bundle_core()
     with microbit.Microbit() as board:
         store_parts(board, parts)
         start_parts(board, parts)
         wrong = list_mismatches(board, vectors)
+    with microbit.Microbit() as board:
+        events, hits, differ = compare_kernel(board, 6)
     print("\n".join([*wrong, f"{name}: {len(vectors)} vectors"]), file=sys.stderr)
-    cells[row, name] = Outcome(len(vectors) - len(wrong), len(wrong), 0, (), "\n".join(wrong))
-    return not wrong
+    words = f"{events} events, {SUBSCRIPTIONS} subscriptions, {hits} hits"
+    print("\n".join([*differ, f"{name}: {words}"]), file=sys.stderr)
+    cells[GOLDEN, name] = Outcome(len(vectors) - len(wrong), len(wrong), 0, (), "\n".join(wrong))
+    cells[KERNEL, name] = f"{SUBSCRIPTIONS} subscriptions" if not differ else "**differs**"
+    return not wrong and not differ
 
 
 def main() -> int:
@@ -77,12 +84,12 @@ def main() -> int:
         columns.append(f"WebAssembly {wasm.read_version()}")
         is_ok &= run_files(columns[-1], wasm.run_module, cells)
         columns.append("micro:bit 1.9.2")
-        is_ok &= run_board(GOLDEN, columns[-1], cells)
+        is_ok &= run_board(columns[-1], cells)
     except MissingRuntimeError as error:
         print(error, file=sys.stderr)
         return 1
     files = list_device_files()
-    table = format_table(columns, [file.path for file in files] + [GOLDEN], cells)
+    table = format_table(columns, [file.path for file in files] + [GOLDEN, KERNEL], cells)
     for file in files:
         if file.cpython_only is not None:
             table += f"\n\n`{file.path}` runs on CPython only: {file.cpython_only}."

@@ -1,4 +1,4 @@
-"""Which test files run on devices: all of the protocol's, except those that say why they cannot.
+"""Which test files run on devices: all of the device areas, except those that say why they cannot.
 
 A test file runs on every device runtime unless one of its first lines is
 `# cpython only: <reason>`. Only this file reads that convention.
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from firmware_tests.runtimes import REPOSITORY
 
-# The packages that run on a device; the tests of each are in tests/<its name>.
-AREAS = ("protocol",)
+# The areas that run on a device, and their packages; the tests of each are in tests/<area>.
+AREAS = {"protocol": "protocol", "watchdog": "edge/watchdog"}
 
 _HEAD_LINES = 40
 _CPYTHON_ONLY = re.compile(r"^# cpython only: *(\S.*)$", re.MULTILINE)

@@ -63,9 +63,10 @@ def _list_files(root: Path) -> Iterator[tuple[str, str]]:
     """Yield (path inside the runtime, path outside) of every Python file that it gets."""
     for path in sorted(LIBRARY.glob("*.py")):
         yield f"/lib/{path.name}", str(path)
-    paths = [root / "tests" / "__init__.py"]
-    for area in AREAS:
-        paths += sorted((root / area).rglob("*.py")) + sorted((root / "tests" / area).rglob("*.py"))
+    paths = [root / "tests" / "__init__.py", root / "edge" / "__init__.py"]
+    for area, package in AREAS.items():
+        for folder in (root / package, root / "tests" / area):
+            paths += sorted(folder.rglob("*.py"))
     for path in paths:
         if path.exists():
             yield f"/root/{path.relative_to(root).as_posix()}", str(path)

@@ -1,0 +1,321 @@
+"""The device's link and the whole watchdog in numbers, for `python -m benchmarks.device`.
+
+`measure(options)` runs a Mosquitto on a free port of this machine, and against it
+
+* QoS 1 messages a second of our link, one after the other and with a window of 4, and of
+  micropython-lib's umqtt.simple, which `find_umqtt` gets with pip;
+* an hour of simulated sampling by the full watchdog, everything imported, connected, 200
+  subscriptions, spool on, on the 32-bit port, in a heap of 64 KiB. The code
+  is in a ROM file system, as on a board (MicroPython 1.25 and later run it where it stands).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import say
+from benchmarks.device_images import compile_file
+from edge.commands.images import build_role, build_romfs
+from firmware_tests.runtimes import REPOSITORY, find_unix
+from protocol.subscription import encode
+from protocol.vectors import Predicate, Subscription
+from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET
+from tests.watchdog.faults.plant import find_free_port, find_mosquitto, is_open, wait_for
+
+HEAP = 64  # KiB that shall be enough
+LARGEST = 96
+UMQTT = "micropython-umqtt.simple==1.3.4"
+SUBSCRIPTIONS = 200
+ROUNDS = 3600  # an hour, a sample a second
+
+_PUBLISH = """
+import asyncio, random, time
+from edge.watchdog.link import Link, Server, Settings
+
+def read_clock():
+    return time.ticks_ms()
+
+async def main():
+    link = Link("bench", [Server("s", "127.0.0.1", {port})], [], None, lambda s: None, read_clock,
+                random.randrange, Settings(window={window}, first_delay=0))
+    task = asyncio.create_task(link.run())
+    while link.server is None:
+        await asyncio.sleep(0.01)
+    payload = bytes(32)
+    async def send(count):
+        for i in range(count):
+            assert await link.publish("bench", payload)
+    start = time.ticks_us()
+    await asyncio.gather(*[send({count} // {window}) for i in range({window})])
+    print({count} * 1000000 // time.ticks_diff(time.ticks_us(), start))
+
+asyncio.run(main())
+"""
+
+_UMQTT = """
+import time
+from umqtt.simple import MQTTClient
+client = MQTTClient("umqtt", "127.0.0.1", {port})
+client.connect()
+payload = bytes(32)
+start = time.ticks_us()
+for i in range({count}):
+    client.publish(b"bench", payload, qos=1)
+print({count} * 1000000 // time.ticks_diff(time.ticks_us(), start))
+"""
+
+# Maps a ROM file system as a board has it in its flash: code is run where it stands.
+_MOUNT = """
+import ffi, sys, uctypes, uhashlib, vfs
+libc = ffi.open("libc.so.6")
+file = libc.func("i", "open", "si")({image!r}, 0)
+at = libc.func("P", "mmap", "PiiiiI")(0, {size}, 1, 2, file, 0)
+vfs.mount(vfs.VfsRom(uctypes.bytearray_at(at, {size})), "/rom")
+sys.path.insert(0, "/rom")
+sys.modules["hashlib"] = uhashlib  # the one that boards have, not this port's frozen 5 KB
+del libc, file, at
+import program
+"""
+
+# An hour: the clock goes a second a round, as fast as the node acknowledges.
+_HOUR = """
+import watchdog.boot
+watchdog.boot.load()
+import gc
+import asyncio
+import json
+import os
+
+class Simulated:
+    now = 0
+    def __call__(self):
+        return self.now
+
+async def main():
+    clock = Simulated()
+    with open({config!r}) as file:
+        config = json.load(file)
+    dog = watchdog.app.Watchdog(config, 0, clock)
+    config.clear()
+    watchdog.app.unload("config")
+    asyncio.create_task(dog.link.run())
+    asyncio.create_task(dog._send())
+    while dog.language.filter.count < {subscriptions}:
+        await asyncio.sleep(0.02)
+        clock.now += 20
+    start = clock.now
+    low = gc.mem_free()
+    for i in range({rounds}):
+        clock.now = start + 1000 * i
+        dog.execution.step(clock.now)
+        dog.guard.note_memory()
+        await asyncio.sleep(0)
+        if i % 5 == 4:
+            dog.spool.flush(clock.now)
+            dog.guard.rest()
+            low = min(low, gc.mem_free())  # after a collection: what is really left
+        if i % 10 == 9:
+            while dog.spool.has_waiting():
+                await asyncio.sleep(0.005)
+                clock.now += 5
+    gc.collect()
+    print(json.dumps({{"lowest": low, "report": dog.report()}}))
+
+asyncio.run(main())
+"""
+
+
+class Bench:
+    """A Mosquitto, a small node, and a folder that looks like a device's file system."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = find_free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        config = folder / "mosquitto.conf"
+        config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\n")
+        self.start(find_mosquitto(), "-c", str(config))
+        wait_for(lambda: is_open(self.port), "the broker")
+
+    def start(self, *command: str) -> None:
+        """Start a process that ends with the bench."""
+        log = (self.folder / "log").open("ab")
+        self.processes.append(subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log))
+
+    def start_node(self) -> None:
+        """Start the node with 200 subscriptions of three attributes."""
+        lines = []
+        for handle in range(SUBSCRIPTIONS):
+            predicates = [
+                Predicate(a, (handle * 7 + 60 * a) % 200, (handle * 7 + 60 * a) % 200 + 50, 60)
+                for a in range(3)
+            ]
+            vector = Subscription(1, predicates, threshold=100, handle=handle)
+            lines.append(encode(vector).hex())
+        path = self.folder / "subscriptions"
+        path.write_text("\n".join(lines))
+        module = "tests.watchdog.faults.node"
+        self.start(sys.executable, "-m", module, str(self.port), str(self.folder / "db"), str(path))
+
+    def close(self) -> None:
+        """End every process of this bench."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def run_unix(self, code: str, path: str) -> str:
+        """Run a program on the 64-bit port and return what it prints."""
+        done = subprocess.run(
+            [str(find_unix(64)), "-X", "heapsize=4M", "-c", code],
+            env={"MICROPYPATH": f"{path}:.frozen"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    def write_config(self) -> Path:
+        """Write the configuration of a device with three attributes from a CSV file."""
+        readings = self.folder / "readings.csv"
+        lines = ["a,b,c"]
+        for i in range(ROUNDS):
+            lines.append(f"{i * 7 % 256},{(i // 60 * 31) % 256},{i * i // 97 % 256}")
+        readings.write_text("\n".join(lines) + "\n")
+        columns = ["a", "b", "c"]
+        source = {"kind": "csv", "path": str(readings), "columns": columns, "scales": [1, 1, 1]}
+        channels = [
+            {"source": "file", "field": a, "attribute": a, "low": 0, "high": 255} for a in range(3)
+        ]
+        config = {
+            "device": DEVICE,
+            "vocabulary": "00" * 8,
+            "capacity": 17 * SUBSCRIPTIONS + 16,
+            "nodes": [
+                {
+                    "name": NODE,
+                    "url": f"mqtt://127.0.0.1:{self.port}",
+                    "key_id": KEY_ID,
+                    "key": SECRET.hex(),
+                }
+            ],
+            "spool": {"file": str(self.folder / "spool"), "blocks": 8},
+            "sources": {"file": source},
+            "events": [{"event": 1, "period": 1000, "channels": channels}],
+            "patience": 100_000,
+        }
+        path = self.folder / "watchdog.json"
+        path.write_text(json.dumps(config))
+        return path
+
+    def run_hour(self, kibibytes: int, rounds: int = ROUNDS) -> tuple[bool, str]:
+        """Run the hour on the 32-bit port with so much heap; (worked, output)."""
+        device = self.folder / "device"
+        if not device.exists():
+            build_role("full", "x86", device)
+        program = self.folder / "program.py"
+        program.write_text(
+            _HOUR.format(
+                config=str(self.write_config()), subscriptions=SUBSCRIPTIONS, rounds=rounds
+            )
+        )
+        compile_file(str(program), "x86", device / "program.mpy")
+        image = self.folder / "device.romfs"
+        build_romfs(device, image)
+        (self.folder / "spool").unlink(missing_ok=True)
+        code = _MOUNT.format(image=str(image), size=image.stat().st_size)
+        limit = 5 + rounds / 20  # s; out of memory, a task dies and the others wait for it
+        command = [str(find_unix(32)), "-X", f"heapsize={kibibytes}k", "-c", code]
+        try:
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=limit,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            output = (error.stdout or b"").decode("utf-8", "replace")
+            return False, f"stopped after {limit} s: {output}"
+        return done.returncode == 0, done.stdout.strip()
+
+
+def find_umqtt() -> str | None:
+    """Return the folder that holds micropython-lib's `umqtt`, or None: pip cannot install it.
+
+    DENWATCH_UMQTT names it, for example `micropython/umqtt.simple` of a micropython-lib checkout.
+    """
+    folder = os.environ.get("DENWATCH_UMQTT")
+    if folder and (Path(folder) / "umqtt" / "simple.py").exists():
+        return folder
+    say("umqtt is not measured: DENWATCH_UMQTT does not name a folder that holds it")
+    return None
+
+
+def measure_link(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
+    """Return QoS 1 messages a second, ours and umqtt's."""
+    count = 2000 if options.quick else 20_000
+    result: dict[str, Any] = {}
+    for name, window in (("qos1_one_by_one_per_s", 1), ("qos1_per_s", 4)):
+        code = _PUBLISH.format(port=bench.port, window=window, count=count)
+        result[name] = int(bench.run_unix(code, str(REPOSITORY)))
+    folder = find_umqtt()
+    result["umqtt_qos1_per_s"] = None
+    if folder:
+        code = _UMQTT.format(port=bench.port, count=100)
+        result["umqtt_qos1_per_s"] = int(bench.run_unix(code, folder))
+    say("QoS 1 messages a second:", result)
+    return result
+
+
+def find_full_heap(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
+    """Run the hour in 64 KiB, in more if that is not enough, and say what was left of it."""
+    bench.start_node()
+    rounds = ROUNDS // 10 if options.quick else ROUNDS
+    smallest = HEAP
+    worked, output = bench.run_hour(smallest, rounds)
+    while not worked:
+        smallest += 4
+        if smallest > LARGEST:
+            raise RuntimeError(f"the full watchdog in {LARGEST} KiB: {output}")
+        worked, output = bench.run_hour(smallest, rounds)
+    report = json.loads(output.splitlines()[-1])
+    return {
+        "full_heap_kib": smallest,
+        "full_lowest_free_bytes": report["lowest"],
+        "full_rounds": report["report"]["rounds"],
+        "full_notifications": report["report"]["matched"],
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure everything of this file."""
+    with tempfile.TemporaryDirectory() as name:
+        bench = Bench(Path(name))
+        try:
+            result = measure_link(bench, options)
+            start = time.monotonic()
+            result["mpy_total_bytes"] = max(
+                sum(build_role("full", architecture, bench.folder / architecture).values())
+                for architecture in ("xtensawin", "armv6m", "armv7m")
+            )
+            result.update(find_full_heap(bench, options))
+            say(f"the watchdog: {result}, {time.monotonic() - start:.0f} s")
+        finally:
+            bench.close()
+    return result
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    print(json.dumps(measure(parser.parse_args())))

@@ -1,0 +1,98 @@
+"""The hardware: the only file that imports `machine` or `network`.
+
+Makes what the sources, the guard and the duty cycle take: converters, pins, buses, drivers, the
+hardware watchdog, reset reasons, deep sleep. Not imported on a PC.
+"""
+
+# Modules of the firmware:
+# mypy: ignore-errors
+
+import gc
+
+import machine
+import network
+
+# What `machine.reset_cause()` answers, as the numbers that a hello carries.
+RESET_REASONS = {
+    1: "power on",
+    2: "hard reset",
+    3: "watchdog",
+    4: "deep sleep",
+    5: "soft reset",
+}
+
+
+def read_reset_reason() -> int:
+    """Return why the board started: a key of RESET_REASONS, 0 if it does not say."""
+    cause = machine.reset_cause()
+    names = ("PWRON_RESET", "HARD_RESET", "WDT_RESET", "DEEPSLEEP_RESET", "SOFT_RESET")
+    for number in range(len(names)):
+        if cause == getattr(machine, names[number], None):
+            return number + 1
+    return 0
+
+
+def start_watchdog(timeout: int) -> object:
+    """Start the hardware watchdog and return what feeds it; it cannot be stopped again."""
+    return machine.WDT(timeout=timeout).feed
+
+
+def read_free() -> int:
+    """Return the free bytes of the heap."""
+    return gc.mem_free()
+
+
+def sleep_deeply(duration: int) -> None:
+    """Switch off for so many milliseconds; the board then starts anew."""
+    machine.deepsleep(duration)
+
+
+def keep(data: bytes) -> None:
+    """Keep bytes over a deep sleep, in the memory of the real-time clock (2 KB on an ESP32)."""
+    machine.RTC().memory(data)
+
+
+def read_kept() -> bytes:
+    """Return what `keep` kept, empty after a power cut."""
+    return bytes(machine.RTC().memory())
+
+
+def make_adc(pin: int) -> object:
+    """Return an analogue input over its full range."""
+    converter = machine.ADC(machine.Pin(pin))
+    if hasattr(machine.ADC, "ATTN_11DB"):
+        converter.atten(machine.ADC.ATTN_11DB)
+    return converter
+
+
+def make_pin(pin: int, pull_up: bool = True) -> object:
+    """Return a digital input."""
+    return machine.Pin(pin, machine.Pin.IN, machine.Pin.PULL_UP if pull_up else None)
+
+
+def make_i2c(number: int, clock: int, data: int, frequency: int = 100_000) -> object:
+    """Return an I2C bus."""
+    return machine.I2C(number, scl=machine.Pin(clock), sda=machine.Pin(data), freq=frequency)
+
+
+def make_dht(pin: int, tenths: bool = True) -> object:
+    """Return MicroPython's driver of a DHT22, or of a DHT11."""
+    import dht
+
+    return (dht.DHT22 if tenths else dht.DHT11)(machine.Pin(pin))
+
+
+def make_ds18x20(pin: int) -> object:
+    """Return MicroPython's driver of the temperature sensors on a 1-wire bus."""
+    import ds18x20
+    import onewire
+
+    return ds18x20.DS18X20(onewire.OneWire(machine.Pin(pin)))
+
+
+def start_wifi(name: str, password: str) -> object:
+    """Begin to join a wireless network; the firmware goes on by itself, and joins again."""
+    link = network.WLAN(network.STA_IF)
+    link.active(True)
+    link.connect(name, password)
+    return link

@@ -1,0 +1,107 @@
+"""The parts of a watchdog from its configuration: a dictionary, as in `watchdog.json`.
+
+`docs/watchdog.md` describes it. What would make the device silently wrong is refused here, by name;
+`denwatch device install` checks the rest on the PC. Only this file knows the names of the fields.
+"""
+
+from .blocks import FileBlocks, find_flash, find_partition
+from .execution import Event
+from .link import Server, make_context
+from .seal import Key
+from .sources.base import Channel
+from .spool import NODES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be: which field, and why."""
+
+
+def split_url(url: str) -> "tuple[bool, str, int]":
+    """Return whether it has TLS, host and port of mqtt://host:port or mqtts://host:port."""
+    scheme, _, rest = url.partition("://")
+    cut = rest.rfind(":")
+    host = rest[:cut].strip("[]")
+    if scheme not in ("mqtt", "mqtts") or cut < 1 or not rest[cut + 1 :].isdigit():
+        raise ConfigError("not mqtt://host:port or mqtts://host:port: " + url)
+    return scheme == "mqtts", host, int(rest[cut + 1 :])
+
+
+def read_nodes(config: "dict[str, Any]") -> "tuple[list[Server], dict[str, Key]]":
+    """Return the servers in order of preference, and the key of each node."""
+    servers: list[Server] = []
+    keys: dict[str, Key] = {}
+    if not 1 <= len(config["nodes"]) <= NODES:
+        raise ConfigError(f"nodes: one to {NODES}")
+    for node in config["nodes"]:
+        name = node["name"]
+        has_tls, host, port = split_url(node["url"])
+        context = None
+        if has_tls:
+            with open(node["ca"], "rb") as file:  # noqa: PTH123 - no pathlib on a device
+                context = make_context(file.read())
+        elif host not in _LOOPBACK and node.get("plain") is not True:
+            raise ConfigError(name + ': no TLS beyond this machine; "plain": true allows it')
+        keys[name] = Key(config["device"], name, node["key_id"], bytes.fromhex(node["key"]))
+        servers.append(Server(name, host, port, context, node.get("user"), node.get("password")))
+    return servers, keys
+
+
+def open_spool(spool: "dict[str, Any]") -> object:
+    """Return the block device of the spool: a partition, a part of the flash, or a file."""
+    if "partition" in spool:
+        return find_partition(spool["partition"])
+    if "flash" in spool:
+        return find_flash(spool["flash"][0], spool["flash"][1])
+    return FileBlocks(spool["file"], spool.get("blocks", 16))
+
+
+def read_events(config: "dict[str, Any]", board: object) -> list[Event]:
+    """Return the events with their channels; sources are made once each."""
+    sources = {name: make_source(config["sources"][name], board) for name in config["sources"]}
+    events = []
+    for entry in config["events"]:
+        channels = []
+        for fields in entry["channels"]:
+            fields = dict(fields)
+            channels.append(Channel(sources[fields.pop("source")], **fields))
+        events.append(Event(entry["event"], channels, entry["period"]))
+    return events
+
+
+def make_source(entry: "dict[str, Any]", board: "Any") -> "Any":
+    """Return a source by its kind; the modules of other kinds are not imported."""
+    kind = entry["kind"]
+    pin = entry.get("pin")
+    if kind == "csv":
+        from .sources.csv_file import CsvFile
+
+        return CsvFile(entry["path"], entry["columns"], entry["scales"])
+    if kind == "adc":
+        from .sources.adc import Adc
+
+        return Adc(board.make_adc(pin))
+    if kind == "gpio":
+        from .sources.gpio import Gpio
+
+        return Gpio(board.make_pin(pin), entry.get("inverted", False))
+    if kind in ("dht11", "dht22"):
+        from .sources.dht import Dht
+
+        return Dht(board.make_dht(pin, kind == "dht22"), kind == "dht22")
+    if kind == "ds18x20":
+        from .sources.ds18x20 import Ds18x20
+
+        return Ds18x20(board.make_ds18x20(pin), entry.get("count", 1))
+    if kind == "i2c":
+        from .sources.i2c import I2cRegisters
+
+        bus = board.make_i2c(entry.get("bus", 0), entry["clock"], entry["data"])
+        setup = [(register, bytes.fromhex(data)) for register, data in entry.get("setup", [])]
+        return I2cRegisters(bus, entry["address"], [tuple(f) for f in entry["fields"]], setup)
+    raise ConfigError("no kind of source is called " + kind)

@@ -1,0 +1,12 @@
+"""Chooses the kernel: machine code where this MicroPython can, plain Python elsewhere."""
+
+try:
+    from .viper import scan as scan
+    from .viper import shift as shift
+
+    NAME = "viper"
+except (ImportError, SyntaxError):  # no micropython module, or one without viper
+    from .plain import scan as scan
+    from .plain import shift as shift
+
+    NAME = "plain"

@@ -1,0 +1,334 @@
+"""The MQTT link on asyncio: one connection at a time to the first server that answers.
+
+`packets.py` says why this client is ours. What it does that umqtt does not: one write a packet,
+packet ids that wrap, a bounded window of messages in flight, DUP resending, subscribing again after
+every connection, a limit on the time of everything, back-off with jitter, several servers in order
+of preference, TLS that verifies. The only file that opens a connection; `dial`, `clock` (ms, never
+back) and `rng` (an integer below its argument) are handed in.
+"""
+
+import asyncio
+
+from . import packets
+from .packets import PacketError, Parser
+
+_CHUNK = 256
+
+
+class LinkError(Exception):
+    """A server that cannot be used: what it did or did not do."""
+
+
+_Timeout = asyncio.TimeoutError  # on MicroPython there is no other
+
+# What ends a connection and not the link; a full memory is among it.
+_FAILURES = (
+    OSError,
+    EOFError,
+    ValueError,
+    MemoryError,
+    LinkError,
+    PacketError,
+    _Timeout,
+)
+
+
+class Server:
+    """Where a node is to be reached; `context` is of TLS, None for a link within the machine."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        context: object = None,
+        user: "str | None" = None,
+        password: "str | None" = None,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self.context = context
+        self.user = user
+        self.password = password
+
+
+class Settings:
+    """Times in seconds and sizes of a link."""
+
+    def __init__(
+        self,
+        keep_alive: int = 60,
+        timeout: int = 10,
+        window: int = 4,
+        limit: int = 2048,
+        first_delay: int = 1,
+        longest_delay: int = 60,
+        return_after: int = 600,
+    ) -> None:
+        self.keep_alive = keep_alive
+        self.timeout = timeout  # of a connection, of each answer, of each write
+        self.window = window  # messages in flight
+        self.limit = limit  # bytes of a packet from the server
+        self.first_delay = first_delay
+        self.longest_delay = longest_delay
+        self.return_after = return_after  # from a lesser server to a better one
+
+
+class _Flight:
+    """A message that waits for its PUBACK."""
+
+    def __init__(self, topic: str, payload: bytes, is_kept: bool) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.is_kept = is_kept
+        self.is_done = False
+        self.event = asyncio.Event()
+
+
+async def dial(server: Server) -> "tuple[object, object]":
+    """Open a connection; with TLS the certificate is verified for the server's host name."""
+    if server.context is None:
+        return await asyncio.open_connection(server.host, server.port)
+    return await asyncio.open_connection(
+        server.host, server.port, ssl=server.context, server_hostname=server.host
+    )
+
+
+def make_context(authority: bytes) -> object:
+    """Return a TLS context that trusts one certificate authority (DER or PEM) and nobody else."""
+    try:
+        # MicroPython's; the ssl of micropython-lib verifies nothing.
+        from tls import PROTOCOL_TLS_CLIENT, SSLContext  # type: ignore[import-not-found]
+    except ImportError:
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        is_text = authority.startswith(b"-----")
+        context.load_verify_locations(cadata=authority.decode() if is_text else authority)
+        return context
+    portable = SSLContext(PROTOCOL_TLS_CLIENT)  # requires a certificate by default
+    portable.load_verify_locations(authority)
+    return portable
+
+
+def find_delay(attempt: int, settings: Settings, rng: object) -> int:
+    """Return the ms to wait after so many failures: doubled each time, half of it by chance."""
+    longest = settings.longest_delay * 1000
+    delay = settings.first_delay * 1000
+    while attempt > 0 and delay < longest:
+        delay *= 2
+        attempt -= 1
+    delay = min(delay, longest)
+    return delay // 2 + rng(delay // 2 + 1)  # type: ignore[operator, no-any-return]
+
+
+class Link:
+    """Connects, and connects again; `on_message(topic, payload)` and `on_connect(server)`."""
+
+    def __init__(
+        self,
+        client: str,
+        servers: list[Server],
+        topics: list[str],
+        on_message: object,
+        on_connect: object,
+        clock: object,
+        rng: object,
+        settings: "Settings | None" = None,
+        will: "tuple[str, bytes] | None" = None,
+        dial: object = dial,
+    ) -> None:
+        self._client = client
+        self._servers = servers
+        self._topics = topics
+        self._on_message = on_message
+        self._on_connect = on_connect
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings or Settings()
+        self._will = will
+        self._dial = dial
+        self._flights: dict[int, _Flight] = {}
+        self._room = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._last_id = 0
+        self._writer: object = None
+        self._sent_at = 0
+        self.server: Server | None = None  # the one that this link is connected to
+        self.counts = {"connected": 0, "failed": 0, "lost": 0, "resent": 0, "too_long": 0}
+        self.reason = ""  # of the last failure
+
+    async def publish(self, topic: str, payload: bytes, is_kept: bool = False) -> bool:
+        """Send with QoS 1; return whether the server acknowledged it.
+
+        When the connection breaks the answer is False, and the message is forgotten: who sends
+        ages must build it anew. One that `is_kept` is sent again (DUP) until it is acknowledged.
+        """
+        flight = _Flight(topic, payload, is_kept)
+        while len(self._flights) >= self._settings.window:
+            self._room.clear()
+            await self._room.wait()
+        if self.server is None and not is_kept:
+            return False
+        number = self._take_id()
+        self._flights[number] = flight
+        if self.server is not None:
+            try:
+                await self._write(packets.write_publish(topic, payload, number))
+            except (TimeoutError, OSError, LinkError):
+                self._hang_up()
+        await flight.event.wait()
+        return flight.is_done
+
+    async def run(self) -> None:
+        """Keep a connection, for ever: always starting with the server that is preferred."""
+        attempt = 0
+        while True:
+            for server in self._servers:
+                since = self._clock()  # type: ignore[operator]
+                if await self._serve(server):
+                    if self._clock() - since > 30_000:  # type: ignore[operator]
+                        attempt = -1
+                    break
+            attempt += 1
+            await asyncio.sleep(find_delay(attempt - 1, self._settings, self._rng) / 1000)
+
+    async def _serve(self, server: Server) -> bool:
+        """Use one server until that ends; return whether there was a connection."""
+        timeout = self._settings.timeout
+        was_connected = False
+        try:
+            reader, self._writer = await asyncio.wait_for(self._dial(server), timeout)  # type: ignore[operator]
+            parser = Parser(self._settings.limit)
+            await self._greet(server, reader, parser)
+            was_connected = True
+            await self._listen(server, reader, parser)
+            self.reason = ""
+        except _FAILURES as error:
+            self.reason = f"{server.name}: {str(error) or type(error).__name__}"
+            self.counts["lost" if was_connected else "failed"] += 1
+        finally:
+            self.server = None
+            await self._close()
+            self._land_broken()
+        return was_connected
+
+    async def _greet(self, server: Server, reader: object, parser: Parser) -> None:
+        """CONNECT and SUBSCRIBE, and send again what must be."""
+        settings = self._settings
+        await self._write(
+            packets.write_connect(
+                self._client, settings.keep_alive, False, self._will, server.user, server.password
+            )
+        )
+        answer = await self._await_packet(reader, parser, packets.CONNACK)
+        if answer.code:
+            raise LinkError("refused: " + answer.describe_refusal())
+        if self._topics:
+            await self._write(packets.write_subscribe(self._take_id(), self._topics))
+            if (await self._await_packet(reader, parser, packets.SUBACK)).code == 128:
+                raise LinkError("refused to subscribe to " + ", ".join(self._topics))
+        self.server = server
+        self.counts["connected"] += 1
+        for number in sorted(self._flights):
+            flight = self._flights[number]
+            self.counts["resent"] += 1
+            await self._write(packets.write_publish(flight.topic, flight.payload, number, True))
+        self._on_connect(server)  # type: ignore[operator]
+
+    async def _await_packet(self, reader: object, parser: Parser, kind: int) -> packets.Packet:
+        while True:
+            packet = parser.take()
+            while packet is None:
+                await self._receive(reader, parser, self._settings.timeout)
+                packet = parser.take()
+            if packet.kind == kind:
+                return packet
+            await self._handle(packet)
+
+    async def _listen(self, server: Server, reader: object, parser: Parser) -> None:
+        """Handle packets; ping when it is quiet; end when a better server may be back."""
+        half = self._settings.keep_alive * 500
+        is_better = server is self._servers[0]
+        until = self._clock() + self._settings.return_after * 1000  # type: ignore[operator]
+        is_pinged = False
+        while True:
+            packet = parser.take()
+            while packet is not None:
+                is_pinged = False
+                await self._handle(packet)
+                packet = parser.take()
+            now = self._clock()  # type: ignore[operator]
+            if not is_better and now >= until and not self._flights:
+                await self._write(packets.DISCONNECT)
+                return
+            if now - self._sent_at >= half and not is_pinged:
+                is_pinged = True
+                await self._write(packets.PINGREQ)
+            try:
+                await self._receive(reader, parser, max(half / 1000, 0.5))
+            except _Timeout:
+                if is_pinged or self._flights:
+                    raise LinkError("it has gone silent") from None
+
+    async def _receive(self, reader: object, parser: Parser, timeout: float) -> None:
+        data = await asyncio.wait_for(reader.read(_CHUNK), timeout)  # type: ignore[attr-defined]
+        if not data:
+            raise LinkError("it closed the connection")
+        parser.feed(data)
+
+    async def _handle(self, packet: packets.Packet) -> None:
+        if packet.kind == packets.PUBLISH:
+            self._on_message(packet.topic, packet.payload)  # type: ignore[operator]
+            if packet.id:
+                await self._write(packets.write_puback(packet.id))
+        elif packet.kind == packets.TOO_LONG:
+            self.counts["too_long"] += 1
+            if packet.id:
+                await self._write(packets.write_puback(packet.id))
+        elif packet.kind == packets.PUBACK and packet.id in self._flights:
+            self._land(packet.id, True)
+
+    def _land(self, number: int, is_done: bool) -> None:
+        flight = self._flights.pop(number)
+        flight.is_done = is_done
+        flight.event.set()
+        self._room.set()
+
+    def _land_broken(self) -> None:
+        for number in list(self._flights):
+            if not self._flights[number].is_kept:
+                self._land(number, False)
+
+    def _take_id(self) -> int:
+        """Return the next packet id that is not in flight: 1 to 65,535, and from the start."""
+        while True:
+            self._last_id = self._last_id % 65535 + 1
+            if self._last_id not in self._flights:
+                return self._last_id
+
+    async def _write(self, packet: bytes) -> None:
+        """Write a packet as one; two tasks must not wait for the same socket."""
+        async with self._lock:
+            writer = self._writer
+            if writer is None:
+                raise LinkError("there is no connection")
+            self._sent_at = self._clock()  # type: ignore[operator]
+            writer.write(packet)  # type: ignore[attr-defined]
+            await asyncio.wait_for(writer.drain(), self._settings.timeout)  # type: ignore[attr-defined]
+
+    def _hang_up(self) -> None:
+        """Close without a word; the reading task notices."""
+        if self._writer is not None:
+            self._writer.close()  # type: ignore[attr-defined]
+
+    async def _close(self) -> None:
+        writer = self._writer
+        self._writer = None
+        if writer is not None:
+            try:
+                writer.close()  # type: ignore[attr-defined]
+                await asyncio.wait_for(writer.wait_closed(), self._settings.timeout)  # type: ignore[attr-defined]
+            except (TimeoutError, OSError):
+                pass

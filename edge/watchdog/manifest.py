@@ -1,0 +1,21 @@
+# What a board gets, for MicroPython's own manifest tools: frozen into firmware with
+# `make FROZEN_MANIFEST=.../edge/watchdog/manifest.py`, where it takes no memory at all.
+# Role "filter" is the filter alone; `include("manifest.py", role="filter")` chooses it.
+# mypy: ignore-errors
+# ruff: noqa: F821 - metadata, options and package are the tools'
+metadata(
+    description="Subscriptions from the air, evaluated where the reading is made", version="0.1.0"
+)
+options.defaults(role="full")
+
+FILTER = {
+    "protocol": ("__init__.py", "degrees.py", "evaluator.py", "slopes.py"),
+    "watchdog": ("__init__.py", "filter.py", "kernel.py", "viper.py"),
+}
+
+if options.role == "filter":
+    package("protocol", files=FILTER["protocol"], base_path="../..")
+    package("watchdog", files=FILTER["watchdog"], base_path="..")
+else:
+    package("protocol", base_path="../..")
+    package("watchdog", base_path="..")

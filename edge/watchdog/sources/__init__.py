@@ -1,0 +1,1 @@
+"""Where readings come from: one small interface, one file for each kind of sensor."""

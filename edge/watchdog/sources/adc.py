@@ -1,0 +1,35 @@
+"""An analogue input in counts of 0..65535, the median of a few conversions.
+
+A converter that sticks to one of its rails is a wire that is broken or shorted: say so with the
+channel's `lowest` and `highest`.
+"""
+
+from array import array
+
+from .base import Source
+
+
+class Adc(Source):
+    """`converter` has `read_u16()`, as `machine.ADC`."""
+
+    def __init__(self, converter: object, times: int = 5) -> None:
+        if times < 1 or not times & 1:
+            raise ValueError(f"a median of {times} conversions: choose an odd number")
+        super().__init__()
+        self._converter = converter
+        self._counts = array("H", [0] * times)
+
+    def measure(self, now: int) -> None:  # noqa: ARG002 - the interface
+        """Convert a few times and keep the counts in order."""
+        counts = self._counts
+        for i in range(len(counts)):
+            count = self._converter.read_u16()  # type: ignore[attr-defined]
+            j = i
+            while j and counts[j - 1] > count:
+                counts[j] = counts[j - 1]
+                j -= 1
+            counts[j] = count
+
+    def read(self, field: int) -> int:  # noqa: ARG002 - one field
+        """Return the median."""
+        return self._counts[len(self._counts) >> 1]

@@ -1,0 +1,25 @@
+"""A digital input as 0 or 1: a door, a float switch, a button. Steps: 0..1, or a count of edges."""
+
+from .base import Source
+
+
+class Gpio(Source):
+    """`pin` has `value()`, as `machine.Pin`. Field 0 is the level, field 1 counts its changes."""
+
+    def __init__(self, pin: object, inverted: bool = False) -> None:
+        super().__init__()
+        self._pin = pin
+        self._flip = 1 if inverted else 0
+        self._level = -1
+        self._changes = 0
+
+    def measure(self, now: int) -> None:  # noqa: ARG002 - the interface
+        """Read the pin."""
+        level = self._pin.value() ^ self._flip  # type: ignore[attr-defined]
+        if self._level >= 0 and level != self._level:
+            self._changes = (self._changes + 1) & 0xFFFF
+        self._level = level
+
+    def read(self, field: int) -> int:
+        """Return the level (0) or the number of changes seen (1)."""
+        return self._changes if field else self._level

@@ -1,0 +1,50 @@
+"""A sensor with registers on an I2C bus, described by a table instead of a driver.
+
+A field is (register, bytes, signed, little-endian, shift): the number in those bytes, moved right
+by `shift` bits. Enough for most digital sensors (LM75, TMP102, SHT3x in periodic mode, MPU6050).
+"""
+
+from .base import Source, sign
+
+
+class I2cRegisters(Source):
+    """`bus` has `readfrom_mem_into` and `writeto_mem`, as `machine.I2C`."""
+
+    def __init__(
+        self,
+        bus: object,
+        address: int,
+        fields: list[tuple[int, int, bool, bool, int]],
+        setup: list[tuple[int, bytes]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._bus = bus
+        self._address = address
+        self._fields = fields
+        self._setup = setup or []
+        self._is_ready = False
+        self._bytes = [bytearray(field[1]) for field in fields]
+
+    def measure(self, now: int) -> None:  # noqa: ARG002 - the interface
+        """Read all fields; set the sensor up first, and again after it was gone."""
+        bus = self._bus
+        if not self._is_ready:
+            for register, data in self._setup:
+                bus.writeto_mem(self._address, register, data)  # type: ignore[attr-defined]
+        self._is_ready = False
+        i = 0
+        while i < len(self._fields):
+            bus.readfrom_mem_into(  # type: ignore[attr-defined]
+                self._address, self._fields[i][0], self._bytes[i]
+            )
+            i += 1
+        self._is_ready = True
+
+    def read(self, field: int) -> int:
+        """Return a field of the last measurement."""
+        _, size, is_signed, is_little, shift = self._fields[field]
+        data = self._bytes[field]
+        number = 0
+        for i in range(size):
+            number = number << 8 | data[size - 1 - i if is_little else i]
+        return (sign(number, 8 * size) if is_signed else number) >> shift

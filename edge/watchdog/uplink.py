@@ -1,0 +1,210 @@
+"""What goes up and what comes down, as frames of `protocol`: hello and notifications, subscriptions
+and acknowledgements. No I/O and no clock: `next_message` says what to send, `receive` takes.
+
+Rules, each with a test that fails without it:
+
+* A hello is said again until the node answers: it may not have been there.
+* A batch of notifications is sent only when the one before it was acknowledged by the *node*:
+  what lies between may forget messages that it took, and a later number that arrives would free
+  an earlier one that did not. The acknowledgement is of all numbers up to one.
+* A notification keeps the epoch and sequence that it was born with, in every frame, for ever.
+* A frame down is opened before anything in it counts. One that changes subscriptions must come
+  after all before it (epoch, sequence), and its number is on the flash before it is obeyed. An
+  acknowledgement may be repeated: it says what is true for ever.
+* What is refused is counted by its reason, and changes nothing.
+"""
+
+from .manager import Manager
+from .seal import (
+    ACKNOWLEDGE,
+    MESSAGE,
+    NOTIFICATIONS,
+    REMOVE,
+    SUBSCRIPTIONS,
+    Key,
+    RefusedError,
+    join,
+    pack,
+    split,
+    unpack,
+)
+from .spool import Spool
+
+COUNTS = (
+    "frames",  # with notifications
+    "again",  # of these, those sent again
+    "acknowledged",
+    "installed",
+    "removed",
+    "refused_version",
+    "refused_key",
+    "refused_tag",
+    "refused_frame",
+    "refused_replay",
+    "refused_vector",
+    "refused_message",
+)
+FIRST_WAIT = 5_000  # ms for the node's acknowledgement, doubled up to the longest
+LONGEST_WAIT = 80_000
+
+
+class Uplink:
+    """One device's traffic. `keys` has the key of each node by its name.
+
+    `describe()` returns further fields of a hello by their numbers: firmware, reset, lowest.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        keys: dict[str, Key],
+        spool: Spool,
+        manager: Manager,
+        vocabulary: bytes,
+        describe: object,
+        room: int = 900,
+        patience: int = FIRST_WAIT,
+    ) -> None:
+        self._device = device
+        self._keys = keys
+        self._spool = spool
+        self._manager = manager
+        self._vocabulary = vocabulary
+        self._describe = describe
+        self._room = room  # bytes of a frame's body
+        self._topic = f"dens/1/wd/{device}/"
+        self._key: Key | None = None  # of the node that is connected
+        self._hellos = 0
+        self._is_new = False  # the node has said nothing since the connection
+        self._hello_at = 0  # when to say hello, until it answers
+        self._hello_wait = 0
+        self._sent = (0, 0)  # the last number of the batch that waits
+        self._until = 0
+        self._patience = patience
+        self._wait = patience
+        self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
+        self.refused = ""  # why the last frame was refused
+
+    @property
+    def topics(self) -> list[str]:
+        """What to subscribe to."""
+        return [self._topic + "sv", self._topic + "ack"]
+
+    @property
+    def will(self) -> tuple[str, bytes]:
+        """What the server tells when this device is gone: an empty hello."""
+        return self._topic + "hello", b""
+
+    def connect(self, node: str) -> None:
+        """Start with a node: it gets a hello until it answers, and all that is unacknowledged."""
+        self._key = self._keys[node]
+        self._is_new = True
+        self._hello_at = self._hello_wait = 0
+        self._sent = (0, 0)
+        self._wait = self._patience
+
+    def next_message(self, now: int) -> "tuple[str, bytes] | None":
+        """Return the topic and payload to publish now; None: nothing, or wait."""
+        key = self._key
+        if key is None:
+            return None
+        if self._is_new and now >= self._hello_at:  # a node that was not there hears the next one
+            self._hello_wait = min(2 * self._hello_wait or self._patience, LONGEST_WAIT)
+            self._hello_at = now + self._hello_wait
+            self._hellos += 1
+            body = self._write_hello()
+            return self._topic + "hello", key.seal(MESSAGE, self._spool.epoch, self._hellos, body)
+        if self._is_waiting(now):
+            return None
+        epoch, last, vectors = self._spool.peek(now, self._room)
+        if not vectors:
+            return None
+        self.counts["frames"] += 1
+        if self._sent[1]:  # not acknowledged in time
+            self.counts["again"] += 1
+            self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self._sent = (epoch, last)
+        self._until = now + self._wait
+        return self._topic + "nv", key.seal(NOTIFICATIONS, epoch, last, join(vectors))
+
+    def _is_waiting(self, now: int) -> bool:
+        """Return whether the node still has time to acknowledge the batch before."""
+        return bool(self._sent[1]) and now < self._until
+
+    def _write_hello(self) -> bytes:
+        """Return the hello message; the numbers are those of its fields in protocol/README.md."""
+        fields = self._manager.describe(self._device, self._spool.epoch, self._vocabulary)
+        message = {
+            0: 1,
+            1: fields["device"],
+            2: fields["epoch"],
+            3: fields["vocabulary"],
+            4: fields["senses"],
+            5: fields["capacity"],
+            6: fields["languages"],
+            10: self._spool.dropped,
+        }
+        message.update(self._describe())  # type: ignore[operator]
+        return pack(message)
+
+    def receive(self, topic: str, payload: bytes, now: int) -> bool:
+        """Take a message from the node; return whether it was obeyed."""
+        try:
+            if self._key is None:
+                raise RefusedError("refused_frame", "no node is connected")
+            kind, epoch, sequence, body = self._key.open(payload)
+            self._is_new = False
+            if topic == self._topic + "ack":
+                self._take_acknowledgement(kind, body, now)
+            elif topic == self._topic + "sv":
+                self._take_change(kind, epoch, sequence, body, now)
+            else:
+                raise RefusedError("refused_message", "another topic: " + topic)
+        except RefusedError as error:
+            self.counts[error.counter] += 1
+            self.refused = str(error)
+            return False
+        return True
+
+    def _take_acknowledgement(self, kind: int, body: bytes, now: int) -> None:
+        message = _read_message(kind, body, ACKNOWLEDGE)
+        number = (_check(message.get(1)), _check(message.get(2)))
+        if self._spool.acknowledge(number[0], number[1], now):
+            self.counts["acknowledged"] += 1
+        if number >= self._sent:
+            self._sent = (0, 0)
+            self._wait = self._patience
+
+    def _take_change(self, kind: int, epoch: int, sequence: int, body: bytes, now: int) -> None:
+        """Install or remove subscriptions."""
+        assert self._key is not None
+        if not self._spool.note_seen(self._key.node, epoch, sequence, now):
+            raise RefusedError("refused_replay", f"frame {epoch}.{sequence} came before")
+        if kind != SUBSCRIPTIONS:
+            handles = _read_message(kind, body, REMOVE).get(1)
+            if not isinstance(handles, list):
+                raise RefusedError("refused_message", "no handles")
+            self.counts["removed"] += self._manager.remove([_check(handle) for handle in handles])
+            return
+        for vector in split(body):  # one that is wrong does not keep the others out
+            try:
+                self._manager.install(vector, now)
+                self.counts["installed"] += 1
+            except ValueError as error:
+                self.counts["refused_vector"] += 1
+                self.refused = str(error)
+
+
+def _read_message(kind: int, body: bytes, number: int) -> "dict[object, object]":
+    """Return the message of a body, which is of a type."""
+    message = unpack(body) if kind == MESSAGE else None
+    if not isinstance(message, dict) or message.get(0) != number:
+        raise RefusedError("refused_message", "another message")
+    return message
+
+
+def _check(value: object) -> int:
+    """Return an unsigned integer."""
+    if not isinstance(value, int) or value < 0:
+        raise RefusedError("refused_message", "no number")
+    return value

@@ -1,0 +1,37 @@
+"""The scripts for people with a board, on unix MicroPython: they print what they promise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from firmware_tests.runtimes import REPOSITORY, find_unix
+from firmware_tests.support import require
+
+SCRIPTS = sorted((REPOSITORY / "firmware_tests" / "device").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("bits", [64, 32])
+def test_script_prints_what_it_promises(script: Path, bits: int, tmp_path: Path) -> None:
+    """On a device `watchdog` and `protocol` stand side by side in lib/."""
+    require(partial(find_unix, bits))
+    (tmp_path / "watchdog").symlink_to(REPOSITORY / "edge" / "watchdog")
+    (tmp_path / "protocol").symlink_to(REPOSITORY / "protocol")
+    done = subprocess.run(
+        [str(find_unix(bits)), str(script)],
+        env={**os.environ, "MICROPYPATH": f"{tmp_path}:.frozen"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("time: ")]
+    assert done.returncode == 0, done.stdout
+    expected = script.with_suffix(".expected").read_text(encoding="utf-8").splitlines()
+    assert lines == expected

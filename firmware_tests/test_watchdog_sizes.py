@@ -1,0 +1,41 @@
+"""What the filter may cost a device: 8 KB of `.mpy`, 20 bytes of heap a subscription, 24 KB."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.device import find_filter_heap
+from benchmarks.device_images import ARCHITECTURES, FILTER, list_role, measure_sizes
+from firmware_tests.runtimes import find_unix
+from firmware_tests.support import require
+from firmware_tests.unix import run_code
+
+HEAP = """
+from benchmarks.device_scan import fill
+print(fill(1000, 1)[2] / 1000)
+"""
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_filter_role_fits_8_kilobytes(architecture: str, tmp_path: Path) -> None:
+    sizes = measure_sizes(list_role(FILTER), architecture, tmp_path)
+    assert "protocol/evaluator.py" in sizes
+    assert sum(sizes.values()) <= 8192, sizes
+
+
+def test_thousand_subscriptions_and_the_filter_work_in_24_kilobytes(tmp_path: Path) -> None:
+    require(partial(find_unix, 32))
+    kibibytes, output = find_filter_heap(tmp_path)
+    assert kibibytes <= 24
+    assert output.split()[:2] == ["1000", "50"]  # subscriptions and hits
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+def test_subscription_takes_at_most_20_bytes_of_heap(bits: int) -> None:
+    require(partial(find_unix, bits))
+    output, code = run_code(HEAP, bits, heap="4M")
+    assert code == 0, output
+    assert float(output) <= 20

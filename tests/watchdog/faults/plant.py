@@ -1,0 +1,227 @@
+"""Real processes for a fault: Mosquitto, the small node, a watchdog, a network between them.
+
+A reading is a line of a CSV file that the watchdog follows; its number is the value, so that the
+node's database tells which readings arrived, and how often.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from firmware_tests.runtimes import MissingRuntimeError, find_unix
+from protocol.subscription import encode
+from protocol.vectors import Predicate, Subscription
+from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET, TOPIC
+from tests.watchdog.faults.proxy import Proxy
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PATIENCE = 40.0
+
+_RUN = "from edge.watchdog.app import main; main({config!r}, 0.2)"
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def find_mosquitto() -> str:
+    found = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if found is None:
+        reason = "mosquitto is missing (Debian: apt-get install mosquitto mosquitto-clients)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+class Plant:
+    def __init__(self, folder: Path, runtime: str = "cpython", blocks: int = 16) -> None:
+        self.folder = folder
+        self.runtime = runtime
+        self.port = find_free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.sent: list[int] = []
+        self.files = 0
+        self.subscriptions = folder / "subscriptions"
+        self.subscribe(0)
+        self.broker_options = ""
+        self.tls_port = 0
+        self.start_broker()
+        self.proxy = Proxy(self.port)
+        self.config: dict[str, object] = {
+            "device": DEVICE,
+            "vocabulary": "00" * 8,
+            "nodes": [
+                {
+                    "name": NODE,
+                    "url": f"mqtt://127.0.0.1:{self.proxy.port}",
+                    "key_id": KEY_ID,
+                    "key": SECRET.hex(),
+                }
+            ],
+            "spool": {"file": str(folder / "spool"), "blocks": blocks},
+            "capacity": 1024,
+            "hold": 200,
+            "patience": 700,
+            "link": {"keep_alive": 2, "timeout": 2, "first_delay": 0, "longest_delay": 1},
+        }
+        self.new_readings()
+
+    def subscribe(self, low: int, threshold: int = 1) -> None:
+        """What the node asks for: values from `low`, with a slope below it."""
+        predicate = Predicate(0, low, 65535, 0, wide=True)
+        vector = encode(Subscription(1, [predicate], threshold=threshold, handle=1))
+        self.subscriptions.write_text(vector.hex())
+
+    # Processes
+
+    def start(self, name: str, command: list[str]) -> None:
+        log = (self.folder / f"{name}.log").open("ab")
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "MICROPYPATH": f"{REPOSITORY}:.frozen",
+        }
+        self.processes[name] = subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=log, stderr=log
+        )
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def start_broker(self) -> None:
+        config = self.folder / "mosquitto.conf"
+        config.write_text(
+            f"user {getpass.getuser()}\nlistener {self.port} 127.0.0.1\n"
+            f"allow_anonymous true\n{self.broker_options}"
+        )
+        self.start("broker", [find_mosquitto(), "-c", str(config)])
+        wait_for(lambda: is_open(self.port), "the broker")
+
+    def start_node(self) -> None:
+        command = [sys.executable, "-m", "tests.watchdog.faults.node"]
+        files = [str(self.folder / "db"), str(self.subscriptions)]
+        self.start("node", [*command, str(self.port), *files])
+
+    def start_dog(self, program: str = _RUN) -> None:
+        (self.folder / "dog.log").write_bytes(b"")
+        path = self.folder / "watchdog.json"
+        path.write_text(json.dumps(self.config))
+        code = program.format(config=str(path))
+        interpreter = sys.executable
+        if self.runtime == "micropython":
+            try:
+                interpreter = str(find_unix(64))
+            except MissingRuntimeError as error:
+                pytest.skip(str(error))
+        self.start("dog", [interpreter, "-c", code])
+
+    def stop_dog(self) -> None:
+        process = self.processes.pop("dog")
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+    def close(self) -> None:
+        for name in list(self.processes):
+            self.kill(name)
+        self.proxy.close()
+
+    # Readings
+
+    def new_readings(self) -> None:
+        """Start a new file: a watchdog that starts again shall not read the old one."""
+        self.files += 1
+        self.readings = self.folder / f"readings-{self.files}.csv"
+        self.readings.write_text("value\n")
+        self.config["sources"] = {
+            "file": {"kind": "csv", "path": str(self.readings), "columns": ["value"], "scales": [1]}
+        }
+        channel = {"source": "file", "field": 0, "attribute": 0, "low": 0, "high": 65535}
+        self.config["events"] = [{"event": 1, "period": 5, "channels": [{**channel, "wide": True}]}]
+
+    def read(self, *values: int) -> None:
+        self.sent += values
+        with self.readings.open("a") as file:
+            file.write("".join(f"{value}\n" for value in values))
+
+    # What is known
+
+    def report(self) -> dict[str, object]:
+        """Return the watchdog's last report, empty if there is none."""
+        lines = (self.folder / "dog.log").read_text().splitlines()
+        for line in reversed(lines):
+            if line.startswith("{") and line.endswith("}"):
+                return dict(json.loads(line))
+        return {}
+
+    def count(self, part: str, name: str) -> int:
+        """Return one of the watchdog's counters."""
+        counts = self.report().get(part)
+        return int(counts[name]) if isinstance(counts, dict) else 0
+
+    def query(self, text: str) -> list[tuple[object, ...]]:
+        if not (self.folder / "db").exists():
+            return []
+        database = sqlite3.connect(self.folder / "db", timeout=10)
+        try:
+            return database.execute(text).fetchall()
+        except sqlite3.OperationalError:
+            return []
+        finally:
+            database.close()
+
+    def values(self) -> list[int]:
+        return [row[0] for row in self.query("select value from notes order by epoch, sequence")]  # type: ignore[misc]
+
+    def wait_subscribed(self) -> None:
+        """Wait until the watchdog that runs has what the node asks for."""
+        wait_for(lambda: self.count("uplink", "installed") > 0, self.describe)
+
+    def wait_delivered(self) -> None:
+        wait_for(lambda: set(self.values()) >= set(self.sent), self.describe)
+
+    def check(self) -> None:
+        """Everything arrived, once, in the order in which it was read."""
+        self.wait_delivered()
+        assert self.values() == self.sent
+
+    def describe(self) -> str:
+        missing = sorted(set(self.sent) - set(self.values()))
+        return f"{len(missing)} missing: {missing[:9]}; {self.report()}"
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition: object, what: object) -> None:
+    """Wait until a condition holds; a busy machine has time, a broken promise fails."""
+    until = time.monotonic() + PATIENCE
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < until, what() if callable(what) else f"waited for {what}"
+        time.sleep(0.05)
+
+
+def publish(port: int, topic: str, payload: bytes, folder: Path) -> None:
+    """Publish bytes as anybody on the broker could."""
+    path = folder / "payload"
+    path.write_bytes(payload)
+    command = ["mosquitto_pub", "-p", str(port), "-q", "1", "-t", TOPIC + topic, "-f", str(path)]
+    subprocess.run(command, check=True, timeout=30)

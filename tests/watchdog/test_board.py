@@ -1,0 +1,129 @@
+# cpython only: reads source files
+"""Only `board.py` imports the hardware's modules; what it does with them, on stand-ins."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+import types
+import unittest
+from pathlib import Path
+from typing import Any, ClassVar
+
+PACKAGE = Path(__file__).resolve().parents[2] / "edge" / "watchdog"
+HARDWARE = {"machine", "network", "dht", "onewire", "ds18x20"}
+
+
+def list_imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+class Recorder:
+    """A class of the hardware: notes how it is made and called."""
+
+    PULL_UP = 2
+    IN = 1
+    ATTN_11DB = 3
+    calls: ClassVar[list[tuple[Any, ...]]] = []
+    kept = b""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.calls.append(("made", *args, *sorted(options.items())))
+
+    def feed(self) -> None:
+        self.calls.append(("fed",))
+
+    def atten(self, level: int) -> None:
+        self.calls.append(("atten", level))
+
+    def active(self, is_on: bool) -> None:
+        self.calls.append(("active", is_on))
+
+    def connect(self, *names: str) -> None:
+        self.calls.append(("connect", *names))
+
+    def memory(self, data: bytes | None = None) -> bytes:
+        if data is not None:
+            Recorder.kept = data
+        return self.kept
+
+
+class HardwareTest(unittest.TestCase):
+    def setUp(self) -> None:
+        Recorder.calls = []
+        self.cause = 0
+        machine: Any = types.ModuleType("machine")
+        machine.PWRON_RESET, machine.WDT_RESET, machine.DEEPSLEEP_RESET = 10, 30, 40
+        machine.reset_cause = lambda: self.cause
+        machine.WDT = machine.ADC = machine.Pin = machine.RTC = machine.I2C = Recorder
+        machine.deepsleep = lambda duration: Recorder.calls.append(("sleep", duration))
+        network: Any = types.ModuleType("network")
+        network.WLAN, network.STA_IF = Recorder, 7
+        sys.modules.update(machine=machine, network=network)
+        self.board: Any = importlib.import_module("edge.watchdog.board")
+
+    def tearDown(self) -> None:
+        for name in ("machine", "network", "edge.watchdog.board"):
+            del sys.modules[name]
+
+    def test_reset_reasons_have_the_same_numbers_on_every_board(self) -> None:
+        answers = []
+        for self.cause in (10, 30, 40, 99):
+            number = self.board.read_reset_reason()
+            answers.append(self.board.RESET_REASONS.get(number))
+        self.assertEqual(answers, ["power on", "watchdog", "deep sleep", None])
+
+    def test_the_watchdog_is_started_and_fed(self) -> None:
+        feed = self.board.start_watchdog(8000)
+        feed()
+        self.assertEqual(Recorder.calls, [("made", ("timeout", 8000)), ("fed",)])
+
+    def test_bytes_are_kept_over_a_sleep(self) -> None:
+        self.board.keep(b"abc")
+        self.board.sleep_deeply(5000)
+        self.assertEqual(self.board.read_kept(), b"abc")
+        self.assertIn(("sleep", 5000), Recorder.calls)
+
+    def test_parts_are_made(self) -> None:
+        self.board.make_adc(34)
+        self.board.make_pin(4)
+        self.board.make_i2c(0, 22, 21)
+        self.board.start_wifi("field", "secret")
+        names = [call[0] for call in Recorder.calls]
+        self.assertEqual(names.count("made"), 7)  # with a pin for the converter, two for the bus
+        self.assertIn(("atten", 3), Recorder.calls)
+        self.assertEqual(Recorder.calls[-2:], [("active", True), ("connect", "field", "secret")])
+
+
+class BoardTest(unittest.TestCase):
+    def test_only_the_board_imports_the_hardware(self) -> None:
+        users = {
+            path.relative_to(PACKAGE).as_posix()
+            for path in PACKAGE.rglob("*.py")
+            if list_imports(path) & HARDWARE
+        }
+        self.assertEqual(users, {"board.py"})
+
+    def test_the_filter_role_imports_only_itself_and_the_arithmetic(self) -> None:
+        for name in ("kernel", "viper", "plain", "filter"):
+            used = list_imports(PACKAGE / f"{name}.py")
+            self.assertLessEqual(used, {"protocol", "array", "micropython"}, name)
+
+    def test_nothing_on_a_device_imports_the_classes_of_vectors(self) -> None:
+        """They take 10 KB: `check`, `doubt` and `notice` do without."""
+        heavy = ("vectors", "subscription", "matching", "uncertainty", "cuts", "patterns")
+        for path in PACKAGE.rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            for name in heavy:
+                self.assertNotIn(f"from protocol.{name} import", text, path.name)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,99 @@
+"""Uncertain readings on the device: the answers of `protocol.matching`."""
+
+import unittest
+
+from edge.watchdog.doubt import Doubt
+from edge.watchdog.filter import Filter
+from edge.watchdog.sample import Sample
+from protocol.matching import match
+from protocol.subscription import encode
+from protocol.vectors import Notification, Predicate, Reading, Subscription
+from tests.protocol.golden import SUBSCRIPTIONS
+from tests.protocol.samples import Dice, draw_reading, draw_subscription
+
+ROUNDS = 250
+
+
+def draw_sample(dice, s):
+    """Return a sample for a subscription and the notification that says the same."""
+    sample = Sample(s.event)
+    readings = []
+    wides = {p.attribute: p.wide for p in s.predicates}
+    for attribute in sorted(wides):
+        reading = draw_reading(dice, attribute, wides[attribute])
+        if dice.chance(2):  # near the set, where it matters
+            near = next(p for p in s.predicates if p.attribute == attribute)
+            points = sorted([min(near.last, near.low + dice.below(60)) for _ in range(4)])
+            reading = Reading(attribute, tuple(points), wides[attribute])
+        readings.append(reading)
+        sample.set_doubtful(attribute, *reading.points)
+    return sample, Notification(s.event, readings)
+
+
+def begin(filter, sample):
+    filter.doubt = filter.doubt or Doubt(filter.scratch)
+    filter.begin(sample.event, sample.present, sample.values, sample.doubt, sample.points)
+
+
+class DoubtTest(unittest.TestCase):
+    def test_all_kinds_of_subscriptions(self):
+        dice = Dice(31)
+        doubtful = matched = 0
+        for _ in range(ROUNDS):
+            s = draw_subscription(dice)
+            sample, notification = draw_sample(dice, s)
+            filter = Filter(400)
+            frame = encode(s)
+            at = filter.add(frame, bytes(2) if frame[5] else b"")
+            begin(filter, sample)
+            if not sample.doubt:
+                continue  # the evaluator's business
+            answer = filter.rate(at, s.features)
+            right = match(s, notification)
+            self.assertEqual(answer >= 0, right.matched, (s, notification))
+            self.assertEqual(~answer if answer < 0 else answer, right.possible)
+            self.assertEqual(filter.doubt.certain, right.certain, (s, notification))
+            self.assertEqual(filter.scratch[32], right.predicate)
+            self.assertEqual(filter.scratch[right.predicate], right.degree)
+            doubtful += right.possible != right.certain
+            matched += right.matched
+        self.assertGreater(doubtful, ROUNDS // 5)
+        self.assertGreater(matched, ROUNDS // 20)
+
+    def test_the_papers_patterns_in_two_bytes(self):
+        dice = Dice(32)
+        named = [s for name, s, _ in SUBSCRIPTIONS if name in ("c1d2", "c2d1", "c2c2", "d3c1")]
+        self.assertEqual(len(named), 4)
+        for s in named:
+            for _ in range(30):
+                sample, notification = draw_sample(dice, s)
+                filter = Filter(100)
+                at = filter.add(encode(s), b"")
+                begin(filter, sample)
+                if sample.doubt:
+                    right = match(s, notification)
+                    answer = filter.rate(at, s.features)
+                    self.assertEqual(answer if right.matched else ~answer, right.possible)
+                    self.assertEqual(filter.doubt.certain, right.certain)
+
+    def test_doubt_reaches_from_possible_to_certain(self):
+        s = Subscription(1, [Predicate(0, 100, 255)], threshold=200)
+        sure = Subscription(1, [Predicate(0, 100, 255)], threshold=200, certain=200, handle=1)
+        sample = Sample(1)
+        filter = Filter(100)
+        filter.all = True
+        filter.add(encode(s), b"")
+        filter.add(encode(sure), b"")
+        for points, hits in (((90, 95, 105, 110), 1), ((110, 115, 120, 125), 2), ((1, 2, 3, 4), 0)):
+            sample.clear()
+            sample.set_doubtful(0, *points)
+            begin(filter, sample)
+            found = 0
+            while filter.step() >= 0:
+                found += 1
+            self.assertEqual(found, hits, points)
+
+    def test_a_reading_without_doubt_is_exact(self):
+        sample = Sample(1)
+        sample.set_doubtful(3, 7, 7, 7, 7)
+        self.assertEqual((sample.doubt, sample.values[3], sample.present), (0, 7, 8))

@@ -1,0 +1,65 @@
+"""The duty cycle: when to sleep, and subscriptions that survive it."""
+
+import unittest
+
+from edge.watchdog.duty import freeze, plan_sleep, thaw
+from edge.watchdog.filter import CapacityError
+from edge.watchdog.fuzzy import Fuzzy
+from edge.watchdog.sample import Sample
+from protocol.errors import ProtocolError
+from protocol.subscription import encode
+from protocol.vectors import Predicate, Significance, Subscription
+from tests.watchdog.test_filter import list_handles
+
+SENSES = {1: (7, 0), 2: (1, 0)}
+
+
+def make_language():
+    language = Fuzzy(300, SENSES)
+    band = Significance(bytes([20]))
+    for s in (
+        Subscription(1, [Predicate(0, 100, 255)], handle=1, significance=band),
+        Subscription(1, [Predicate(0, 100, 255, 3), Predicate(2, 0, 9)], handle=2, validity=16),
+        Subscription(2, [Predicate(0, 0, 9)], handle=3),
+        Subscription(2, [Predicate(0, 0, 9)], handle=4),
+    ):
+        language.install(encode(s), 0)
+    return language
+
+
+class DutyTest(unittest.TestCase):
+    def test_sleeps_until_the_next_sampling(self):
+        self.assertEqual(plan_sleep(1000, 61_000, 0, 300, 600_000), 59_700)
+        self.assertEqual(plan_sleep(1000, 61_000, 0, 300, 30_000), 30_000)
+
+    def test_stays_awake_for_what_waits_and_for_short_pauses(self):
+        self.assertEqual(plan_sleep(1000, 61_000, 1, 300, 600_000), 0)
+        self.assertEqual(plan_sleep(1000, 1500, 0, 300, 600_000), 0)
+        self.assertEqual(plan_sleep(1000, 500, 0, 300, 600_000), 0)
+
+    def test_subscriptions_deadlines_memories_and_twins_survive(self):
+        before = make_language()
+        sample = Sample(1)
+        sample.set(0, 150)
+        self.assertEqual(before.judge(sample, 1000), 255)
+        after = Fuzzy(300, SENSES)
+        self.assertEqual(thaw(after, freeze(before)), 4)
+        self.assertEqual(list_handles(after.filter), list_handles(before.filter))
+        self.assertEqual(after.judge(sample, 2000), -1)  # the dead band remembers
+        self.assertEqual(after.remove([3]), 1)
+        self.assertEqual(after.filter.count, 3)  # its twin is still there
+        self.assertEqual(after.expire(15_999), 0)
+        self.assertEqual(after.expire(16_000), 1)
+
+    def test_any_damage_is_noticed(self):
+        data = freeze(make_language())
+        for at in range(len(data)):
+            bad = bytearray(data)
+            bad[at] ^= 0x10
+            language = Fuzzy(300, SENSES)
+            self.assertRaises(ProtocolError, thaw, language, bytes(bad))
+            self.assertEqual(language.filter.used, 0)
+            self.assertRaises(ProtocolError, thaw, language, data[:at])
+
+    def test_less_room_than_before_is_said(self):
+        self.assertRaises(CapacityError, thaw, Fuzzy(40, SENSES), freeze(make_language()))

@@ -1,0 +1,39 @@
+"""Notification vectors written from samples are those that `protocol.notification` encodes."""
+
+import unittest
+
+from edge.watchdog.notice import write
+from edge.watchdog.sample import Sample
+from protocol.notification import decode, encode
+from protocol.vectors import Notification, Reading
+from tests.protocol.samples import Dice, draw_notification
+
+
+class NoticeTest(unittest.TestCase):
+    def test_random_samples(self):
+        dice = Dice(41)
+        for _ in range(200):
+            n = draw_notification(dice)
+            sample = Sample(n.event)
+            sample.faults = n.faults
+            for reading in n.readings:
+                sample.set_doubtful(reading.attribute, *reading.points)
+                if reading.wide:
+                    sample.wides |= 1 << reading.attribute
+            why = -1 if n.why is None else n.why[0] << 8 | n.why[1]
+            right = Notification(n.event, n.readings, 0, 0, n.why, n.faults)
+            self.assertEqual(write(sample, why), encode(right))
+
+    def test_three_exact_values_take_11_bytes(self):
+        sample = Sample(1)
+        for attribute in range(3):
+            sample.set(attribute, 10 * attribute)
+        self.assertEqual(len(write(sample)), 11)
+
+    def test_broken_sensor_is_a_fault_and_no_value(self):
+        sample = Sample(1)
+        sample.set(0, 5)
+        sample.fail(1)
+        n = decode(write(sample))
+        self.assertEqual((n.faults, n.features), (2, 1))
+        self.assertEqual(n.readings, [Reading(0, (5, 5, 5, 5))])
