@@ -64,7 +64,7 @@ firmware-table: $(SETUP) $(RUNTIMES) ## Show which test file passes on which run
 	$(PYTHON) -m firmware_tests --update README.md
 
 constraints: $(SETUP) ## Pin what is installed in .venv
-	.venv/bin/pip freeze --exclude-editable | LC_ALL=C sort -f > constraints.txt
+	.venv/bin/pip list --exclude-editable --format=freeze | grep -Ev "^(pip|setuptools|wheel)=" | LC_ALL=C sort -f > constraints.txt
 
 build: $(SETUP) ## Build wheel and sdist into dist/
 	$(PYTHON) -m build

@@ -32,7 +32,6 @@ from tests.watchdog.faults.plant import find_free_port, find_mosquitto, is_open,
 
 HEAP = 64  # KiB that shall be enough
 LARGEST = 96
-UMQTT = "micropython-umqtt.simple==1.3.4"
 SUBSCRIPTIONS = 200
 ROUNDS = 3600  # an hour, a sample a second
 
