@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -34,4 +36,7 @@ def test_script_prints_what_it_promises(script: Path, bits: int, tmp_path: Path)
     lines = [line for line in done.stdout.splitlines() if not line.startswith("time: ")]
     assert done.returncode == 0, done.stdout
     expected = script.with_suffix(".expected").read_text(encoding="utf-8").splitlines()
+    pairs = zip_longest(lines, expected, fillvalue="")
+    # N stands for a number that every board has its own of.
+    lines = [re.sub(r"\d+$", "N", line) if wanted.endswith("N") else line for line, wanted in pairs]
     assert lines == expected
