@@ -30,6 +30,7 @@ from edge.client.syntax import (
     Text,
 )
 from edge.client.vocabulary import load_shipped
+from edge.client.vocabulary.values import read_duration
 from tests.language.mistakes import FAST, HOT, MISTAKES, WHERE, compare, name, number, scalar, shape
 
 RESCUE = load_shipped("rescue")
@@ -235,3 +236,8 @@ def test_errors_point_into_the_source() -> None:
 def test_suggestions_look_alike(wanted: str, best: str | None) -> None:
     found = suggest_names(wanted, ["temperature", "heart_rate", "age"])
     assert (found[0] if found else None) == best
+
+
+def test_a_duration_beyond_all_numbers_is_refused() -> None:
+    with pytest.raises(LanguageError, match="a duration is at most 364 days"):
+        read_duration(Quantity(1e308, "d"))

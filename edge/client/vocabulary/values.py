@@ -75,11 +75,14 @@ def read_duration(value: Quantity) -> float:
     if value.unit is None:
         return value.value
     try:
-        return convert(value.value, value.unit, "s")
+        seconds = convert(value.value, value.unit, "s")
     except UnitError as error:
         raise LanguageError.at_node(
             str(error), value, f"durations: {', '.join(list_units('time'))}"
         ) from None
+    if not math.isfinite(seconds):
+        raise LanguageError.at_node("a duration is at most 364 days", value)
+    return seconds
 
 
 def _convert(value: Quantity, attribute: Attribute, width: bool) -> float:
