@@ -26,7 +26,7 @@ def run_code(code: str, root: Path = REPOSITORY) -> tuple[str, int]:
     job = {
         "micropython": str(micropython),
         "files": dict(_list_files(root)),
-        "path": ["/lib", "/root"],
+        "path": ["/lib", "/code"],
         "code": code,
     }
     try:
@@ -69,7 +69,7 @@ def _list_files(root: Path) -> Iterator[tuple[str, str]]:
             paths += sorted(folder.rglob("*.py"))
     for path in paths:
         if path.exists():
-            yield f"/root/{path.relative_to(root).as_posix()}", str(path)
+            yield f"/code/{path.relative_to(root).as_posix()}", str(path)
 
 
 def _decode(output: bytes | None) -> str:
