@@ -71,6 +71,7 @@ How to read it, and where we differ:
   of the sum is optimal. Ours always is; 78 % and 94 % cannot come from this definition.
 - rwSVDS must meet a service on three lists, which takes many more list entries than one list
   does. It saves only full comparisons: the paper's 19 % may be those, but its text does not say so.
+- The columns for m ≤ 30 were added after a first look at the results: read them as a description.
 - The gains are those of few attributes. As m grows, one direction says ever less about all of
   them, and bSVDS draws near to RAND in comparisons and distance, with a binary search on top.
   `grouped` data, with eight types of service, do not help it (last rows); we did not look into why.
