@@ -76,10 +76,10 @@ loading and the p99 of adds are those of the quietest of several rounds. Over al
 {1e6 * r["subscriptions"] / r["index_p50_us"]:.3g}/s, {r["bulk_load_median_per_s"]:,.0f}/s and
 {r["add_p99_all_us"]:.0f} us.
 
-How many subscriptions a notification hits decides most of the time, and the goals do not say it. The
-first workload tried was the one called denser; there the index is below 30 times the scan. The headline
-workload was then made more selective. The quietest round was taken after a run on a loaded machine had
-missed three goals (4.5e9/s, 258,000/s loaded, 139 us an add).
+How many subscriptions a notification hits decides most of the time, and the goals do not say it.
+The first workload tried was the one called denser; there the index is below 30 times the scan. The
+headline workload was then made more selective. The quietest round was taken after a run on a loaded
+machine had missed three goals (4.5e9/s, 258,000/s loaded, 139 us an add).
 
 {format_table(shape_header, shapes)}
 
