@@ -1,4 +1,7 @@
-"""What a language plug-in is on a device: how its subscriptions come, go, and judge samples."""
+"""What a language plug-in is on a device: how its subscriptions come, go, and judge samples.
+
+MicroPython has no `abc`: what a plug-in must bring raises NotImplementedError here.
+"""
 
 from .sample import Sample
 

@@ -21,6 +21,8 @@ The paper does not define "maximum mean"; this reading is the one dual to its fu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from edge.dens.matching.interface import Hit
 from edge.dens.matching.papers.consequents import approximate
 from edge.dens.matching.papers.evaluation import (
@@ -49,7 +51,7 @@ class Broken(Entry):
         self.pairs = list_pairs(len(subscription.predicates))
 
 
-class Breakdown(FNIF):
+class Breakdown(FNIF, ABC):
     """What the three share: predicates first, then pairs, then the score."""
 
     def _evaluate(self, entry: Entry, readings: Readings, age: int) -> Hit | None:
@@ -68,10 +70,11 @@ class Breakdown(FNIF):
             verdict = self._score(entry, possibles, certains, readings)
         return decide(entry.subscription, verdict, age)
 
+    @abstractmethod
     def _score(
         self, entry: Broken, possibles: bytearray, certains: bytearray, readings: Readings
     ) -> Verdict:
-        raise NotImplementedError
+        """Return the degree of the whole from those of the predicates."""
 
 
 class BFCPAB(Breakdown):
