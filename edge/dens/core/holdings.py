@@ -1,0 +1,175 @@
+"""The items that a node holds, and the context of all that it has ever seen.
+
+The only file that adds items to a node or takes them away. It writes every change, and tells the
+node's parts: `learn` for what is new, `forget` for what is gone. Bodies stay on the disk; memory
+has sequences and expiries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from edge.dens.core.interface import Part, Reader
+from edge.dens.core.items import KINDS, NEVER, Dot, Item, decode_item, read_dot
+from edge.dens.core.turn import Turn
+from edge.dens.replication.context import Context, Run, decode_range
+
+CONTEXT = "context"
+_BUCKET = 1_000  # ms; items that expire in the same second are looked at together
+
+
+def _name_space(kind: int) -> str:
+    return "item." + KINDS[kind]
+
+
+class Holdings:
+    """What is held, by kind and run; one for a node.
+
+    `localise(dot, time)` turns a time of an item's origin into one of this node's clock, and
+    judges conservatively: rather too late than too early.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        reader: Reader,
+        sign: Callable[[bytes], bytes],
+        localise: Callable[[Dot, int], int],
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.context = Context()
+        self.live: dict[int, dict[Run, dict[int, int]]] = {kind: {} for kind in KINDS}
+        self._reader = reader
+        self._sign = sign
+        self._localise = localise
+        self._sequence = 0
+        self._buckets: dict[int, list[tuple[int, Dot]]] = {}
+        self._swept = 0
+        self._parts: tuple[Part, ...] = ()
+        self._fresh: dict[Dot, Item] = {}  # added in this turn: not on the disk before its end
+
+    def attach(self, parts: Iterable[Part]) -> None:
+        """Name the parts that are told of changes."""
+        self._parts = tuple(parts)
+
+    def restore(self) -> None:
+        """Take up what an earlier run left."""
+        for key, value in self._reader.scan(CONTEXT):
+            dot = read_dot(key)
+            self.context.runs[dot.origin, dot.epoch] = decode_range(value)
+        for kind in KINDS:
+            for key, value in self._reader.scan(_name_space(kind)):
+                item = decode_item(key, value)
+                self._hold(item.dot, kind, item.expires)
+
+    # Looking --------------------------------------------------------------------------------
+
+    def get(self, kind: int, dot: Dot) -> Item | None:
+        """Return an item that is held."""
+        if dot in self._fresh:
+            return self._fresh[dot]
+        value = self._reader.get(_name_space(kind), dot.key)
+        return None if value is None else decode_item(dot.key, value)
+
+    def holds(self, kind: int, dot: Dot) -> bool:
+        """Return whether an item is held."""
+        return dot.sequence in self.live[kind].get((dot.origin, dot.epoch), ())
+
+    def iterate(self, kind: int) -> Iterator[Item]:
+        """Yield the items of a kind that were held before this turn, in the order of dots."""
+        for key, value in self._reader.scan(_name_space(kind)):
+            yield decode_item(key, value)
+
+    def count(self, kind: int) -> int:
+        """Return how many items of a kind are held."""
+        return sum(len(run) for run in self.live[kind].values())
+
+    # Changing -------------------------------------------------------------------------------
+
+    def begin_turn(self) -> None:
+        """Note that everything of the turn before is where the reader finds it."""
+        self._fresh.clear()
+
+    def originate(
+        self, turn: Turn, kind: int, expires: int, body: bytes, *, is_signed: bool = True
+    ) -> Item:
+        """Make an item of our own. One that is not signed now is when it first leaves."""
+        self._sequence += 1
+        item = Item(Dot(self.name, self.epoch, self._sequence), kind, expires, body)
+        if is_signed:
+            item = self.sign(item)
+        self._add(turn, item, "")
+        return item
+
+    def sign(self, item: Item) -> Item:
+        """Return an item of ours with its signature, which is the same each time."""
+        if item.signature:
+            return item
+        return Item(item.dot, item.kind, item.expires, item.body, self._sign(item.signed))
+
+    def accept(self, turn: Turn, item: Item, source: str) -> bool:
+        """Take an item from a peer, whose signature was verified; return whether it is new."""
+        if self.context.holds(*item.dot):
+            return False
+        self._add(turn, item, source)
+        return True
+
+    def note_seen(self, turn: Turn, dot: Dot) -> None:
+        """Note that an item was there, without holding it: it was gone before it came."""
+        self.context.add(*dot)
+        self._write_context(turn, (dot.origin, dot.epoch))
+
+    def remove(self, turn: Turn, kind: int, dot: Dot, reason: str) -> bool:
+        """Let go of an item; return whether it was held."""
+        run = self.live[kind].get((dot.origin, dot.epoch))
+        if run is None or dot.sequence not in run:
+            return False
+        item = self.get(kind, dot)
+        assert item is not None, "held in memory, not on the disk"
+        del run[dot.sequence]
+        if not run:
+            del self.live[kind][dot.origin, dot.epoch]
+        self._fresh.pop(dot, None)
+        turn.write(_name_space(kind), dot.key, None)
+        for part in self._parts:
+            part.forget(turn, item, reason)
+        return True
+
+    def expire(self, turn: Turn) -> None:
+        """Let go of everything whose time is over."""
+        present = turn.now // _BUCKET
+        if present <= self._swept:
+            return
+        due = sorted(bucket for bucket in self._buckets if bucket < present)
+        for bucket in due:
+            for kind, dot in self._buckets.pop(bucket):
+                expires = self.live[kind].get((dot.origin, dot.epoch), {}).get(dot.sequence)
+                if not expires:
+                    continue
+                local = self._localise(dot, expires)
+                if local <= turn.now:
+                    self.remove(turn, kind, dot, "expired")
+                else:  # the clocks have learnt something since
+                    self._buckets.setdefault(local // _BUCKET, []).append((kind, dot))
+        self._swept = present
+
+    def _add(self, turn: Turn, item: Item, source: str) -> None:
+        self.context.add(*item.dot)
+        self._write_context(turn, (item.dot.origin, item.dot.epoch))
+        turn.write(_name_space(item.kind), item.dot.key, item.encode())
+        self._fresh[item.dot] = item
+        self._hold(item.dot, item.kind, item.expires)
+        for part in self._parts:
+            part.learn(turn, item, source)
+
+    def _hold(self, dot: Dot, kind: int, expires: int) -> None:
+        self.live[kind].setdefault((dot.origin, dot.epoch), {})[dot.sequence] = expires
+        if expires != NEVER:
+            bucket = self._localise(dot, expires) // _BUCKET
+            self._buckets.setdefault(max(bucket, self._swept), []).append((kind, dot))
+
+    def _write_context(self, turn: Turn, run: Run) -> None:
+        key = Dot(run[0], run[1], 0).key
+        turn.write(CONTEXT, key, self.context.runs[run].encode())

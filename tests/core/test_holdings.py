@@ -1,0 +1,136 @@
+"""What a node holds: what was seen stays seen, expiry is found, a restart changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import Part
+from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot, Item
+from edge.dens.core.node import Node
+from edge.dens.core.turn import Turn
+from tests.core.runner import DictReader
+
+
+@dataclass
+class Witness(Part):
+    """Remembers what it was told."""
+
+    learned: list[tuple[Dot, str]] = field(default_factory=list)
+    forgotten: list[tuple[Dot, str]] = field(default_factory=list)
+
+    def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002
+        self.learned.append((item.dot, source))
+
+    def forget(self, turn: Turn, item: Item, reason: str) -> None:  # noqa: ARG002
+        self.forgotten.append((item.dot, reason))
+
+
+def make(reader: DictReader, epoch: int = 1, shift: int = 0) -> tuple[Holdings, Witness]:
+    holdings = Holdings(
+        "a", epoch, reader, lambda data: b"signed" + data[:1], lambda _, time: time + shift
+    )
+    witness = Witness()
+    Node(holdings, [witness])
+    holdings.restore()
+    return holdings, witness
+
+
+def test_an_item_is_held_written_and_told() -> None:
+    reader = DictReader()
+    holdings, witness = make(reader)
+    turn = Turn(1000)
+    item = holdings.originate(turn, SUBSCRIPTION, 0, b"body")
+    assert item.dot == Dot("a", 1, 1)
+    assert item.signature.startswith(b"signed")
+    assert holdings.get(SUBSCRIPTION, item.dot) == item  # in the same turn
+    reader.apply(turn.actions)
+    holdings.begin_turn()
+    assert holdings.get(SUBSCRIPTION, item.dot) == item  # from the disk
+    assert witness.learned == [(item.dot, "")]
+    assert list(holdings.iterate(SUBSCRIPTION)) == [item]
+
+
+def test_what_was_seen_is_not_taken_again() -> None:
+    holdings, witness = make(DictReader())
+    item = Item(Dot("b", 3, 7), NOTIFICATION, 0, b"body", b"s")
+    assert holdings.accept(Turn(1), item, "b")
+    assert not holdings.accept(Turn(2), item, "c")
+    assert holdings.remove(Turn(3), NOTIFICATION, item.dot, "delivered")
+    assert not holdings.accept(Turn(4), item, "c")
+    assert not holdings.remove(Turn(5), NOTIFICATION, item.dot, "delivered")
+    assert witness.learned == [(item.dot, "b")]
+    assert witness.forgotten == [(item.dot, "delivered")]
+
+
+def test_what_was_gone_before_it_came_is_not_taken() -> None:
+    holdings, _ = make(DictReader())
+    holdings.note_seen(Turn(1), Dot("b", 3, 7))
+    assert not holdings.accept(Turn(2), Item(Dot("b", 3, 7), SUBSCRIPTION, 0, b"", b"s"), "b")
+
+
+def test_expiry_is_judged_by_this_nodes_clock() -> None:
+    reader = DictReader()
+    holdings, witness = make(reader, shift=5_000)
+    turn = Turn(10_000)
+    dot = holdings.originate(turn, NOTIFICATION, 12_000, b"x", is_signed=False).dot
+    reader.apply(turn.actions)
+    for now, count in ((13_000, 1), (16_900, 1), (18_500, 0)):
+        turn = Turn(now)
+        holdings.begin_turn()
+        holdings.expire(turn)
+        reader.apply(turn.actions)
+        assert holdings.count(NOTIFICATION) == count
+    assert witness.forgotten == [(dot, "expired")]
+    assert not reader.spaces["item.notification"]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["own", "accept", "remove", "expire"]), st.integers(1, 12)),
+    max_size=40,
+)
+
+
+@given(STEPS, st.integers(0, 40))
+def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut: int) -> None:
+    """Against plain sets, and with a restart from the store somewhere between."""
+    reader = DictReader()
+    holdings, _ = make(reader)
+    held: dict[Dot, int] = {}
+    seen: set[Dot] = set()
+    now = 1_000
+    for place, (what, number) in enumerate(steps):
+        if place == cut:
+            holdings, _ = make(reader, epoch=2)
+        now += 500
+        turn = Turn(now)
+        holdings.begin_turn()
+        if what == "own":
+            dot = holdings.originate(turn, NOTIFICATION, now + 1_000 * number, b"").dot
+            assert dot not in seen
+            held[dot] = now + 1_000 * number
+            seen.add(dot)
+        elif what == "accept":
+            dot = Dot("b", 1, number)
+            assert holdings.accept(turn, Item(dot, NOTIFICATION, 0, b"", b"s"), "b") == (
+                dot not in seen
+            )
+            if dot not in seen:
+                held[dot] = 0
+            seen.add(dot)
+        elif what == "remove" and held:
+            dot = sorted(held)[number % len(held)]
+            holdings.remove(turn, NOTIFICATION, dot, "removed")
+            del held[dot]
+        else:
+            holdings.expire(turn)
+            whole = now // 1_000  # expiry is looked at by the second
+            held = {d: end for d, end in held.items() if not end or end // 1_000 >= whole}
+        reader.apply(turn.actions)
+        assert {item.dot for item in holdings.iterate(NOTIFICATION)} == set(held)
+        assert holdings.count(NOTIFICATION) == len(held)
+    for dot in seen:
+        assert holdings.context.holds(*dot)
