@@ -106,7 +106,7 @@ async def main():
     config.clear()
     watchdog.app.unload("config")
     asyncio.create_task(dog.link.run())
-    asyncio.create_task(dog._send())
+    asyncio.create_task(dog.send())
     while dog.language.filter.count < {subscriptions}:
         await asyncio.sleep(0.02)
         clock.now += 20

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
 from edge.commands.failures import EXIT_STATUS, WRONG_USAGE, CommandError
+from edge.version import find_version
 
 
 class Command(NamedTuple):
@@ -38,6 +39,11 @@ COMMANDS = {
         "edge.commands.device:run", "compile the watchdog for a board, and put it there"
     ),
     "watchdog": Command("edge.commands.watchdog:run", "run a watchdog on this machine"),
+    "node": Command("edge.commands.node:run", "make or run a DENS node"),
+    "keys": Command("edge.commands.keys:run", "names, keys and certificates of a site"),
+    "subscribe": Command("edge.commands.subscribe:run", "ask in words, and see what arrives"),
+    "publish": Command("edge.commands.publish:run", "send a reading as a device would"),
+    "status": Command("edge.commands.status:run", "what the nodes are doing"),
 }
 
 _USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"
@@ -100,16 +106,6 @@ def suggest(name: str) -> str:
 
     found = difflib.get_close_matches(name, COMMANDS, n=1)
     return f'; did you mean "{found[0]}"?' if found else ""
-
-
-def find_version() -> str:
-    """Return the version that is installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("denwatch")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 if __name__ == "__main__":

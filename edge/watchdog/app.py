@@ -14,12 +14,13 @@ import random  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
 
+from protocol.degrees import const  # noqa: E402
+
 from .execution import Execution, list_senses  # noqa: E402
 from .fuzzy import Fuzzy  # noqa: E402
 from .guard import Guard  # noqa: E402
 from .link import Link, Settings  # noqa: E402
 from .manager import Manager  # noqa: E402
-from .ring import read_word, write_word  # noqa: E402
 from .spool import Spool  # noqa: E402
 from .uplink import Uplink  # noqa: E402
 
@@ -32,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_HEAD = 8  # of what is kept over a sleep: our clock and the board's, in seconds
+_HEAD = const(8)  # of what is kept over a sleep: our clock and the board's, in seconds
 
 
 class Clock:
@@ -56,9 +57,7 @@ def _read_ticks() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def read_free() -> int:
-    """Return the free bytes of the heap, 0 on CPython."""
-    return gc.mem_free() if hasattr(gc, "mem_free") else 0
+read_free = getattr(gc, "mem_free", int)  # free bytes of the heap; CPython does not tell: 0
 
 
 class Watchdog:
@@ -81,9 +80,9 @@ class Watchdog:
         self.language = Fuzzy(config.get("capacity", 4096), senses)
         self.manager = Manager([self.language], senses)
         self.spool = Spool(device, now, wall)
-        self.spool.keep_nodes([server.name for server in servers])
+        self.spool.keep_nodes(list(keys))
         limit = config.get("watchdog", 0)
-        feed = board.start_watchdog(limit) if board and limit else _pass
+        feed = board.start_watchdog(limit) if board and limit else int  # which does nothing
         self.guard = Guard(feed, read_free)
         self.uplink = Uplink(
             config["device"],
@@ -109,8 +108,9 @@ class Watchdog:
 
     def _describe(self) -> dict[int, object]:
         """Return what a hello says beyond what the manager knows."""
-        version = ".".join([str(part) for part in sys.implementation.version[:3]])
-        fields: dict[int, object] = {7: sys.implementation.name + " " + version}
+        version = sys.implementation.version
+        name = sys.implementation.name
+        fields: dict[int, object] = {7: f"{name} {version[0]}.{version[1]}.{version[2]}"}
         if board is not None:
             fields[8] = board.read_reset_reason()
         if self.guard.lowest > 0:
@@ -137,7 +137,7 @@ class Watchdog:
     async def run(self) -> None:
         """Run all tasks for ever."""
         asyncio.create_task(self.link.run())  # noqa: RUF006 - they end with the program
-        asyncio.create_task(self._send())  # noqa: RUF006
+        asyncio.create_task(self.send())  # noqa: RUF006
         asyncio.create_task(self._keep_house())  # noqa: RUF006
         task = self.guard.add_task("sample", 60_000, self.clock())
         while True:
@@ -147,7 +147,8 @@ class Watchdog:
             wait = self.execution.find_next() - self.clock()
             await asyncio.sleep(min(max(wait, 0), 5000) / 1000)
 
-    async def _send(self) -> None:
+    async def send(self) -> None:
+        """Send what waits, while there is a connection."""
         task = self.guard.add_task("send", 120_000, self.clock())
         while True:
             message = self.uplink.next_message(self.clock()) if self.link.server else None
@@ -178,10 +179,8 @@ class Watchdog:
         duration = plan_sleep(now, due, int(waiting), 1000, self.config["sleep"])
         if duration:
             self.close()
-            head = bytearray(_HEAD)
-            write_word(head, 0, now // 1000)
-            write_word(head, 4, int(time.time()))
-            board.keep(bytes(head) + freeze(self.language))
+            clocks = now // 1000 << 32 | int(time.time())
+            board.keep(clocks.to_bytes(_HEAD, "big") + freeze(self.language))
             board.sleep_deeply(duration)
 
     def close(self) -> None:
@@ -197,21 +196,18 @@ def unload(name: str) -> None:
     gc.collect()
 
 
-def _pass() -> None:
-    """Feed no dog."""
-
-
 def wake(config: "dict[str, Any]", wall: "int | None") -> Watchdog:
     """Return a watchdog that knows what was kept over a deep sleep."""
-    kept = bytearray(board.read_kept()) if board and wall is not None else bytearray()
+    kept = board.read_kept() if board and wall is not None else b""
     if len(kept) <= _HEAD or wall is None:
         return Watchdog(config, wall)
     from .duty import thaw
 
-    start = read_word(kept, 0) + max(0, wall - read_word(kept, 4))
+    clocks = int.from_bytes(kept[:_HEAD], "big")
+    start = (clocks >> 32) + max(0, wall - (clocks & 0xFFFFFFFF))
     watchdog = Watchdog(config, wall, Clock(1000 * start))
     try:
-        thaw(watchdog.language, bytes(kept[_HEAD:]))
+        thaw(watchdog.language, kept[_HEAD:])
     except ValueError as error:  # the node sends them again
         print("kept subscriptions:", error)
     return watchdog

@@ -1,6 +1,7 @@
-"""Block devices under the ring: a flash partition, a file, and one that pads to whole pages.
+"""Block devices under the ring: a flash partition, a file, one that pads to whole pages; and the
+medium, through which alone they are called: writes are read back, errors become answers.
 
-All of them answer MicroPython's extended block-device protocol, `readblocks(block, buf, offset)`,
+All devices answer MicroPython's extended block-device protocol, `readblocks(block, buf, offset)`,
 `writeblocks(block, buf, offset)` and `ioctl(operation, argument)`, so that `esp32.Partition` and
 `rp2.Flash` serve as they are. The only file that imports `esp32` or `rp2`, or opens the spool's
 file.
@@ -8,10 +9,87 @@ file.
 
 from protocol.degrees import const
 
+try:
+    from os import fsync
+except ImportError:  # MicroPython
+    fsync = None  # type: ignore[assignment]
+
+_CHUNK = const(64)
 SYNC = const(3)
 COUNT = const(4)
 SIZE = const(5)
 ERASE = const(6)
+
+
+class Medium:
+    """Reads, programs and erases; `errors` counts what the device refused or got wrong."""
+
+    def __init__(self, device: object) -> None:
+        self._device = device
+        self.size: int = device.ioctl(SIZE, 0)  # type: ignore[attr-defined]
+        self.count: int = device.ioctl(COUNT, 0)  # type: ignore[attr-defined]
+        self._chunk = memoryview(bytearray(_CHUNK))
+        self.errors = 0
+
+    def read(self, block: int, view: memoryview, at: int) -> None:
+        """Fill a buffer from a place in a block."""
+        try:
+            self._device.readblocks(block, view, at)  # type: ignore[attr-defined]
+        except OSError:
+            self.errors += 1
+            for i in range(len(view)):
+                view[i] = 0  # passes neither for a record nor for an erased place
+
+    def program(self, block: int, view: memoryview, at: int) -> bool:
+        """Write bytes and read them back; False if the flash did not take them."""
+        try:
+            self._device.writeblocks(block, view, at)  # type: ignore[attr-defined]
+        except OSError:
+            self.errors += 1
+            return False
+        if self.holds(block, view, at):
+            return True
+        self.errors += 1
+        return False
+
+    def holds(self, block: int, view: memoryview, at: int) -> bool:
+        """Return whether a place holds these bytes."""
+        done = 0
+        while done < len(view):
+            part = self._chunk[: min(_CHUNK, len(view) - done)]
+            self.read(block, part, at + done)
+            if part != view[done : done + len(part)]:
+                return False
+            done += len(part)
+        return True
+
+    def is_blank(self, block: int, at: int) -> bool:
+        """Return whether a block is erased from a place on."""
+        while at < self.size:
+            part = self._chunk[: min(_CHUNK, self.size - at)]
+            self.read(block, part, at)
+            for byte in part:
+                if byte != 255:
+                    return False
+            at += len(part)
+        return True
+
+    def clear(self, block: int, at: int) -> bool:
+        """Program one byte to zero, which needs no erase."""
+        return self.program(block, memoryview(b"\x00"), at)
+
+    def erase(self, block: int) -> bool:
+        """Erase a block; False if the flash refuses."""
+        try:
+            self._device.ioctl(ERASE, block)  # type: ignore[attr-defined]
+        except OSError:
+            self.errors += 1
+            return False
+        return True
+
+    def sync(self) -> None:
+        """Wait until everything is on the medium."""
+        self._device.ioctl(SYNC, 0)  # type: ignore[attr-defined]
 
 
 class FileBlocks:
@@ -45,8 +123,9 @@ class FileBlocks:
         if operation == ERASE:
             self._fill(argument * self.size, (argument + 1) * self.size)
         elif operation == SYNC:
-            self._file.flush()
-            sync_file(self._file)
+            self._file.flush()  # on MicroPython that is all
+            if fsync is not None:
+                fsync(self._file.fileno())
         return 0
 
     def _fill(self, start: int, stop: int) -> None:
@@ -86,22 +165,13 @@ class PagedBlocks:
             done = start + len(page) - offset
 
 
-def sync_file(file: object) -> None:
-    """Wait until a file is on its medium; on MicroPython its flush has done that."""
-    try:
-        from os import fsync
-    except ImportError:  # MicroPython
-        return
-    fsync(file.fileno())  # type: ignore[attr-defined]
-
-
 def find_partition(label: str) -> object:
     """Return the raw data partition of that name (ESP32)."""
     from esp32 import Partition  # type: ignore[import-not-found]
 
     found = Partition.find(Partition.TYPE_DATA, label=label)
     if not found:
-        raise OSError("no data partition is called " + label)
+        raise OSError(label)
     return found[0]
 
 

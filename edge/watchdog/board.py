@@ -7,27 +7,17 @@ hardware watchdog, reset reasons, deep sleep. Not imported on a PC.
 # Modules of the firmware:
 # mypy: ignore-errors
 
-import gc
-
 import machine
 import network
 
-# What `machine.reset_cause()` answers, as the numbers that a hello carries.
-RESET_REASONS = {
-    1: "power on",
-    2: "hard reset",
-    3: "watchdog",
-    4: "deep sleep",
-    5: "soft reset",
-}
-
 
 def read_reset_reason() -> int:
-    """Return why the board started: a key of RESET_REASONS, 0 if it does not say."""
+    """Return why the board started, as a hello says it: power on 1, hard reset 2, watchdog 3,
+    deep sleep 4, soft reset 5, unknown 0."""
     cause = machine.reset_cause()
-    names = ("PWRON_RESET", "HARD_RESET", "WDT_RESET", "DEEPSLEEP_RESET", "SOFT_RESET")
+    names = ("PWRON", "HARD", "WDT", "DEEPSLEEP", "SOFT")
     for number in range(len(names)):
-        if cause == getattr(machine, names[number], None):
+        if cause == getattr(machine, names[number] + "_RESET", None):
             return number + 1
     return 0
 
@@ -35,11 +25,6 @@ def read_reset_reason() -> int:
 def start_watchdog(timeout: int) -> object:
     """Start the hardware watchdog and return what feeds it; it cannot be stopped again."""
     return machine.WDT(timeout=timeout).feed
-
-
-def read_free() -> int:
-    """Return the free bytes of the heap."""
-    return gc.mem_free()
 
 
 def sleep_deeply(duration: int) -> None:

@@ -6,17 +6,12 @@ A module that imports another one stays half loaded meanwhile, so leaves come fi
 
 import gc
 
-_MODULES = (
-    "kernel sections check filter doubt significance language fuzzy manager sample sources.base "
-    "notice execution guard blocks medium ring spool packets link seal uplink app config "
-)
+_MODULES = "filter rating doubt fuzzy execution spool link uplink app config"
 
 
 def load() -> object:
     """Import everything that a running watchdog needs; return the module `app`."""
     package = __name__[: -len("boot")]
-    for name in ("protocol.degrees", "protocol.evaluator", "protocol.timecode", "protocol.mac"):
-        __import__(name)
     for name in _MODULES.split():
         __import__(package + name)
         gc.collect()

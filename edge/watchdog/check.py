@@ -40,8 +40,7 @@ _PLACES = const(15)
 def check(frame: bytes) -> list[int]:
     """Return where the parts of a subscription vector stand; ProtocolError if it is none."""
     place = [0] * _PLACES
-    if not 11 <= len(frame) <= 255:
-        raise ProtocolError(f"a subscription vector of {len(frame)} bytes", len(frame))
+    _require(11 <= len(frame) <= 255, len(frame))
     try:
         locate(frame, 0, place)
         _check_head(frame)
@@ -49,9 +48,8 @@ def check(frame: bytes) -> list[int]:
         _check_conditions(frame, place)
         end = _check_triples(frame, place)
     except IndexError:
-        raise ProtocolError("ends early", len(frame)) from None
-    _require(end <= len(frame), len(frame))
-    _require(end == len(frame), end)
+        end = 256
+    _require(end == len(frame), min(end, len(frame)))
     return place
 
 
@@ -115,7 +113,7 @@ def _check_pattern(frame: bytes, p: int, count: int) -> None:
             if frame[p] == code and frame[p + 1] == counts:
                 _require((counts >> 4) + (counts & 15) == count, p + 1)
                 return
-        raise ProtocolError("no such pattern", p)
+        _require(False, p)
     start = p + 1
     stop = start + (frame[p] & 0x7F)
     used = depth = 0

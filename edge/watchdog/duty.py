@@ -4,14 +4,16 @@ Deep sleep clears the memory: subscriptions go to what survives (RTC memory, a f
 through the same checks as from the air.
 """
 
+from binascii import crc32
+
+from protocol.degrees import const
 from protocol.errors import ProtocolError
 
 from .check import check
 from .filter import is_significant
 from .fuzzy import Fuzzy
 
-_MAGIC = b"dw1"
-_HEAD = 13  # magic, checksum, next deadline, number of twins
+_HEAD = const(10)  # checksum, next deadline, number of twins
 
 
 def plan_sleep(now: int, due: int, waiting: int, wake_cost: int, limit: int) -> int:
@@ -29,12 +31,11 @@ def plan_sleep(now: int, due: int, waiting: int, wake_cost: int, limit: int) -> 
 def freeze(language: Fuzzy) -> bytes:
     """Return the subscriptions with their deadlines and memories, to be kept over a sleep."""
     filter = language.filter
-    body = bytearray(_pack(language.soonest, 4))
-    body += _pack(len(language.twins), 2)
+    body = language.soonest.to_bytes(4, "big") + len(language.twins).to_bytes(2, "big")
     for twin in language.twins:
-        body += _pack(twin, 2) + _pack(language.twins[twin], 2)
+        body += (twin << 16 | language.twins[twin]).to_bytes(4, "big")
     body += filter.buffer[: filter.used]
-    return _MAGIC + _sum(body) + bytes(body)
+    return crc32(body).to_bytes(4, "big") + body
 
 
 def thaw(language: Fuzzy, data: bytes) -> int:
@@ -43,49 +44,27 @@ def thaw(language: Fuzzy, data: bytes) -> int:
     The clock must have gone on meanwhile, for deadlines are its seconds. ProtocolError if the data
     is not what `freeze` returned; the language is then empty.
     """
-    if data[:3] != _MAGIC or len(data) < _HEAD or _sum(data[7:]) != data[3:7]:
-        raise ProtocolError("frozen subscriptions are damaged", 0)
-    at = _HEAD + 4 * _unpack(data, 11, 2)
+    if len(data) < _HEAD or crc32(data[4:]) != _read(data, 0, 4):
+        raise ProtocolError("damaged", 0)
+    stop = at = _HEAD + 4 * _read(data, 8, 2)
     while at < len(data):
         event = data[at]
-        end = at + 6 + _unpack(data, at + 3, 3)
+        end = at + 6 + _read(data, at + 3, 3)
         at += 6
         while at < end:
             frame = bytes([0x40 | event]) + data[at + 1 : at + data[at]]
             check(frame)
-            at = _thaw_record(language, frame, data, at)
-    for i in range(_HEAD, _HEAD + 4 * _unpack(data, 11, 2), 4):
-        language.twins[_unpack(data, i, 2)] = _unpack(data, i + 2, 2)
-    language.soonest = _unpack(data, 7, 4)
+            start = at = at + len(frame)
+            if frame[5]:
+                at += 2
+            if is_significant(frame, 0):
+                at += data[at]
+            language.filter.add(frame, data[start:at])
+    for i in range(_HEAD, stop, 4):
+        language.twins[_read(data, i, 2)] = _read(data, i + 2, 2)
+    language.soonest = _read(data, 4, 4)
     return language.filter.count + len(language.twins)
 
 
-def _thaw_record(language: Fuzzy, frame: bytes, data: bytes, at: int) -> int:
-    """Add one record with what follows it; return where the next one stands."""
-    start = at + len(frame)
-    stop = start + (2 if frame[5] else 0)
-    if is_significant(frame, 0):
-        stop += data[stop]
-    language.filter.add(frame, data[start:stop])
-    return stop
-
-
-def _pack(number: int, size: int) -> bytes:
-    return bytes([number >> 8 * i & 255 for i in range(size - 1, -1, -1)])
-
-
-def _unpack(data: bytes, at: int, size: int) -> int:
-    number = 0
-    for i in range(at, at + size):
-        number = number << 8 | data[i]
-    return number
-
-
-def _sum(data: bytes | bytearray) -> bytes:
-    """Return Adler's checksum."""
-    low = 1
-    high = 0
-    for byte in data:
-        low = (low + byte) % 65521
-        high = (high + low) % 65521
-    return _pack(high, 2) + _pack(low, 2)
+def _read(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "big")

@@ -5,13 +5,14 @@ Once it is built, a round that sends nothing allocates nothing. Nothing here rea
 `outbox.put(vector, degree, now)`.
 """
 
+from protocol.degrees import const
+
 from .manager import Manager
 from .notice import write
 from .sample import Sample
 from .sources.base import Channel, Source
 
-# A sensor that stays broken is reported again after this time.
-FAULT_PERIOD = 600_000
+FAULT_PERIOD = const(600_000)  # ms: a sensor that stays broken is reported again after this time
 
 
 class Event:
@@ -31,7 +32,7 @@ class Event:
                 self.sources.append(channel.source)
             bit = 1 << channel.attribute
             if self.features & bit:
-                raise ValueError(f"event {number}: two channels of attribute {channel.attribute}")
+                raise ValueError(f"attribute {channel.attribute} twice")
             self.features |= bit
             if channel.wide:
                 self.sample.wides |= bit

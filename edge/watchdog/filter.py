@@ -7,9 +7,11 @@ hole. It trusts its frames: `check.check` or `protocol.subscription.decode` come
 
 from array import array
 
-from .kernel import scan, shift
+from protocol.degrees import const
 
-_HEAD = 6  # bytes of a group's head
+from .kernel import scan
+
+_HEAD = const(6)  # bytes of a group's head
 
 
 class CapacityError(ValueError):
@@ -31,9 +33,7 @@ class Filter:
         self.count = 0
         self.all = False  # every degree, not only the first hit of each set of features
         self.degree = 0  # of the record that `step` returned: ~degree of one that misses
-        self.scratch = bytearray(48)  # evaluator.SCRATCH
-        self._evaluate: object = None  # the evaluator, once a vector needs it
-        self.doubt: object = None  # who rates uncertain readings: a `doubt.Doubt`
+        self.rater: object = None  # a `rating.Rater`, once a vector or a reading needs it
         self._points = array("H")
         self._values = array("H")  # of the event that `begin` named
         self._state = array("i", [0] * 6)
@@ -67,7 +67,7 @@ class Filter:
             degree = state[5]
             if degree < 0:
                 state[0] = at + self.measure(at)
-                degree = self.rate(at, buf[at + 6] << 8 | buf[at + 7])
+                degree = self.rate(at)
                 if is_significant(buf, at):
                     self.degree = degree
                     return at
@@ -80,18 +80,20 @@ class Filter:
                 state[0] = at + buf[at] + (2 if buf[at + 5] else 0)
             return at
 
-    def rate(self, at: int, features: int) -> int:
+    def rate(self, at: int) -> int:
         """Return the degree of a record that the kernel hands over, ~degree if it misses."""
-        doubt = self._state[4]
-        if features & doubt:
-            possible: int = self.doubt.rate(  # type: ignore[attr-defined]
-                self.buffer, at, self._values, self._points, doubt
-            )
-            return possible
-        answer: int = self._evaluate(  # type: ignore[operator]
-            self.buffer, at, features, self._values, self.scratch
+        answer: int = self.load_rater().rate(  # type: ignore[attr-defined]
+            self.buffer, at, self._values, self._points, self._state[4]
         )
         return answer
+
+    def load_rater(self) -> object:
+        """Return who rates what the kernel does not: plain vectors alone save 5 KB of heap."""
+        if self.rater is None:
+            from .rating import Rater
+
+            self.rater = Rater()
+        return self.rater
 
     def measure(self, at: int) -> int:
         """Return the bytes of the record: its vector, its deadline, its state."""
@@ -133,23 +135,18 @@ class Filter:
         need = len(frame) + len(tail)
         room = len(buf) - self.used
         if need + (_HEAD if is_new else 0) > room:
-            raise CapacityError(f"a subscription of {need} bytes, {room} of {len(buf)} are free")
-        if frame[1] & 12 and self._evaluate is None:
-            # Here and not at the top: plain vectors alone save 5 KB of heap.
-            from protocol.evaluator import evaluate
-
-            self._evaluate = evaluate
+            raise CapacityError(f"{need} bytes, {room} are free")
+        if frame[1] & 12:
+            self.load_rater()  # not while samples are judged
         if is_new:
-            shift(buf, at, self.used, _HEAD)
-            self.used += _HEAD
+            self._move(at, _HEAD)
             buf[at : at + _HEAD] = bytes(head) + b"\0\0\0"
         group = at
         size = self._read_size(group)
         at += _HEAD
         if not is_significant(frame, 0):
             at += size
-        shift(buf, at, self.used, need)
-        self.used += need
+        self._move(at, need)
         self.count += 1
         buf[at : at + need] = bytes([len(frame)]) + frame[1:] + tail
         self._write_size(group, size + need)
@@ -157,7 +154,6 @@ class Filter:
 
     def remove(self, at: int) -> None:
         """Take the record out, and its group if it was the last."""
-        buf = self.buffer
         group = self._find_group(at)
         need = self.measure(at)
         size = self._read_size(group) - need
@@ -165,9 +161,14 @@ class Filter:
         if not size:
             at = group
             need += _HEAD
-        shift(buf, at + need, self.used, -need)
-        self.used -= need
+        self._move(at + need, -need)
         self.count -= 1
+
+    def _move(self, start: int, by: int) -> None:
+        """Move all that stands from a place on, up or down."""
+        view = memoryview(self.buffer)
+        view[start + by : self.used + by] = view[start : self.used]
+        self.used += by
 
     def read_event(self, at: int) -> int:
         """Return the event of the record at `at`."""
@@ -180,8 +181,7 @@ class Filter:
         return group
 
     def _read_size(self, group: int) -> int:
-        buf = self.buffer
-        return buf[group + 3] << 16 | buf[group + 4] << 8 | buf[group + 5]
+        return int.from_bytes(self.buffer[group + 3 : group + _HEAD], "big")
 
     def _write_size(self, group: int, size: int) -> None:
-        self.buffer[group + 3 : group + _HEAD] = bytes([size >> 16, size >> 8 & 255, size & 255])
+        self.buffer[group + 3 : group + _HEAD] = size.to_bytes(3, "big")

@@ -1,22 +1,25 @@
 """The fuzzy language on a device: installs its subscription vectors, and judges samples by them.
 
-The plug-in of the DENS paper's own language; `language.py` says what a plug-in is.
+The plug-in of the DENS paper's own language; `manager.py` says what a plug-in is.
 """
 
 from protocol.degrees import const
 from protocol.timecode import decode_duration
 
+from . import significance
 from .check import check
 from .filter import CapacityError, Filter, is_significant
-from .language import Language
+from .manager import Language
 from .sample import Sample
-from .sections import locate, name_attribute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .rating import Rater
 
 # Fields of a place: sections.py.
 _FEATURES = const(0)
 _WIDES = const(6)
 _SIGNIFICANT = const(11)
-_PLACES = const(15)
 
 _WHY = const(0x40)
 _NEVER = const(0x3FFFFFFF)
@@ -38,8 +41,6 @@ class Fuzzy(Language):
         self.senses = senses
         self.twins: dict[int, int] = {}  # handle: the handle under which its vector stands
         self.soonest = _NEVER  # no deadline is earlier
-        self._place = [0] * _PLACES
-        self._significance: object = None  # the module, once a subscription needs it
 
     def accepts(self, frame: bytes) -> bool:
         """Return whether the frame is a subscription of this language, in any version."""
@@ -55,7 +56,7 @@ class Fuzzy(Language):
         handle = frame[2] << 8 | frame[3]
         tail = self._make_deadline(frame[5], now // 1000)
         if place[_SIGNIFICANT]:
-            tail += self._load_significance().make_memory(place[_FEATURES])  # type: ignore[attr-defined]
+            tail += significance.make_memory(place[_FEATURES])
         same = self._find_body(frame)
         if same >= 0:
             primary = self._read_handle(same)
@@ -63,13 +64,18 @@ class Fuzzy(Language):
                 self.remove([handle])  # its vector was another; `same` may have moved
                 same = self._find_body(frame)
                 self.twins[handle] = primary
-            self._write_deadline(same, tail)
+            if frame[5]:
+                end = same + len(frame)
+                self.filter.buffer[end : end + 2] = tail[:2]
             return "same"
         old = self._take(handle)
         try:
             self.filter.add(frame, tail)
         except CapacityError:
-            self._put_back(handle, old)
+            if isinstance(old, int):
+                self.twins[handle] = old
+            elif old is not None:
+                self.filter.add(old[0], old[1])
             raise
         return "added" if old is None else "replaced"
 
@@ -95,10 +101,10 @@ class Fuzzy(Language):
         best = -1
         asked = -1
         self.why = -1
-        if sample.doubt and filter.doubt is None:
-            from .doubt import Doubt  # only for sensors that say how accurate they are
+        if sample.doubt and filter.load_rater().search is None:  # type: ignore[attr-defined]
+            from .doubt import search  # only for sensors that say how accurate they are
 
-            filter.doubt = Doubt(filter.scratch)
+            filter.rater.search = search  # type: ignore[attr-defined]
         filter.begin(sample.event, sample.present, sample.values, sample.doubt, sample.points)
         at = filter.step()
         while at >= 0:
@@ -111,7 +117,8 @@ class Fuzzy(Language):
                     degree = ~degree if degree < 0 else degree
                 if wanted and buf[at + 8] & _WHY and degree > asked:
                     asked = degree
-                    self._explain(at)
+                    rater: Rater = filter.rater  # type: ignore[assignment]
+                    self.why = rater.names[rater.decisive] << 8 | rater.degrees[rater.decisive]
             if wanted and degree > best:
                 best = degree
             at = filter.step()
@@ -120,11 +127,10 @@ class Fuzzy(Language):
     def _is_worth(self, at: int, sample: Sample, now: int) -> bool:
         """Ask the record's significance."""
         filter = self.filter
-        place = self._place
+        place = filter.rater.place  # type: ignore[attr-defined]
         buf = filter.buffer
-        locate(buf, at, place)
         memory = at + buf[at] + (2 if buf[at + 5] else 0)
-        answer: bool = self._load_significance().judge(  # type: ignore[attr-defined]
+        return significance.judge(
             buf,
             place[_SIGNIFICANT],
             memory,
@@ -135,30 +141,11 @@ class Fuzzy(Language):
             sample.values,
             now // 1000,
         )
-        return answer
-
-    def _load_significance(self) -> object:
-        if self._significance is None:
-            from . import significance
-
-            self._significance = significance
-        return self._significance
-
-    def _explain(self, at: int) -> None:
-        filter = self.filter
-        locate(filter.buffer, at, self._place)
-        decisive = filter.scratch[32]
-        attribute = name_attribute(filter.buffer, self._place, decisive)
-        self.why = attribute << 8 | filter.scratch[decisive]
 
     def _check_senses(self, event: int, features: int, wides: int) -> None:
-        if event not in self.senses:
-            raise SenseError(f"event {event} is not sensed here")
-        sensed, wide = self.senses[event]
-        if features & ~sensed:
-            raise SenseError(f"attributes 0x{features & ~sensed:04x} are not sensed here")
-        if wides != wide & features:
-            raise SenseError(f"the wide attributes here are 0x{wide & features:04x}")
+        sensed, wide = self.senses.get(event, (0, 0))
+        if features & ~sensed or wides != wide & features:
+            raise SenseError(f"event {event} has 0x{sensed:04x}, wide 0x{wide:04x}")
 
     def _find_body(self, frame: bytes) -> int:
         """Return where the same subscription stands, whatever its handle, or -1."""
@@ -180,7 +167,8 @@ class Fuzzy(Language):
         return self.filter.buffer[at + 2] << 8 | self.filter.buffer[at + 3]
 
     def _take(self, handle: int) -> tuple[bytes, bytes] | int | None:
-        """Take a subscription out and return what `_put_back` needs; None if there was none."""
+        """Take a subscription out; return its frame and tail, or the handle of the vector that
+        stays for others, or None if there was none."""
         filter = self.filter
         buf = filter.buffer
         if handle in self.twins:
@@ -188,7 +176,7 @@ class Fuzzy(Language):
         at = filter.find(handle)
         if at < 0:
             return None
-        heirs = [twin for twin in self.twins if self.twins[twin] == handle]
+        heirs = self._list_twins(handle)
         if heirs:  # the vector stays, under the next one's handle
             heir = heirs[0]
             del self.twins[heir]
@@ -203,12 +191,8 @@ class Fuzzy(Language):
         filter.remove(at)
         return frame, tail
 
-    def _put_back(self, handle: int, old: tuple[bytes, bytes] | int | None) -> None:
-        """Undo a `_take`."""
-        if isinstance(old, int):
-            self.twins[handle] = old
-        elif old is not None:
-            self.filter.add(old[0], old[1])
+    def _list_twins(self, handle: int) -> list[int]:
+        return [twin for twin in self.twins if self.twins[twin] == handle]
 
     def _make_deadline(self, validity: int, second: int) -> bytes:
         """Return the deadline's two bytes, none without a validity."""
@@ -218,13 +202,7 @@ class Fuzzy(Language):
         self.soonest = min(self.soonest, deadline)
         scale = _scale(validity)
         tick = (deadline + (1 << scale) - 1) >> scale
-        return bytes([tick >> 8 & 255, tick & 255])
-
-    def _write_deadline(self, at: int, tail: bytes) -> None:
-        buf = self.filter.buffer
-        if buf[at + 5]:
-            buf[at + buf[at]] = tail[0]
-            buf[at + buf[at] + 1] = tail[1]
+        return (tick & 0xFFFF).to_bytes(2, "big")
 
     def _expire_until(self, second: int) -> int:
         """Drop what is not valid after this second, and find the next deadline."""
@@ -247,7 +225,7 @@ class Fuzzy(Language):
             at = filter.follow(at)
         for at in reversed(gone):
             handle = self._read_handle(at)
-            for twin in [t for t in self.twins if self.twins[t] == handle]:
+            for twin in self._list_twins(handle):
                 del self.twins[twin]
                 count += 1
             filter.remove(at)

@@ -2,11 +2,9 @@
 
 try:
     from .viper import scan as scan
-    from .viper import shift as shift
 
     NAME = "viper"
 except (ImportError, SyntaxError):  # no micropython module, or one without viper
     from .plain import scan as scan
-    from .plain import shift as shift
 
     NAME = "plain"

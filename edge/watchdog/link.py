@@ -1,36 +1,24 @@
 """The MQTT link on asyncio: one connection at a time to the first server that answers.
 
 `packets.py` says why this client is ours. What it does that umqtt does not: one write a packet,
-packet ids that wrap, a bounded window of messages in flight, DUP resending, subscribing again after
-every connection, a limit on the time of everything, back-off with jitter, several servers in order
-of preference, TLS that verifies. The only file that opens a connection; `dial`, `clock` (ms, never
+packet ids that wrap, a bounded window of messages in flight, subscribing again after every
+connection, a limit on the time of everything, back-off with jitter, several servers in order of
+preference, TLS that verifies. The only file that opens a connection; `dial`, `clock` (ms, never
 back) and `rng` (an integer below its argument) are handed in.
 """
 
 import asyncio
 
 from . import packets
-from .packets import PacketError, Parser
+from .packets import Parser
 
 _CHUNK = 256
-
-
-class LinkError(Exception):
-    """A server that cannot be used: what it did or did not do."""
 
 
 _Timeout = asyncio.TimeoutError  # on MicroPython there is no other
 
 # What ends a connection and not the link; a full memory is among it.
-_FAILURES = (
-    OSError,
-    EOFError,
-    ValueError,
-    MemoryError,
-    LinkError,
-    PacketError,
-    _Timeout,
-)
+_FAILURES = (OSError, EOFError, ValueError, MemoryError, _Timeout)
 
 
 class Server:
@@ -56,42 +44,28 @@ class Server:
 class Settings:
     """Times in seconds and sizes of a link."""
 
-    def __init__(
-        self,
-        keep_alive: int = 60,
-        timeout: int = 10,
-        window: int = 4,
-        limit: int = 2048,
-        first_delay: int = 1,
-        longest_delay: int = 60,
-        return_after: int = 600,
-    ) -> None:
-        self.keep_alive = keep_alive
-        self.timeout = timeout  # of a connection, of each answer, of each write
-        self.window = window  # messages in flight
-        self.limit = limit  # bytes of a packet from the server
-        self.first_delay = first_delay
-        self.longest_delay = longest_delay
-        self.return_after = return_after  # from a lesser server to a better one
+    keep_alive = 60
+    timeout = 10  # of a connection, of each answer, of each write
+    window = 4  # messages in flight
+    limit = 2048  # bytes of a packet from the server
+    first_delay = 1
+    longest_delay = 60
+    return_after = 600  # from a lesser server to a better one
 
-
-class _Flight:
-    """A message that waits for its PUBACK."""
-
-    def __init__(self, topic: str, payload: bytes, is_kept: bool) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.is_kept = is_kept
-        self.is_done = False
-        self.event = asyncio.Event()
+    def __init__(self, **changes: int) -> None:
+        for name in changes:
+            getattr(self, name)  # an AttributeError names what there is not
+            setattr(self, name, changes[name])
 
 
 async def dial(server: Server) -> "tuple[object, object]":
     """Open a connection; with TLS the certificate is verified for the server's host name."""
-    if server.context is None:
-        return await asyncio.open_connection(server.host, server.port)
+    name = server.host if server.context else None
     return await asyncio.open_connection(
-        server.host, server.port, ssl=server.context, server_hostname=server.host
+        server.host,
+        server.port,
+        ssl=server.context,
+        server_hostname=name,
     )
 
 
@@ -100,16 +74,13 @@ def make_context(authority: bytes) -> object:
     try:
         # MicroPython's; the ssl of micropython-lib verifies nothing.
         from tls import PROTOCOL_TLS_CLIENT, SSLContext  # type: ignore[import-not-found]
-    except ImportError:
-        import ssl
+    except ImportError:  # CPython
+        from . import pc
 
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        is_text = authority.startswith(b"-----")
-        context.load_verify_locations(cadata=authority.decode() if is_text else authority)
-        return context
-    portable = SSLContext(PROTOCOL_TLS_CLIENT)  # requires a certificate by default
-    portable.load_verify_locations(authority)
-    return portable
+        return pc.make_context(authority)
+    context = SSLContext(PROTOCOL_TLS_CLIENT)  # requires a certificate by default
+    context.load_verify_locations(authority)
+    return context
 
 
 def find_delay(attempt: int, settings: Settings, rng: object) -> int:
@@ -149,37 +120,38 @@ class Link:
         self._settings = settings or Settings()
         self._will = will
         self._dial = dial
-        self._flights: dict[int, _Flight] = {}
+        self._flights: dict[int, asyncio.Event] = {}  # messages that wait for their PUBACK
+        self._landed: set[int] = set()  # those that got it, until `publish` has seen it
         self._room = asyncio.Event()
         self._lock = asyncio.Lock()
         self._last_id = 0
         self._writer: object = None
         self._sent_at = 0
         self.server: Server | None = None  # the one that this link is connected to
-        self.counts = {"connected": 0, "failed": 0, "lost": 0, "resent": 0, "too_long": 0}
+        self.counts = {"connected": 0, "failed": 0, "lost": 0, "too_long": 0}
         self.reason = ""  # of the last failure
 
-    async def publish(self, topic: str, payload: bytes, is_kept: bool = False) -> bool:
+    async def publish(self, topic: str, payload: bytes) -> bool:
         """Send with QoS 1; return whether the server acknowledged it.
 
-        When the connection breaks the answer is False, and the message is forgotten: who sends
-        ages must build it anew. One that `is_kept` is sent again (DUP) until it is acknowledged.
+        When the connection breaks the answer is False, and the message is forgotten: it says how
+        old things are, so who wants it sent again builds it anew.
         """
-        flight = _Flight(topic, payload, is_kept)
         while len(self._flights) >= self._settings.window:
             self._room.clear()
             await self._room.wait()
-        if self.server is None and not is_kept:
+        if self.server is None:
             return False
         number = self._take_id()
-        self._flights[number] = flight
-        if self.server is not None:
-            try:
-                await self._write(packets.write_publish(topic, payload, number))
-            except (TimeoutError, OSError, LinkError):
-                self._hang_up()
-        await flight.event.wait()
-        return flight.is_done
+        self._flights[number] = event = asyncio.Event()
+        try:
+            await self._write(packets.write_publish(topic, payload, number))
+        except (_Timeout, OSError):
+            self._hang_up()
+        await event.wait()
+        is_done = number in self._landed
+        self._landed.discard(number)
+        return is_done
 
     async def run(self) -> None:
         """Keep a connection, for ever: always starting with the server that is preferred."""
@@ -206,36 +178,33 @@ class Link:
             await self._listen(server, reader, parser)
             self.reason = ""
         except _FAILURES as error:
-            self.reason = f"{server.name}: {str(error) or type(error).__name__}"
+            self.reason = server.name + ": " + (str(error) or type(error).__name__)
             self.counts["lost" if was_connected else "failed"] += 1
         finally:
             self.server = None
             await self._close()
-            self._land_broken()
+            for number in list(self._flights):
+                self._land(number)
         return was_connected
 
     async def _greet(self, server: Server, reader: object, parser: Parser) -> None:
-        """CONNECT and SUBSCRIBE, and send again what must be."""
+        """CONNECT and SUBSCRIBE."""
         settings = self._settings
         await self._write(
             packets.write_connect(
-                self._client, settings.keep_alive, False, self._will, server.user, server.password
+                self._client, settings.keep_alive, self._will, server.user, server.password
             )
         )
         answer = await self._await_packet(reader, parser, packets.CONNACK)
         if answer.code:
-            raise LinkError("refused: " + answer.describe_refusal())
+            raise OSError("refused, " + str(answer.code))  # MQTT's return code
+        self._on_connect(server)  # type: ignore[operator]  # a session that stayed sends at once
         if self._topics:
             await self._write(packets.write_subscribe(self._take_id(), self._topics))
             if (await self._await_packet(reader, parser, packets.SUBACK)).code == 128:
-                raise LinkError("refused to subscribe to " + ", ".join(self._topics))
+                raise OSError("no subscription")
         self.server = server
         self.counts["connected"] += 1
-        for number in sorted(self._flights):
-            flight = self._flights[number]
-            self.counts["resent"] += 1
-            await self._write(packets.write_publish(flight.topic, flight.payload, number, True))
-        self._on_connect(server)  # type: ignore[operator]
 
     async def _await_packet(self, reader: object, parser: Parser, kind: int) -> packets.Packet:
         while True:
@@ -270,53 +239,50 @@ class Link:
                 await self._receive(reader, parser, max(half / 1000, 0.5))
             except _Timeout:
                 if is_pinged or self._flights:
-                    raise LinkError("it has gone silent") from None
+                    raise OSError("silent") from None
 
     async def _receive(self, reader: object, parser: Parser, timeout: float) -> None:
         data = await asyncio.wait_for(reader.read(_CHUNK), timeout)  # type: ignore[attr-defined]
         if not data:
-            raise LinkError("it closed the connection")
+            raise OSError("closed")
         parser.feed(data)
 
     async def _handle(self, packet: packets.Packet) -> None:
+        if packet.kind == packets.PUBACK:
+            if packet.id in self._flights:
+                self._landed.add(packet.id)
+                self._land(packet.id)
+            return
         if packet.kind == packets.PUBLISH:
             self._on_message(packet.topic, packet.payload)  # type: ignore[operator]
-            if packet.id:
-                await self._write(packets.write_puback(packet.id))
         elif packet.kind == packets.TOO_LONG:
             self.counts["too_long"] += 1
-            if packet.id:
-                await self._write(packets.write_puback(packet.id))
-        elif packet.kind == packets.PUBACK and packet.id in self._flights:
-            self._land(packet.id, True)
+        if packet.id:
+            await self._write(packets.write_puback(packet.id))
 
-    def _land(self, number: int, is_done: bool) -> None:
-        flight = self._flights.pop(number)
-        flight.is_done = is_done
-        flight.event.set()
+    def _land(self, number: int) -> None:
+        self._flights.pop(number).set()
         self._room.set()
-
-    def _land_broken(self) -> None:
-        for number in list(self._flights):
-            if not self._flights[number].is_kept:
-                self._land(number, False)
 
     def _take_id(self) -> int:
         """Return the next packet id that is not in flight: 1 to 65,535, and from the start."""
         while True:
             self._last_id = self._last_id % 65535 + 1
-            if self._last_id not in self._flights:
+            if self._last_id not in self._flights and self._last_id not in self._landed:
                 return self._last_id
 
     async def _write(self, packet: bytes) -> None:
         """Write a packet as one; two tasks must not wait for the same socket."""
-        async with self._lock:
+        await self._lock.acquire()
+        try:
             writer = self._writer
             if writer is None:
-                raise LinkError("there is no connection")
+                raise OSError("no connection")
             self._sent_at = self._clock()  # type: ignore[operator]
             writer.write(packet)  # type: ignore[attr-defined]
             await asyncio.wait_for(writer.drain(), self._settings.timeout)  # type: ignore[attr-defined]
+        finally:
+            self._lock.release()
 
     def _hang_up(self) -> None:
         """Close without a word; the reading task notices."""
@@ -330,5 +296,5 @@ class Link:
             try:
                 writer.close()  # type: ignore[attr-defined]
                 await asyncio.wait_for(writer.wait_closed(), self._settings.timeout)  # type: ignore[attr-defined]
-            except (TimeoutError, OSError):
+            except (_Timeout, OSError):
                 pass

@@ -1,16 +1,52 @@
 """The Manager: what a DENS node may ask of a device, and what the device says of itself.
 
-Frames come in authenticated (`protocol.frames`) but not trusted: each goes to the language plug-in
-that accepts it, and what that refuses is counted and changes nothing.
+Frames come in authenticated (`seal.py`) but not trusted: each goes to the language plug-in that
+accepts it, and what that refuses is counted and changes nothing. MicroPython has no `abc`: what a
+plug-in must bring is written down for readers and type checkers only.
 """
 
-from .language import Language
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .sample import Sample
 
 COUNTS = ("added", "replaced", "same", "removed", "expired", "refused")
 
 
 class LanguageError(ValueError):
     """A frame in a language that this device does not have."""
+
+
+class Language:
+    """One subscription language. The manager asks `accepts` before it hands over a frame."""
+
+    number = 0  # its id, as a hello lists it
+    capacity = 0  # bytes for subscriptions
+    why = -1  # of the last judgement: attribute << 8 | degree, -1 if nobody asked
+
+    if TYPE_CHECKING:
+
+        def accepts(self, frame: bytes) -> bool:
+            """Return whether the frame is a subscription of this language."""
+            raise NotImplementedError
+
+        def install(self, frame: bytes, now: int) -> str:
+            """Add, replace or renew a subscription; say which: "added", "replaced", "same".
+
+            A ValueError says why it is refused, and leaves everything as it was.
+            """
+            raise NotImplementedError
+
+        def remove(self, handles: list[int]) -> int:
+            """Drop subscriptions; return how many there were."""
+            raise NotImplementedError
+
+        def expire(self, now: int) -> int:
+            """Drop what is no longer valid; return how many."""
+            raise NotImplementedError
+
+        def judge(self, sample: "Sample", now: int) -> int:
+            """Return the highest degree of the subscriptions that want this sample sent, or -1."""
+            raise NotImplementedError
 
 
 class Manager:
@@ -49,19 +85,16 @@ class Manager:
             if gone:
                 self.counts["expired"] += gone
 
-    def describe(self, device: str, epoch: int, vocabulary: bytes) -> dict[str, object]:
-        """Return the fields of a hello message that are known here."""
+    def describe(self) -> dict[int, object]:
+        """Return the fields of a hello that are known here, by their keys in protocol/README.md."""
         return {
-            "device": device,
-            "epoch": epoch,
-            "vocabulary": vocabulary,
-            "senses": {event: list(self.senses[event]) for event in self.senses},
-            "capacity": sum([language.capacity for language in self.languages]),
-            "languages": [language.number for language in self.languages],
+            4: self.senses,
+            5: sum([language.capacity for language in self.languages]),
+            6: [language.number for language in self.languages],
         }
 
     def _choose(self, frame: bytes) -> Language:
         for language in self.languages:
             if language.accepts(frame):
                 return language
-        raise LanguageError(f"no language of this device reads {frame[:4]!r}")
+        raise LanguageError(repr(frame[:4]))

@@ -9,8 +9,8 @@ metadata(
 options.defaults(role="full")
 
 FILTER = {
-    "protocol": ("__init__.py", "degrees.py", "evaluator.py", "slopes.py"),
-    "watchdog": ("__init__.py", "filter.py", "kernel.py", "viper.py"),
+    "protocol": ("__init__.py", "degrees.py", "slopes.py"),
+    "watchdog": ("__init__.py", "filter.py", "kernel.py", "rating.py", "sections.py", "viper.py"),
 }
 
 if options.role == "filter":

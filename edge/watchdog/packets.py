@@ -19,25 +19,15 @@ SUBACK = const(9)
 PINGRESP = const(13)
 TOO_LONG = const(16)  # not one of MQTT's
 
-_FLAGS = {CONNACK: 0, PUBACK: 0, SUBACK: 0, PINGRESP: 0}
-_REFUSALS = (
-    "",
-    "it does not speak MQTT 3.1.1",
-    "the client id is not allowed",
-    "it is not available",
-    "the user name or password is wrong",
-    "this client is not allowed",
-)
-
 PINGREQ = b"\xc0\x00"
 DISCONNECT = b"\xe0\x00"
 
 
-class PacketError(Exception):
-    """A server that breaks the protocol: what, and at which byte of the packet."""
+class PacketError(ValueError):
+    """A server that breaks the protocol, at which byte of a packet."""
 
-    def __init__(self, what: str, at: int) -> None:
-        super().__init__(f"byte {at}: {what}")
+    def __init__(self, at: int) -> None:
+        super().__init__("not MQTT 3.1.1, byte " + str(at))
         self.at = at
 
 
@@ -50,49 +40,39 @@ class Packet:
         self.topic = ""
         self.payload = b""
         self.code = 0  # of CONNACK; of SUBACK the worst
-        self.flag = False  # CONNACK: the session was present; PUBLISH: duplicate
-
-    def describe_refusal(self) -> str:
-        """Return why the server refuses the connection."""
-        if self.code < len(_REFUSALS):
-            return _REFUSALS[self.code]
-        return f"reason {self.code}"
 
 
 def write_connect(
     client: str,
     keep_alive: int,
-    is_clean: bool,
     will: "tuple[str, bytes] | None" = None,
     user: "str | None" = None,
     password: "str | None" = None,
 ) -> bytes:
-    """Return CONNECT; the will is sent with QoS 1."""
-    flags = (0x02 if is_clean else 0) | (0x0C if will else 0)
-    flags |= (0x80 if user is not None else 0) | (0x40 if password is not None else 0)
-    body = b"\x00\x04MQTT\x04" + bytes([flags, keep_alive >> 8, keep_alive & 255])
-    body += _field(client.encode())
+    """Return CONNECT, with a session that stays; the will is sent with QoS 1."""
+    flags = 0
+    fields = [client.encode()]
     if will:
-        body += _field(will[0].encode()) + _field(will[1])
+        flags = 0x0C
+        fields += [will[0].encode(), will[1]]
     if user is not None:
-        body += _field(user.encode())
+        flags |= 0x80
+        fields.append(user.encode())
     if password is not None:
-        body += _field(password.encode())
-    return _packet(0x10, body)
+        flags |= 0x40
+        fields.append(password.encode())
+    body = b"\x00\x04MQTT\x04" + bytes([flags]) + _pair(keep_alive)
+    return _packet(0x10, body + b"".join([_field(field) for field in fields]))
 
 
-def write_publish(topic: str, payload: bytes, number: int = 0, is_duplicate: bool = False) -> bytes:
-    """Return PUBLISH, with QoS 1 if it has a number."""
-    name = _field(topic.encode())
-    if not number:
-        return _packet(0x30, name + payload)
-    head = bytes([number >> 8, number & 255])
-    return _packet(0x3A if is_duplicate else 0x32, name + head + payload)
+def write_publish(topic: str, payload: bytes, number: int) -> bytes:
+    """Return PUBLISH with QoS 1."""
+    return _packet(0x32, _field(topic.encode()) + _pair(number) + payload)
 
 
 def write_subscribe(number: int, topics: list[str]) -> bytes:
     """Return SUBSCRIBE to topics with QoS 1."""
-    body = bytes([number >> 8, number & 255])
+    body = _pair(number)
     for topic in topics:
         body += _field(topic.encode()) + b"\x01"
     return _packet(0x82, body)
@@ -100,11 +80,15 @@ def write_subscribe(number: int, topics: list[str]) -> bytes:
 
 def write_puback(number: int) -> bytes:
     """Return PUBACK."""
-    return bytes([0x40, 2, number >> 8, number & 255])
+    return b"\x40\x02" + _pair(number)
+
+
+def _pair(number: int) -> bytes:
+    return number.to_bytes(2, "big")
 
 
 def _field(data: bytes) -> bytes:
-    return bytes([len(data) >> 8, len(data) & 255]) + data
+    return _pair(len(data)) + data
 
 
 def _packet(first: int, body: bytes) -> bytes:
@@ -158,22 +142,20 @@ class Parser:
             size |= (data[i + 1] & 127) << (7 * i)
             if data[i + 1] < 128:
                 return i + 2, size
-        raise PacketError("a length of more than four bytes", 4)
+        raise PacketError(4)
 
     def _take_long(self, at: int, size: int) -> "Packet | None":
         """Pass over a packet; of a message that is to be acknowledged the id is kept."""
         data = self._data
         if data[0] >> 4 != PUBLISH:
-            raise PacketError(f"a packet of kind {data[0] >> 4} has {size} bytes", 1)
+            raise PacketError(1)
         need = at
         if data[0] & 6:
             if len(data) < at + 2:
                 return None
             need = at + 4 + (data[at] << 8 | data[at + 1])
-            if need > at + size:
-                raise PacketError("a topic beyond the end", at)
-            if need > self._limit:
-                raise PacketError("a topic beyond all limits", at)
+            if need > min(at + size, self._limit):  # a topic without an end
+                raise PacketError(at)
             if len(data) < need:
                 return None
         packet = Packet(TOO_LONG)
@@ -191,53 +173,48 @@ def _read_packet(data: bytes, at: int) -> Packet:
     packet = Packet(kind)
     if kind == PUBLISH:
         return _read_publish(packet, data, at)
-    if kind not in _FLAGS:
-        raise PacketError(f"a client gets no packet of kind {kind}", 0)
-    if data[0] & 15:
-        raise PacketError(f"reserved flags {data[0] & 15}", 0)
+    if kind not in (CONNACK, PUBACK, SUBACK, PINGRESP) or data[0] & 15:
+        raise PacketError(0)
+    least = 0 if kind == PINGRESP else 3 if kind == SUBACK else 2
+    if size < least or (size > least and kind != SUBACK):
+        raise PacketError(at)
     if kind == PINGRESP:
-        if size:
-            raise PacketError("bytes that follow the end", at)
         return packet
-    if size < 2 + (kind == SUBACK) or (kind != SUBACK and size > 2):
-        raise PacketError(f"a packet of kind {kind} does not have {size} bytes", at)
     if kind == CONNACK:
         if data[at] > 1:
-            raise PacketError("reserved flags", at)
-        packet.flag = bool(data[at])
+            raise PacketError(at)
         packet.code = data[at + 1]
         return packet
     packet.id = _read_id(data, at)
     if kind == SUBACK:
         packet.code = max(data[at + 2 :])
         if packet.code not in (0, 1, 2, 128):
-            raise PacketError(f"return code {packet.code}", at + 2)
+            raise PacketError(at + 2)
     return packet
 
 
 def _read_publish(packet: Packet, data: bytes, at: int) -> Packet:
     qos = data[0] >> 1 & 3
-    if qos > 1:
-        raise PacketError(f"QoS {qos}, and 1 was asked for", 0)
-    if len(data) < at + 2:
-        raise PacketError("ends inside the topic", len(data))
-    stop = at + 2 + (data[at] << 8 | data[at + 1])
+    if qos > 1:  # 1 was asked for
+        raise PacketError(0)
+    stop = at + 2
+    if stop <= len(data):
+        stop += data[at] << 8 | data[at + 1]
     if stop + 2 * qos > len(data):
-        raise PacketError("ends inside the topic or the id", len(data))
+        raise PacketError(len(data))
     try:
         packet.topic = str(data[at + 2 : stop], "utf-8")
     except ValueError:  # CPython's UnicodeDecodeError is one
-        raise PacketError("the topic is not UTF-8", at + 2) from None
+        raise PacketError(at + 2) from None
     if qos:
         packet.id = _read_id(data, stop)
         stop += 2
     packet.payload = data[stop:]
-    packet.flag = bool(data[0] & 8)
     return packet
 
 
 def _read_id(data: bytes, at: int) -> int:
     number = data[at] << 8 | data[at + 1]
     if not number:
-        raise PacketError("a packet id of zero", at)
+        raise PacketError(at)
     return number

@@ -7,7 +7,7 @@ The buffer holds groups of subscriptions with the same event and features:
               deadline (2) if it has a validity, state if it has a significance
 
 So the place of the vector's first byte, which the group's head makes needless, holds its length,
-and `protocol.evaluator` reads a record as it stands. Readings are 16 values by attribute. `state`
+and a record reads like a vector as it stands. Readings are 16 values by attribute. `state`
 holds six numbers: where to go on, where the group ends, event << 16, the event's absent features
 under 0xFF0000, its uncertain features, and the degree that was found.
 
@@ -95,15 +95,3 @@ def scan(buf: bytearray, stop: int, values: "array[int]", state: "array[int]") -
     state[AT] = at
     state[END] = end
     return at
-
-
-def shift(buf: bytearray, start: int, stop: int, by: int) -> None:
-    """Move buf[start:stop] by so many bytes, up or down."""
-    if by > 0:
-        while stop > start:
-            stop -= 1
-            buf[stop + by] = buf[stop]
-    else:
-        while start < stop:
-            buf[start + by] = buf[start]
-            start += 1

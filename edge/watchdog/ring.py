@@ -22,7 +22,7 @@ from binascii import crc32
 
 from protocol.degrees import const
 
-from .medium import Medium
+from .blocks import Medium
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Ring:
         self._state_size = measure(4 * words)
         self.room = self.size - HEAD - self._state_size  # for records, in an empty block
         if count < _MIN_BLOCKS or self.room < 4 * measure(MAX_BODY):
-            raise RingError(f"{count} blocks of {self.size} bytes are too few")
+            raise RingError("too small")
         self.generations = [0] * count  # 0: nothing that counts
         self.live = [0] * count  # bytes of live records
         self._ends = [0] * count  # where the last sound record ends
@@ -100,7 +100,8 @@ class Ring:
         for block in range(len(self.live)):
             self.medium.read(block, self._view[:HEAD], 0)
             head = self.record
-            if head[0] == LIVE and head[1:4] == _MAGIC and self._is_sound_head():
+            is_sound = read_word(head, 12) == crc32(self._view[1:12])
+            if head[0] == LIVE and head[1:4] == _MAGIC and is_sound:
                 self.generations[block] = read_word(head, 4)
                 sources[block] = read_word(head, 8)
         self._void_copies(sources)
@@ -194,9 +195,6 @@ class Ring:
 
     def _is_sound(self) -> bool:
         return read_word(self.record, 16) == sum_record(self._view)
-
-    def _is_sound_head(self) -> bool:
-        return read_word(self.record, 12) == crc32(self._view[1:12])
 
     # Writing
 

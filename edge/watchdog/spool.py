@@ -110,7 +110,7 @@ class Spool:
         words[_DATED] = 0 if wall is None else 1
         words[_WALL] = ((wall or 0) - time // 16) & 0xFFFFFFFF
         if not self._save(now):
-            raise RingError("no block of the flash takes the epoch")
+            raise RingError("no block takes the epoch")
         ring.medium.sync()
 
     def _read_time(self, now: int) -> int:
@@ -123,7 +123,7 @@ class Spool:
         """Take a notification vector; return its sequence. Allocates only when memory is full."""
         length = len(vector)
         if not 8 <= length <= MAX_BODY:
-            raise ValueError(f"a notification vector does not have {length} bytes")
+            raise ValueError("bytes: " + str(length))
         if self._used + measure(length) > len(self._front):
             self.flush(now)
         self._sequence += 1
@@ -320,14 +320,15 @@ class Spool:
 
     def _save(self, now: int) -> bool:
         self._ring.words[_TIME] = self._read_time(now)
-        while not self._ring.save_state():
-            block = self._ring.find_sparse()
+        ring = self._ring
+        while not ring.save_state():
+            block = ring.find_sparse()
             if block < 0:
                 return False
-            if self._ring.room - self._ring.live[block] < measure(MAX_BODY):
+            if ring.room - ring.live[block] < measure(MAX_BODY):
                 if not self._drop_lowest(now):
                     return False
-            elif not self._ring.move(block):
+            elif not ring.move(block):
                 return False
         self._unsaved = 0
         return True
@@ -349,9 +350,7 @@ class Spool:
         """Return whether a node's frame comes after all that were noted of that node."""
         words = self._ring.words
         at = self._find_node(node)
-        if words[at] != crc32(node.encode()):
-            return True
-        return (epoch, sequence) > (words[at + 1], words[at + 2])
+        return not words[at] or (epoch, sequence) > (words[at + 1], words[at + 2])
 
     def _find_node(self, node: str) -> int:
         """Return where a node's words are, or would be."""
@@ -365,7 +364,7 @@ class Spool:
             if free < 0 and not words[at]:
                 free = at
         if free < 0:
-            raise ValueError(f"{NODES} nodes are known already: {node} is one too many")
+            raise ValueError("too many nodes")
         return free
 
     def keep_nodes(self, nodes: list[str]) -> None:

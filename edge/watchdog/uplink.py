@@ -14,6 +14,8 @@ Rules, each with a test that fails without it:
 * What is refused is counted by its reason, and changes nothing.
 """
 
+from protocol.degrees import const
+
 from .manager import Manager
 from .seal import (
     ACKNOWLEDGE,
@@ -30,22 +32,11 @@ from .seal import (
 )
 from .spool import Spool
 
-COUNTS = (
-    "frames",  # with notifications
-    "again",  # of these, those sent again
-    "acknowledged",
-    "installed",
-    "removed",
-    "refused_version",
-    "refused_key",
-    "refused_tag",
-    "refused_frame",
-    "refused_replay",
-    "refused_vector",
-    "refused_message",
-)
-FIRST_WAIT = 5_000  # ms for the node's acknowledgement, doubled up to the longest
-LONGEST_WAIT = 80_000
+# Counters: frames with notifications, those of them sent again, ...
+_COUNTS = ("frames", "again", "acknowledged", "installed", "removed")
+_REFUSALS = ("version", "key", "tag", "frame", "replay", "vector", "message")
+FIRST_WAIT = const(5_000)  # ms for the node's acknowledgement, doubled up to the longest
+LONGEST_WAIT = const(80_000)
 
 
 class Uplink:
@@ -72,7 +63,9 @@ class Uplink:
         self._vocabulary = vocabulary
         self._describe = describe
         self._room = room  # bytes of a frame's body
-        self._topic = f"dens/1/wd/{device}/"
+        self._topic = topic = f"dens/1/wd/{device}/"
+        self.topics = [topic + "sv", topic + "ack"]  # to subscribe to
+        self.will = topic + "hello", b""  # told when this device is gone: an empty hello
         self._key: Key | None = None  # of the node that is connected
         self._hellos = 0
         self._is_new = False  # the node has said nothing since the connection
@@ -82,18 +75,10 @@ class Uplink:
         self._until = 0
         self._patience = patience
         self._wait = patience
-        self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
+        self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
+        for reason in _REFUSALS:
+            self.counts["refused_" + reason] = 0
         self.refused = ""  # why the last frame was refused
-
-    @property
-    def topics(self) -> list[str]:
-        """What to subscribe to."""
-        return [self._topic + "sv", self._topic + "ack"]
-
-    @property
-    def will(self) -> tuple[str, bytes]:
-        """What the server tells when this device is gone: an empty hello."""
-        return self._topic + "hello", b""
 
     def connect(self, node: str) -> None:
         """Start with a node: it gets a hello until it answers, and all that is unacknowledged."""
@@ -132,18 +117,13 @@ class Uplink:
         return bool(self._sent[1]) and now < self._until
 
     def _write_hello(self) -> bytes:
-        """Return the hello message; the numbers are those of its fields in protocol/README.md."""
-        fields = self._manager.describe(self._device, self._spool.epoch, self._vocabulary)
-        message = {
-            0: 1,
-            1: fields["device"],
-            2: fields["epoch"],
-            3: fields["vocabulary"],
-            4: fields["senses"],
-            5: fields["capacity"],
-            6: fields["languages"],
-            10: self._spool.dropped,
-        }
+        """Return the hello message; the keys are those of its fields in protocol/README.md."""
+        message = self._manager.describe()
+        message[0] = 1
+        message[1] = self._device
+        message[2] = self._spool.epoch
+        message[3] = self._vocabulary
+        message[10] = self._spool.dropped
         message.update(self._describe())  # type: ignore[operator]
         return pack(message)
 
@@ -151,18 +131,18 @@ class Uplink:
         """Take a message from the node; return whether it was obeyed."""
         try:
             if self._key is None:
-                raise RefusedError("refused_frame", "no node is connected")
+                raise RefusedError("frame")
             kind, epoch, sequence, body = self._key.open(payload)
             self._is_new = False
-            if topic == self._topic + "ack":
+            if topic == self.topics[1]:
                 self._take_acknowledgement(kind, body, now)
-            elif topic == self._topic + "sv":
+            elif topic == self.topics[0]:
                 self._take_change(kind, epoch, sequence, body, now)
             else:
-                raise RefusedError("refused_message", "another topic: " + topic)
+                raise RefusedError("message")
         except RefusedError as error:
-            self.counts[error.counter] += 1
             self.refused = str(error)
+            self.counts["refused_" + self.refused] += 1
             return False
         return True
 
@@ -179,11 +159,11 @@ class Uplink:
         """Install or remove subscriptions."""
         assert self._key is not None
         if not self._spool.note_seen(self._key.node, epoch, sequence, now):
-            raise RefusedError("refused_replay", f"frame {epoch}.{sequence} came before")
+            raise RefusedError("replay")
         if kind != SUBSCRIPTIONS:
             handles = _read_message(kind, body, REMOVE).get(1)
             if not isinstance(handles, list):
-                raise RefusedError("refused_message", "no handles")
+                raise RefusedError("message")
             self.counts["removed"] += self._manager.remove([_check(handle) for handle in handles])
             return
         for vector in split(body):  # one that is wrong does not keep the others out
@@ -199,12 +179,12 @@ def _read_message(kind: int, body: bytes, number: int) -> "dict[object, object]"
     """Return the message of a body, which is of a type."""
     message = unpack(body) if kind == MESSAGE else None
     if not isinstance(message, dict) or message.get(0) != number:
-        raise RefusedError("refused_message", "another message")
+        raise RefusedError("message")
     return message
 
 
 def _check(value: object) -> int:
     """Return an unsigned integer."""
     if not isinstance(value, int) or value < 0:
-        raise RefusedError("refused_message", "no number")
+        raise RefusedError("message")
     return value

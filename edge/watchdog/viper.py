@@ -1,4 +1,4 @@
-"""The kernel in machine code: `scan` and `shift` of `plain.py`, with the same meaning.
+"""The kernel in machine code: `scan` of `plain.py`, with the same meaning.
 
 Only this file uses viper. Its integers are machine words, its pointers are not checked, and a
 division by zero ends the process: it trusts the buffer because `check.py` refused whatever could
@@ -45,16 +45,19 @@ def scan(buf: ptr8, stop: int, values: ptr16, state: ptr32) -> int:
         i = count = 0
         while bits:
             if bits & 1:
-                degree = buf[p] - values[i]
+                x = values[i]
+                degree = buf[p] - x
                 if degree < 0:
-                    degree = values[i] - buf[p + 1]
+                    degree = x - buf[p + 1]
                 if degree > 0:
                     gamma = buf[p + 2] << 1
-                    if gamma < 510:
+                    if gamma == 510:
+                        degree = 0
+                    else:
                         degree *= slopes[gamma] << 8 | slopes[gamma + 1]
                         degree = 255 - ((degree + 128) >> 8)
-                    if degree < 0 or gamma == 510:
-                        degree = 0
+                        if degree < 0:
+                            degree = 0
                 else:
                     degree = 255
                 if flags & 16:
@@ -90,16 +93,3 @@ def scan(buf: ptr8, stop: int, values: ptr16, state: ptr32) -> int:
     state[0] = at
     state[1] = end
     return at
-
-
-@micropython.viper
-def shift(buf: ptr8, start: int, stop: int, by: int):
-    """Move buf[start:stop] by so many bytes, up or down."""
-    if by > 0:
-        while stop > start:
-            stop -= 1
-            buf[stop + by] = buf[stop]
-    else:
-        while start < stop:
-            buf[start + by] = buf[start]
-            start += 1

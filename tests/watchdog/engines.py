@@ -1,6 +1,19 @@
-"""The same filter with either kernel, and the random pairs that all engines must agree on.
+"""The same filter with either kernel, and the random pairs that all must agree on.
 
-The oracle is `protocol.evaluator` on each vector by itself, before any buffer, group or kernel.
+Who decides a pair of vector and event, and what they share:
+
+| | vectors without sections under min, max, product, arithmetic mean | all other vectors |
+|---|---|---|
+| machine code | `viper.py` | `rating.py` |
+| fallback | `plain.py` | `rating.py` |
+| protocol | `protocol.evaluator` | `protocol.evaluator` |
+| formulas | `arithmetic.py` | `arithmetic.py` |
+
+`viper.py` and `plain.py` share no code with each other or with the rest but the table of slopes.
+`rating.py` and `protocol.evaluator` each walk the bytes by themselves, and share the arithmetic of
+`protocol.degrees`; `arithmetic.py` reads objects, and shares nothing with anybody. On the left
+four, on the right three answers are independent of each other. The two kernels must also agree on
+which vectors they hand over.
 """
 
 from array import array
@@ -8,9 +21,10 @@ from array import array
 import edge.watchdog.filter as filter_module
 from edge.watchdog import kernel, plain
 from edge.watchdog.filter import Filter
-from protocol.evaluator import NOT_A_CANDIDATE, SCRATCH, evaluate
+from protocol.evaluator import SCRATCH, evaluate
 from protocol.subscription import encode
 from tests.protocol.samples import Dice, draw_subscription, draw_values
+from tests.watchdog import arithmetic
 
 ENGINES = (("plain", plain.scan), ("chosen", kernel.scan))
 
@@ -59,22 +73,39 @@ def collect(filter, scan, event, present, values):
 
 
 def expect(vectors, event, present, values):
-    """Return what `collect` must find in `all` mode, by the protocol's evaluator."""
+    """Return what `collect` must find in `all` mode: by the formulas, which `protocol` confirms."""
     scratch = bytearray(SCRATCH)
     found = {}
     for handle, frame, s in vectors:
-        if s.event != event:
+        if s.event != event or s.features & ~present:
             continue
+        right = arithmetic.rate(s, values)
         answer = evaluate(frame, 0, present, values, scratch)
-        if answer != NOT_A_CANDIDATE and (answer >= 0 or s.significance):
-            found[handle] = answer
+        if answer != right:
+            raise AssertionError(f"protocol: {answer} is not {right}: {s}, {values}")
+        if right >= 0 or s.significance:
+            found[handle] = right
     return found
 
 
+class Counted:
+    """A kernel that counts the vectors that it hands over."""
+
+    def __init__(self, scan):
+        self.scan = scan
+        self.handed = 0
+
+    def __call__(self, buf, stop, values, state):
+        at = self.scan(buf, stop, values, state)
+        if at < stop and state[5] < 0:
+            self.handed += 1
+        return at
+
+
 def compare(pairs, seed, batch=40, events=25):
-    """Compare all engines on at least so many pairs; return (pairs, hits)."""
+    """Compare all engines on at least so many pairs; return (pairs, hits, by the kernel alone)."""
     dice = Dice(seed)
-    done = hits = 0
+    done = hits = alone = 0
     filter = Filter(100 * batch)
     filter.all = True
     while done < pairs:
@@ -88,10 +119,17 @@ def compare(pairs, seed, batch=40, events=25):
                 values = [max(a, b) for a, b in zip(values, near)]
             present = 0xFFFF if dice.chance(2) else 0xFFFF ^ (1 << dice.below(16))
             right = expect(vectors, event, present, values)
+            handed = set()
             for name, scan in ENGINES:
-                found = collect(filter, scan, event, present, array("H", values))
+                counted = Counted(scan)
+                found = collect(filter, counted, event, present, array("H", values))
                 if found != right:
                     raise AssertionError(f"{name}: {found} is not {right}: {values}")
+                handed.add(counted.handed)
+            if len(handed) > 1:
+                raise AssertionError(f"not the same vectors are handed over: {handed}")
             done += batch
             hits += len(right)
-    return done, hits
+            asked = [1 for _, _, s in vectors if s.event == event and not s.features & ~present]
+            alone += len(asked) - handed.pop()
+    return done, hits, alone

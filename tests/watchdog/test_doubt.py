@@ -2,7 +2,7 @@
 
 import unittest
 
-from edge.watchdog.doubt import Doubt
+from edge.watchdog.doubt import search
 from edge.watchdog.filter import Filter
 from edge.watchdog.sample import Sample
 from protocol.matching import match
@@ -31,7 +31,7 @@ def draw_sample(dice, s):
 
 
 def begin(filter, sample):
-    filter.doubt = filter.doubt or Doubt(filter.scratch)
+    filter.load_rater().search = search
     filter.begin(sample.event, sample.present, sample.values, sample.doubt, sample.points)
 
 
@@ -46,15 +46,13 @@ class DoubtTest(unittest.TestCase):
             frame = encode(s)
             at = filter.add(frame, bytes(2) if frame[5] else b"")
             begin(filter, sample)
-            if not sample.doubt:
-                continue  # the evaluator's business
-            answer = filter.rate(at, s.features)
+            answer = filter.rate(at)
             right = match(s, notification)
             self.assertEqual(answer >= 0, right.matched, (s, notification))
             self.assertEqual(~answer if answer < 0 else answer, right.possible)
-            self.assertEqual(filter.doubt.certain, right.certain, (s, notification))
-            self.assertEqual(filter.scratch[32], right.predicate)
-            self.assertEqual(filter.scratch[right.predicate], right.degree)
+            self.assertEqual(filter.rater.certain, right.certain, (s, notification))
+            self.assertEqual(filter.rater.decisive, right.predicate)
+            self.assertEqual(filter.rater.degrees[right.predicate], right.degree)
             doubtful += right.possible != right.certain
             matched += right.matched
         self.assertGreater(doubtful, ROUNDS // 5)
@@ -70,11 +68,10 @@ class DoubtTest(unittest.TestCase):
                 filter = Filter(100)
                 at = filter.add(encode(s), b"")
                 begin(filter, sample)
-                if sample.doubt:
-                    right = match(s, notification)
-                    answer = filter.rate(at, s.features)
-                    self.assertEqual(answer if right.matched else ~answer, right.possible)
-                    self.assertEqual(filter.doubt.certain, right.certain)
+                right = match(s, notification)
+                answer = filter.rate(at)
+                self.assertEqual(answer if right.matched else ~answer, right.possible)
+                self.assertEqual(filter.rater.certain, right.certain)
 
     def test_doubt_reaches_from_possible_to_certain(self):
         s = Subscription(1, [Predicate(0, 100, 255)], threshold=200)

@@ -128,7 +128,7 @@ class FilterTest(unittest.TestCase):
         before = bytes(filter.buffer)
         with self.assertRaises(CapacityError) as caught:
             filter.add(make(2), b"")
-        self.assertEqual(str(caught.exception), "a subscription of 17 bytes, 16 of 39 are free")
+        self.assertEqual(str(caught.exception), "17 bytes, 16 are free")
         self.assertRaises(CapacityError, filter.add, make(3, (0, 1)), b"")  # 14 and a new group
         self.assertEqual((bytes(filter.buffer), filter.used, filter.count), (before, 23, 1))
 

@@ -1,9 +1,9 @@
-"""The two kernels and the protocol's evaluator agree; `shift` moves what it should."""
+"""The two kernels, the rater, the protocol and the formulas agree (engines.py says who is who)."""
 
 import unittest
 from array import array
 
-from edge.watchdog import kernel, plain
+from edge.watchdog import kernel, plain, rating
 from protocol.subscription import encode
 from protocol.vectors import Predicate, Subscription
 from tests.watchdog import engines
@@ -13,12 +13,14 @@ PAIRS = 4000
 
 class KernelTest(unittest.TestCase):
     def test_engines_agree_on_random_pairs(self):
-        pairs, hits = engines.compare(PAIRS, 1)
+        pairs, hits, alone = engines.compare(PAIRS, 1)
         self.assertGreaterEqual(pairs, PAIRS)
         self.assertGreater(hits, PAIRS // 10)
+        self.assertGreater(alone, PAIRS // 5)  # decided by the kernels ...
+        self.assertGreater(pairs - alone, PAIRS // 5)  # ... and by the rater
 
     def test_every_slope_at_every_distance(self):
-        """One plain predicate, all gamma codes, all values, against the evaluator."""
+        """One plain predicate, all gamma codes, all values, against the formulas."""
         for gamma in range(0, 256, 15):
             frame = encode(Subscription(1, [Predicate(2, 100, 140, gamma)], threshold=0))
             vectors = [(0, frame, Subscription(1, [Predicate(2, 100, 140, gamma)], threshold=0))]
@@ -52,14 +54,34 @@ class KernelTest(unittest.TestCase):
             finally:
                 engines.ENGINES = kept
 
-    def test_shift_moves_up_and_down_over_itself(self):
-        for shift in (plain.shift, kernel.shift):
-            for by in (1, 3, 8, -1, -3, -8):
-                data = bytearray(range(40))
-                shift(data, 10, 25, by)
-                right = bytearray(range(40))
-                right[10 + by : 25 + by] = bytes(range(10, 25))
-                self.assertEqual(data, right, by)
+    def test_a_wrong_rater_would_be_noticed(self):
+        """Ablation: a join that takes the mean for the geometric one, a NOT that is passed over."""
+        right = rating.aggregate
+
+        def confuse(kind, *rest):
+            return right(3 if kind == 4 else kind, *rest)
+
+        rating.aggregate = confuse
+        try:
+            self.assertRaises(AssertionError, engines.compare, 2000, 1)
+        finally:
+            rating.aggregate = right
+        run = rating.Rater._run
+
+        def affirm(self, buf, kind, values):
+            p = self.place[7]
+            changed = bytearray(buf)
+            if p and buf[p] & 0x80:
+                stop = p + 1 + (buf[p] & 0x7F)
+                kept = bytes([op for op in buf[p + 1 : stop] if op != 0x60])
+                changed[p : p + 1 + len(kept)] = bytes([0x80 | len(kept)]) + kept
+            run(self, changed, kind, values)
+
+        rating.Rater._run = affirm
+        try:
+            self.assertRaises(AssertionError, engines.compare, 2000, 1)
+        finally:
+            rating.Rater._run = run
 
     def test_a_runtime_with_viper_uses_it(self):
         try:

@@ -3,9 +3,9 @@
 import unittest
 
 from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.language import Language
-from edge.watchdog.manager import LanguageError, Manager
-from protocol.messages import decode_message, encode_message
+from edge.watchdog.manager import Language, LanguageError, Manager
+from edge.watchdog.seal import pack
+from protocol.messages import decode_message
 from protocol.subscription import encode
 from protocol.vectors import Predicate, Subscription
 
@@ -87,8 +87,9 @@ class ManagerTest(unittest.TestCase):
         self.assertLessEqual(self.fuzzy.filter.used, 300)
 
     def test_hello_has_what_the_protocol_asks_for(self):
-        fields = self.manager.describe("dog-1", 3, b"12345678")
-        name, read = decode_message(encode_message("hello", fields))
+        fields = {0: 1, 1: "dog-1", 2: 3, 3: b"12345678"}
+        fields.update(self.manager.describe())
+        name, read = decode_message(pack(fields))
         self.assertEqual(name, "hello")
         self.assertEqual(read["languages"], [1, 77])
         self.assertEqual(read["capacity"], 310)

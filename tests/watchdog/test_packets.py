@@ -5,19 +5,19 @@ import unittest
 from edge.watchdog import packets
 from edge.watchdog.packets import PacketError, Parser
 
-# Kind, bytes, id, topic, payload, code, flag.
+# Kind, bytes, id, topic, payload, code.
 CATALOGUE = [
-    (packets.CONNACK, b"\x20\x02\x00\x00", 0, "", b"", 0, False),
-    (packets.CONNACK, b"\x20\x02\x01\x00", 0, "", b"", 0, True),
-    (packets.CONNACK, b"\x20\x02\x00\x05", 0, "", b"", 5, False),
-    (packets.PUBLISH, b"\x30\x06\x00\x03a/bx", 0, "a/b", b"x", 0, False),
-    (packets.PUBLISH, b"\x32\x07\x00\x03a/b\x12\x34", 0x1234, "a/b", b"", 0, False),
-    (packets.PUBLISH, b"\x3a\x08\x00\x03a/b\x00\x01z", 1, "a/b", b"z", 0, True),
-    (packets.PUBLISH, b"\x31\x82\x01\x00\x01a" + b"y" * 127, 0, "a", b"y" * 127, 0, False),
-    (packets.PUBACK, b"\x40\x02\xff\xff", 65535, "", b"", 0, False),
-    (packets.SUBACK, b"\x90\x04\x00\x07\x01\x01", 7, "", b"", 1, False),
-    (packets.SUBACK, b"\x90\x04\x00\x07\x01\x80", 7, "", b"", 128, False),
-    (packets.PINGRESP, b"\xd0\x00", 0, "", b"", 0, False),
+    (packets.CONNACK, b"\x20\x02\x00\x00", 0, "", b"", 0),
+    (packets.CONNACK, b"\x20\x02\x01\x00", 0, "", b"", 0),
+    (packets.CONNACK, b"\x20\x02\x00\x05", 0, "", b"", 5),
+    (packets.PUBLISH, b"\x30\x06\x00\x03a/bx", 0, "a/b", b"x", 0),
+    (packets.PUBLISH, b"\x32\x07\x00\x03a/b\x12\x34", 0x1234, "a/b", b"", 0),
+    (packets.PUBLISH, b"\x3a\x08\x00\x03a/b\x00\x01z", 1, "a/b", b"z", 0),
+    (packets.PUBLISH, b"\x31\x82\x01\x00\x01a" + b"y" * 127, 0, "a", b"y" * 127, 0),
+    (packets.PUBACK, b"\x40\x02\xff\xff", 65535, "", b"", 0),
+    (packets.SUBACK, b"\x90\x04\x00\x07\x01\x01", 7, "", b"", 1),
+    (packets.SUBACK, b"\x90\x04\x00\x07\x01\x80", 7, "", b"", 128),
+    (packets.PINGRESP, b"\xd0\x00", 0, "", b"", 0),
 ]
 
 WRONG = [
@@ -48,17 +48,16 @@ def fields(packet):
         packet.topic,
         packet.payload,
         packet.code,
-        packet.flag,
     )
 
 
 class Reading(unittest.TestCase):
     def test_each_packet_whole(self):
-        for kind, data, number, topic, payload, code, flag in CATALOGUE:
+        for kind, data, number, topic, payload, code in CATALOGUE:
             parser = Parser(300)
             parser.feed(data)
             found = parser.take()
-            self.assertEqual(fields(found), (kind, number, topic, payload, code, flag))
+            self.assertEqual(fields(found), (kind, number, topic, payload, code))
             self.assertIsNone(parser.take())
 
     def test_all_packets_in_one_and_byte_by_byte(self):
@@ -88,13 +87,6 @@ class Reading(unittest.TestCase):
             with self.assertRaises(PacketError) as caught:
                 parser.take()
             self.assertEqual(caught.exception.at, at, data)
-
-    def test_refusals_in_words(self):
-        packet = packets.Packet(packets.CONNACK)
-        packet.code = 5
-        self.assertEqual(packet.describe_refusal(), "this client is not allowed")
-        packet.code = 77
-        self.assertEqual(packet.describe_refusal(), "reason 77")
 
 
 class TooLong(unittest.TestCase):
@@ -142,20 +134,18 @@ class TooLong(unittest.TestCase):
 class Writing(unittest.TestCase):
     def test_connect(self):
         self.assertEqual(
-            packets.write_connect("dog", 60, True),
-            b"\x10\x0f\x00\x04MQTT\x04\x02\x00\x3c\x00\x03dog",
+            packets.write_connect("dog", 60),
+            b"\x10\x0f\x00\x04MQTT\x04\x00\x00\x3c\x00\x03dog",
         )
         self.assertEqual(
-            packets.write_connect("d", 300, False, ("t", b"gone"), "u", "pw"),
+            packets.write_connect("d", 300, ("t", b"gone"), "u", "pw"),
             b"\x10\x1d\x00\x04MQTT\x04\xcc\x01\x2c\x00\x01d\x00\x01t\x00\x04gone\x00\x01u\x00\x02pw",
         )
 
     def test_publish(self):
-        self.assertEqual(packets.write_publish("a/b", b"x"), b"\x30\x06\x00\x03a/bx")
         self.assertEqual(packets.write_publish("a/b", b"x", 258), b"\x32\x08\x00\x03a/b\x01\x02x")
-        self.assertEqual(packets.write_publish("a", b"", 1, True), b"\x3a\x05\x00\x01a\x00\x01")
-        long = packets.write_publish("a", bytes(200))
-        self.assertEqual(long[:3], b"\x30\xcb\x01")
+        long = packets.write_publish("a", bytes(200), 1)
+        self.assertEqual(long[:3], b"\x32\xcd\x01")
 
     def test_the_rest(self):
         self.assertEqual(

@@ -90,6 +90,7 @@ def test_a_build_runs_on_micropython(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not list((tmp_path / "lib").rglob("*.py"))
     done = subprocess.run(
         [str(interpreter), "-c", "import watchdog.boot as b; print(b.load().Watchdog)"],
+        cwd=tmp_path,  # where there are no sources
         env={"MICROPYPATH": f"{tmp_path / 'lib'}:.frozen"},
         capture_output=True,
         text=True,

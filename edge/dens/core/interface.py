@@ -4,8 +4,9 @@ The one rule of durability: whoever runs a core performs all `Write`s and `Log`s
 transaction (several turns may share it), commits, and only then performs its `Publish`es. So
 nothing is acknowledged, answered or handed on before it is on the disk, and nothing here waits.
 
-Times are milliseconds since 1970 by the machine's clock, which may be wrong but never falls while
-a node runs; `ClockSet` says when somebody corrected it.
+Times are milliseconds of the node's own timeline. It is near the machine's clock, which may be
+wrong, but it never falls and never jumps, not over restarts either; `ClockSet` says by how much
+somebody corrected the machine's clock, for those who show times to people.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Tick(NamedTuple):
 
 
 class ClockSet(NamedTuple):
-    """The machine's clock was found to be off by this much, and `now` has jumped by it."""
+    """Somebody set the machine's clock by this much; `now` goes on evenly."""
 
     offset: int
 
@@ -155,7 +156,10 @@ class Part:
         """Note that an item is no longer held: "removed", "expired", "delivered", "revoked"…"""
 
     def correct_clock(self, turn: Turn, offset: int) -> None:
-        """Note that `now` jumped."""
+        """Note that the machine's clock was set, which `now` does not follow."""
 
     def tick(self, turn: Turn) -> None:
         """Do what is due."""
+
+    def finish(self, turn: Turn) -> None:
+        """Do what all that happened in this turn asks for; called last, once."""

@@ -68,6 +68,8 @@ class Node:
             self.holdings.expire(turn)
             for part in self.parts:
                 part.tick(turn)
+        for part in self.parts:
+            part.finish(turn)
         return turn.actions
 
     def _find_owner(self, topic: str) -> Part | None:

@@ -8,14 +8,17 @@ from array import array
 
 from .base import Source
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class Adc(Source):
     """`converter` has `read_u16()`, as `machine.ADC`."""
 
     def __init__(self, converter: object, times: int = 5) -> None:
         if times < 1 or not times & 1:
-            raise ValueError(f"a median of {times} conversions: choose an odd number")
-        super().__init__()
+            raise ValueError("no median of " + str(times))  # choose an odd number
         self._converter = converter
         self._counts = array("H", [0] * times)
 
@@ -33,3 +36,8 @@ class Adc(Source):
     def read(self, field: int) -> int:  # noqa: ARG002 - one field
         """Return the median."""
         return self._counts[len(self._counts) >> 1]
+
+
+def make(entry: "dict[str, Any]", board: object) -> Adc:
+    """Make one: `pin`."""
+    return Adc(board.make_adc(entry["pin"]))  # type: ignore[attr-defined]

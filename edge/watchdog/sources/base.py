@@ -15,9 +15,8 @@ class NotReadyError(Exception):
 class Source:
     """A sensor, whatever the number of its fields. Subclasses have `measure` and `read`."""
 
-    def __init__(self) -> None:
-        self.is_waiting = False  # nothing new in this round
-        self.is_broken = False
+    is_waiting = False  # nothing new in this round
+    is_broken = False
 
     def start_round(self, now: int) -> None:
         """Measure, and note whether that worked."""
@@ -59,12 +58,8 @@ class Channel:
         typical: int = 0,
         worst: int = 0,
     ) -> None:
-        if not 0 <= attribute < 16:
-            raise ValueError(f"attribute {attribute} is not in 0..15")
-        if not low < high:
-            raise ValueError(f"a domain from {low} to {high} is empty")
-        if not 0 <= typical <= worst:
-            raise ValueError(f"an accuracy of {typical}, at worst {worst}")
+        if not (0 <= attribute < 16 and low < high and 0 <= typical <= worst):
+            raise ValueError(f"attribute {attribute}: {low}..{high}, {typical}..{worst}")
         self.source = source
         self.field = field
         self.attribute = attribute
@@ -90,25 +85,19 @@ class Channel:
         if is_broken or not self.lowest <= number <= self.highest:
             sample.fail(self.attribute)
         elif self.worst:
-            sample.set_doubtful(
-                self.attribute,
-                self.normalise(number - self.worst),
-                self.normalise(number - self.typical),
-                self.normalise(number + self.typical),
-                self.normalise(number + self.worst),
-            )
+            far = self.worst
+            near = self.typical
+            points = [self.normalise(number + by) for by in (-far, -near, near, far)]
+            sample.set_doubtful(self.attribute, *points)
         else:
             sample.set(self.attribute, self.normalise(number))
 
     def normalise(self, number: int) -> int:
         """Return the number as the nearest of the domain's 256 or 65,536 values, cut to it."""
-        if number <= self.low:
-            return 0
-        if number >= self.high:
-            return 65535 if self.wide else 255
+        last = 65535 if self.wide else 255
         span = self.high - self.low
-        steps = (number - self.low) * (65535 if self.wide else 255)
-        return int((steps + span // 2) // span)
+        steps = (number - self.low) * last
+        return min(last, max(0, (steps + span // 2) // span))
 
 
 def sign(number: int, bits: int) -> int:

@@ -7,7 +7,6 @@ class Callback(Source):
     """`ask(field)` returns an integer in any steps; what it raises is a fault."""
 
     def __init__(self, ask: object) -> None:
-        super().__init__()
         self._ask = ask
 
     def read(self, field: int) -> int:

@@ -5,16 +5,21 @@ return floats, which are allocated. The sensor needs two seconds between measure
 comes earlier gets the last one.
 """
 
+from protocol.degrees import const
+
 from .base import Source
 
-_REST = 2000  # ms
+_REST = const(2000)  # ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Dht(Source):
     """`driver` has `measure()` and `buf`, as `dht.DHT22`; `tenths` is False for a DHT11."""
 
     def __init__(self, driver: object, tenths: bool = True) -> None:
-        super().__init__()
         self._driver = driver
         self._tenths = tenths
         self._next = 0
@@ -24,7 +29,7 @@ class Dht(Source):
         """Ask the sensor; it raises if there is no answer or the checksum is wrong."""
         if now < self._next:
             if self._has_failed:
-                raise OSError("the last measurement failed")
+                raise OSError  # the last measurement failed
             return
         self._next = now + _REST
         self._has_failed = True
@@ -39,3 +44,9 @@ class Dht(Source):
             return 10 * buf[at]
         number = (buf[at] & 0x7F) << 8 | buf[at + 1]
         return -number if buf[at] & 0x80 else number
+
+
+def make(entry: "dict[str, Any]", board: object) -> Dht:
+    """Make one: `kind`, `pin`."""
+    tenths = entry["kind"] == "dht22"
+    return Dht(board.make_dht(entry["pin"], tenths), tenths)  # type: ignore[attr-defined]

@@ -5,17 +5,22 @@ the round before started; the first round has no value. 85 degrees exactly is wh
 holds before its first conversion: then it was without power, and that is no reading.
 """
 
+from protocol.degrees import const
+
 from .base import NotReadyError, Source, sign
 
-_CONVERSION = 750  # ms
-_POWER_ON = 85 * 16
+_CONVERSION = const(750)  # ms
+_POWER_ON = const(85 * 16)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Ds18x20(Source):
     """`driver` has `scan`, `convert_temp` and `read_scratch`, as `ds18x20.DS18X20`."""
 
     def __init__(self, driver: object, count: int) -> None:
-        super().__init__()
         self._driver = driver
         self._roms: list[bytes] = []
         self._count = count
@@ -28,12 +33,12 @@ class Ds18x20(Source):
         if len(self._roms) != self._count:
             self._roms = sorted([bytes(rom) for rom in driver.scan()])  # type: ignore[attr-defined]
         if len(self._roms) != self._count:
-            raise OSError(f"{len(self._roms)} sensors on the bus, not {self._count}")
+            raise OSError  # not all of the sensors answer
         if self._started < 0:
             driver.convert_temp()  # type: ignore[attr-defined]
             self._started = now
         if now - self._started < _CONVERSION:
-            raise NotReadyError("the conversion is not done")
+            raise NotReadyError  # the conversion is not done
         self._numbers = [self._take(rom) for rom in self._roms]
         driver.convert_temp()  # type: ignore[attr-defined]
         self._started = now
@@ -42,7 +47,7 @@ class Ds18x20(Source):
         """Return one sensor's temperature."""
         number = self._numbers[field]
         if number is None:
-            raise OSError(f"sensor {field} gave no reading")
+            raise OSError  # this sensor gave no reading
         return number
 
     def _take(self, rom: bytes) -> int | None:
@@ -53,3 +58,8 @@ class Ds18x20(Source):
             return None
         number = sign(scratch[1] << 8 | scratch[0], 16)
         return None if number == _POWER_ON else number
+
+
+def make(entry: "dict[str, Any]", board: object) -> Ds18x20:
+    """Make one: `pin`, `count`."""
+    return Ds18x20(board.make_ds18x20(entry["pin"]), entry.get("count", 1))  # type: ignore[attr-defined]

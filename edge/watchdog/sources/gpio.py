@@ -2,12 +2,15 @@
 
 from .base import Source
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class Gpio(Source):
     """`pin` has `value()`, as `machine.Pin`. Field 0 is the level, field 1 counts its changes."""
 
     def __init__(self, pin: object, inverted: bool = False) -> None:
-        super().__init__()
         self._pin = pin
         self._flip = 1 if inverted else 0
         self._level = -1
@@ -23,3 +26,8 @@ class Gpio(Source):
     def read(self, field: int) -> int:
         """Return the level (0) or the number of changes seen (1)."""
         return self._changes if field else self._level
+
+
+def make(entry: "dict[str, Any]", board: object) -> Gpio:
+    """Make one: `pin`, `inverted`."""
+    return Gpio(board.make_pin(entry["pin"]), entry.get("inverted", False))  # type: ignore[attr-defined]

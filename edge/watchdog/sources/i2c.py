@@ -6,6 +6,10 @@ by `shift` bits. Enough for most digital sensors (LM75, TMP102, SHT3x in periodi
 
 from .base import Source, sign
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class I2cRegisters(Source):
     """`bus` has `readfrom_mem_into` and `writeto_mem`, as `machine.I2C`."""
@@ -17,7 +21,6 @@ class I2cRegisters(Source):
         fields: list[tuple[int, int, bool, bool, int]],
         setup: list[tuple[int, bytes]] | None = None,
     ) -> None:
-        super().__init__()
         self._bus = bus
         self._address = address
         self._fields = fields
@@ -48,3 +51,10 @@ class I2cRegisters(Source):
         for i in range(size):
             number = number << 8 | data[size - 1 - i if is_little else i]
         return (sign(number, 8 * size) if is_signed else number) >> shift
+
+
+def make(entry: "dict[str, Any]", board: object) -> I2cRegisters:
+    """Make one: `bus`, `clock`, `data`, `address`, `fields`, `setup`."""
+    bus = board.make_i2c(entry.get("bus", 0), entry["clock"], entry["data"])  # type: ignore[attr-defined]
+    setup = [(register, bytes.fromhex(data)) for register, data in entry.get("setup", ())]
+    return I2cRegisters(bus, entry["address"], entry["fields"], setup)

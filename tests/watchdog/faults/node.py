@@ -111,7 +111,8 @@ class Node:
         task = asyncio.create_task(self.link.run())
         while not task.done():
             if self.outbox and self.link.server:
-                await self.link.publish(*self.outbox.pop(0), is_kept=True)
+                if await self.link.publish(*self.outbox[0]):
+                    del self.outbox[0]
             else:
                 await asyncio.sleep(0.01)
 

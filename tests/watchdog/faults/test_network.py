@@ -78,7 +78,7 @@ import asyncio
 from edge.watchdog import app
 
 class Hasty(app.Watchdog):
-    async def _send(self):
+    async def send(self):
         while True:
             message = self.uplink.next_message(self.clock()) if self.link.server else None
             if message is None:

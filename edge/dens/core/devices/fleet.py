@@ -1,0 +1,221 @@
+"""Who gets which wishes: senses, groups and installations, kept in step with the subscriptions.
+
+The only file that knows how they hang together. It decides nothing about links and frames: it
+returns the installations that may have something to tell their devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from edge.dens.core.devices.contracts import DeviceSettings
+from edge.dens.core.devices.groups import Group, GroupKey
+from edge.dens.core.devices.installation import Installation
+from edge.dens.core.devices.registry import Device
+from edge.dens.core.devices.senses import Change, Sense, SenseKey
+from edge.dens.core.devices.wishes import Wish, WishBook
+from edge.dens.core.turn import Turn
+
+FUZZY_ON_DEVICES = 1  # the language's number in a hello; the node's matcher has its own
+
+
+class Fleet:
+    """All installations, and what they have in common."""
+
+    def __init__(self, settings: DeviceSettings) -> None:
+        self.book = WishBook()
+        self._settings = settings
+        self._senses: dict[SenseKey, Sense] = {}
+        self._shelves: dict[tuple[bytes, int], list[Sense]] = {}  # by vocabulary and event
+        self._users: dict[SenseKey, list[GroupKey]] = {}
+        self._groups: dict[GroupKey, Group] = {}
+        self._members: dict[GroupKey, dict[str, Installation]] = {}
+        self._keys: dict[str, GroupKey] = {}
+        self._omitted: dict[GroupKey, int] = {}
+
+    def get(self, device: str) -> Installation | None:
+        """Return what is known of a device's table."""
+        key = self._keys.get(device)
+        return None if key is None else self._members[key][device]
+
+    def __iter__(self) -> Iterator[Installation]:
+        for members in self._members.values():
+            yield from members.values()
+
+    def describe(self) -> dict[str, int]:
+        """Return counts for the status."""
+        active = sum(len(sense.active) for sense in self._senses.values())
+        return {
+            "vectors": active,
+            "passive": sum(len(sense) for sense in self._senses.values()) - active,
+            "omitted": sum(group.count_omitted() for group in self._groups.values()),
+            "waiting": sum(len(sense.waiting) for sense in self._senses.values()),
+        }
+
+    # Devices ---------------------------------------------------------------------------------
+
+    def assign(self, device: Device, preferred: Iterable[bytes] = ()) -> Installation:
+        """Put a device where its hello says; what is `preferred` is placed before other wishes."""
+        key = _make_key(device)
+        installation = self.get(device.name)
+        if installation is not None and self._keys[device.name] == key:
+            return installation
+        if key not in self._groups:
+            senses = [self._find_sense(sense, preferred) for sense in key.senses]
+            self._groups[key] = Group(key.capacity, senses)
+            self._members[key] = {}
+            for sense in key.senses:
+                self._users[sense].append(key)
+        if installation is None:
+            installation = Installation(device.name, self._groups[key])
+        else:
+            self._leave(device.name)
+            installation.move(self._groups[key])
+        self._members[key][device.name] = installation
+        self._keys[device.name] = key
+        return installation
+
+    def release(self, device: str) -> None:
+        """Forget a device."""
+        self._leave(device)
+
+    def _leave(self, device: str) -> None:
+        key = self._keys.pop(device)
+        del self._members[key][device]
+        if self._members[key]:
+            return
+        del self._members[key], self._groups[key]
+        self._omitted.pop(key, None)
+        for sense in key.senses:
+            self._users[sense].remove(key)
+            if not self._users[sense]:
+                del self._users[sense]
+                self._shelves[sense[:2]].remove(self._senses.pop(sense))
+
+    def _find_sense(self, key: SenseKey, preferred: Iterable[bytes]) -> Sense:
+        if key in self._senses:
+            return self._senses[key]
+        sense = self._senses[key] = Sense(key, self._settings.policy)
+        self._shelves.setdefault(key[:2], []).append(sense)
+        self._users[key] = []
+        wishes = {wish.body: wish for wish in self.book.iterate(key.vocabulary, key.event)}
+        for body in preferred:
+            if body in wishes:
+                sense.offer(wishes.pop(body))
+        for wish in wishes.values():
+            sense.offer(wish)
+        return sense
+
+    # Wishes ----------------------------------------------------------------------------------
+
+    def add_wish(self, turn: Turn, wish: Wish, is_new: bool) -> list[Installation]:
+        """Take in a wish, or note that an old one has another subscription."""
+        concerned: list[Installation] = []
+        for sense in self._list_senses(wish):
+            if not is_new:
+                change = sense.renew(wish, turn.now)
+            else:
+                backlog = len(sense.waiting)
+                sense.offer(wish)
+                change = sense.place(0 if backlog else 1, turn.now)  # a backlog is for the ticks
+                _log_place(turn, sense, wish)
+            concerned += self._follow(sense, change)
+        return concerned
+
+    def remove_wish(self, turn: Turn, wish: Wish) -> list[Installation]:
+        """Let go of a wish that nobody has any more."""
+        concerned: list[Installation] = []
+        for sense in self._list_senses(wish):
+            change = sense.withdraw(wish)
+            _log_back(turn, sense, change.added)
+            concerned += self._follow(sense, change)
+        return concerned
+
+    def advance(self, turn: Turn) -> list[Installation]:
+        """Do what can wait for a tick: place, build anew, choose."""
+        concerned: list[Installation] = []
+        for sense in self._senses.values():
+            if sense.waiting:
+                change = sense.place(self._settings.placing, turn.now)
+                # The last one placed: now it is known what devices need not have.
+                concerned += self._follow(sense, change, must_tell=not sense.waiting)
+            else:
+                change = sense.rebuild(self._settings.rebuild)
+                _log_back(turn, sense, change.added)
+                concerned += self._follow(sense, change)
+        for key, group in self._groups.items():
+            changed = group.choose()
+            if changed:
+                concerned += self._tell(key, changed)
+            self._note_omitted(turn, key, group)
+        return concerned
+
+    def shift(self, offset: int) -> None:
+        """Move all times, because the clock was set."""
+        self.book.shift(offset)
+        for sense in self._senses.values():
+            sense.shift(offset)
+        for installation in self:
+            installation.shift(offset)
+
+    def _list_senses(self, wish: Wish) -> list[Sense]:
+        shelf = self._shelves.get((wish.vocabulary, wish.event), [])
+        return [sense for sense in shelf if wish.fits(sense.key.masks)]
+
+    def _follow(self, sense: Sense, change: Change, must_tell: bool = False) -> list[Installation]:
+        concerned: list[Installation] = []
+        if must_tell or any(change):
+            for key in self._users[sense.key]:
+                told = self._groups[key].follow(sense, change)
+                if told or must_tell:
+                    concerned += self._tell(key, told)
+        return concerned
+
+    def _tell(self, key: GroupKey, bodies: list[bytes]) -> list[Installation]:
+        members = list(self._members[key].values())
+        for installation in members:
+            installation.look_at(bodies)
+        return members
+
+    def _note_omitted(self, turn: Turn, key: GroupKey, group: Group) -> None:
+        """Say in the log how much finds no room, whenever that changes."""
+        omitted = group.count_omitted()
+        if omitted == self._omitted.get(key, 0):
+            return
+        self._omitted[key] = omitted
+        devices = self._members[key]
+        turn.count("device_omitted", omitted)
+        turn.log(
+            "drop",
+            what="vectors",
+            why=f"{omitted} have no room on {len(devices)} devices of {group.capacity} bytes",
+            source=next(iter(devices)),
+        )
+
+
+def _make_key(device: Device) -> GroupKey:
+    senses = []
+    if FUZZY_ON_DEVICES in device.languages:
+        for event, masks in sorted(device.senses.items()):
+            senses.append(SenseKey(device.vocabulary, event, masks, device.is_doubtful))
+    return GroupKey(tuple(senses), device.capacity)
+
+
+def _log_place(turn: Turn, sense: Sense, wish: Wish) -> None:
+    if wish.body in sense.waiting:
+        return
+    is_active = wish.body in sense.active
+    by = sense.get_coverer(wish.body)
+    covered_by = [] if by is None else sense.active[by].ids[:1]
+    turn.log(
+        "cover",
+        item=wish.ids[0],
+        link=sense.name,
+        is_active=is_active,
+        covered_by=covered_by or None,
+    )
+
+
+def _log_back(turn: Turn, sense: Sense, bodies: list[bytes]) -> None:
+    for body in bodies:
+        turn.log("cover", item=sense.active[body].ids[0], link=sense.name, is_active=True)

@@ -1,0 +1,158 @@
+"""From a text to a subscription's body: compiled, checked by role, ready for an item. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+
+from edge.client.compiler import compile_subscription, decompile
+from edge.client.errors import LanguageError, suggest_names
+from edge.client.language import parse, print_as
+from edge.client.vocabulary import Event, Vocabulary
+from edge.dens.core.items import NEVER, SubscriptionBody
+from edge.dens.core.subscribers.requests import Request
+from edge.dens.core.subscribers.settings import Roles
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.matching.interface import CONTENT, FUZZY
+from edge.dens.ranking.content import ContentError, Filter
+from protocol.timecode import decode_duration
+
+MAX_NAME = 64
+_MAX_TOP = 10_000
+_SPECIAL = ("event", "device")
+
+
+class Refused(Exception):
+    """The subscriber's role does not allow it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A subscription as it was understood; `told` goes into the reply."""
+
+    body: SubscriptionBody
+    expires: int
+    told: dict[str, Any]
+
+
+def compile_request(
+    request: Request, owner: str, now: int, vocabularies: Vocabularies, roles: Roles
+) -> Asked:
+    """Return what a request asks for; LanguageError if it says nothing, Refused if it may not."""
+    vocabulary = vocabularies.own
+    tree = parse(request.argument)
+    compiled = compile_subscription(tree, vocabulary)
+    options = compiled.options.to_dict()
+    if "name" in request.options:
+        options["name"] = request.options["name"].strip()
+    if request.options.get("format", "json") != "json":
+        options["format"] = request.options["format"]
+    _check_options(options)
+    role = roles.role_of(owner)
+    features = compiled.vector.features
+    names = _name_features(compiled.event, features)
+    _check_role(roles, role, compiled.event.name, names)
+    life = decode_duration(compiled.vector.validity) if compiled.vector.validity else 0
+    body = SubscriptionBody(
+        owner=owner,
+        role=role,
+        words=request.argument,
+        created=now,
+        language=FUZZY,
+        vocabulary=vocabularies.own_hash,
+        vector=compiled.data,
+        options=options,
+    )
+    told = {
+        "understood": print_as("words", decompile(compiled.data, vocabulary)),
+        "event": compiled.event.name,
+        "bytes": len(compiled.data),
+        "vector": compiled.data.hex(),
+        "approximations": [str(approximation) for approximation in compiled.report],
+    }
+    return Asked(body, now + 1000 * life if life else NEVER, told)
+
+
+def compile_content(
+    request: Request, owner: str, now: int, vocabularies: Vocabularies, roles: Roles
+) -> Asked:
+    """Return what a request in typed content asks for."""
+    triples = request.argument
+    try:
+        content = Filter.of(*triples)
+        vector = cbor2.dumps([list(triple) for triple in triples])
+    except (ContentError, TypeError, ValueError) as error:
+        raise LanguageError(f"content: {error}") from None
+    event = _find_event(content, vocabularies.own)
+    names = sorted({c.name for c in content.constraints} - set(_SPECIAL))
+    for name in names:
+        if name not in event.attributes:
+            raise LanguageError(
+                f'content: unknown attribute "{name}" of event {event.name}',
+                suggestions=suggest_names(name, [*event.attributes, "device"]),
+            )
+    options = {key: value for key, value in request.options.items() if key != "valid_for"}
+    if options.get("format") == "json":
+        del options["format"]
+    _check_options(options)
+    life = _take_positive(request.options, "valid_for")
+    role = roles.role_of(owner)
+    _check_role(roles, role, event.name, names)
+    words = str(content)
+    body = SubscriptionBody(
+        owner, role, words, now, CONTENT, vocabularies.own_hash, vector, options
+    )
+    told = {"understood": words, "event": event.name, "bytes": len(vector), "approximations": []}
+    return Asked(body, now + int(1000 * life) if life else NEVER, told)
+
+
+def _find_event(content: Filter, vocabulary: Vocabulary) -> Event:
+    named = [c.value for c in content.constraints if c.name == "event" and c.op == "="]
+    if len(named) != 1:
+        raise LanguageError('content: one event is needed, ["event", "=", "patient"]')
+    event = vocabulary.events.get(str(named[0]))
+    if event is None:
+        raise LanguageError(
+            f'content: unknown event "{named[0]}"',
+            suggestions=suggest_names(str(named[0]), vocabulary.events),
+        )
+    return event
+
+
+def _check_role(roles: Roles, role: str, event: str, names: list[str]) -> None:
+    reason = roles.check(role, event, names)
+    if reason is not None:
+        raise Refused(str(reason))
+
+
+def _name_features(event: Event, features: int) -> list[str]:
+    return [a.name for a in event.attributes.values() if features >> a.bit & 1]
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    name = options.get("name")
+    if name is not None and not (0 < len(name) <= MAX_NAME and name.isprintable()):
+        raise LanguageError(f"a name has 1 to {MAX_NAME} printable characters")
+    score = options.get("score")
+    if score is not None and not (_is_number(score) and 0 <= score <= 1):
+        raise LanguageError("score is between 0 and 1")
+    top = options.get("top")
+    if top is not None and not (isinstance(top, int) and 1 <= top <= _MAX_TOP):
+        raise LanguageError(f"top is a whole number, 1 to {_MAX_TOP}")
+    _take_positive(options, "expiry")
+
+
+def _take_positive(options: dict[str, Any], name: str) -> float:
+    value = options.get(name)
+    if value is None:
+        return 0.0
+    if not (_is_number(value) and 0 < value < 1e9):
+        raise LanguageError(f"{name} is in seconds, above 0")
+    return float(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,187 @@
+"""All subscriptions that a node knows, in the matchers of their languages.
+
+Only this file gives subscriptions their numbers in a matcher, and says which of those that a
+matcher finds are in force for a notification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from edge.dens.core.items import Item
+from edge.dens.core.subscribers.notes import Note, describe_content_values
+from edge.dens.core.subscribers.people import Owner, Sub, read_subscription
+from edge.dens.core.subscribers.settings import Clock
+from edge.dens.core.subscribers.tables import Hit
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.matching.batch import pack_notifications, pack_subscriptions
+from edge.dens.matching.interface import FUZZY, Matcher
+from edge.dens.matching.plugins import Plugins
+from protocol.errors import ProtocolError
+from protocol.vectors import Subscription
+
+_AGE = (0,)  # a notification matches as it was when it was read
+
+
+class Registry:
+    """Subscriptions by id, by number and by owner."""
+
+    def __init__(self, vocabularies: Vocabularies, clock: Clock, plugins: Plugins) -> None:
+        self.owners: dict[str, Owner] = {}
+        self.by_id: dict[int, Sub] = {}  # live ones, and ended ones that matches wait for
+        self._vocabularies = vocabularies
+        self._clock = clock
+        self._plugins = plugins
+        self._matchers: dict[int, Matcher[Any, Any]] = {}
+        self._numbers: list[Sub | None] = []
+        self._free: list[int] = []
+
+    def find_owner(self, name: str) -> Owner:
+        """Return a subscriber, who is new at the first time."""
+        owner = self.owners.get(name)
+        if owner is None:
+            owner = self.owners[name] = Owner(name)
+        return owner
+
+    @property
+    def count(self) -> int:
+        """How many are live."""
+        return len(self._numbers) - len(self._free)
+
+    def read(self, item: Item) -> tuple[Sub, Any]:
+        """Return the subscription of an item and what its matcher takes; ProtocolError if none."""
+        body, content = read_subscription(item)
+        sub = Sub(item, body, self.find_owner(body.owner))
+        if isinstance(content, Subscription):
+            sub.adopt(content)
+        return sub, content
+
+    def add(self, item: Item) -> Sub:
+        """Put a subscription in force; ProtocolError for an item that is none."""
+        sub, content = self.read(item)
+        number = self._take_number()
+        try:
+            self._find_matcher(sub.language).add(number, content)
+        except (ValueError, KeyError) as error:
+            self._free.append(number)
+            raise ProtocolError(f"no matcher takes this subscription: {error}") from None
+        self._enter(sub, number)
+        sub.owner.assign_levels()
+        return sub
+
+    def add_many(self, items: Iterable[Item]) -> list[Sub]:
+        """Put many in force at once, as after a restart; what is no subscription is passed over."""
+        added: list[Sub] = []
+        pairs: list[tuple[int, Subscription]] = []
+        for item in items:
+            try:
+                sub, content = self.read(item)
+            except ProtocolError:
+                continue
+            number = self._take_number()
+            if sub.language == FUZZY:
+                pairs.append((number, content))
+            else:
+                self._find_matcher(sub.language).add(number, content)
+            self._enter(sub, number)
+            added.append(sub)
+        if pairs:
+            index: Any = self._find_matcher(FUZZY)
+            index.add_batch(pack_subscriptions(pairs))
+        for owner in {id(sub.owner): sub.owner for sub in added}.values():
+            owner.assign_levels()
+        return added
+
+    def keep_ended(self, item: Item) -> Sub:
+        """Know a subscription that is not in force, for what it matched before it ended."""
+        sub, _ = self.read(item)
+        sub.is_live = False
+        self.by_id[sub.id] = sub
+        return sub
+
+    def withdraw(self, sub: Sub, *, is_kept: bool) -> None:
+        """Take a subscription out of force; one that is kept is still known by its id."""
+        if sub.is_live:
+            self._find_matcher(sub.language).remove(sub.number)
+            self._numbers[sub.number] = None
+            self._free.append(sub.number)
+            sub.is_live = False
+            sub.owner.leave(sub)
+            sub.owner.assign_levels()
+        if not is_kept:
+            self.by_id.pop(sub.id, None)
+
+    def match(self, note: Note) -> list[Hit]:
+        """Return the hits of a notification among all that are in force for it, by rising id."""
+        found: list[Hit] = []
+        for language, matcher in self._matchers.items():
+            if language == FUZZY:
+                index: Any = matcher
+                hits = index.match_batch(pack_notifications((note.vector,), _AGE))
+                rows: Iterable[tuple[int, int, int, int]] = zip(
+                    hits.ids.tolist(),
+                    hits.possible.tolist(),
+                    hits.certain.tolist(),
+                    (hits.attributes & 15).tolist(),
+                    strict=True,
+                )
+            elif len(matcher):
+                rows = matcher.match(describe_content_values(note))
+            else:
+                continue
+            for number, possible, certain, attribute in rows:
+                sub = self._numbers[number]
+                assert sub is not None, "a matcher knows what is not in force"
+                if self.is_valid(sub, note):
+                    found.append((sub.id, possible, certain, attribute))
+        found.sort()
+        return found
+
+    def is_valid(self, sub: Sub, note: Note) -> bool:
+        """Return whether a subscription is in force for a notification.
+
+        It was there when the reading was made, as far as clocks can tell, and had not ended; and
+        the vocabularies of both mean the same by the codes that it asks for.
+        """
+        if sub.run == note.run:
+            begin, end, at, slack = sub.created, sub.expires, note.at, note.doubt
+        else:
+            localise, doubt = self._clock.localise, self._clock.doubt
+            begin = localise(sub.dot, sub.created)
+            end = localise(sub.dot, sub.expires) if sub.expires else 0
+            at = localise(note.dot, note.at)
+            slack = note.doubt + doubt(*sub.run) + doubt(*note.run)
+        if begin - slack > at or (end and at >= end):
+            return False
+        if sub.vocabulary == note.vocabulary or sub.event < 0:
+            return True
+        return self._vocabularies.agree(sub.vocabulary, note.vocabulary, sub.event, sub.features)
+
+    def list_hits(self, owner: Owner, hits: Iterable[Hit]) -> list[tuple[Sub, int, int, int]]:
+        """Return those hits that are one owner's and still known."""
+        by_id = self.by_id
+        found = []
+        for id, possible, certain, attribute in hits:
+            sub = by_id.get(id)
+            if sub is not None and sub.owner is owner:
+                found.append((sub, possible, certain, attribute))
+        return found
+
+    def _enter(self, sub: Sub, number: int) -> None:
+        sub.number = number
+        self._numbers[number] = sub
+        self.by_id[sub.id] = sub
+        sub.owner.enter(sub)
+
+    def _take_number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._numbers.append(None)
+        return len(self._numbers) - 1
+
+    def _find_matcher(self, language: int) -> Matcher[Any, Any]:
+        matcher = self._matchers.get(language)
+        if matcher is None:
+            matcher = self._matchers[language] = self._plugins.make_matcher(language)
+        return matcher

@@ -1,0 +1,189 @@
+"""The kinds of records in a node's log, and the fields of each. A table, nothing else.
+
+The rules that keep old logs readable: an id is never used again; fields are only appended, and an
+appended field is optional; a change of meaning is a new kind. Each addition raises `SCHEMA`.
+Everything analysis needs to replay what a node knew is here: what was asked, what was read, what
+matched, what was decided, what went where and when.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SCHEMA = 1
+
+TEXT = "text"
+INT = "int"  # 64 bits, signed; times are in ms
+ID = "id"  # 64 bits, unsigned: the number of an item, or of a mask of features
+BYTES = "bytes"
+REAL = "real"
+BOOL = "bool"
+IDS = "ids"  # a list of ids
+TEXTS = "texts"  # a list of text
+MAP = "map"  # text to anything that CBOR has
+
+TYPES = (TEXT, INT, ID, REAL, BYTES, BOOL, IDS, TEXTS, MAP)
+
+
+class Field(NamedTuple):
+    """One field of a kind of record."""
+
+    name: str
+    type: str
+    is_optional: bool
+
+
+class Kind(NamedTuple):
+    """One kind of record."""
+
+    id: int
+    name: str
+    meaning: str
+    fields: tuple[Field, ...]
+
+
+def _kind(id: int, name: str, meaning: str, fields: str) -> Kind:
+    """Read fields written as `name:type`, with a question mark after what may be missing."""
+    read = []
+    for word in fields.split():
+        field, _, type_ = word.rstrip("?").partition(":")
+        if type_ not in TYPES:
+            raise ValueError(f"{name}: {word} has no type")
+        read.append(Field(field, type_, word.endswith("?")))
+    return Kind(id, name, meaning, tuple(read))
+
+
+_DOT = "item:id origin:text run:int sequence:int"
+
+_TABLE = (
+    _kind(1, "start", "the node started", "software:text strategy:text? settings:map?"),
+    _kind(2, "stop", "the node stopped in order", "reason:text"),
+    _kind(
+        3,
+        "clock",
+        "the clock was set, or its error bound changed",
+        "offset:int bound:int? source:text?",
+    ),
+    _kind(
+        4,
+        "subscribe",
+        "a subscription came: from its owner (source empty) or from a peer",
+        f"{_DOT} owner:text role:text words:text language:int vocabulary:bytes vector:bytes"
+        " created:int expires:int options:map source:text event:text? features:id?",
+    ),
+    _kind(
+        5,
+        "unsubscribe",
+        "a subscription ended here: removed, expired, revoked, refused",
+        "item:id owner:text reason:text source:text?",
+    ),
+    _kind(
+        6,
+        "note",
+        "a notification came: from its device (source empty) or from a peer",
+        f"{_DOT} device:text device_epoch:int device_sequence:int at:int doubt:int expires:int"
+        " vocabulary:bytes vector:bytes source:text degree:int? event:text? features:id?",
+    ),
+    _kind(
+        7,
+        "match",
+        "a notification matches a subscription, with possibility and necessity of 255",
+        "note:id subscription:id owner:text possible:int certain:int",
+    ),
+    _kind(
+        8,
+        "suppress",
+        "a match was not delivered, or not yet: top-k, role, expired, quiet, withdrawn",
+        "note:id owner:text reason:text subscriptions:ids detail:text?",
+    ),
+    _kind(
+        9,
+        "send",
+        "a notification was handed to its subscriber's session",
+        "note:id owner:text subscriptions:ids attempt:int degree:int? score:real?",
+    ),
+    _kind(
+        10,
+        "deliver",
+        "the subscriber acknowledged a notification",
+        "note:id owner:text subscriptions:ids attempt:int at:int? degree:int?",
+    ),
+    _kind(
+        11,
+        "duplicate",
+        "something came again and changed nothing",
+        "what:text source:text item:id? device_epoch:int? device_sequence:int?",
+    ),
+    _kind(
+        12,
+        "drop",
+        "something was given up for want of room",
+        "what:text why:text item:id? owner:text? degree:int? source:text?",
+    ),
+    _kind(
+        13,
+        "refuse",
+        "something was turned away and changed nothing",
+        "what:text why:text who:text bytes:int?",
+    ),
+    _kind(14, "attach", "a subscriber came to this node, or left", "subscriber:text is_up:bool"),
+    _kind(
+        15,
+        "contact",
+        "a link to another node came up",
+        "peer:text contact:int is_initiator:bool?",
+    ),
+    _kind(
+        16,
+        "contact_end",
+        "a link to another node is over: bytes by message, items by kind, both ways",
+        "peer:text contact:int began:int outcome:text"
+        " digest_out:int digest_in:int known_out:int known_in:int items_out:int items_in:int"
+        " subscriptions_out:int? subscriptions_in:int? notes_out:int? notes_in:int?"
+        " delivered_out:int? delivered_in:int? others_out:int? others_in:int?",
+    ),
+    _kind(
+        17,
+        "transfer",
+        "an item went to a peer, or came from one, for good: its transaction is acknowledged",
+        "item:id what:text peer:text is_out:bool bytes:int copies:int? contact:int?",
+    ),
+    _kind(
+        18,
+        "purge",
+        "a copy was let go: expired, delivered, removed, revoked, space",
+        "item:id what:text why:text",
+    ),
+    _kind(
+        19,
+        "device",
+        "a device said hello, or went silent",
+        "device:text is_up:bool device_epoch:int? senses:ids? capacity:int? vocabulary:bytes?"
+        " firmware:text? settings:map?",
+    ),
+    _kind(
+        20,
+        "source",
+        "what a device counted: readings taken, sent, dropped, and the bytes of each",
+        "device:text sampled:int? sent:int? dropped:int? bytes_sent:int? bytes_saved:int?",
+    ),
+    _kind(
+        21,
+        "cover",
+        "a subscription became active (is sent) or passive (is covered) towards a link",
+        "item:id link:text is_active:bool covered_by:ids?",
+    ),
+    _kind(22, "vocabulary", "a vocabulary became known", "hash:bytes document:text? source:text?"),
+    _kind(23, "revoke", "a name lost its rights", "name:text by:text reason:text?"),
+    _kind(
+        24,
+        "learn_delivered",
+        "marks came that others have delivered",
+        "subscriber:text notes:ids source:text",
+    ),
+    _kind(25, "trouble", "something of this node failed", "what:text detail:text"),
+)
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _TABLE}
+KINDS_BY_ID: dict[int, Kind] = {kind.id: kind for kind in _TABLE}
+MAX_KINDS = 64  # a block says in one word which kinds it has

@@ -1,0 +1,203 @@
+"""One record of the log as bytes, and back: a CBOR array [kind, time, hybrid, fields...].
+
+The number of a record is not in it: records are numbered by their place, without gaps, and a block
+says where it begins. Trailing fields that are None are left out. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import cbor2
+
+from edge.dens.log import kinds
+from edge.dens.log.kinds import KINDS, Kind
+
+MAX_RECORD = 4 << 20  # bytes
+FIXED = 3  # kind, time, hybrid come before the fields
+_LOW, _HIGH, _TOP = -(1 << 63), 1 << 63, 1 << 64
+
+_CLASSES: dict[str, tuple[type, ...]] = {
+    kinds.TEXT: (str,),
+    kinds.INT: (int,),
+    kinds.ID: (int,),
+    kinds.REAL: (float, int),
+    kinds.BYTES: (bytes,),
+    kinds.BOOL: (bool,),
+    kinds.IDS: (list,),
+    kinds.TEXTS: (list,),
+    kinds.MAP: (dict,),
+}
+_CONTENTS: dict[str, Callable[[Any], bool]] = {
+    kinds.REAL: lambda value: type(value) is float or -(1 << 53) <= value <= 1 << 53,
+    kinds.IDS: lambda value: (
+        not value or (set(map(type, value)) == {int} and min(value) >= 0 and max(value) < _TOP)
+    ),
+    kinds.TEXTS: lambda value: {str}.issuperset(map(type, value)),
+    kinds.MAP: lambda value: all(type(key) is str for key in value),
+}
+
+
+class RecordError(ValueError):
+    """A record does not fit the table of kinds; the text says which field, and why."""
+
+
+class Record(NamedTuple):
+    """One record, decoded. `schema` is the version of the table it was written by."""
+
+    schema: int
+    node: str
+    epoch: int
+    number: int
+    time: int  # ms, by the node's clock
+    hybrid: int  # the node's hybrid time; 0 if it had none
+    kind: str
+    fields: dict[str, Any]
+
+
+def encode_record(kind: str, fields: Mapping[str, Any], time: int, hybrid: int = 0) -> bytes:
+    """Return a record as bytes; RecordError if the table of kinds has no such record."""
+    entry = KINDS.get(kind)
+    if entry is None:
+        raise RecordError(f"there is no record of the kind {kind!r}")
+    names = _LAYOUTS[entry.id].names
+    row = [entry.id, time, hybrid, *map(fields.get, names)]
+    reason = check_row(row)
+    if reason is None and not fields.keys() <= _NAMES[kind]:
+        reason = f"there is no field {min(fields.keys() - _NAMES[kind])!r}"
+    if reason is not None:
+        raise RecordError(f"{kind}: {reason}")
+    while row[-1] is None:
+        row.pop()
+    try:
+        data = cbor2.dumps(row)
+    except (cbor2.CBOREncodeError, ValueError, RecursionError) as error:
+        raise RecordError(f"{kind}: {error}") from None
+    if len(data) > MAX_RECORD:
+        raise RecordError(f"{kind}: {len(data)} bytes, more than {MAX_RECORD}")
+    return data
+
+
+def check_row(row: Any) -> str | None:
+    """Return why a decoded array is no record of a known kind; None if it is one.
+
+    More fields than the kind has are those of a newer version, and are let through.
+    """
+    if type(row) is not list or len(row) < FIXED:
+        return "a record is an array of kind, time, hybrid time and fields"
+    layout = _LAYOUTS.get(row[0]) if type(row[0]) is int else None
+    if layout is None:
+        return f"the kind {row[0]!r} is not known to this version"
+    if not (_is_time(row[1]) and _is_time(row[2])):
+        return "time and hybrid time are not integers of 64 bits"
+    length = len(row) - FIXED
+    if length < layout.required:
+        return f"the field {layout.kind.fields[length].name} is missing"
+    # Types that were right once are right again: most rows end here.
+    classes = tuple(map(type, row))
+    if classes not in layout.accepted:
+        for value, allowed, field in zip(
+            row[FIXED:], layout.allowed, layout.kind.fields, strict=False
+        ):
+            if type(value) not in allowed:
+                found = "missing" if value is None else f"{value!r:.40}"
+                return f"the field {field.name} is {found}, not {field.type}"
+        if len(layout.accepted) < 1024:
+            layout.accepted.add(classes)
+    length = len(row)
+    for place, low, high in layout.ranges:
+        if place < length:
+            value = row[place]
+            if value is not None and not low <= value < high:
+                return layout.describe_range(place, value)
+    for place, is_right in layout.contents:
+        if place < length and row[place] is not None and not is_right(row[place]):
+            return layout.describe_range(place, row[place])
+    return None
+
+
+def check_columns(kind: int, columns: Sequence[Sequence[Any]]) -> bool:
+    """Say whether all rows of a kind are right; `columns` are theirs, short rows filled up.
+
+    Does what `check_row` does, for many rows at once; which one is wrong, only that knows.
+    """
+    layout = _LAYOUTS[kind]
+    if len(columns) < FIXED + layout.required:
+        return False
+    types = [set(map(type, column)) for column in columns]
+    if any(found != {int} for found in types[:FIXED]):
+        return False
+    if any(min(column) < _LOW or max(column) >= _HIGH for column in columns[1:FIXED]):
+        return False
+    if not all(map(frozenset.issuperset, layout.allowed, types[FIXED:])):
+        return False
+    for place, low, high in layout.ranges:
+        if place < len(columns):
+            values = _drop_missing(columns[place], types[place])
+            if values and (min(values) < low or max(values) >= high):
+                return False
+    for place, is_right in layout.contents:
+        if place < len(columns):
+            values = _drop_missing(columns[place], types[place])
+            # A column of lists is one long list: two calls instead of one for each row.
+            if values and type(values[0]) is list:
+                values = [list(chain.from_iterable(values))]
+            if not all(map(is_right, values)):
+                return False
+    return True
+
+
+def _drop_missing(column: Sequence[Any], types: set[type]) -> Sequence[Any]:
+    return [value for value in column if value is not None] if type(None) in types else column
+
+
+def name_fields(row: list[Any]) -> dict[str, Any]:
+    """Return the fields of a checked row by name; what was left out is None."""
+    names = _LAYOUTS[row[0]].names
+    values = row[FIXED : FIXED + len(names)]
+    values += [None] * (len(names) - len(values))
+    return dict(zip(names, values, strict=True))
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is int and _LOW <= value < _HIGH
+
+
+class _Layout(NamedTuple):
+    """What checking a kind needs, worked out once."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    required: int  # fields up to the last that must be there
+    ranges: tuple[tuple[int, int, int], ...]  # place in the row, lowest, first too high
+    contents: tuple[tuple[int, Callable[[Any], bool]], ...]  # place in the row, test
+    allowed: tuple[frozenset[type], ...]  # types of each field
+    accepted: set[tuple[type, ...]]  # types of rows that were found right
+
+    def describe_range(self, place: int, value: Any) -> str:
+        """Say that a value does not fit its type."""
+        field = self.kind.fields[place - FIXED]
+        return f"the field {field.name} is out of the range of {field.type}: {value!r:.40}"
+
+
+def _lay_out(kind: Kind) -> _Layout:
+    fields = list(enumerate(kind.fields, FIXED))
+    limits = {kinds.INT: (_LOW, _HIGH), kinds.ID: (0, _TOP)}
+    return _Layout(
+        kind,
+        tuple(field.name for field in kind.fields),
+        max((place + 1 - FIXED for place, field in fields if not field.is_optional), default=0),
+        tuple((place, *limits[field.type]) for place, field in fields if field.type in limits),
+        tuple((p, _CONTENTS[field.type]) for p, field in fields if field.type in _CONTENTS),
+        tuple(
+            frozenset((*_CLASSES[field.type], *([type(None)] if field.is_optional else ())))
+            for field in kind.fields
+        ),
+        set(),
+    )
+
+
+_LAYOUTS = {kind.id: _lay_out(kind) for kind in KINDS.values()}
+_NAMES = {kind.name: {field.name for field in kind.fields} for kind in KINDS.values()}

@@ -1,0 +1,214 @@
+"""Clocks that nobody can trust: whose time an item is in, and when it is surely over here.
+
+Each node has one timeline of its own. It never falls, not over restarts either, and goes on evenly
+when somebody corrects the machine's clock. All times in a node's items are in that timeline
+(`say`). For each run of another node this file keeps an interval in which the offset of its
+timeline to ours lies: own = theirs + offset, low <= offset <= high. Contacts narrow it, drift
+widens it. What expires is judged by `high`: rather too late than too early, so that a lie or a
+wrong clock can make an item live longer and never kill it.
+
+Two statements that cannot both hold are joined to the interval around both. The only file that
+reasons about other nodes' clocks; pure, with `now` as an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from edge.dens.core.interface import Reader
+from edge.dens.core.items import Dot, read_dot
+from edge.dens.replication.context import Run
+
+SPACE = "clock"
+UNKNOWN = 24 * 3_600_000  # ms; what a clock of which nothing is known may be off
+TRUSTED_GAP = 24 * 3_600_000  # ms; a machine may have been off so long without any doubt
+LINK = 30_000  # ms; how long a frame may have been on its way, until an answer says better
+MAX_LEAD = 300_000  # ms; by how much another's stamp may push ours
+_DRIFT = 10_000  # a clock goes wrong by less than 1/10,000
+_SAVE_EVERY = 10_000  # ms
+_TIME = b""  # the keys of this space: the time, gaps by epoch, else a run's dot
+_GAP = b"\0"
+_FAR = 1 << 50  # ms; more than any clock shows
+
+Save = Callable[[str, bytes, bytes | None], None]
+
+
+class Offset(NamedTuple):
+    """In which interval the offset of our timeline to another lies, as measured at `when`."""
+
+    low: int
+    high: int
+    when: int
+
+    def widen(self, own: int) -> Offset:
+        """Return the interval at another time of ours: drift has widened it."""
+        drift = abs(own - self.when) // _DRIFT
+        return Offset(self.low - drift, self.high + drift, own)
+
+    def join(self, other: Offset) -> Offset:
+        """Return what two statements say together."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        if low > high:
+            low, high = min(self.low, other.low), max(self.high, other.high)
+        return Offset(low, high, other.when)
+
+    def encode(self) -> bytes:
+        """Return the interval as bytes."""
+        return b"".join(value.to_bytes(8, "big", signed=True) for value in self)
+
+
+def _decode_offset(data: bytes) -> Offset:
+    low, high, when = (int.from_bytes(data[i : i + 8], "big", signed=True) for i in (0, 8, 16))
+    return Offset(low, high, when)
+
+
+class Clocks:
+    """What one node knows of its own clock and of others'."""
+
+    def __init__(self, name: str, epoch: int) -> None:
+        self._name = name
+        self._epoch = epoch
+        self._shift = 0  # own timeline = now + shift
+        self._offsets: dict[Run, Offset] = {}
+        self._peers: dict[str, Offset] = {}  # of the timelines of those we are in contact with
+        self._gaps: dict[int, Offset] = {}  # by epoch: what its start made doubtful, and when
+        self._saved = -1
+        self._stamp = 0
+
+    def restore(self, reader: Reader, now: int) -> None:
+        """Take up what an earlier run knew. How long the node was off is a guess."""
+        last = None
+        for key, value in reader.scan(SPACE):
+            if key == _TIME:
+                last = int.from_bytes(value, "big")
+            elif key.startswith(_GAP):
+                self._gaps[int.from_bytes(key[1:], "big")] = _decode_offset(value)
+            else:
+                dot = read_dot(key)
+                self._offsets[dot.origin, dot.epoch] = _decode_offset(value)
+        if last is None:
+            return
+        self._saved = last
+        if now < last:  # the clock fell: we were off for a time unknown, and lag by it
+            self._shift = last + _SAVE_EVERY - now
+            self._gaps[self._epoch] = Offset(-_FAR, 0, last)
+        elif now - last > TRUSTED_GAP:  # it leapt: perhaps a leap of the clock and no time at all
+            self._gaps[self._epoch] = Offset(0, now - last, last)
+
+    # Time of our own ------------------------------------------------------------------------
+
+    def say(self, now: int) -> int:
+        """Return the time that our items say, for a time of the machine."""
+        return now + self._shift
+
+    def adopt(self, now: int) -> int:
+        """Return by how much our timeline leads the machine's clock at the start.
+
+        From here on `now` is our timeline: whoever asked adds the lead to it.
+        """
+        lead, self._shift = self._shift, 0
+        self._saved = min(self._saved, now + lead)
+        return lead
+
+    def correct(self, offset: int) -> None:
+        """Note that `now` jumped: our timeline does not."""
+        self._shift -= offset
+
+    def stamp(self, now: int) -> int:
+        """Return a number that rises with every call, and with time where clocks agree."""
+        self._stamp = max(self._stamp + 1, self.say(now) << 16)
+        return self._stamp
+
+    def merge_stamp(self, stamp: int, now: int) -> None:
+        """Let our stamps come after another's, unless its clock is far ahead of ours."""
+        if stamp >> 16 <= self.say(now) + MAX_LEAD:
+            self._stamp = max(self._stamp, stamp)
+
+    def save(self, save: Save, now: int) -> None:
+        """Write down how late it is, now and then: time never falls below it."""
+        own = self.say(now)
+        if own - self._saved >= _SAVE_EVERY or self._saved < 0:
+            self._saved = own
+            if self._epoch in self._gaps:
+                key = _GAP + self._epoch.to_bytes(4, "big")
+                save(SPACE, key, self._gaps[self._epoch].encode())
+            save(SPACE, _TIME, max(own, 0).to_bytes(8, "big"))
+
+    # Time of others -------------------------------------------------------------------------
+
+    def localise(self, dot: Dot, time: int) -> int:
+        """Return a time of an item as the machine's, late rather than early."""
+        return time + self._find(dot.origin, dot.epoch, time).high - self._shift
+
+    def estimate(self, dot: Dot, time: int) -> int:
+        """Return a time of an item as the machine's, for people: the middle of what is possible."""
+        offset = self._find(dot.origin, dot.epoch, time)
+        return time + (offset.low + offset.high) // 2 - self._shift
+
+    def doubt(self, origin: str, epoch: int, now: int) -> int:
+        """Return by how much a time of a run may be wrong here."""
+        offset = self._find(origin, epoch, self.say(now))
+        return (offset.high - offset.low + 1) // 2
+
+    def measure(self, peer: str, their_time: int, now: int, their_lag: int | None = None) -> int:
+        """Note that a fresh frame of a peer says this time; return how much later it came.
+
+        `their_lag` is what the peer found when it did the same with a frame of ours: the two
+        together hold the offset between them, with no word about the link.
+        """
+        own = self.say(now)
+        lag = own - their_time
+        low = -their_lag if their_lag is not None else lag - LINK
+        measured = Offset(min(low, lag), max(low, lag), own)
+        known = self._peers.get(peer)
+        self._peers[peer] = measured if known is None else known.widen(own).join(measured)
+        return lag
+
+    def part(self, peer: str) -> None:
+        """Forget the timeline of a peer that left: the next contact measures it anew."""
+        self._peers.pop(peer, None)
+
+    def witness(
+        self, save: Save, peer: str, table: Iterable[tuple[Run, int, int]], now: int
+    ) -> None:
+        """Learn what a peer knows of the clocks of runs: its offset to each, and the bound."""
+        base = self._peers.get(peer)
+        if base is None:
+            return
+        own = self.say(now)
+        for run, offset, bound in table:
+            if run[0] == self._name or abs(offset) > _FAR or bound > _FAR:
+                continue
+            told = Offset(base.low + offset - bound, base.high + offset + bound, own)
+            known = self._find(*run, own) if run in self._offsets else None
+            joined = told if known is None else known.join(told)
+            if known is None or self._is_news(known, joined):
+                self._offsets[run] = joined
+                save(SPACE, Dot(*run, 0).key, joined.encode())
+
+    def tell(self, runs: Iterable[Run], now: int) -> list[tuple[Run, int, int]]:
+        """Return what we know of the clocks of runs, for a peer's `witness`."""
+        own = self.say(now)
+        table = []
+        for run in runs:
+            low, high, _ = self._find(*run, own)
+            table.append((run, (low + high) // 2, (high - low + 1) // 2))
+        return table
+
+    def _find(self, origin: str, epoch: int, own: int) -> Offset:
+        known = self._offsets.get((origin, epoch))
+        is_own = origin == self._name
+        if known is None:
+            known = Offset(0, 0, own) if is_own else Offset(-UNKNOWN, UNKNOWN, own)
+        low = high = 0
+        for began, gap in self._gaps.items():
+            if began > epoch if is_own else gap.when >= known.when:
+                low, high = low + gap.low, high + gap.high
+        wide = known.widen(own)
+        return Offset(wide.low + low, wide.high + high, own)
+
+    @staticmethod
+    def _is_news(known: Offset, joined: Offset) -> bool:
+        """Return whether it is worth a write: a bound that moved by more than a second."""
+        return abs(known.low - joined.low) > 1_000 or abs(known.high - joined.high) > 1_000

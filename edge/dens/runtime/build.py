@@ -1,0 +1,260 @@
+"""Puts a node together from its configuration: the only file that knows all parts by name."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edge.client.vocabulary import Vocabulary
+from edge.client.vocabulary.loading import SHIPPED, load_shipped, parse_vocabulary
+from edge.client.vocabulary.merging import merge_vocabularies
+from edge.dens.config import NodeConfig, Replication
+from edge.dens.core.devices import Devices, DeviceSettings, VocabularySenses
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import Count
+from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from edge.dens.core.node import Node
+from edge.dens.core.peers import PeerPart, PeerSettings
+from edge.dens.core.subscribers import Subscribers, SubscriberSettings
+from edge.dens.core.trust import Trust
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.mqtt.limits import Limits
+from edge.dens.mqtt.server import Server
+from edge.dens.replication.clock import Clocks
+from edge.dens.runtime.clock import SteadyClock
+from edge.dens.runtime.station import Station
+from edge.dens.runtime.status import StatusTimer
+from edge.dens.security import Access, Keyring, RateLimit, Roles, open_keyring
+from edge.dens.store import Store
+from edge.version import find_version
+
+DATABASE = "node.db"
+
+
+@dataclass
+class Counter:
+    """Where counts go; the metrics take the place of nowhere when they are there."""
+
+    target: Callable[[Count], None] = field(default=lambda _: None)
+
+    def __call__(self, what: Count) -> None:
+        self.target(what)
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """The clocks as the subscribers' part asks them: without a time of its own."""
+
+    clocks: Clocks
+    steady: Callable[[], int]
+
+    def localise(self, dot: Dot, ms: int) -> int:
+        return self.clocks.localise(dot, ms)
+
+    def doubt(self, origin: str, epoch: int) -> int:
+        return self.clocks.doubt(origin, epoch, self.steady())
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """Names to roles by the access rules, and what a role may see by the configuration."""
+
+    access: Access
+    table: Roles
+
+    def role_of(self, owner: str) -> str:
+        return self.access.role_of(owner) or ""
+
+    def check(self, role: str, event: str, attributes: Iterable[str]) -> object | None:
+        return self.table.check(role, event, attributes)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of one node that the process around it talks to."""
+
+    config: NodeConfig
+    keyring: Keyring
+    access: Access
+    limits: Limits
+    station: Station
+    holdings: Holdings
+    subscribers: Subscribers
+    devices: Devices
+    peers: PeerPart
+    clocks: Clocks
+    counter: Counter
+    status: StatusTimer
+
+    def describe_start(self) -> dict[str, object]:
+        """Return the fields of the log's record of a start."""
+        replication = self.config.replication
+        return {"software": f"denwatch {find_version()}", "strategy": name_strategy(replication)}
+
+    def read_gauges(self, now: int) -> dict[str, float]:
+        """Return what there is of everything now."""
+        devices = self.devices.describe()
+        return {
+            "subscriptions": self.holdings.count(SUBSCRIPTION),
+            "notifications": self.holdings.count(NOTIFICATION),
+            "waiting": self.subscribers.count_waiting(),
+            "attached": self.subscribers.count_attached(),
+            "peers": len(self.station.peers),
+            "clock_doubt_ms": self.clocks.doubt(self.config.name, self.holdings.epoch, now),
+            **{f"devices_{name}": number for name, number in devices.items()},
+        }
+
+    def describe(self, now: int, uptime: int, totals: dict[str, int]) -> dict[str, object]:
+        """Return the node's status."""
+        gauges = self.read_gauges(now)
+        return {
+            "node": self.config.name,
+            "version": find_version(),
+            "epoch": self.holdings.epoch,
+            "at": now,
+            "uptime_s": uptime // 1000,
+            "subscriptions": gauges["subscriptions"],
+            "notifications": gauges["notifications"],
+            "queue": gauges["waiting"],
+            "attached": gauges["attached"],
+            "delivered": totals.get("notes_delivered", 0),
+            "devices": gauges["devices_present"],
+            "peers": sorted(self.station.peers),
+            "doubt_ms": gauges["clock_doubt_ms"],
+            "conflicts": self.keyring.conflicts,
+            "counts": totals,
+        }
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A node that is ready to run."""
+
+    config: NodeConfig
+    assembly: Assembly
+    store: Store
+    clock: SteadyClock
+
+
+def open_node(config: NodeConfig) -> Opened:
+    """Open store and keys, and restore the node; StoreError, SecurityError or ValueError."""
+    keyring = open_keyring(config.folder)
+    if keyring.name != config.name:
+        raise ValueError(f"node.toml is of {config.name}, the keys beside it are of {keyring.name}")
+    vocabulary = load_vocabularies(config.vocabulary)
+    config.data.mkdir(parents=True, exist_ok=True)
+    (config.data / "log").mkdir(exist_ok=True)
+    started = int(time.time())
+    # A store that was lost and made anew must not number its items as the lost one did.
+    store = Store(config.data / DATABASE, config.name, first_epoch=max(1, started))
+    try:
+        clocks = Clocks(config.name, store.epoch)
+        clocks.restore(store, started * 1000)
+        lead = clocks.adopt(started * 1000)
+        clock = SteadyClock(lead)
+        assembly = build_assembly(config, keyring, vocabulary, store, clocks, clock)
+        assembly.station.restore(clock.read())
+    except BaseException:
+        store.close()
+        raise
+    return Opened(config, assembly, store, clock)
+
+
+def build_assembly(
+    config: NodeConfig,
+    keyring: Keyring,
+    vocabulary: Vocabulary,
+    store: Store,
+    clocks: Clocks,
+    clock: SteadyClock,
+) -> Assembly:
+    """Put the parts together."""
+    access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared)
+    limits = read_limits(config)
+    holdings = Holdings(config.name, store.epoch, store, keyring.sign, clocks.localise)
+    vocabularies = Vocabularies(vocabulary)
+    subscribers = Subscribers(
+        holdings,
+        store,
+        vocabularies,
+        roles=_Roles(access, Roles(config.roles)),
+        clock=_Clock(clocks, clock.read),
+        settings=SubscriberSettings(
+            max_subscriptions=config.limits.requests_per_subscriber,
+            window=config.limits.window,
+            held_limit=config.limits.notifications,
+        ),
+    )
+    devices = Devices(
+        holdings,
+        keyring,
+        VocabularySenses(vocabularies.find),
+        clocks.localise,
+        DeviceSettings(
+            keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
+        ),
+        has_room=lambda: not subscribers.is_full,
+        find_doubt=lambda: (
+            clocks.doubt(config.name, store.epoch, clock.read()) + config.clock.bound_seconds * 1000
+        ),
+    )
+    strategy = name_strategy(config.replication)
+    peers = PeerPart(holdings, store, keyring, subscribers, clocks, PeerSettings(strategy=strategy))
+    node = Node(holdings, [Trust(holdings, keyring), peers, subscribers, devices])
+    counter = Counter()
+    server = None
+    if config.broker is None:
+        pace = RateLimit(config.limits.messages_per_second, config.limits.burst)
+        server = Server(access, limits, pace)
+    station = Station(node, store, server, counter, clocks.stamp)
+    return Assembly(
+        config,
+        keyring,
+        access,
+        limits,
+        station,
+        holdings,
+        subscribers,
+        devices,
+        peers,
+        clocks,
+        counter,
+        StatusTimer(config.status.interval_seconds * 1000),
+    )
+
+
+def read_limits(config: NodeConfig) -> Limits:
+    """Return the server's limits."""
+    wanted = config.limits
+    return Limits(
+        packet_bytes=wanted.packet_bytes,
+        window=wanted.window,
+        queue=wanted.queue,
+        queue_bytes=wanted.queue_bytes,
+        total_queue_bytes=wanted.total_queue_bytes,
+        subscriptions=wanted.subscriptions,
+        sessions=wanted.sessions,
+        links=wanted.links,
+        retained=wanted.retained,
+    )
+
+
+def name_strategy(replication: Replication) -> str:
+    """Return the strategy as one word, with its copies."""
+    return replication.strategy + (f":{replication.copies}" if replication.copies else "")
+
+
+def load_vocabularies(names: tuple[str, ...]) -> Vocabulary:
+    """Return the vocabulary of shipped names and files, merged."""
+    merged = None
+    for name in names:
+        if name in SHIPPED:
+            found = load_shipped(name)
+        else:
+            found = parse_vocabulary(Path(name).read_text(encoding="utf-8"))
+        merged = found if merged is None else merge_vocabularies(merged, found)
+    assert merged is not None, "the configuration has at least one"
+    return merged

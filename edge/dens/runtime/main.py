@@ -1,0 +1,60 @@
+"""Runs a node until it is told to stop; what `denwatch node` does once it has a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import time
+
+from edge.dens.config import NodeConfig
+from edge.dens.runtime.build import Opened, open_node
+from edge.dens.runtime.process import Process
+from edge.dens.store import StoreFull
+
+_log = logging.getLogger("denwatch.node")
+_PAUSE = 5.0  # s before a node with a full disk tries again
+
+
+def check_node(config: NodeConfig) -> None:
+    """Open everything and close it again; what is wrong is raised."""
+    open_node(config).store.close()
+
+
+def serve_node(config: NodeConfig) -> None:
+    """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot go on."""
+    while True:
+        opened = open_node(config)
+        try:
+            asyncio.run(_serve(opened))
+            return
+        except StoreFull as error:
+            # What was not committed is gone from memory, too: start again from the disk.
+            _log.error("%s; nothing is acknowledged until there is room", error)
+            time.sleep(_PAUSE)
+        finally:
+            opened.store.close()
+
+
+async def _serve(opened: Opened) -> None:
+    process = Process(opened.config, opened.assembly, opened.store, opened.clock)
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, process.stop)
+    # What was built at the start stays for good: no need to look at it again and again.
+    gc.collect()
+    gc.freeze()
+    await process.run(lambda: _tell_ready(process))
+
+
+def _tell_ready(process: Process) -> None:
+    config = process.config
+    if config.broker is not None:
+        where = f"at the broker {config.broker.address.host}:{config.broker.address.port}"
+    else:
+        where = "on " + ", ".join(
+            f"{'mqtts' if address.has_tls else 'mqtt'}://{address.host}:{port}"
+            for address, port in zip(config.listen, process.ports, strict=True)
+        )
+    print(f"{config.name} is ready {where}", flush=True)

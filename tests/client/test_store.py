@@ -1,0 +1,288 @@
+"""The store and the inbox: what is on the disk, what is handled, what is refused."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.client.subscriber import Promise, StoreError, TransactionError
+from edge.client.subscriber.actions import KeepAnswer, KeepNote, KeepReported, Request
+from edge.client.subscriber.inbox import Inbox
+from edge.client.subscriber.messages import Reply, read_note
+from edge.client.subscriber.store import Store
+from tests.client.node import build_note, number
+
+
+class Clock:
+    now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "medic7.db"
+
+
+def keep(index: int, **fields: Any) -> KeepNote:
+    payload = json.dumps(build_note(index, **fields)).encode()
+    note = read_note(payload)
+    assert note is not None
+    return KeepNote(note, payload, 5)
+
+
+def drain(inbox: Inbox) -> list[int]:
+    found: list[int] = []
+    while True:
+        with inbox.take() as taken:
+            if taken is None:
+                return found
+            found.append(taken[0].fields["index"])
+
+
+# The store ---------------------------------------------------------------------------------------
+
+
+def test_it_is_safe_against_a_power_cut(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    ask = store._connection.execute
+    assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ask("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    store.close()
+
+
+def test_a_note_is_new_once_and_reported_again_when_it_comes_again(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    assert store.keep([keep(1), keep(2), keep(1)]) == 2
+    keys = store.list_unreported()
+    assert keys == [json.dumps(number(1)), json.dumps(number(2))]
+    assert store.keep([KeepReported(tuple(keys))]) == 0
+    assert store.list_unreported() == []
+    assert store.keep([keep(2)]) == 0
+    assert store.list_unreported() == [json.dumps(number(2))]
+    store.close()
+
+
+def test_numbers_and_texts_are_different_ids_and_come_back_as_they_were(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    store.keep([keep(1, id=7), keep(2, id="7"), keep(3, id=2**63 + 1)])
+    assert [json.loads(key) for key in store.list_unreported()] == [7, "7", 2**63 + 1]
+    store.close()
+
+
+def test_requests_and_subscriptions_survive(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    first, second = (Request(str(i), "subscribe", f"s{i}", "pain is severe") for i in (1, 2))
+    store.add_request(first)
+    store.add_request(second)
+    store.keep([KeepAnswer(first, Reply("1", True, {"id": "ab"}), "mqtt://a")])
+    store.close()
+    store = Store(path, "medic7", "another")
+    assert store.device == "device"
+    assert store.list_requests() == [second]
+    assert [(s.name, s.state, s.id) for s in store.list_subscriptions()] == [
+        ("s1", "active", "ab"),
+        ("s2", "pending", None),
+    ]
+    assert store.list_wanted() == [
+        ("s1", "pain is severe", ["mqtt://a"]),
+        ("s2", "pain is severe", []),
+    ]
+    refusal = Reply("2", False, {"error": "no such word", "at": 3, "length": 4, "hint": "look"})
+    store.keep([KeepAnswer(second, refusal, "mqtt://a")])
+    refused = store.list_subscriptions()[1]
+    assert refused.state == "refused"
+    assert refused.error is not None
+    assert (refused.error.at, refused.error.length, refused.error.hint) == (3, 4, "look")
+    assert [name for name, _, _ in store.list_wanted()] == ["s1"]
+    store.close()
+
+
+def test_an_end_is_remembered_until_every_node_has_heard(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    asked = Request("1", "subscribe", "fever", "pain is severe")
+    store.add_request(asked)
+    for server in ("mqtt://a", "mqtt://b"):
+        store.keep([KeepAnswer(asked, Reply("1", True), server)])
+    end = Request("2", "unsubscribe", "fever")
+    store.add_request(end)
+    assert store.list_ended() == [("fever", ["mqtt://a", "mqtt://b"])]
+    store.keep([KeepAnswer(end, Reply("2", True), "mqtt://b")])
+    assert store.list_wanted() == []
+    assert store.list_ended() == [("fever", ["mqtt://a"])]
+    assert store.list_subscriptions()[0].state == "ended"
+    store.keep([KeepAnswer(end, Reply("2", True), "mqtt://a")])
+    assert store.list_subscriptions() == []
+    assert store.list_ended() == []
+    store.close()
+
+
+def test_a_second_process_is_kept_out(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    with pytest.raises(StoreError, match="another process"):
+        Store(path, "medic7", "device")
+    store.close()
+    Store(path, "medic7", "device").close()
+
+
+@pytest.mark.parametrize("content", ["other", "text", "newer", "folder", "somebody"])
+def test_what_is_not_our_store_is_refused_and_left_alone(path: Path, content: str) -> None:
+    if content == "folder":
+        path.mkdir()
+    elif content == "text":
+        path.write_text("not a database, but long enough to be taken for one" * 50)
+    elif content == "other":
+        with sqlite3.connect(path) as other:
+            other.execute("CREATE TABLE recipes (name TEXT)")
+        other.close()
+    else:
+        Store(path, "medic8" if content == "somebody" else "medic7", "device").close()
+        if content == "newer":
+            with sqlite3.connect(path) as other:
+                other.execute("PRAGMA user_version = 99")
+            other.close()
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(StoreError, match=path.name):
+        Store(path, "medic7", "device")
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_it_forgets_texts_first_then_ids_and_never_what_waits(path: Path) -> None:
+    store = Store(path, "medic7", "device", keep=10, remember=50)
+    inbox = Inbox(path, Clock())
+    store.keep([keep(i) for i in range(100)])
+    for _ in range(95):
+        with inbox.take():
+            pass
+    store.tidy()
+    rows = store._connection.execute(
+        "SELECT payload IS NULL, count(*) FROM denwatch_inbox GROUP BY 1"
+    )
+    assert dict(rows.fetchall()) == {1: 40, 0: 10}
+    assert drain(inbox) == [95, 96, 97, 98, 99]
+    inbox.close()
+    store.close()
+
+
+# The inbox ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def pair(path: Path, clock: Clock) -> Any:
+    store, inbox = Store(path, "medic7", "device"), Inbox(path, clock)
+    yield store, inbox
+    inbox.close()
+    store.close()
+
+
+def test_effects_and_mark_are_one(pair: tuple[Store, Inbox], path: Path) -> None:
+    store, inbox = pair
+    store.keep([keep(1)])
+
+    def handle() -> None:
+        with inbox.take() as taken:
+            assert taken is not None
+            taken[1].execute("CREATE TABLE seen (number)")
+            taken[1].execute("INSERT INTO seen VALUES (1)")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        handle()
+    with sqlite3.connect(path) as other:
+        assert not other.execute("SELECT * FROM sqlite_schema WHERE name = 'seen'").fetchall()
+    other.close()
+    assert inbox.count_waiting() == 1
+
+
+def test_a_note_that_fails_goes_behind_the_others_and_comes_again(
+    pair: tuple[Store, Inbox], clock: Clock
+) -> None:
+    store, inbox = pair
+    store.keep([keep(i) for i in range(3)])
+    with pytest.raises(ZeroDivisionError), inbox.take():
+        raise ZeroDivisionError
+    assert drain(inbox) == [1, 2]
+    assert not inbox.wait(0)
+    clock.now += 1_000
+    assert inbox.wait(0)
+    assert drain(inbox) == [0]
+
+
+def test_at_most_once_marks_before_it_hands_over(pair: tuple[Store, Inbox]) -> None:
+    store, inbox = pair
+    store.keep([keep(1), keep(2)])
+    with pytest.raises(ZeroDivisionError), inbox.take(Promise.AT_MOST_ONCE):
+        raise ZeroDivisionError
+    lent = inbox.lend(Promise.AT_MOST_ONCE)
+    assert lent is not None
+    assert lent[1].fields["index"] == 2
+    assert inbox.count_waiting() == 0
+
+
+def test_lent_notes_are_lent_once_and_can_be_put_back(pair: tuple[Store, Inbox]) -> None:
+    store, inbox = pair
+    store.keep([keep(1), keep(2)])
+    first, second = (inbox.lend(Promise.AT_LEAST_ONCE) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert inbox.lend(Promise.AT_LEAST_ONCE) is None
+    assert not inbox.wait(0)
+    inbox.put_back(first[0])
+    inbox.mark(second[0])
+    assert drain(inbox) == [1]
+
+
+@pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK"])
+def test_a_handler_cannot_end_the_transaction(pair: tuple[Store, Inbox], word: str) -> None:
+    store, inbox = pair
+    store.keep([keep(1)])
+
+    def handle() -> None:
+        with inbox.take() as taken:
+            assert taken is not None
+            taken[1].execute(word)
+
+    with pytest.raises(TransactionError, match="ended"):
+        handle()
+
+
+def test_a_transaction_is_not_used_after_its_note(pair: tuple[Store, Inbox]) -> None:
+    store, inbox = pair
+    store.keep([keep(1)])
+    with inbox.take() as taken:
+        pass
+    assert taken is not None
+    with pytest.raises(TransactionError, match="over"):
+        taken[1].execute("SELECT 1")
+
+
+def test_a_note_inside_a_note_is_refused_instead_of_waiting_for_ever(
+    pair: tuple[Store, Inbox],
+) -> None:
+    store, inbox = pair
+    store.keep([keep(1), keep(2)])
+    with inbox.take():
+        with pytest.raises(TransactionError, match="afterwards"), inbox.take():
+            pass
+        assert len(inbox.list_held()) == 2  # looking is fine
+
+
+def test_closing_wakes_who_waits(pair: tuple[Store, Inbox]) -> None:
+    _, inbox = pair
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(inbox.wait()))
+    thread.start()
+    inbox.close()
+    thread.join(10)
+    assert answers == [False]

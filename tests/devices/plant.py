@@ -1,0 +1,389 @@
+"""A node's core with its devices part alone, and a real watchdog's parts, joined in memory.
+
+`Site` runs the core as a runtime would: writes first, then what is published; it can crash before
+or after its commit. `Dog` is a device: uplink, manager, filter and spool of `edge.watchdog` over a
+flash that survives. Between them there is what a test puts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cbor2
+
+from edge.dens.core.devices import Devices, DeviceSettings
+from edge.dens.core.devices.contracts import Senses
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import (
+    Acknowledged,
+    Action,
+    Count,
+    Event,
+    Listening,
+    Log,
+    Message,
+    Publish,
+    Tick,
+    Write,
+)
+from edge.dens.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    NotificationBody,
+    SubscriptionBody,
+    decode_body,
+    encode_body,
+)
+from edge.dens.core.node import Node
+from edge.dens.core.turn import Turn
+from edge.dens.log.records import encode_record
+from edge.watchdog.fuzzy import Fuzzy
+from edge.watchdog.manager import Manager
+from edge.watchdog.notice import write
+from edge.watchdog.sample import Sample
+from edge.watchdog.seal import Key
+from edge.watchdog.spool import Spool
+from edge.watchdog.uplink import Uplink
+from protocol import frames
+from protocol.messages import encode_message
+from protocol.subscription import encode
+from protocol.vectors import Predicate, Subscription
+from tests.watchdog.flash import Flash
+
+NODE = "node-a"
+DOG = "dog-1"
+VOCABULARY = b"vocabula"
+SENSES: dict[int, tuple[int, int]] = {1: (0b0111, 0), 2: (0b0011, 0b0010)}
+EVERYTHING: dict[int, tuple[int, int]] = {1: (0xFF, 0), 2: (0b0111, 0b0010), 3: (1, 0)}
+START = 1_700_000_000_000
+TOPIC = f"dens/1/wd/{DOG}/"
+
+
+def make_secret(number: int) -> bytes:
+    return bytes((number * 31 + i * 7) & 255 for i in range(32))
+
+
+class Keys:
+    """Good keys by device: their ids."""
+
+    def __init__(self, **ids: list[int]) -> None:
+        self.ids = {name.replace("_", "-"): keys for name, keys in ids.items()} or {DOG: [7]}
+
+    def list_key_ids(self, device: str) -> list[int]:
+        return self.ids.get(device, [])
+
+    def link_for(self, device: str, key_id: int) -> frames.Link | None:
+        if key_id not in self.list_key_ids(device):
+            return None
+        return frames.Link(device, NODE, key_id, make_secret(key_id))
+
+
+class Vocabularies:
+    def __init__(self) -> None:
+        self.known: dict[bytes, Senses] = {VOCABULARY: EVERYTHING}
+
+    def find_senses(self, hash: bytes) -> Senses | None:
+        return self.known.get(hash)
+
+
+class Disk:
+    """Spaces of keys and values; a Reader."""
+
+    def __init__(self) -> None:
+        self.spaces: dict[str, dict[bytes, bytes]] = {}
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        return self.spaces.get(space, {}).get(key)
+
+    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        for key, value in sorted(self.spaces.get(space, {}).items()):
+            if key.startswith(prefix):
+                yield key, value
+
+    def apply(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Write):
+                space = self.spaces.setdefault(action.space, {})
+                if action.value is None:
+                    space.pop(action.key, None)
+                else:
+                    space[action.key] = action.value
+
+
+class Site:
+    """One node: `outbox` has what it published."""
+
+    def __init__(self, settings: DeviceSettings | None = None, keys: Keys | None = None) -> None:
+        self.disk = Disk()
+        self.settings = settings
+        self.keys = keys or Keys()
+        self.vocabularies = Vocabularies()
+        self.now = START
+        self.epoch = 0
+        self.has_room = True
+        self.outbox: list[Publish] = []
+        self.logs: list[Log] = []
+        self.counts: dict[str, int] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again from what is on the disk."""
+        self.epoch += 1
+        self.outbox.clear()
+
+        def localise(_: Dot, time: int) -> int:
+            return time
+
+        self.holdings = Holdings(NODE, self.epoch, self.disk, lambda data: data[:8], localise)
+        self.part = Devices(
+            self.holdings,
+            self.keys,
+            self.vocabularies,
+            localise,
+            self.settings,
+            has_room=lambda: self.has_room,
+            find_doubt=lambda: 5,
+        )
+        self.node = Node(self.holdings, [self.part])
+        self.node.restore(self.disk, self.now)
+
+    def commit(self, actions: list[Action]) -> None:
+        """Write, then publish."""
+        self.disk.apply(actions)
+        self.outbox += [action for action in actions if isinstance(action, Publish)]
+
+    def handle(self, event: Event) -> list[Publish]:
+        """Let the node take an event; return what it published for it."""
+        return self.keep(self.node.handle(event, self.now))
+
+    def keep(self, actions: list[Action]) -> list[Publish]:
+        before = len(self.outbox)
+        self.commit(actions)
+        for action in actions:
+            if isinstance(action, Log):
+                encode_record(action.kind, action.fields, self.now)  # it must be one
+                self.logs.append(action)
+            elif isinstance(action, Count):
+                name = f"{action.name}.{action.label}" if action.label else action.name
+                self.counts[name] = self.counts.get(name, 0) + action.amount
+        return self.outbox[before:]
+
+    def run(self, change: Callable[[Turn], object]) -> list[Publish]:
+        """Change something as another part of the node would, in a turn of its own."""
+        turn = Turn(self.now)
+        self.holdings.begin_turn()
+        change(turn)
+        return self.keep(turn.actions)
+
+    def tick(self, seconds: float = 1) -> list[Publish]:
+        self.now += int(1000 * seconds)
+        return self.handle(Tick())
+
+    # Subscriptions and notifications
+
+    def subscribe(
+        self, vector: bytes, life: int = 0, vocabulary: bytes = VOCABULARY, **options: Any
+    ) -> Item:
+        """Originate a subscription that lives for so many seconds (0: for good)."""
+        fields = {"language": 0, "owner": "medic7", **options}
+        body = SubscriptionBody(
+            fields["owner"],
+            "medic",
+            "",
+            self.now,
+            fields["language"],
+            vocabulary,
+            vector,
+            {"score": fields["score"]} if "score" in fields else {},
+        )
+        expires = self.now + 1000 * life if life else 0
+        made: list[Item] = []
+
+        def change(turn: Turn) -> None:
+            item = self.holdings.originate(turn, SUBSCRIPTION, expires, encode_body(body))
+            made.append(item)
+
+        self.run(change)
+        return made[0]
+
+    def unsubscribe(self, item: Item) -> None:
+        self.run(lambda turn: self.holdings.remove(turn, SUBSCRIPTION, item.dot, "removed"))
+
+    def list_notes(self) -> list[NotificationBody]:
+        return [
+            decode_body(NotificationBody, cbor2.loads(value)[2])
+            for _, value in self.disk.scan("item.notification")
+        ]
+
+    def list_subscriptions(self) -> list[SubscriptionBody]:
+        return [
+            decode_body(SubscriptionBody, cbor2.loads(value)[2])
+            for _, value in self.disk.scan("item.subscription")
+        ]
+
+    def find_installed(self, device: str = DOG) -> list[bytes]:
+        """Return the table of a device as it is on the disk."""
+        prefix = device.encode() + b"\0"
+        return [body for _, body in self.disk.scan("device.table", prefix)]
+
+    def count_notes(self) -> int:
+        return self.holdings.count(NOTIFICATION)
+
+
+class Dog:
+    """One device; `flash` is what a power cut leaves."""
+
+    def __init__(
+        self,
+        senses: dict[int, tuple[int, int]] | None = None,
+        capacity: int = 1024,
+        name: str = DOG,
+        key_id: int = 7,
+        vocabulary: bytes = VOCABULARY,
+    ) -> None:
+        self.name = name
+        self.senses = senses or SENSES
+        self.capacity = capacity
+        self.key_id = key_id
+        self.vocabulary = vocabulary
+        self.image: bytes | None = None
+        self.now = 0
+        self.put: dict[tuple[int, int], bytes] = {}  # all that it ever wanted to tell
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again after a power cut."""
+        self.flash = Flash(8, image=self.image)
+        self.spool = Spool(self.flash, self.now, self.now // 1000)
+        self.language = Fuzzy(self.capacity, self.senses)
+        self.manager = Manager([self.language], self.senses)
+        key = Key(self.name, NODE, self.key_id, make_secret(self.key_id))
+        self.uplink = Uplink(
+            self.name, {NODE: key}, self.spool, self.manager, self.vocabulary, lambda: {7: "dog 1"}
+        )
+
+    def restart(self) -> None:
+        self.image = self.flash.take_image()
+        self.start()
+
+    def connect(self) -> None:
+        self.uplink.connect(NODE)
+
+    def next_message(self) -> Message | None:
+        found = self.uplink.next_message(self.now)
+        return None if found is None else Message(self.name, *found)
+
+    def receive(self, message: Publish) -> bool:
+        return self.uplink.receive(message.topic, message.payload, self.now)
+
+    def say_hello(self) -> Message:
+        """Connect, and return the hello."""
+        self.connect()
+        message = self.next_message()
+        assert message is not None
+        assert message.topic.endswith("hello")
+        return message
+
+    def tell(self, event: int, values: dict[int, int], doubt: int = 0, faults: int = 0) -> None:
+        """Put a notification into the spool, wanted or not."""
+        self.keep(write(self._sample(event, values, doubt, faults)), 200)
+
+    def keep(self, vector: bytes, degree: int) -> None:
+        sequence = self.spool.put(vector, degree, self.now)
+        self.spool.flush(self.now)
+        self.put[self.spool.epoch, sequence] = vector
+
+    def read(self, event: int, values: dict[int, int]) -> bool:
+        """Take a reading; it is told if a subscription wants it. Return whether one does."""
+        sample = self._sample(event, values)
+        degree = self.language.judge(sample, self.now)
+        if degree >= 0:
+            self.keep(write(sample), degree)
+        return degree >= 0
+
+    def _sample(
+        self, event: int, values: dict[int, int], doubt: int = 0, faults: int = 0
+    ) -> Sample:
+        sample = Sample(event)
+        sample.wides = self.senses[event][1]
+        sample.faults = faults
+        for attribute, value in values.items():
+            if doubt >> attribute & 1:
+                sample.set_doubtful(attribute, value - 2, value, value, value + 2)
+            else:
+                sample.set(attribute, value)
+        return sample
+
+    def list_installed(self) -> dict[int, bytes]:
+        """Return the vectors in the filter by handle, without handle and validity."""
+        found = {}
+        filter = self.language.filter
+        at = filter.follow(0)
+        while at >= 0:
+            length = filter.buffer[at]
+            event = filter.read_event(at)
+            vector = bytes([0x40 | event]) + bytes(filter.buffer[at + 1 : at + length])
+            handle = int.from_bytes(vector[2:4], "big")
+            found[handle] = vector[:2] + b"\0\0" + vector[4:5] + b"\0" + vector[6:]
+            at = filter.follow(at)
+        return found
+
+
+def make_vector(low: int, high: int, event: int = 1, attribute: int = 0, **options: Any) -> bytes:
+    """Return a vector with one crisp range."""
+    wide = bool(EVERYTHING[event][1] >> attribute & 1)
+    predicate = Predicate(attribute, low, high, wide=wide)
+    return encode(Subscription(event, [predicate], **options))
+
+
+def settle(site: Site, dog: Dog, rounds: int = 200) -> None:
+    """Carry everything both ways, in order and once, until there is silence."""
+    for _ in range(rounds):
+        moved = False
+        message = dog.next_message()
+        if message is not None:
+            site.handle(message)
+            moved = True
+        while site.outbox:
+            publish = site.outbox.pop(0)
+            if not publish.topic.startswith(f"dens/1/wd/{dog.name}/"):
+                continue
+            dog.receive(publish)
+            moved = True
+            if publish.token:
+                site.handle(Acknowledged(publish.topic, publish.token))
+        if not moved:
+            return
+    raise AssertionError("they never fall silent")
+
+
+def meet(site: Site, dog: Dog) -> None:
+    """Let a device connect and say all that there is to say."""
+    dog.connect()
+    site.handle(Listening(f"dens/1/wd/{dog.name}/sv", True))
+    settle(site, dog)
+
+
+def seal_up(
+    kind: int, epoch: int, sequence: int, body: bytes, key_id: int = 7, device: str = DOG
+) -> bytes:
+    """Return a frame of a device."""
+    link = frames.Link(device, NODE, key_id, make_secret(key_id))
+    return frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+
+
+def make_hello(epoch: int = 1, count: int = 1, device: str = DOG, **fields: Any) -> bytes:
+    """Return a hello frame; `inner` fields may contradict it."""
+    message = {
+        "device": device,
+        "epoch": epoch,
+        "vocabulary": VOCABULARY,
+        "senses": {event: list(masks) for event, masks in SENSES.items()},
+        "capacity": 1024,
+        "languages": [1],
+        **fields,
+    }
+    return seal_up(frames.MESSAGE, epoch, count, encode_message("hello", message), device=device)

@@ -1,0 +1,40 @@
+"""The part with the real vocabulary and the real keys."""
+
+from __future__ import annotations
+
+from edge.client.vocabulary import load_shipped
+from edge.dens.core.devices import VocabularySenses, list_senses
+from tests.devices.plant import Dog, Site, meet
+
+
+def test_a_vocabulary_says_what_can_be_sensed() -> None:
+    rescue = load_shipped("rescue")
+    senses = list_senses(rescue)
+    for event in rescue.events.values():
+        features, wides = senses[event.number]
+        assert features.bit_count() == len(event.attributes)
+        for attribute in event.attributes.values():
+            assert features >> attribute.bit & 1
+            assert bool(wides >> attribute.bit & 1) == attribute.wide
+
+
+def test_vocabularies_are_found_when_they_are_there() -> None:
+    rescue = load_shipped("rescue")
+    hash = bytes.fromhex(rescue.hash)[:8]
+    known = {}
+    vocabularies = VocabularySenses(known.get)
+    assert vocabularies.find_senses(hash) is None
+    known[hash] = rescue
+    assert vocabularies.find_senses(hash) == list_senses(rescue)
+    known.clear()  # it was read once
+    assert vocabularies.find_senses(hash) is not None
+
+
+def test_a_device_of_the_shipped_vocabulary_is_welcome() -> None:
+    rescue = load_shipped("rescue")
+    hash = bytes.fromhex(rescue.hash)[:8]
+    site = Site()
+    site.vocabularies.known[hash] = list_senses(rescue)
+    dog = Dog(list_senses(rescue), vocabulary=hash, capacity=4096)
+    meet(site, dog)
+    assert site.part.list_devices()[0].vocabulary == hash

@@ -1,0 +1,208 @@
+"""Notification frames: what is taken, when it was read, what is refused, what comes again."""
+
+from __future__ import annotations
+
+import pytest
+
+from edge.dens.core.interface import Message
+from edge.dens.core.items import NOTIFICATION, decode_item
+from protocol import frames
+from protocol.notification import decode, encode
+from protocol.timecode import decode_age, encode_age
+from protocol.vectors import Notification, Reading
+from tests.devices.plant import (
+    DOG,
+    EVERYTHING,
+    TOPIC,
+    VOCABULARY,
+    Dog,
+    Site,
+    make_hello,
+    make_vector,
+    meet,
+    seal_up,
+    settle,
+)
+from tests.devices.test_hello import check_refused
+
+
+def make_note(sequence: int, value: int = 9, age: int = 0, event: int = 1, **fields: int) -> bytes:
+    reading = Reading(fields.get("attribute", 0), (value,) * 4, bool(fields.get("wide", 0)))
+    faults = fields.get("faults", 0)
+    return encode(Notification(event, [reading], sequence & 0xFFFF, age, faults=faults))
+
+
+def note_frame(epoch: int, sequence: int, *vectors: bytes) -> Message:
+    body = frames.join_vectors(list(vectors))
+    return Message(DOG, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, epoch, sequence, body))
+
+
+def make_site() -> Site:
+    site = Site()
+    site.handle(Message(DOG, TOPIC + "hello", make_hello(3, 1)))
+    site.outbox.clear()
+    return site
+
+
+def read_ack(site: Site) -> tuple[int, int]:
+    """Return what the node's last acknowledgement says, as the device reads it."""
+    (publish,) = (p for p in site.outbox if p.topic == TOPIC + "ack")
+    dog = Dog()
+    dog.connect()
+    dog.spool._sequence = 1 << 31  # whatever is acknowledged was sent
+    dog.spool.epoch = 99
+    assert dog.receive(publish)
+    words = dog.spool._ring.words
+    return words[1], words[2]
+
+
+def test_a_notification_is_an_item_with_its_true_time() -> None:
+    site = make_site()
+    age = encode_age(16 * 3600 * 24 * 3)
+    site.handle(note_frame(3, 2, make_note(1, 7), make_note(2, 8, age)))
+    first, second = site.list_notes()
+    assert (first.device, first.device_epoch, first.device_sequence) == (DOG, 3, 1)
+    assert (first.at, first.vocabulary) == (site.now, VOCABULARY)
+    assert second.at == site.now - decode_age(age) * 1000 // 16
+    assert decode(second.vector).readings[0].points[0] == 8
+    # transit 2 s, clock 5 ms; half of 1,024 sixteenths is 32 s
+    assert first.doubt <= 2000 + 5 + 100
+    assert 32_000 <= second.doubt - 2005 <= 33_000
+    ((key, value), _) = site.disk.scan("item.notification")
+    item = decode_item(key, value)
+    assert (item.kind, item.signature) == (NOTIFICATION, b"")  # signed when it first leaves
+    assert item.expires == site.now + 7 * 86_400_000
+    assert read_ack(site) == (3, 2)
+
+
+@pytest.mark.parametrize("sixteenths", [0, 1, 15, 2047, 2048, 4097, 99_999, 16 * 86400 * 200])
+def test_the_doubt_covers_what_the_age_code_loses(sixteenths: int) -> None:
+    site = make_site()
+    site.handle(note_frame(3, 1, make_note(1, 7, encode_age(sixteenths))))
+    (note,) = site.list_notes()
+    true = site.now - sixteenths * 1000 / 16
+    assert abs(note.at - true) <= note.doubt - 2005
+
+
+def test_what_came_before_is_acknowledged_again_and_not_taken() -> None:
+    site = make_site()
+    frame = note_frame(3, 2, make_note(1), make_note(2))
+    site.handle(frame)
+    site.outbox.clear()
+    for _ in range(2):
+        site.handle(frame)
+        assert read_ack(site) == (3, 2)
+        site.outbox.clear()
+        site.handle(frame)  # who asks at once again gets no answer: it would go on for ever
+        assert site.outbox == []
+        site.now += 1000
+    assert site.count_notes() == 2
+    assert site.counts["device_again"] == 8
+    site.handle(note_frame(3, 4, make_note(2), make_note(3), make_note(4)))
+    assert [note.device_sequence for note in site.list_notes()] == [1, 2, 3, 4]
+    site.outbox.clear()
+    site.handle(note_frame(2, 9, make_note(8), make_note(9)))  # an older run, late
+    assert read_ack(site) == (3, 4)
+    assert site.count_notes() == 4
+
+
+def test_numbers_survive_a_restart() -> None:
+    site = make_site()
+    site.handle(note_frame(3, 2, make_note(1), make_note(2)))
+    site.start()
+    site.handle(note_frame(3, 3, make_note(2), make_note(3)))
+    assert [note.device_sequence for note in site.list_notes()] == [1, 2, 3]
+
+
+def test_sequences_are_extended_from_the_frames_number() -> None:
+    site = make_site()
+    numbers = range(65_534, 65_539)
+    site.handle(note_frame(3, 65_538, *[make_note(number) for number in numbers]))
+    assert [note.device_sequence for note in site.list_notes()] == list(numbers)
+
+
+def test_without_room_a_frame_is_neither_taken_nor_acknowledged() -> None:
+    site, dog = Site(), Dog()
+    meet(site, dog)
+    dog.tell(1, {0: 5})
+    site.has_room = False
+    settle(site, dog)
+    assert site.counts["device_held"] == 1
+    assert site.count_notes() == 0
+    assert site.outbox == []
+    assert dog.spool.has_waiting()
+    site.has_room = True
+    dog.now += 10_000
+    settle(site, dog)
+    assert site.count_notes() == 1
+    assert not dog.spool.has_waiting()
+
+
+def test_a_broken_sensor_is_news_too() -> None:
+    site, dog = Site(), Dog()
+    meet(site, dog)
+    dog.tell(1, {}, faults=0b0010)
+    settle(site, dog)
+    (note,) = site.list_notes()
+    assert decode(note.vector).faults == 0b0010
+
+
+def test_refused_notifications() -> None:
+    site = make_site()
+    check_refused(site, note_frame(3, 1, make_note(1, event=3)), "senses")
+    check_refused(site, note_frame(3, 1, make_note(1, attribute=5)), "senses")
+    check_refused(site, note_frame(3, 1, make_note(1, faults=0b1000)), "senses")
+    check_refused(site, note_frame(3, 1, make_note(1, wide=1)), "senses")
+    check_refused(site, note_frame(3, 1, make_note(1, event=2, attribute=1)), "senses")
+    check_refused(site, note_frame(3, 2, make_note(1)), "sequence")
+    check_refused(site, note_frame(3, 2, make_note(2), make_note(1), make_note(2)), "sequence")
+    check_refused(site, note_frame(3, 1, make_note(2), make_note(1)), "sequence")
+    check_refused(site, note_frame(3, 0, make_note(0)), "sequence")
+    check_refused(site, note_frame(3, 1), "sequence")
+    check_refused(site, note_frame(3, 1, b"\x81"), "vector")
+    check_refused(site, note_frame(3, 1, make_note(1) + b"\0"), "vector")
+    nv = TOPIC + "nv"
+    cut = seal_up(frames.NOTIFICATIONS, 3, 1, b"\x09abc")
+    check_refused(site, Message(DOG, nv, cut), "vector")
+    check_refused(site, Message(DOG, nv, seal_up(frames.MESSAGE, 3, 1, b"")), "kind")
+    good = note_frame(3, 1, make_note(1)).payload
+    check_refused(site, Message("dog-2", nv, good), "sender")
+    check_refused(site, Message(DOG, nv, b""), "truncated")
+    for at in range(3, len(good)):
+        forged = good[:at] + bytes([good[at] ^ 128]) + good[at + 1 :]
+        check_refused(site, Message(DOG, nv, forged), "tag")
+    site.handle(Message("", nv, good))  # a broker that does not say who
+    assert site.count_notes() == 1
+
+
+def test_a_stranger_has_to_say_hello_first() -> None:
+    site = Site()
+    check_refused(site, note_frame(1, 1, make_note(1)), "hello")
+
+
+def test_older_runs_may_have_had_other_sensors() -> None:
+    site = make_site()
+    assert not 0b1000 & 0b0111  # attribute 3 is not among those announced
+    site.handle(note_frame(2, 1, make_note(1, attribute=3)))
+    assert site.count_notes() == 1
+    assert not EVERYTHING[1][0] >> 9 & 1
+    check_refused(site, note_frame(2, 2, make_note(2, attribute=9)), "senses")
+
+
+def test_a_vocabulary_that_is_gone() -> None:
+    site = make_site()
+    site.vocabularies.known.clear()
+    check_refused(site, note_frame(3, 1, make_note(1)), "vocabulary")
+
+
+def test_a_run_whose_hello_was_lost_gets_its_subscriptions_again() -> None:
+    site, dog = Site(), Dog()
+    site.subscribe(make_vector(0, 9))
+    meet(site, dog)
+    dog.restart()
+    dog.connect()
+    dog.next_message()  # the hello: nobody hears it
+    dog.tell(1, {0: 5})
+    settle(site, dog)
+    assert site.list_notes()[-1].device_epoch == 2
+    assert len(dog.list_installed()) == 1

@@ -1,0 +1,196 @@
+"""The promises of the link hold in any storm, and each rule is needed for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge.dens.core.devices import greeting, part
+from edge.dens.core.devices.installation import Installation
+from edge.dens.core.devices.registry import Registry
+from edge.dens.core.interface import Action, Message, Publish
+from protocol import frames
+from tests.devices.plant import DOG, TOPIC, Dog, Site, make_hello, meet, seal_up
+from tests.devices.storm import SETTINGS, Storm
+
+OPERATIONS = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 999)), min_size=60, max_size=250)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(OPERATIONS)
+def test_nothing_is_lost_nothing_is_taken_twice_and_the_tables_converge(
+    operations: list[tuple[int, int]],
+) -> None:
+    storm = Storm()
+    storm.run(operations)
+    storm.check_all()
+
+
+def ride_storms(make_storm: Callable[[], Storm] = Storm, count: int = 60) -> None:
+    """Go through storms that are the same each time."""
+    for seed in range(count):
+        random = Random(seed)
+        storm = make_storm()
+        storm.run([(random.randrange(26), random.randrange(1000)) for _ in range(250)])
+        storm.check_all()
+
+
+def test_storms_that_are_the_same_each_time() -> None:
+    ride_storms(count=15)
+
+
+def test_the_same_events_give_the_same_actions() -> None:
+    spaces = []
+    for _ in range(2):
+        random = Random(5)
+        storm = Storm()
+        storm.run([(random.randrange(26), random.randrange(1000)) for _ in range(300)])
+        spaces.append((storm.site.disk.spaces, storm.site.counts, storm.site.logs))
+    assert spaces[0] == spaces[1]
+
+
+# Ablations: without a rule, a promise breaks ------------------------------------------------
+
+
+def test_without_the_check_for_repetitions_something_is_taken_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(part, "is_new", lambda _number, _device: True)
+    with pytest.raises(AssertionError, match="taken twice"):
+        ride_storms()
+
+
+class HastySite(Site):
+    """Publishes before it writes; what it has not written is lost with the power."""
+
+    def __init__(self) -> None:
+        self.late: list[Action] = []
+        super().__init__(SETTINGS)
+
+    def start(self) -> None:
+        self.late.clear()
+        super().start()
+
+    def commit(self, actions: list[Action]) -> None:
+        self.disk.apply(self.late)
+        self.late = list(actions)
+        self.outbox += [action for action in actions if isinstance(action, Publish)]
+
+
+def test_acknowledged_before_it_is_written_is_lost() -> None:
+    site, dog = HastySite(), Dog()
+    storm = Storm(site)
+    storm.dog = dog
+    dog.connect()
+    storm.send(0)
+    storm.carry_up(0)
+    storm.gather()
+    storm.read(9)
+    storm.send(0)
+    storm.carry_up(0)
+    storm.gather()
+    site.start()
+    with pytest.raises(AssertionError, match="acknowledged and lost"):
+        storm.carry_all_down()
+
+
+def test_a_table_that_is_trusted_after_a_start_misses_subscriptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Installation, "doubt_all", Installation.lose_flight)
+    with pytest.raises(AssertionError):
+        ride_storms()
+
+
+def test_numbers_that_do_not_rise_are_refused_by_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Registry, "take_number", lambda _self, _turn, _device, epoch: (epoch, 1))
+    with pytest.raises(AssertionError):
+        ride_storms()
+
+
+def test_a_frame_that_is_believed_before_its_acknowledgement_is_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = Installation.send
+
+    def believe(self: Installation, *arguments: object) -> None:
+        send(self, *arguments)  # type: ignore[arg-type]
+        assert self.flight is not None
+        for handle, until in self.flight.grants.items():
+            self._rows[handle].until = until
+
+    monkeypatch.setattr(Installation, "send", believe)
+    with pytest.raises(AssertionError):
+        ride_storms()
+
+
+def check_forged(site: Site) -> None:
+    """A frame with a wrong tag changes nothing."""
+    note = frames.join_vectors([bytes.fromhex("8100000100000001c8")])
+    good = seal_up(frames.NOTIFICATIONS, 1, 1, note)
+    site.handle(Message(DOG, TOPIC + "hello", make_hello()))
+    site.handle(Message(DOG, TOPIC + "nv", good[:-1] + bytes([good[-1] ^ 1])))
+    assert site.count_notes() == 0, "a forged notification was taken"
+
+
+def test_without_the_check_of_the_tag_a_forgery_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_forged(Site())
+    monkeypatch.setattr(frames, "equal", lambda _one, _other: True)
+    with pytest.raises(AssertionError, match="forged"):
+        check_forged(Site())
+
+
+def check_played_back(site: Site) -> None:
+    """A hello of the past does not bring back what the device had then."""
+    dog = Dog()
+    old = Dog({1: (1, 0)}).say_hello()
+    site.handle(old)
+    dog.restart()
+    meet(site, dog)
+    site.handle(old)
+    assert site.part.list_devices()[0].senses == dog.senses, "an old hello was believed"
+
+
+def test_without_the_check_for_old_hellos_one_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_played_back(Site())
+    monkeypatch.setattr(greeting, "is_fresh", lambda _number, _known: True)
+    with pytest.raises(AssertionError, match="believed"):
+        check_played_back(Site())
+
+
+def check_silence(site: Site) -> None:
+    """A device whose hello is refused goes on saying hello."""
+    dog = Dog()
+    meet(site, dog)
+    dog.tell(1, {0: 5})
+    dog.vocabulary = b"a newer."  # which is not known here yet
+    dog.restart()
+    meet(site, dog)
+    site.vocabularies.known[b"a newer."] = site.vocabularies.known[b"vocabula"]
+    dog.now += 100_000
+    message = dog.next_message()
+    assert message is not None, "it fell silent"
+    assert message.topic.endswith("hello"), "it fell silent"
+
+
+def test_an_answer_after_a_refused_hello_would_end_the_hellos(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_silence(Site())
+
+    class Forgetful(dict[str, str]):
+        def __setitem__(self, _name: str, _reason: str) -> None:
+            """Forget it."""
+
+    site = Site()
+    monkeypatch.setattr(site.part, "_silenced", Forgetful())
+    with pytest.raises(AssertionError, match="silent"):
+        check_silence(site)

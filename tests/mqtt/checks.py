@@ -1,0 +1,116 @@
+"""What must hold in a server after every step, whatever happened before."""
+
+from __future__ import annotations
+
+from edge.dens.core.interface import Listening
+from edge.dens.mqtt import Server
+from edge.dens.mqtt.session import Session
+from edge.dens.mqtt.topics import is_listened
+from tests.mqtt.wire import World
+
+
+def check_all(world: World, heard: dict[str, bool]) -> None:
+    """Check everything; `heard` is what the node knows of listeners."""
+    check_accounts(world)
+    check_bounds(world)
+    check_links(world)
+    check_index(world)
+    check_listeners(world, heard)
+    check_store(world)
+
+
+def check_accounts(world: World) -> None:
+    """Bytes are those of the messages that are there."""
+    total = 0
+    for session in world.server.exchange.sessions.values():
+        deliveries = [*session.flight.values(), *session.queue]
+        assert session.bytes == sum(delivery.parcel.size for delivery in deliveries)
+        total += session.bytes
+    assert world.server.exchange.outbound.bytes == total
+
+
+def check_bounds(world: World) -> None:
+    """No limit is passed."""
+    limits = world.limits
+    retained = world.server.exchange.retained
+    assert retained.count <= limits.retained
+    assert len(world.server.exchange.sessions) <= limits.sessions
+    assert len(world.server._links.wills) <= limits.wills
+    for session in world.server.exchange.sessions.values():
+        assert len(session.flight) <= limits.window
+        assert len(session.queue) <= limits.queue + limits.retained
+        assert len(session.inbound) <= limits.inbound
+        assert len(session.subscriptions) <= limits.subscriptions
+        assert session.link or session.is_persistent
+
+
+def check_links(world: World) -> None:
+    """Links and sessions agree; closed ones are gone; who is held has something that waits."""
+    links = world.server._links
+    for number, link in links.all.items():
+        assert link.number == number
+        assert number not in world.closed
+        if link.session is not None:
+            assert link.session.link == number
+        assert (link.waiting is not None) == (number in links.held)
+        if link.waiting is None:
+            assert not link.is_paused
+    for key, session in world.server.exchange.sessions.items():
+        assert key == (session.user, session.client)
+        if session.link:
+            assert links.all[session.link].session is session
+        else:
+            assert not any(d.is_directed for d in (*session.flight.values(), *session.queue))
+
+
+def check_index(world: World) -> None:
+    """Everybody is found by their filters, and nobody else."""
+    exchange = world.server.exchange
+    exact: dict[str, dict[Session, int]] = {}
+    for session in exchange.sessions.values():
+        for name, qos in session.subscriptions.items():
+            if "+" not in name and "#" not in name:
+                exact.setdefault(name, {})[session] = qos
+    assert exchange.index._exact == exact
+
+
+def check_listeners(world: World, heard: dict[str, bool]) -> None:
+    """The node knows who listens."""
+    live = {
+        name
+        for session in world.server.exchange.sessions.values()
+        if session.link
+        for name in session.subscriptions
+        if is_listened(name)
+    }
+    assert {topic for topic, is_up in heard.items() if is_up} == live
+
+
+def hear(world: World, heard: dict[str, bool]) -> None:
+    """Take the events in; up and down must alternate."""
+    for event in world.take_events(Listening):
+        assert isinstance(event, Listening)
+        assert heard.get(event.topic, False) is not event.is_up, "said twice"
+        heard[event.topic] = event.is_up
+
+
+def check_store(world: World) -> None:
+    """A server that starts now has the same persistent state."""
+    other = Server(world.rules, world.limits)
+    other.restore(world.store, world.now)
+    assert describe(other) == describe(world.server)
+
+
+def describe(server: Server) -> object:
+    sessions = {}
+    for key, session in server.exchange.sessions.items():
+        if session.is_persistent:
+            kept = [d for d in (*session.flight.values(), *session.queue) if not d.is_directed]
+            messages = sorted(
+                (d.number, d.parcel.topic, d.parcel.payload, d.qos, d.retain, d.is_released)
+                for d in kept
+            )
+            numbers = {d.number: d.id for d in kept if d.qos == 2}
+            sessions[key] = (session.subscriptions, set(session.inbound), messages, numbers)
+    retained = {p.topic: (p.payload, p.qos) for p in server.exchange.retained.find_all("#")}
+    return sessions, retained

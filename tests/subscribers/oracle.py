@@ -1,0 +1,111 @@
+"""Who must get what: all subscriptions times all notifications, in plain Python.
+
+Uses `protocol.matching`, the definition of a match, and nothing of the node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from protocol import subscription
+from protocol.matching import match
+from protocol.vectors import Notification
+
+
+@dataclass
+class Wish:
+    """A subscription: live, or ended with its matches still to be delivered."""
+
+    id: int
+    owner: str
+    vector: bytes
+    created: int
+    end: int
+    score: float
+    is_live: bool = True
+    is_gone: bool = False  # nothing is delivered for it any more
+
+
+@dataclass
+class News:
+    """A notification."""
+
+    id: int
+    vector: Notification
+    at: int
+    expires: int
+    is_held: bool = True
+    hits: dict[int, int] = field(default_factory=dict)  # wish: degree
+
+
+class Oracle:
+    """Keeps what each subscriber is still to get."""
+
+    def __init__(self) -> None:
+        self.wishes: dict[int, Wish] = {}
+        self.news: dict[int, News] = {}
+        self.done: dict[str, set[int]] = {}
+
+    def subscribe(self, wish: Wish) -> None:
+        """A subscription; it looks at everything that is held, too."""
+        self.wishes[wish.id] = wish
+        for news in self.news.values():
+            if news.is_held:
+                self._try(wish, news)
+
+    def unsubscribe(self, id: int, *, is_kept: bool) -> None:
+        """The end of one; kept ones still have their matches delivered."""
+        self.wishes[id].is_live = False
+        self.wishes[id].is_gone = not is_kept
+
+    def publish(self, news: News) -> None:
+        """A notification comes."""
+        self.news[news.id] = news
+        for wish in self.wishes.values():
+            if wish.is_live:
+                self._try(wish, news)
+
+    def _try(self, wish: Wish, news: News) -> None:
+        if not wish.created <= news.at or (wish.end and news.at >= wish.end):
+            return
+        found = match(subscription.decode(wish.vector), news.vector, 0)
+        if found is not None and found.matched:
+            news.hits[wish.id] = found.possible
+
+    def expire(self, now: int) -> None:
+        """Time goes on, by whole seconds as the node looks."""
+        for news in self.news.values():
+            if news.expires // 1000 < now // 1000:
+                news.is_held = False
+        for wish in self.wishes.values():
+            if wish.end and wish.end // 1000 < now // 1000:
+                wish.is_live = False
+
+    def deliver(self, owner: str, id: int) -> None:
+        """A subscriber has a notification."""
+        self.done.setdefault(owner, set()).add(id)
+
+    def find_rank(self, owner: str, id: int) -> tuple[float, int, int, int] | None:
+        """Return the place of a notification for a subscriber, smaller is better; None: not his."""
+        news = self.news[id]
+        degrees = [
+            (self.wishes[wish].score * degree / 255, degree)
+            for wish, degree in news.hits.items()
+            if self.wishes[wish].owner == owner and not self.wishes[wish].is_gone
+        ]
+        if not degrees:
+            return None
+        value = max(worth for worth, _ in degrees)
+        degree = max(degree for worth, degree in degrees if worth == value)
+        return -value, -degree, -news.at, id
+
+    def list_due(self, owner: str, now: int) -> set[int]:
+        """Return what a subscriber is still to get."""
+        return {
+            id
+            for id, news in self.news.items()
+            if news.is_held
+            and news.expires > now
+            and self.find_rank(owner, id) is not None
+            and id not in self.done.get(owner, ())
+        }

@@ -1,0 +1,261 @@
+"""Any order of events: each gets what the oracle says, once, in the order of rank; none is lost.
+
+The node is stopped and started again anywhere, also between two events of one subscriber.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge.client.compiler import compile_subscription
+from edge.client.language import parse
+from edge.client.vocabulary import load_shipped
+from edge.dens.core.interface import NOTES, Publish
+from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from edge.dens.core.subscribers import SubscriberSettings
+from tests.subscribers.oracle import News, Oracle, Wish
+from tests.subscribers.world import (
+    World,
+    load,
+    make_marks,
+    make_note,
+    make_subscription,
+    patient,
+)
+
+OWNERS = ("m", "n", "o")
+WORDS = (
+    "heart_rate is high",
+    "heart_rate is high, score 0.5",
+    "heart_rate above 150 bpm, named a",
+    "heart_rate is low or pain is severe, named a, score 0.7",
+    "patient_temperature is high and heart_rate is high, by product, at least 0.3, named b",
+    "pain is severe, valid for 60 s",
+)
+VALUES = st.fixed_dictionaries(
+    {"heart_rate": st.sampled_from([40, 60, 125, 130, 140, 180])},
+    optional={
+        "pain": st.sampled_from([0, 6, 10]),
+        "patient_temperature": st.sampled_from([36.0, 38.6, 41.0]),
+    },
+)
+owners = st.sampled_from(OWNERS)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("subscribe"), owners, st.integers(0, len(WORDS) - 1)),
+        st.tuples(st.just("unsubscribe"), owners, st.integers(0, 5)),
+        st.tuples(st.just("read"), VALUES, st.integers(-2000, 100), st.sampled_from([20, 200])),
+        st.tuples(st.just("read"), VALUES, st.just(0), st.just(500)),
+        st.tuples(st.just("carry"), VALUES, st.integers(-90_000, 0)),
+        st.tuples(st.just("learn"), owners, st.integers(0, len(WORDS) - 1), st.integers(-60, 0)),
+        st.tuples(st.just("mark"), owners, st.integers(0, 30)),
+        st.tuples(st.just("attach"), owners),
+        st.tuples(st.just("detach"), owners),
+        st.tuples(st.just("ack"), owners, st.integers(0, 9)),
+        st.tuples(st.just("tick"), st.sampled_from([1, 1000, 30_000])),
+        st.tuples(st.just("restart")),
+    ),
+    max_size=40,
+)
+SETTINGS = SubscriberSettings(window=3, catch_up=2, is_announcing=False, mark_batch=4)
+
+
+@dataclass
+class Run:
+    """A node, the oracle beside it, and what is on its way to each subscriber."""
+
+    world: World = field(default_factory=lambda: World(settings=SETTINGS))
+    oracle: Oracle = field(default_factory=Oracle)
+    flight: dict[str, list[Publish]] = field(default_factory=lambda: {o: [] for o in OWNERS})
+    dots: list[Dot] = field(default_factory=list)
+    count: int = 0  # of items that other nodes made
+
+    def take(self, published: list[Publish]) -> None:
+        """Check what goes out."""
+        for publish in published:
+            if not publish.topic.startswith(NOTES):
+                continue
+            owner = publish.topic[len(NOTES) :]
+            id = int(load(publish)["id"], 16)
+            assert publish.topic in self.world.listening, "sent to somebody who is not there"
+            assert id in self.oracle.list_due(owner, self.world.now), "not wanted, or once more"
+            flying = [int(load(p)["id"], 16) for p in self.flight[owner]]
+            assert id not in flying, "sent while it was on its way"
+            self.flight[owner].append(publish)
+            assert len(self.flight[owner]) <= SETTINGS.window
+
+    def step(self, event: tuple[Any, ...]) -> None:
+        kind, *rest = event
+        getattr(self, f"do_{kind}")(*rest)
+
+    def do_subscribe(self, owner: str, which: int) -> None:
+        before = len(self.world.sent)
+        reply = self.world.ask(owner, WORDS[which])
+        assert reply["ok"]
+        if not reply["known"]:
+            for old in reply["replaced"]:
+                self.oracle.unsubscribe(int(old, 16), is_kept=True)
+            self.oracle.subscribe(self.make_wish(int(reply["id"], 16), owner, which, self.world.now))
+        self.take(self.world.sent[before:])
+
+    def make_wish(self, id: int, owner: str, which: int, created: int) -> Wish:
+        compiled = compile_subscription(parse(WORDS[which]), load_shipped("rescue"))
+        end = created + 60_000 if compiled.vector.validity else 0
+        return Wish(id, owner, compiled.data, created, end, compiled.options.score or 1.0)
+
+    def do_unsubscribe(self, owner: str, which: int) -> None:
+        rows = self.world.ask(owner, "list")["subscriptions"]
+        if rows:
+            reply = self.world.ask(owner, f"unsubscribe {rows[which % len(rows)]['id']}")
+            for id in reply["removed"]:
+                self.oracle.unsubscribe(int(id, 16), is_kept=False)
+
+    def do_read(self, values: dict[str, float], shift: int, life: int) -> None:
+        at = self.world.now + shift
+        vector = patient(**values)
+        self.dots.append(Dot("a", self.world.epoch, self.world.holdings._sequence + 1))
+        news = News(self.dots[-1].id, vector, at, at + 1000 * life)
+        self.oracle.publish(news)
+        item, published = self.world.read(vector, at=at, life=1000 * life)
+        assert item.dot == self.dots[-1]
+        self.take(published)
+
+    def do_carry(self, values: dict[str, float], shift: int) -> None:
+        self.count += 1
+        at = self.world.now + shift
+        dot = Dot("b", 1, self.count)
+        self.dots.append(dot)
+        item = make_note(self.world, patient(**values), dot, at=at, life=300_000)
+        self.oracle.publish(News(item.id, patient(**values), at, item.expires))
+        self.take(self.world.bring(item))
+
+    def do_learn(self, owner: str, which: int, seconds: int) -> None:
+        self.count += 1
+        created = self.world.now + 1000 * seconds
+        compiled = compile_subscription(parse(WORDS[which]), load_shipped("rescue"))
+        options = {k: v for k, v in compiled.options.to_dict().items() if k != "name"}
+        wish = self.make_wish(Dot("b", 1, self.count).id, owner, which, created)
+        item = make_subscription(
+            self.world, owner, compiled.data, Dot("b", 1, self.count), created=created,
+            expires=wish.end, **options,
+        )  # fmt: skip
+        self.oracle.subscribe(wish)
+        self.take(self.world.bring(item))
+
+    def do_mark(self, owner: str, which: int) -> None:
+        if not self.dots:
+            return
+        dot = self.dots[which % len(self.dots)]
+        self.count += 1
+        marks = make_marks(owner, [dot], Dot("b", 1, self.count), self.world.now + 10_000_000)
+        self.oracle.deliver(owner, dot.id)
+        self.take(self.world.bring(marks))
+
+    def do_attach(self, owner: str) -> None:
+        published = self.world.attach(owner)
+        self.take(published)
+        ranks = [self.oracle.find_rank(owner, int(load(p)["id"], 16)) for p in published]
+        assert ranks == sorted(ranks), "not in the order of rank"
+        known = self.world.part.wanted
+        sent = {int(load(p)["id"], 16) for p in published}
+        waiting = [
+            self.oracle.find_rank(owner, dot.id)
+            for dot in self.dots
+            if dot.id in self.oracle.list_due(owner, self.world.now) - sent and owner in known(dot)
+        ]
+        if published and waiting:
+            assert max(ranks) <= min(waiting), "a better one has to wait"
+
+    def do_detach(self, owner: str) -> None:
+        self.world.detach(owner)
+        self.flight[owner].clear()
+
+    def do_ack(self, owner: str, which: int) -> None:
+        if self.flight[owner]:
+            publish = self.flight[owner].pop(which % len(self.flight[owner]))
+            self.oracle.deliver(owner, int(load(publish)["id"], 16))
+            self.take(self.world.ack(publish))
+
+    def do_tick(self, ms: int) -> None:
+        self.oracle.expire(self.world.now + ms)
+        self.take(self.world.tick(ms))
+
+    def do_restart(self) -> None:
+        self.world = self.world.restart()
+        for flying in self.flight.values():
+            flying.clear()
+
+    def finish(self) -> None:
+        """Everybody comes and takes all there is: nothing may be left, nothing lost."""
+        for _ in range(len(self.dots) + len(self.oracle.wishes) + 2):
+            self.do_tick(1)  # late subscriptions are matched
+        for owner in OWNERS:
+            self.do_attach(owner)
+            while self.flight[owner]:
+                self.do_ack(owner, 0)
+            assert self.oracle.list_due(owner, self.world.now) == set(), "lost"
+        due = {dot: self.world.part.wanted(dot) for dot in self.dots}
+        assert not any(due.values())
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(EVENTS)
+def test_each_gets_what_is_theirs_once_and_in_order(events: list[tuple[Any, ...]]) -> None:
+    run = Run()
+    for event in events:
+        run.step(event)
+    run.finish()
+    held = run.world.holdings
+    assert len(run.world.disk.spaces.get("sub.want", {})) == held.count(NOTIFICATION)
+    assert run.world.part.count_subscriptions() == held.count(SUBSCRIPTION)
+
+
+def replay(events: list[tuple[Any, ...]], restarts: bool) -> list[list[tuple[str, bytes]]]:
+    """Return what each event published; a restart is a real one, or only the loss of all links."""
+    run = Run()
+    published: list[list[tuple[str, bytes]]] = []
+    for event in events:
+        before = len(run.world.sent)
+        if event[0] != "restart":
+            run.step(event)
+        elif restarts:
+            sequence = run.world.holdings._sequence
+            world = World(run.world.disk, epoch=1, settings=SETTINGS)
+            world.now = run.world.now
+            world.holdings._sequence = sequence  # so that both runs make the same dots
+            world.feeder.made = run.world.feeder.made
+            run.world, before = world, 0
+            for flying in run.flight.values():
+                flying.clear()
+        else:
+            for topic in list(run.world.listening):
+                run.world.leave(topic)
+            for flying in run.flight.values():
+                flying.clear()
+        published.append([(p.topic, p.payload) for p in run.world.sent[before:]])
+    return published
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(EVENTS)
+def test_a_restarted_node_behaves_as_if_only_its_links_were_lost(events: Any) -> None:
+    assert replay(events, restarts=True) == replay(events, restarts=False)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(EVENTS)
+def test_the_same_events_give_the_same_actions(events: Any) -> None:
+    traces = []
+    for _ in range(2):
+        run = Run()
+        trace = []
+        for event in events:
+            before = len(run.world.trace)
+            run.step(event)
+            trace.append(run.world.trace[before:] if event[0] != "restart" else [])
+        traces.append(trace)
+    assert traces[0] == traces[1]

@@ -1,0 +1,230 @@
+"""What subscribers ask for: every surface, every command, every mistake."""
+
+from __future__ import annotations
+
+import json
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.client.errors import LanguageError
+from edge.dens.core.interface import REPLIES, REQUESTS, Message, Write
+from edge.dens.core.subscribers import SubscriberSettings
+from edge.dens.core.subscribers.requests import read_request
+from tests.subscribers.world import World, list_ids, load, patient
+
+JSON = {"when": {"attribute": "patient_temperature", "hedges": ["very"], "is": "high"}}
+
+
+def test_the_same_in_words_json_and_cbor_is_one_subscription() -> None:
+    world = World()
+    words = world.ask("medic7", "patient_temperature is very high")
+    for payload in (json.dumps(JSON), cbor2.dumps(JSON), json.dumps({"subscribe": JSON})):
+        reply = world.ask("medic7", payload)
+        assert reply["ok"]
+        assert (reply["id"], reply["known"]) == (words["id"], True)
+    assert words["known"] is False
+    assert words["understood"] == "patient_temperature is very high"
+    assert len(words["id"]) == 16
+    assert world.part.count_subscriptions() == 1
+
+
+def test_xml_is_compiled() -> None:
+    from edge.client.language import parse, print_as
+
+    world = World()
+    xml = print_as("xml", parse("heart_rate is high and pain is severe, top 3"))
+    assert xml.startswith("<")
+    reply = world.ask("medic7", xml)
+    assert reply["ok"]
+    assert reply["understood"] == "heart_rate is high and pain is severe"
+
+
+@pytest.mark.parametrize(
+    ("payload", "at"),
+    [("patient_temperature is vry hgh", 24), ('{"when": {"attribute": "pulse_rte", "is": "high"}}', 24)],
+)
+def test_an_error_says_where_and_what_was_meant(payload: str, at: int) -> None:
+    world = World()
+    reply = world.ask("medic7", payload)
+    assert reply["ok"] is False
+    assert reply["at"] == at
+    assert reply["error"]
+    assert not world.holdings.live[1]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xfe",
+        b"\xa1\x01\x02",
+        b"\xbf",
+        b"{",
+        b"[1]",
+        b"{}",
+        b'{"list": 1}',
+        b'{"list": true, "mute": true}',
+        b'{"unsubscribe": 7}',
+        b'{"received": ["x"]}',
+        b'{"prefer": [["a"]]}',
+        b'{"prefer": [["a", "b"]]}',
+        b'{"content": [["a", "~", 1]]}',
+        b'{"content": [["event", "=", "patient"], ["puls", "=", 1]]}',
+        b'{"content": [["event", "=", "patient"]], "score": 7}',
+        b'{"content": [["event", "=", "patient"]], "top": 0}',
+        b'{"subscribe": "pain is severe", "format": "xml"}',
+        b'{"subscribe": "pain is severe", "name": ""}',
+        b'{"subscribe": "pain is severe", "extra": 1}',
+        b'{"subscribe": {"subscribe": "pain is severe"}}',
+        b'{"probe": ["pain is svere"]}',
+        b'{"request": 7, "list": true}',
+        b"<subscription",
+        b"unsubscribe",
+        b"unsubscribe nothing",
+        b"\0",
+        b"(" * 4000,
+        b'{"when":' * 3000,
+        cbor2.dumps({"subscribe": {"when": b"bytes"}}),
+        b"x" * 20_000,
+    ],
+)
+def test_what_is_wrong_is_refused_and_changes_nothing(payload: bytes) -> None:
+    world = World()
+    reply = world.ask("medic7", payload)
+    assert reply["ok"] is False
+    assert isinstance(reply["error"], str)
+    assert reply["error"]
+    assert not any(isinstance(action, Write) for action in world.trace[-1])
+    assert world.find_logs("refuse")[-1]["who"] == "medic7"
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=64),
+        st.text(max_size=64).map(str.encode),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(),
+            lambda inner: st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["when", "subscribe", "list", "prefer", "received", "name", "and"])
+                | st.text(max_size=4),
+                inner,
+                max_size=3,
+            ),
+            max_leaves=8,
+        ).map(lambda value: json.dumps(value).encode()),
+    )
+)
+def test_any_bytes_are_answered(payload: bytes) -> None:
+    try:
+        read_request(payload)
+    except LanguageError:
+        pass
+    world = World()
+    reply = world.ask("medic7", payload)
+    assert reply is None or "ok" in reply
+    if reply is not None and not reply["ok"]:
+        assert not any(isinstance(action, Write) for action in world.trace[-1])
+
+
+def test_a_request_to_anothers_topic_changes_nothing_and_is_not_answered() -> None:
+    world = World()
+    world.listen(REPLIES + "medic7")
+    assert world.ask("medic7", "pain is severe", sender="mallory") is None
+    assert world.trace[-1][-1].name == "requests_refused"  # type: ignore[union-attr]
+    assert world.find_logs("refuse")[-1]["who"] == "mallory"
+    assert world.ask("medic7", "pain is severe", sender="")["ok"]  # behind another broker
+    assert world.part.count_subscriptions() == 1
+
+
+def test_a_name_replaces_and_ids_and_names_unsubscribe() -> None:
+    world = World()
+    first = world.ask("m", "pain is severe, named a")
+    second = world.ask("m", "heart_rate is high, named a")
+    assert second["replaced"] == [first["id"]]
+    third = world.ask("m", {"subscribe": "glucose is low", "name": "b", "request": "r1"})
+    assert (third["name"], third["request"]) == ("b", "r1")
+    listed = world.ask("m", {"list": True, "request": "r2"})
+    assert [row["name"] for row in listed["subscriptions"]] == ["a", "b"]
+    assert listed["request"] == "r2"
+    assert world.ask("m", f"unsubscribe {second['id']}")["removed"] == [second["id"]]
+    assert world.ask("m", "unsubscribe b")["removed"] == [third["id"]]
+    assert world.ask("m", {"unsubscribe": "b", "request": "r3"}) == {
+        "ok": True,
+        "removed": [],
+        "name": "b",
+        "request": "r3",
+    }
+    assert world.ask("m", "list")["subscriptions"] == []
+    assert world.ask("other", "unsubscribe a")["ok"] is False
+
+
+def test_others_subscriptions_are_out_of_reach() -> None:
+    world = World()
+    mine = world.ask("m", "pain is severe, named a")
+    assert world.ask("n", f"unsubscribe {mine['id']}")["ok"] is False
+    assert world.ask("n", "list")["subscriptions"] == []
+    assert world.part.count_subscriptions() == 1
+
+
+def test_there_is_a_limit_for_each_subscriber() -> None:
+    world = World(settings=SubscriberSettings(max_subscriptions=2))
+    assert world.ask("m", "pain is severe, named a")["ok"]
+    assert world.ask("m", "glucose is low")["ok"]
+    assert "2 subscriptions" in world.ask("m", "heart_rate is high")["error"]
+    assert world.ask("m", "heart_rate is high, named a")["ok"]  # takes the place of another
+    assert world.ask("n", "heart_rate is high")["ok"]
+
+
+def test_replies_wait_until_somebody_listens() -> None:
+    world = World(settings=SubscriberSettings(kept_replies=2))
+    for words in ("pain is severe", "pain is svere", "heart_rate is high"):
+        assert world.do(Message("m", REQUESTS + "m", words.encode())) == []
+    world = world.restart()
+    replies = [json.loads(p.payload) for p in world.listen(REPLIES + "m")]
+    assert [reply["ok"] for reply in replies] == [False, True]
+    world.leave(REPLIES + "m")
+    assert world.listen(REPLIES + "m") == []
+    assert not world.disk.spaces["sub.reply"]
+
+
+def test_mute_holds_notifications_back() -> None:
+    world = World()
+    world.ask("m", "heart_rate is high")
+    world.attach("m")
+    assert world.ask("m", "mute") == {"ok": True, "muted": True}
+    item, published = world.read(patient(heart_rate=180))
+    assert published == []
+    world = world.restart()
+    assert world.attach("m") == []
+    world.ask("m", "unmute")
+    assert list_ids(world.sent, "m") == [f"{item.id:016x}"]
+
+
+def test_priorities_are_checked_and_decide_the_order() -> None:
+    world = World()
+    world.ask("m", "heart_rate is high, named pulse")
+    world.ask("m", "pain is severe, named pain")
+    assert 'named "pian"' in world.ask("m", {"prefer": [["pian", "pulse"]]})["error"]
+    reply = world.ask("m", {"prefer": [["pain", "pulse"]]})
+    assert reply["levels"] == {"pulse": 2, "pain": 1}
+    assert "conflict" in world.ask("m", "glucose is low, prefer pulse over pain")["error"]
+    better, _ = world.read(patient(pain=8, heart_rate=60))
+    worse, _ = world.read(patient(pain=0, heart_rate=200))
+    world = world.restart()
+    published = world.attach("m")
+    assert list_ids(published, "m") == [f"{better.id:016x}", f"{worse.id:016x}"]
+    assert [load(p)["subscription"] for p in published] == ["pain", "pulse"]
+
+
+def test_a_probe_counts_what_would_be_new() -> None:
+    world = World()
+    world.ask("m", "heart_rate is high")
+    before = dict(world.disk.spaces["item.subscription"])
+    reply = world.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
+    assert reply == {"ok": True, "node": "a", "new_roots": 1, "nodes": 1, "request": "p"}
+    assert world.disk.spaces["item.subscription"] == before

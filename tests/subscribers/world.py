@@ -1,0 +1,281 @@
+"""A node with nothing but its subscribers' part, run in memory; and tools to talk to it.
+
+Two small parts stand in for devices and peers: they only bring items in. Every log record is
+encoded as the node's log would, so that a field that does not fit fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from edge.client.vocabulary import Vocabulary, load_shipped
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import (
+    NOTES,
+    REPLIES,
+    REQUESTS,
+    Acknowledged,
+    Action,
+    Event,
+    Listening,
+    Log,
+    Message,
+    Part,
+    Publish,
+    Tick,
+    Write,
+)
+from edge.dens.core.items import (
+    DELIVERED,
+    NOTIFICATION,
+    SUBSCRIPTION,
+    DeliveredBody,
+    Dot,
+    Item,
+    NotificationBody,
+    SubscriptionBody,
+    encode_body,
+)
+from edge.dens.core.node import Node
+from edge.dens.core.subscribers import Subscribers
+from edge.dens.core.turn import Turn
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.log.records import encode_record
+from protocol import notification
+from protocol.vectors import Notification, Reading
+
+START = 1_800_000_000_000
+DAY = 86_400_000
+
+
+class Disk:
+    """Spaces of keys and values, as a store has them."""
+
+    def __init__(self) -> None:
+        self.spaces: dict[str, dict[bytes, bytes]] = {}
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        return self.spaces.get(space, {}).get(key)
+
+    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        rows = self.spaces.get(space, {})
+        for key in sorted(rows):
+            if key.startswith(prefix) and key in rows:
+                yield key, rows[key]
+
+    def apply(self, write: Write) -> None:
+        rows = self.spaces.setdefault(write.space, {})
+        if write.value is None:
+            rows.pop(write.key, None)
+        else:
+            rows[write.key] = write.value
+
+    def copy(self) -> Disk:
+        other = Disk()
+        other.spaces = {name: dict(rows) for name, rows in self.spaces.items()}
+        return other
+
+
+class Feeder(Part):
+    """Devices and peers: each message stands for an item that is waiting in `items`."""
+
+    topics = ("dens/1/wd/", "dens/1/peer/")
+
+    def __init__(self, holdings: Holdings) -> None:
+        self.holdings = holdings
+        self.items: list[Any] = []
+        self.made: list[Item] = []
+
+    def receive(self, turn: Turn, message: Message) -> None:
+        thing = self.items.pop(0)
+        if isinstance(thing, Item):
+            self.holdings.accept(turn, thing, "peer")
+        elif isinstance(thing, tuple):
+            kind, dot, reason = thing
+            self.holdings.remove(turn, kind, dot, reason)
+        else:
+            body, expires = thing.body, thing.expires
+            item = self.holdings.originate(
+                turn, NOTIFICATION, expires, encode_body(body), is_signed=False
+            )
+            self.made.append(item)
+
+
+class Fresh:
+    """A notification that a device is about to bring."""
+
+    def __init__(self, body: NotificationBody, expires: int) -> None:
+        self.body = body
+        self.expires = expires
+
+
+class World:
+    """One node; `now` is moved by the test."""
+
+    def __init__(self, disk: Disk | None = None, *, epoch: int = 1, **options: Any) -> None:
+        self.options = options
+        self.disk = Disk() if disk is None else disk
+        self.epoch = epoch
+        self.now = START
+        self.vocabularies = Vocabularies(options.get("vocabulary") or load_shipped("rescue"))
+        clock = options.get("clock")
+        localise = clock.localise if clock else lambda _, ms: ms
+        self.holdings = Holdings("a", epoch, self.disk, lambda data: b"signed", localise)
+        self.part = Subscribers(
+            self.holdings,
+            self.disk,
+            self.vocabularies,
+            roles=options.get("roles"),
+            clock=clock,
+            settings=options.get("settings"),
+        )
+        self.feeder = Feeder(self.holdings)
+        self.node = Node(self.holdings, [self.part, self.feeder])
+        self.node.restore(self.disk, self.now)
+        self.listening: dict[str, None] = {}
+        self.logs: list[Log] = []
+        self.sent: list[Publish] = []
+        self.trace: list[list[Action]] = []
+
+    def restart(self) -> World:
+        """Return the node as it is after a crash; the next run."""
+        world = World(self.disk, epoch=self.epoch + 1, **self.options)
+        world.now = self.now
+        return world
+
+    def do(self, event: Event) -> list[Publish]:
+        """Let the node handle an event; return what it published."""
+        actions = self.node.handle(event, self.now)
+        self.trace.append(actions)
+        published = []
+        for action in actions:
+            if isinstance(action, Write):
+                self.disk.apply(action)
+            elif isinstance(action, Publish):
+                published.append(action)
+            elif isinstance(action, Log):
+                encode_record(action.kind, action.fields, self.now)
+                self.logs.append(action)
+        self.sent += published
+        return published
+
+    # Subscribers ----------------------------------------------------------------------------
+
+    def ask(self, owner: str, payload: str | bytes | dict[str, Any], sender: str | None = None) -> Any:
+        """Send a request; return the reply, for which somebody listens."""
+        if isinstance(payload, dict):
+            payload = json.dumps(payload)
+        data = payload.encode() if isinstance(payload, str) else payload
+        self.listen(REPLIES + owner)
+        before = len(self.sent)
+        self.do(Message(owner if sender is None else sender, REQUESTS + owner, data))
+        replies = [p for p in self.sent[before:] if p.topic == REPLIES + owner]
+        return json.loads(replies[-1].payload) if replies else None
+
+    def listen(self, topic: str) -> list[Publish]:
+        if topic in self.listening:
+            return []
+        self.listening[topic] = None
+        return self.do(Listening(topic, True))
+
+    def leave(self, topic: str) -> None:
+        if self.listening.pop(topic, 0) is None:
+            self.do(Listening(topic, False))
+
+    def attach(self, owner: str) -> list[Publish]:
+        return self.listen(NOTES + owner)
+
+    def detach(self, owner: str) -> None:
+        self.leave(NOTES + owner)
+
+    def ack(self, publish: Publish) -> list[Publish]:
+        return self.do(Acknowledged(publish.topic, publish.token))
+
+    def tick(self, ms: int = 1000) -> list[Publish]:
+        self.now += ms
+        return self.do(Tick())
+
+    # Items ----------------------------------------------------------------------------------
+
+    def bring(self, *things: Any) -> list[Publish]:
+        published: list[Publish] = []
+        for thing in things:
+            self.feeder.items.append(thing)
+            published += self.do(Message("x", "dens/1/wd/x/nv", b""))
+        return published
+
+    def read(
+        self, vector: Notification, *, at: int | None = None, life: int = DAY, device: str = "wd1",
+        doubt: int = 0,
+    ) -> tuple[Item, list[Publish]]:
+        """Let a device bring a reading; return its item and what was published."""
+        moment = self.now if at is None else at
+        count = len(self.feeder.made) + 1
+        body = NotificationBody(
+            device, 1, count, moment, doubt, self.vocabularies.own_hash,
+            notification.encode(vector),
+        )
+        published = self.bring(Fresh(body, moment + life))
+        return self.feeder.made[-1], published
+
+    def find_logs(self, kind: str) -> list[Any]:
+        return [log.fields for log in self.logs if log.kind == kind]
+
+
+def patient(vocabulary: Vocabulary | None = None, faults: tuple[str, ...] = (), **values: Any) -> Notification:
+    """Return a patient's reading; a tuple of four values is one in doubt."""
+    vocabulary = vocabulary or load_shipped("rescue")
+    event = vocabulary.events["patient"]
+    readings = []
+    for attribute in sorted(event.attributes.values(), key=lambda a: a.bit):
+        if attribute.name in values:
+            value = values[attribute.name]
+            if isinstance(value, str):
+                codes = (attribute.symbols.index(value),) * 4
+            elif isinstance(value, tuple):
+                a, b, c, d = (attribute.to_code(v) for v in value)
+                codes = (a, b, c, d)
+            else:
+                codes = (attribute.to_code(value),) * 4
+            readings.append(Reading(attribute.bit, codes, attribute.wide))
+    mask = sum(1 << event.attributes[name].bit for name in faults)
+    return Notification(event.number, readings, faults=mask)
+
+
+def make_note(
+    world: World, vector: Notification, dot: Dot, *, at: int, life: int = DAY, device: str = "wd9"
+) -> Item:
+    """Return a notification of another node."""
+    body = NotificationBody(
+        device, 1, dot.sequence, at, 0, world.vocabularies.own_hash, notification.encode(vector)
+    )
+    return Item(dot, NOTIFICATION, at + life, encode_body(body), b"signed")
+
+
+def make_subscription(
+    world: World, owner: str, vector: bytes, dot: Dot, *, created: int, expires: int = 0,
+    role: str = "open", **options: Any,
+) -> Item:
+    """Return a subscription of another node."""
+    body = SubscriptionBody(
+        owner, role, "as it was said", created, 0, world.vocabularies.own_hash, vector, options
+    )
+    return Item(dot, SUBSCRIPTION, expires, encode_body(body), b"signed")
+
+
+def make_marks(owner: str, notes: list[Dot], dot: Dot, expires: int) -> Item:
+    """Return the marks of another node."""
+    body = DeliveredBody(owner, [list(note) for note in notes])
+    return Item(dot, DELIVERED, expires, encode_body(body), b"signed")
+
+
+def load(publish: Publish) -> Any:
+    """Return a message's content."""
+    return json.loads(publish.payload)
+
+
+def list_ids(published: list[Publish], owner: str) -> list[str]:
+    """Return the ids of the notifications that went to an owner, in order."""
+    return [load(p)["id"] for p in published if p.topic == NOTES + owner]
