@@ -5,8 +5,9 @@
 * QoS 1 messages a second of our link, one after the other and with a window of 4, and of
   micropython-lib's umqtt.simple, which `find_umqtt` gets with pip;
 * an hour of simulated sampling by the full watchdog, everything imported, connected, 200
-  subscriptions, spool on, on the 32-bit port, in a heap of 64 KiB. The code
-  is in a ROM file system, as on a board (MicroPython 1.25 and later run it where it stands).
+  subscriptions, spool on, on the 32-bit port, in a heap of 64 KiB. The code is in a ROM file
+  system, as on a board (MicroPython 1.25 and later run it where it stands); and once more from
+  `.mpy` files, in the smallest heap that is enough for them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import say
-from benchmarks.device_images import compile_file
+from benchmarks.device_images import compile_program, run_in_heap
 from edge.commands.images import build_role, build_romfs
 from firmware_tests.runtimes import REPOSITORY, find_unix
 from protocol.subscription import encode
@@ -71,18 +72,23 @@ for i in range({count}):
 print({count} * 1000000 // time.ticks_diff(time.ticks_us(), start))
 """
 
+# The hashlib that boards have, not this port's frozen 5 KB.
+_HASHLIB = "import sys, uhashlib; sys.modules['hashlib'] = uhashlib\n"
+
 # Maps a ROM file system as a board has it in its flash: code is run where it stands.
-_MOUNT = """
-import ffi, sys, uctypes, uhashlib, vfs
+_MOUNT = (
+    _HASHLIB
+    + """
+import ffi, sys, uctypes, vfs
 libc = ffi.open("libc.so.6")
 file = libc.func("i", "open", "si")({image!r}, 0)
 at = libc.func("P", "mmap", "PiiiiI")(0, {size}, 1, 2, file, 0)
 vfs.mount(vfs.VfsRom(uctypes.bytearray_at(at, {size})), "/rom")
 sys.path.insert(0, "/rom")
-sys.modules["hashlib"] = uhashlib  # the one that boards have, not this port's frozen 5 KB
 del libc, file, at
 import program
 """
+)
 
 # An hour: the clock goes a second a round, as fast as the node acknowledges.
 _HOUR = """
@@ -215,8 +221,13 @@ class Bench:
         path.write_text(json.dumps(config))
         return path
 
-    def run_hour(self, kibibytes: int, rounds: int = ROUNDS) -> tuple[bool, str]:
-        """Run the hour on the 32-bit port with so much heap; (worked, output)."""
+    def run_hour(
+        self, kibibytes: int, rounds: int = ROUNDS, in_place: bool = True
+    ) -> tuple[bool, str]:
+        """Run the hour on the 32-bit port with so much heap; (worked, output).
+
+        `in_place`: from a ROM file system; else from `.mpy` files, which are copied to the heap.
+        """
         device = self.folder / "device"
         if not device.exists():
             build_role("full", "x86", device)
@@ -226,26 +237,15 @@ class Bench:
                 config=str(self.write_config()), subscriptions=SUBSCRIPTIONS, rounds=rounds
             )
         )
-        compile_file(str(program), "x86", device / "program.mpy")
+        compile_program(program, device / "program.mpy")
+        (self.folder / "spool").unlink(missing_ok=True)
+        limit = 5 + rounds / 20  # s; out of memory, a task dies and the others wait for it
+        if not in_place:
+            return run_in_heap(device, kibibytes, _HASHLIB + "import program", limit)
         image = self.folder / "device.romfs"
         build_romfs(device, image)
-        (self.folder / "spool").unlink(missing_ok=True)
         code = _MOUNT.format(image=str(image), size=image.stat().st_size)
-        limit = 5 + rounds / 20  # s; out of memory, a task dies and the others wait for it
-        command = [str(find_unix(32)), "-X", f"heapsize={kibibytes}k", "-c", code]
-        try:
-            done = subprocess.run(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=limit,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            output = (error.stdout or b"").decode("utf-8", "replace")
-            return False, f"stopped after {limit} s: {output}"
-        return done.returncode == 0, done.stdout.strip()
+        return run_in_heap(self.folder, kibibytes, code, limit)
 
 
 def find_umqtt() -> str | None:
@@ -280,20 +280,25 @@ def find_full_heap(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     """Run the hour in 64 KiB, in more if that is not enough, and say what was left of it."""
     bench.start_node()
     rounds = ROUNDS // 10 if options.quick else ROUNDS
-    smallest = HEAP
-    worked, output = bench.run_hour(smallest, rounds)
-    while not worked:
-        smallest += 4
-        if smallest > LARGEST:
-            raise RuntimeError(f"the full watchdog in {LARGEST} KiB: {output}")
-        worked, output = bench.run_hour(smallest, rounds)
+    smallest, output = _find_heap(bench, rounds, True)
+    files, _ = _find_heap(bench, rounds, False)
     report = json.loads(output.splitlines()[-1])
     return {
         "full_heap_kib": smallest,
         "full_lowest_free_bytes": report["lowest"],
         "full_rounds": report["report"]["rounds"],
         "full_notifications": report["report"]["matched"],
+        "full_files_heap_kib": files,
     }
+
+
+def _find_heap(bench: Bench, rounds: int, in_place: bool) -> tuple[int, str]:
+    """Return the first heap (KiB) in which the hour works, and its output."""
+    for kibibytes in range(HEAP, LARGEST + 1, 4):
+        worked, output = bench.run_hour(kibibytes, rounds, in_place)
+        if worked:
+            return kibibytes, output
+    raise RuntimeError(f"the full watchdog in {LARGEST} KiB: {output}")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -303,10 +308,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         try:
             result = measure_link(bench, options)
             start = time.monotonic()
-            result["mpy_total_bytes"] = max(
-                sum(build_role("full", architecture, bench.folder / architecture).values())
-                for architecture in ("xtensawin", "armv6m", "armv7m")
-            )
             result.update(find_full_heap(bench, options))
             say(f"the watchdog: {result}, {time.monotonic() - start:.0f} s")
         finally:

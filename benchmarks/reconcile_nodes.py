@@ -50,7 +50,9 @@ class _Disk:
         return self.spaces.get(space, {}).get(key)
 
     def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted(p for p in self.spaces.get(space, {}).items() if p[0].startswith(prefix)))
+        return iter(
+            sorted(p for p in self.spaces.get(space, {}).items() if p[0].startswith(prefix))
+        )
 
     def apply(self, actions: list[Action]) -> list[Publish]:
         for action in actions:
@@ -142,7 +144,9 @@ def make_items(origins: int, items: int) -> list[Item]:
         body: SubscriptionBody | NotificationBody | DeliveredBody
         if kind == SUBSCRIPTION:
             words = "patient_temperature is very high"
-            body = SubscriptionBody(f"medic{number % 7}", "medic", words, NOW, 0, bytes(8), bytes(17), {})
+            body = SubscriptionBody(
+                f"medic{number % 7}", "medic", words, NOW, 0, bytes(8), bytes(17), {}
+            )
         elif kind == NOTIFICATION:
             body = NotificationBody(f"watchdog{number % 9}", 1, number, NOW, 0, bytes(8), bytes(11))
         else:
@@ -165,7 +169,9 @@ def build_pair(
     one.accept(made[:origins])
     two.accept(made[:origins])
     two.accept([])
-    seen = make_items(origins + 1, origins + 1)[-1:]  # so that the first contact has to say something
+    seen = make_items(origins + 1, origins + 1)[
+        -1:
+    ]  # so that the first contact has to say something
     one.accept(seen)
     meet(one, two)
     meet(one, two)

@@ -1,145 +1,172 @@
-"""The path as far as it is built: words, bytes, a sensor on MicroPython, a node that ranks.
+"""The whole path: people ask in words, sensors filter on MicroPython, nodes carry it all.
 
-`make demo` runs it; `python -m demo --picture FILE.svg` chooses where the picture goes.
+Three nodes, six watchdogs on real MicroPython (three patients, three weather stations), three
+rescue apps. In the middle of it the north is cut off, somebody walks there, and the links heal.
+`make demo` runs it; it needs about two minutes, no terminal and no network.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import contextlib
+import statistics
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from demo.patients import MINUTES, make_day
+from demo.bridges import Bridges
+from demo.cast import NodeProcess, Person, WatchdogProcess, make_folder
+from demo.patients import make_day
 from demo.picture import draw_day
-from edge.client.compiler import CompiledSubscription, compile_subscription
-from edge.client.language import parse, print_as
-from edge.client.vocabulary import Event, Vocabulary, load_shipped
-from firmware_tests.runtimes import REPOSITORY, find_unix
-from protocol import notification
-from protocol.vectors import Notification
+from demo.site import NODES, DevicePlan, Site, load_vocabulary, make_site
+from demo.view import View, describe_note
+from demo.weather import read_station
+from edge.client.compiler import compile_subscription
+from edge.client.language import parse
 
-PATIENTS = 6
-OTHERS = 100_000  # subscriptions of other people that the node also holds
 ASKED = (
-    ("medic7", "patient_temperature is very high and heart_rate is not normal, at least 0.6"),
-    ("medic8", "oxygen_saturation is low or respiration_rate is very_high, at least 0.7"),
-    ("chief", "heart_rate above 150 bpm"),
+    (
+        "medic7",
+        "south",
+        "patient_temperature is very high and heart_rate is not normal, at least 0.6",
+    ),
+    ("medic8", "middle", "oxygen_saturation is low or respiration_rate is very_high"),
+    ("chief", "north", "rain_rate above 1.2 mm/h or wind_speed above 8 m/s"),
 )
-HEAP = "128k"  # it compiles its own source; from .mpy files half of it would do
+TOGETHER, APART, AGAIN = 20.0, 25.0, 20.0  # s of each act
+READING = 19 + 1 + 11  # bytes on the air of a reading sent by itself: frame, length, vector
+STATIONS = 3
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(".cache/demo"), help="for everything")
     parser.add_argument("--picture", type=Path, default=Path(".cache/demo/day.svg"))
+    parser.add_argument("--pace", type=float, default=1.0, help="1: as written; less is shorter")
     options = parser.parse_args(argv)
-    vocabulary = load_shipped("rescue")
-    compiled = show_words(vocabulary)
-    event = compiled[0].event
-    days = [make_day(patient, Random(patient)) for patient in range(PATIENTS)]
-    sent = show_sensors(compiled, event, days)
-    show_node(compiled, sent, event)
-    draw_day(days, sent, options.picture)
-    print(f"\nThe day as a picture: {options.picture}")
+    folder = make_folder(options.folder)
+    devices = list(plan_devices())
+    show_words()
+    print("2  A site: three nodes, keys for everybody\n")
+    site = make_site(folder.resolve(), [who for who, _, _ in ASKED], devices)
+    print(f"   {', '.join(NODES)} in {folder}; {len(devices)} watchdogs; {len(ASKED)} people\n")
+    print("3  It runs", flush=True)
+    play(site, devices, options.pace, options.picture)
 
 
-def show_words(vocabulary: Vocabulary) -> list[CompiledSubscription]:
-    """Compile what people ask for, and show what it takes on the air."""
+def plan_devices() -> list[DevicePlan]:
+    """Return three patients at the north, and three weather stations at the south."""
+    beds = [
+        DevicePlan(f"bed-{bed + 1}", "north", "patient", make_day(bed, Random(bed)))
+        for bed in (0, 1, 2)
+    ]
+    masts = [
+        DevicePlan(f"mast-{mast + 1}", "south", "weather", read_station(mast, STATIONS))
+        for mast in range(STATIONS)
+    ]
+    return [*beds, *masts]
+
+
+def show_words() -> None:
+    """Show what people ask for, and what it takes on the air."""
     print("1  Words become bytes\n")
-    compiled = []
-    for handle, (who, words) in enumerate(ASKED, 1):
-        tree = parse(words)
-        result = compile_subscription(tree, vocabulary, handle=handle)
-        xml = len(print_as("xml", tree, vocabulary=vocabulary).encode())
+    vocabulary = load_vocabulary()
+    for who, _, words in ASKED:
+        data = compile_subscription(parse(words), vocabulary).data
         print(f"   {who}: {words}")
-        print(f"      {result.data.hex(' ')}")
-        print(f"      {len(result.data)} bytes; as XML with its fuzzy sets {xml:,}\n")
-        compiled.append(result)
-    return compiled
+        print(f"      {data.hex(' ')}   {len(data)} bytes\n")
 
 
-def show_sensors(
-    compiled: Sequence[CompiledSubscription], event: Event, days: Sequence[list[dict[str, float]]]
-) -> list[dict[int, Notification]]:
-    """Let a watchdog on MicroPython for each patient decide what to send; return it by minute."""
-    micropython = find_unix(32)
-    print(f"2  Sensors filter at the source: {PATIENTS} patients, a reading a minute for a day\n")
-    sent = []
-    readings = everything = filtered = 0
-    for day in days:
-        lines = [str(event.number), " ".join(result.data.hex() for result in compiled)]
-        lines += [" ".join(map(str, encode_values(event, values))) for values in day]
-        done = subprocess.run(
-            [str(micropython), "-X", f"heapsize={HEAP}", "demo/sensor.py"],
-            input="\n".join(lines) + "\n",
-            env={"MICROPYPATH": str(REPOSITORY)},
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        frames = [bytes.fromhex(line) for line in done.stdout.split()]
-        decoded = [notification.decode(frame) for frame in frames]
-        sent.append({note.sequence: note for note in decoded})
-        readings += len(day)
-        everything += len(day) * (8 + len(day[0]))
-        filtered += sum(map(len, frames))
-    count = sum(map(len, sent))
-    print(f"   a watchdog each on MicroPython, 32 bit: {readings:,} readings, {count:,} sent")
-    print(f"   {filtered:,} bytes instead of {everything:,}: {filtered / everything:.1%}\n")
-    return sent
+def play(site: Site, devices: Sequence[DevicePlan], pace: float, picture: Path) -> None:
+    """Start everybody, tell the story, and sum it up."""
+    with contextlib.ExitStack() as stack:
+        bridges = Bridges()
+        stack.callback(bridges.close)
+        for name, (port, target) in site.bridges.items():
+            bridges.add(name, port, target)
+        nodes = [NodeProcess(site, name) for name in NODES]
+        for node in nodes:
+            stack.callback(node.stop)
+        for node in nodes:
+            node.wait_until_ready()
+        people = [Person(site, *asked) for asked in ASKED]
+        for person in people:
+            stack.callback(person.leave)
+            person.ask()
+        dogs = [WatchdogProcess(site, device.name) for device in devices]
+        for dog in dogs:
+            stack.callback(dog.stop)
+        view = stack.enter_context(View(nodes, dogs, people, bridges))
+        tell(view, bridges, people, pace)
+        sum_up(dogs, people, bridges)
+    print(f"\nLogs of the nodes, for analysis: {site.folder}/*/data/log")
+    draw_patients(devices, people, picture)
 
 
-def encode_values(event: Event, values: dict[str, float]) -> list[int]:
-    """Return the readings as the wire has them, by attribute bit."""
-    coded = {}
-    for name, value in values.items():
-        attribute = event.attributes[name]
-        coded[attribute.bit] = attribute.to_code(value)
-    return [coded[bit] for bit in range(len(coded))]
+def tell(view: View, bridges: Bridges, people: Sequence[Person], pace: float) -> None:
+    """Let it happen."""
+    view.say("Together: subscriptions spread, sensors send what somebody wants")
+    view.watch(TOGETHER * pace)
+    for name in bridges.bytes:
+        bridges.cut(name)
+    view.say("The north is cut off: what is for the other side waits, on disks")
+    view.watch(APART / 2 * pace)
+    people[0].walk("north")
+    view.say(f"{people[0].name} walks to the north, and gets what waited there")
+    view.watch(APART / 2 * pace)
+    for name in bridges.bytes:
+        bridges.heal(name)
+    view.say("The links are back: nodes find what the other lacks, best first")
+    view.watch(AGAIN * pace)
 
 
-def show_node(
-    compiled: Sequence[CompiledSubscription], sent: Sequence[dict[int, Notification]], event: Event
-) -> None:
-    """Match what arrives against everybody's subscriptions, and rank it for each who asked."""
-    from demo.node import Node  # numba, so only now
-
-    print(f"3  A node finds who asked, among {OTHERS:,} other subscriptions\n")
-    node = Node(OTHERS, event.number)  # the first time, its matcher is compiled: a minute
-    for (who, _), result in zip(ASKED, compiled, strict=True):
-        node.subscribe(who, result.vector, k=3)
-    for minute in range(MINUTES):
-        for patient, notes in enumerate(sent):
-            if minute in notes:
-                node.receive(notes[minute], patient, minute)
-    print(f"   {node.received:,} notifications, {node.matched:,} matches with other people's\n")
-    for (who, words), result in zip(ASKED, compiled, strict=True):
-        best = node.list_best(who)
-        print(f"   {who} ({words})")
-        print(f"      {node.delivered[who]:,} delivered as one of the 3 best of an hour; the best:")
-        for note, patient, minute, degree, bit in best:
-            attribute = event.find_bit(bit)
-            if attribute is None:
-                raise LookupError(f"event {event.name} has no attribute {bit}")
-            values = ", ".join(
-                describe_value(event, note, p.attribute) for p in result.vector.predicates
-            )
-            clock = f"{minute // 60:02d}:{minute % 60:02d}"
-            print(f"      {degree / 255:.2f}  {clock} patient {patient}: {values}")
-            print(f"            decided by {attribute.name}")
-        print()
+def sum_up(dogs: Sequence[WatchdogProcess], people: Sequence[Person], bridges: Bridges) -> None:
+    """Say what it came to."""
+    taken = sum(dog.readings for dog in dogs)
+    sent = sum(dog.sent for dog in dogs)
+    print("\n4  What it came to\n")
+    share = sent / taken if taken else 0.0
+    print(f"   readings taken {taken:,}, sent {sent:,} ({share:.1%}); on the air about")
+    print(f"   {sent * READING:,} bytes instead of {taken * READING:,}")
+    for name, count in bridges.bytes.items():
+        print(f"   over the link {name}: {count:,} bytes")
+    print()
+    for person in people:
+        delays = sorted(person.delays)
+        unique = len({note.key for note in person.notes})
+        print(f"   {person.name}: {len(person.notes):,} notifications, each once: "
+              f"{'yes' if unique == len(person.notes) else 'NO'}")  # fmt: skip
+        if delays:
+            late = delays[int(0.95 * (len(delays) - 1))]
+            print(f"      from reading to app: median {statistics.median(delays):.2f} s, "
+                  f"p95 {late:.1f} s")  # fmt: skip
+            best = max(person.notes, key=lambda note: note.degree)
+            print(f"      best: {describe_note(best)}")
+    if not all(person.notes for person in people):
+        sys.exit("somebody got nothing: that is a defect")
 
 
-def describe_value(event: Event, note: Notification, bit: int) -> str:
-    """Return an attribute's name and value with its unit."""
-    attribute = event.find_bit(bit)
-    if attribute is None:
-        raise LookupError(f"event {event.name} has no attribute {bit}")
-    point = next(reading.points[0] for reading in note.readings if reading.attribute == bit)
-    return f"{attribute.name} {attribute.to_value(point):.4g} {attribute.unit or ''}".rstrip()
+def draw_patients(devices: Sequence[DevicePlan], people: Sequence[Person], picture: Path) -> None:
+    """Draw the patients' day, and what reached somebody."""
+    beds = [device for device in devices if device.event == "patient"]
+    got: list[dict[int, object]] = []
+    for bed in beds:
+        rows = {
+            tuple(round(row[name], 1) for name in ("heart_rate",)): minute
+            for minute, row in enumerate(bed.rows)
+        }
+        minutes: dict[int, object] = {}
+        for person in people:
+            for note in person.notes:
+                value = note.values.get("heart_rate", {}).get("value")
+                if note.fields.get("device") == bed.name and value is not None:
+                    nearest = min(rows, key=lambda key: abs(key[0] - value))
+                    minutes[rows[nearest]] = note
+        got.append(minutes)
+    draw_day([list(map(dict, bed.rows)) for bed in beds], got, picture)
+    print(f"The patients' day as a picture: {picture}")
 
 
 if __name__ == "__main__":

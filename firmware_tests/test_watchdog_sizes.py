@@ -1,4 +1,5 @@
-"""What the filter may cost a device: 8 KB of `.mpy`, 20 bytes of heap a subscription, 24 KB."""
+"""What a device may be asked for: 8 KB of `.mpy` for the filter, 40 KB for everything, 20 bytes of
+heap a subscription, 24 KB for a thousand of them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.device import find_filter_heap
-from benchmarks.device_images import ARCHITECTURES, FILTER, list_role, measure_sizes
+from benchmarks.device_images import ARCHITECTURES
+from edge.commands.images import build_role
 from firmware_tests.runtimes import find_unix
 from firmware_tests.support import require
 from firmware_tests.unix import run_code
@@ -21,9 +23,19 @@ print(fill(1000, 1)[2] / 1000)
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_filter_role_fits_8_kilobytes(architecture: str, tmp_path: Path) -> None:
-    sizes = measure_sizes(list_role(FILTER), architecture, tmp_path)
-    assert "protocol/evaluator.py" in sizes
+    sizes = build_role("filter", architecture, tmp_path)
+    assert "watchdog/rating.mpy" in sizes
     assert sum(sizes.values()) <= 8192, sizes
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_everything_fits_40_kilobytes(architecture: str, tmp_path: Path) -> None:
+    sizes = build_role("full", architecture, tmp_path)
+    for part in ("app", "board", "config", "doubt", "duty", "fuzzy", "guard", "link", "manager"):
+        assert f"watchdog/{part}.mpy" in sizes
+    for part in ("significance", "spool", "uplink", "sources/csv_file", "sources/ds18x20"):
+        assert f"watchdog/{part}.mpy" in sizes
+    assert sum(sizes.values()) <= 40_960, sizes
 
 
 def test_thousand_subscriptions_and_the_filter_work_in_24_kilobytes(tmp_path: Path) -> None:

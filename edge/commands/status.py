@@ -30,6 +30,7 @@ _COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("notifications", ("notifications", "held")),
     ("delivered", ("delivered",)),
     ("queue", ("queue", "waiting")),
+    ("attached", ("attached",)),
     ("devices", ("devices",)),
     ("peers", ("peers",)),
     ("lag", ("lag", "lag_ms")),

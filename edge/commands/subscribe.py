@@ -241,7 +241,11 @@ def _choose_ended(
 def read_password(arguments: argparse.Namespace) -> str | None:
     """Return the password: of a file, else of DENWATCH_PASSWORD, else none."""
     if arguments.password_file:
-        return read_file(Path(arguments.password_file)).strip()
+        path = Path(arguments.password_file)
+        password = read_file(path).strip()
+        if path.stat().st_mode & 0o077:
+            print(f"{path}: others may read this password: chmod 600 {path}", file=sys.stderr)
+        return password
     return os.environ.get("DENWATCH_PASSWORD") or None
 
 

@@ -102,7 +102,7 @@ class Spool:
                     self.undated += 1
         if wall is not None and words[_DATED]:
             gone = ((wall - words[_WALL]) & 0xFFFFFFFF) * 16 - time
-            if -16 <= gone <= _YEAR:
+            if self._is_plausible(gone):
                 time += max(gone, 0)
                 self.undated = 0
         self._zero = time - now * 2 // 125
@@ -112,6 +112,10 @@ class Spool:
         if not self._save(now):
             raise RingError("no block takes the epoch")
         ring.medium.sync()
+
+    def _is_plausible(self, gone: int) -> bool:
+        """Return whether a clock can have gone on so far; one without a battery starts anew."""
+        return -16 <= gone <= _YEAR
 
     def _read_time(self, now: int) -> int:
         """Return the sixteenths of a second on the line."""

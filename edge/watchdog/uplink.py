@@ -1,17 +1,40 @@
 """What goes up and what comes down, as frames of `protocol`: hello and notifications, subscriptions
 and acknowledgements. No I/O and no clock: `next_message` says what to send, `receive` takes.
 
-Rules, each with a test that fails without it:
+What a node can rely on, and what it must do. All messages are MQTT publications with QoS 1 under
+`dens/1/wd/<device>/`; payloads are frames (protocol/README.md), tagged with the key of that node.
 
-* A hello is said again until the node answers: it may not have been there.
-* A batch of notifications is sent only when the one before it was acknowledged by the *node*:
-  what lies between may forget messages that it took, and a later number that arrives would free
-  an earlier one that did not. The acknowledgement is of all numbers up to one.
-* A notification keeps the epoch and sequence that it was born with, in every frame, for ever.
-* A frame down is opened before anything in it counts. One that changes subscriptions must come
-  after all before it (epoch, sequence), and its number is on the flash before it is obeyed. An
-  acknowledgement may be repeated: it says what is true for ever.
+| topic | frame | its (epoch, sequence) |
+|---|---|---|
+| `hello`, up | message: hello; an empty payload is the will | the device's epoch, counts from 1 |
+| `nv`, up | notifications | those of the *last* notification in it |
+| `sv`, down | subscriptions, or message: remove | above all before it on `sv` from this node |
+| `ack`, down | message: acknowledge | not looked at |
+
+* Every connection begins with a hello, said again (after 5 s, doubled up to 80) until the node has
+  sent any sound frame. Notifications follow without waiting for that.
+* A notification's number is (epoch, sequence), for ever: in every frame, to every node. The epoch
+  grows by one at every start of the device, sequences by one from 1. A vector carries the lower 16
+  bits of its sequence; numbers rise in a frame, all of one epoch, with gaps where a full spool
+  dropped some. A body has at most 900 bytes and 16 vectors. Numbers of hellos are others.
+* One batch is under way: the next is sent only when the *node* has acknowledged the one before,
+  because what lies between may forget messages that it took. Not acknowledged in time (5 s, doubled
+  up to 80) it is sent again: the same numbers, new ages, perhaps more notifications or fewer.
+* The node takes the numbers above the highest that it has of this device and passes over the
+  others, commits, and then acknowledges the highest committed, also when nothing was new. An
+  acknowledgement frees all numbers up to its own; it may be repeated and come late.
+* The node's numbers on `sv` never go back: an epoch that grows at each of its starts, or a sequence
+  that survives them. The device writes the number to the flash before it obeys, and refuses what is
+  not above it, also after its own restarts. It keeps the numbers of 4 nodes.
+* After a hello the node sends all subscriptions that it wants there: after a start the device has
+  none, unless it slept. A handle that is there already is replaced, or renewed if the vector is the
+  same; one vector that is refused does not keep the others of its frame out.
+* The device reads packets of up to 2,048 bytes (`link.limit`): a longer one is acknowledged to the
+  server and dropped (`too_long`). Some 20 vectors a frame are kind to its memory.
 * What is refused is counted by its reason, and changes nothing.
+
+Each of the device's rules has a test that fails without it: tests/watchdog/test_uplink.py (storms),
+test_rules.py, test_spool_cuts.py.
 """
 
 from protocol.degrees import const

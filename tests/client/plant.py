@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.client.node import FakeNode
+from tests.client.node import FakeNode, build_note
 from tests.watchdog.faults.plant import find_free_port, find_mosquitto, is_open
 
 PATIENCE = 30.0
@@ -21,6 +21,9 @@ PATIENCE = 30.0
 
 class Place:
     """A broker and a node; both can be taken away and come back."""
+
+    words = "patient_temperature is very high"
+    password: str | None = None
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Place:
         self.url = f"mqtt://127.0.0.1:{self.port}"
         self._broker: subprocess.Popen[bytes] | None = None
         self._access = access
+        self.total = 0
         self.start_broker()
         self.node = FakeNode(self.port, name, resends, credentials).start()
 
@@ -58,6 +62,14 @@ class Place:
             self._broker.kill()
             self._broker.wait()
             self._broker = None
+
+    def emit(self, count: int) -> list[int]:
+        """Let the node send so many new notes; return their numbers."""
+        numbers = list(range(self.total, self.total + count))
+        self.total += count
+        self.node.emit("medic7", *(build_note(number) for number in numbers))
+        time.sleep(0.005 * count)
+        return numbers
 
     def close(self) -> None:
         self.node.stop()

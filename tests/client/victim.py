@@ -1,10 +1,11 @@
 """A rescue app that dies: a process of its own, killed where its arguments say, or from outside.
 
-    python -m tests.client.victim STORE URL[,URL…] [POINT:COUNT] [--break RULE]
+    python -m tests.client.victim STORE URL[,URL…] WORDS [POINT:COUNT] [--break RULE]
 
 Its handler writes each note's number into a table of the store, in the lent transaction. POINT is
 where it kills itself with SIGKILL, at the COUNT-th time that it comes by. RULE is a rule of the
-library that is switched off, to see that the tests would notice.
+library that is switched off, to see that the tests would notice. The password is in the
+environment, as VICTIM_PASSWORD.
 """
 
 from __future__ import annotations
@@ -127,6 +128,13 @@ def break_rule(rule: str) -> None:
         raise SystemExit(f"no rule {rule}")
 
 
+def read_number(note: Note) -> int:
+    """The number of a note: as the scripted node says it, or as a watchdog read it."""
+    if "index" in note.fields:
+        return int(note.fields["index"])
+    return int(note.values["east"]["value"])
+
+
 def _replace(owner: type, name: str, function: Callable[..., Any]) -> None:
     setattr(owner, name, function)
 
@@ -137,7 +145,7 @@ def main(arguments: list[str]) -> None:
         at = arguments.index("--break")
         rule = arguments[at + 1]
         del arguments[at : at + 2]
-    store, urls, *orders = arguments
+    store, urls, words, *orders = arguments
     death = Death(orders[0] if orders else "")
     plant(death)
     if rule:
@@ -145,13 +153,18 @@ def main(arguments: list[str]) -> None:
 
     def handle(note: Note, transaction: Transaction) -> None:
         transaction.execute("CREATE TABLE IF NOT EXISTS seen (number INTEGER)")
-        transaction.execute("INSERT INTO seen VALUES (?)", (note.fields["index"],))
+        transaction.execute("INSERT INTO seen VALUES (?)", (read_number(note),))
         death.pass_by("in-handler")
 
     with Subscriber(
-        NAME, servers=urls.split(","), store=store, on_note=handle, settings=QUICK
+        NAME,
+        os.environ.get("VICTIM_PASSWORD"),
+        urls.split(","),
+        store=store,
+        on_note=handle,
+        settings=QUICK,
     ) as subscriber:
-        subscriber.subscribe(WORDS, "fever", wait=False)
+        subscriber.subscribe(words, "fever", wait=False)
         print("running", flush=True)
         while True:
             time.sleep(60)

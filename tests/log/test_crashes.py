@@ -24,9 +24,9 @@ def test_cut_at_every_operation_over_many_lives() -> None:
         run_campaign(seed)
 
 
-def find_breach(make: object) -> str:
+def find_breach(make: object, first: int = 0) -> str:
     """Run campaigns until one breaks a promise; return which, or nothing."""
-    for seed in range(12):
+    for seed in range(first, first + 6):
         try:
             run_campaign(seed, make)  # type: ignore[arg-type]
         except Broken as broken:
@@ -63,7 +63,8 @@ def test_without_dropping_before_closing_records_are_doubled() -> None:
     def make(store: MemoryStore, files: CrashingFiles) -> Writer:
         return ClosesEarly(store, files, segment_bytes=900, segment_age=20_000)
 
-    assert "twice" in find_breach(make)
+    # Rare: the crash must come between the closing and the commit, and the operator even sooner.
+    assert "twice" in find_breach(make, first=6)
 
 
 def test_without_looking_how_far_segments_reach_records_are_doubled(

@@ -321,6 +321,37 @@ def test_a_block_that_cannot_be_unpacked_is_one_damage() -> None:
         assert damages[0].length == block.header.length
 
 
+def test_bytes_behind_the_last_record_are_damage() -> None:
+    row = [14, NOW, 0, "m", True]
+    records, damages = decode_records(make_block([row, row], length=1))
+    assert records == []
+    assert len(damages) == 1
+
+
+CBOR = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(st.lists(CBOR, min_size=1, max_size=5))
+def test_any_cbor_in_a_block_gives_an_answer(rows: list[Any]) -> None:
+    records, damages = decode_records(make_block(rows))
+    assert len(records) + len(damages) == len(rows)
+
+
+@given(st.binary(max_size=60), st.integers(0, 5))
+def test_any_bytes_in_a_block_give_an_answer(body: bytes, length: int) -> None:
+    raw = pack_array_head(length) + body
+    header = make_block([[1, NOW, 0, "1"]]).header
+    header = header._replace(packing=0, raw=len(raw), stored=len(raw), length=length)
+    block = Block(HEADER, header, 0, raw)
+    records, damages = decode_records(block)
+    assert len(records) + sum(damage.length or 0 for damage in damages) == length
+    assert decode_columns(block)[1] == damages
+
+
 def test_a_block_that_unpacks_to_more_than_it_says() -> None:
     block = make_block([[14, NOW, 0, "m" * 1000, True]])
     bomb = zlib.compress(pack_array_head(1) + bytes(50 << 20))

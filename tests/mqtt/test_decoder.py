@@ -29,10 +29,6 @@ CATALOGUE: dict[str, tuple[bytes, packets.Packet]] = {
         bytes.fromhex("10 0d 0004 4d515454 05 02 003c 0001 63"),
         packets.Connect(5, "", True, 0, None, "", None),
     ),
-    "connect of a watchdog": (
-        device.write_connect("dog", 60, False, ("t", b"x"), "user", "pass"),
-        packets.Connect(4, "dog", False, 60, packets.Will("t", b"x", 1, False), "user", b"pass"),
-    ),
     "publish 0": (
         bytes.fromhex("30 07 0003 612f62 6869"),
         packets.Publish("a/b", b"hi", 0, False, False, 0),
@@ -113,6 +109,7 @@ FAULTS: dict[str, tuple[bytes, int]] = {
     "CONNECT with more behind": (b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x01cx", 15),
     "CONNECT that ends early": (b"\x10\x0b\x00\x04MQTT\x04\x02\x00\x3c\x00", 13),
     "CONNECT of a long id": (wire.connect("x" * 300), 13),
+    "CONNECT of a long user name": (wire.connect("c", user="x" * 300), 16),
 }
 
 
@@ -217,6 +214,14 @@ def test_limits_of_topics_and_filters() -> None:
         decoder.feed(data)
         with pytest.raises(MalformedError):
             decoder.take()
+
+
+@pytest.mark.parametrize(
+    "change", [{"queue": 0}, {"window": 70_000}, {"inbound": 70_000}, {"packet_bytes": 1 << 30}]
+)
+def test_limits_that_make_no_sense_are_refused(change: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=f"limit .*{next(iter(change))}"):
+        Limits(**change)
 
 
 def test_a_packet_too_long_is_refused_by_its_header() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge.dens.core.interface import Message
-from edge.dens.mqtt import Blocked, Limits
+from edge.dens.mqtt import Blocked, Close, Limits, Pause, Resume
 from tests.mqtt import wire
 from tests.mqtt.certificates import make_certificate
 from tests.mqtt.hosting import TIMEOUT, Host, wait_for
@@ -92,6 +92,26 @@ def test_the_end_of_a_connection_is_reported() -> None:
         peer.socket.close()
         host.wait_for(lambda: not host.server.exchange.sessions)
         assert not host.listener.links
+
+
+def test_a_link_is_closed_after_what_was_sent() -> None:
+    with Host() as host:
+        peer = Peer(host)
+        (link,) = host.listener.links
+
+        def say_goodbye() -> None:
+            host.listener.send(link, b"last")
+            host.listener.close(link)
+            host.listener.close(link)
+            host.listener.send(link, b"too late")
+            host.listener.perform([Pause(link), Resume(link), Pause(99), Close(99, "")])
+
+        host.call(say_goodbye)
+        assert peer.read(4) == b"last"
+        with pytest.raises(EOFError):
+            peer.read(1)
+        host.wait_for(lambda: not host.listener.links)
+        host.call(lambda: host.listener.close(link))
 
 
 def test_links_are_bounded() -> None:

@@ -84,10 +84,13 @@ def test_the_numbers_of_the_queue_go_on_after_a_restart() -> None:
         (QUEUE, make_queue_key(make_session_key("u", "c"), 1), b"\x01\x00\x00\x00\x01t"),
         (INBOUND, b"u\0c", b"\x01"),
         (RETAINED, b"t", b"\x09x"),
+        (QUEUE, make_queue_key(make_session_key("", "here"), 1), b"\x01\x00\x00\x00\x09t"),
+        (QUEUE, make_queue_key(make_session_key("", "here"), 1), b"\x00\x00\x00\x00\x01t"),
     ],
 )
 def test_a_record_of_somebody_else_is_named(space: str, key: bytes, value: bytes) -> None:
     world = World()
+    world.connect("here", clean=False)
     world.store.write(Write(space, key, value))
     with pytest.raises(RecordError, match=space):
         world.restart()

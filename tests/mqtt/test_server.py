@@ -311,6 +311,20 @@ class TestRetained:
         assert not world.take(link), "and it is not acknowledged"
         assert world.server.exchange.retained.count == 2
 
+    def test_what_cannot_be_retained_for_the_node_or_a_will_is_sent_and_reported(self) -> None:
+        world = World(limits=Limits(retained=1))
+        world.publish("a", b"x", retain=True)
+        link = world.connect()
+        world.send(link, wire.subscribe(1, ("b", 1), ("w", 1)))
+        world.publish("b", b"y", retain=True)
+        world.lose(world.connect("dog", will=("w", b"gone", 0, True)))
+        assert world.take_messages(link) == [("b", b"y", 1), ("w", b"gone", 0)]
+        assert [refused.what for refused in world.take_refusals()] == [
+            "retaining b",
+            "retaining the will of ",
+        ]
+        assert world.server.exchange.retained.count == 1
+
     def test_more_retained_messages_than_the_queue_holds_all_arrive(self) -> None:
         world = World(limits=Limits(window=2, queue=3))
         for i in range(10):
@@ -401,11 +415,14 @@ class TestTime:
         link = world.connect("c", keep_alive=10)
         away = world.connect("away", clean=False)
         world.send(away, wire.DISCONNECT)
+        slow = world.connect("slow")
+        world.perform(world.server.block(slow, True, world.now))
         years = 3 * 365 * 86_400_000
         world.now += years
         world.server.shift_clock(years)
         world.tick()
         assert link not in world.closed
+        assert slow not in world.closed
         assert ("", "away") in world.server.exchange.sessions
         world.tick(15_001)
         assert link in world.closed

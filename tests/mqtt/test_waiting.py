@@ -139,6 +139,39 @@ def test_a_will_waits_for_room_too() -> None:
     assert Message("", "t", b"gone") in world.take_events(Message)
 
 
+def test_wills_that_wait_are_bounded_and_the_rest_reported() -> None:
+    world = World(limits=Limits(window=1, queue=2, wills=1, hold_ms=1000))
+    make_full(world)
+    for name in "xy":
+        world.lose(world.connect(name, will=("t", b"gone", 1, False)))
+    (refused,) = world.take_refusals()
+    assert refused.why == "too many wills wait"
+
+
+def test_two_publishers_that_wait_for_each_other_are_both_let_go() -> None:
+    world = World(limits=SMALL)
+    links = [world.connect("a"), world.connect("b")]
+    for link, name in zip(links, "ab", strict=True):
+        world.send(link, wire.subscribe(1, (name, 1)))
+    for number in range(1, 6):
+        world.send(links[0], wire.publish("b", b"x", 1, number))
+        world.send(links[1], wire.publish("a", b"x", 1, number))
+    assert world.server.counts["held"] == 2
+    world.tick(1001)
+    assert len(world.closed) == 1, "one goes as the other's slow receiver, and that makes room"
+    (left,) = set(links) - set(world.closed)
+    assert [g.id for g in world.take(left) if g.kind == "puback"] == [1, 2, 3, 4, 5]
+
+
+def test_payloads_that_wait_are_bounded_in_bytes() -> None:
+    world = World(limits=Limits(window=1, queue=2, waiting_bytes=1000))
+    _, sender = make_full(world)
+    world.send(sender, *(wire.publish("t", bytes(400), 1, n) for n in (4, 5, 6)))
+    assert world.take_events(Pause) == []
+    world.send(sender, wire.publish("t", bytes(400), 1, 7))
+    assert world.take_events(Pause) == [Pause(sender)]
+
+
 def test_a_subscription_waits_while_its_session_is_full() -> None:
     world = World(limits=SMALL)
     world.publish("r", b"kept", retain=True)
@@ -213,6 +246,12 @@ def test_a_message_that_waits_for_room_pays_its_pace_once() -> None:
         world.tick()
     world.send(receiver, *(wire.puback(got.id) for got in world.take(receiver)))
     assert world.take(sender) == [Got("puback", 4)]
+
+
+@pytest.mark.parametrize("pace", [(0, 1), (1, 0)])
+def test_a_pace_of_nothing_is_refused(pace: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="below one message"):
+        TokenBucket(*pace)
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.lists(st.integers(0, 3000), max_size=60))

@@ -1,4 +1,4 @@
-"""The invariants of replication, by name. Tests of the rules and tests without them use the same."""
+"""The invariants of replication, by name; the ablation tests use the same."""
 
 from __future__ import annotations
 

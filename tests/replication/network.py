@@ -175,9 +175,7 @@ class Host:
     def remove(self, now: int, dot: Dot, kind: int = SUBSCRIPTION) -> list[Publish]:
         return self.act(now, lambda turn: self.holdings.remove(turn, kind, dot, "removed"))
 
-    def _originate(
-        self, now: int, kind: int, life: int, body: bytes
-    ) -> tuple[Item, list[Publish]]:
+    def _originate(self, now: int, kind: int, life: int, body: bytes) -> tuple[Item, list[Publish]]:
         made: list[Item] = []
         expires = self.clocks.say(now) + life if life else 0
         published = self.act(

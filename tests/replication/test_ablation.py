@@ -47,7 +47,7 @@ def forge_a_removal() -> None:
     contact = network.hosts["b"].part.contacts["a"]
     run = (item.dot.origin, item.dot.epoch)
     body = encode_shipment(Shipment(((run, ((item.dot.sequence,) * 2,)),), (), ()))
-    network.hand("a", "b", seal(b"x" * 32, "a", "b", b"", ITEMS, contact._in, body))
+    network.hand("a", "b", seal(b"x" * 32, "a", "b", b"", ITEMS, contact.line.next_in, body))
     network.run()
     check_subscriptions(network, truth)
 

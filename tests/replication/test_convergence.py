@@ -1,4 +1,4 @@
-"""Any order, loss, duplication, truncation and interruption of exchanges: all nodes end the same."""
+"""Any order, loss, duplication, truncation, interruption of exchanges: all nodes end the same."""
 
 from __future__ import annotations
 
@@ -99,19 +99,20 @@ def _disturb(network: Network, operation: str, one: str, other: str, amount: int
         queue[0] = bytes(frame)
 
 
-@settings(max_examples=120, deadline=None)
-@given(count=st.integers(2, 5), steps=STEPS)
-def test_all_nodes_end_the_same(count: int, steps: list[tuple[str, int, int, int]]) -> None:
-    network, truth = Network(NAMES[:count]), Truth()
+@settings(max_examples=150, deadline=None)
+@given(count=st.integers(2, 5), group_from=st.sampled_from([1, 3, 64]), steps=STEPS)
+def test_all_nodes_end_the_same(
+    count: int, group_from: int, steps: list[tuple[str, int, int, int]]
+) -> None:
+    flooding = PeerSettings(strategy="epidemic", chunk=1_024, retry=1_000, group_from=group_from)
+    network, truth = Network(NAMES[:count], flooding), Truth()
     play(network, truth, steps)
     network.heal()
     check_all(network, truth)
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    strategy=st.sampled_from(["spray:2", "utility:3"]), count=st.integers(2, 4), steps=STEPS
-)
+@given(strategy=st.sampled_from(["spray:2", "utility:3"]), count=st.integers(2, 4), steps=STEPS)
 def test_subscriptions_converge_under_every_strategy(
     strategy: str, count: int, steps: list[tuple[str, int, int, int]]
 ) -> None:

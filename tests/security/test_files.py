@@ -124,7 +124,9 @@ def _spoil(change: str, document: dict[str, Any]) -> None:
     elif change == "name":
         document["devices"]["d/g"] = document["devices"].pop("cat")
     elif change == "card":
-        document["cards"][0] = document["cards"][0][:-2] + "00"
+        card = bytearray.fromhex(document["cards"][0])
+        card[-20] ^= 1
+        document["cards"][0] = card.hex()
     elif change == "own key":
         document["own"][0]["sign"] = "11" * 16 + "2233445566778899aabbccddeeff0123"
     elif change == "kind":

@@ -202,3 +202,31 @@ def test_init_prints_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixtu
         node_init.run_init(tmp_path / "b", parser.parse_args(["--peer", "x"]))
     with pytest.raises(CommandError, match="invitation"):
         node_init.run_init(tmp_path / "b", parser.parse_args(["--join", "x", "--name", "y"]))
+
+
+def test_where_a_node_is_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = node_init.init_node(
+        tmp_path / "a", "node-a", ["mqtts://0.0.0.0:8883"], ["192.0.2.7"]
+    ).parent
+    run(capsys, folder, "add subscriber ann --role medic")
+    shown = run(capsys, folder, "show ann")
+    assert f"-h 192.0.2.7 -p 8883 --cafile {folder}/tls/ca.pem" in shown
+    assert "-h b.example -p 9000 " in run(capsys, folder, "show ann --url mqtts://b.example:9000")
+    with pytest.raises(CommandError, match="--url"):
+        run(capsys, folder, "show ann --url b.example")
+
+
+def test_check_tells_what_does_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, folder, "add subscriber ann --role nurse")
+    config = folder / "node.toml"
+    peer = '[[peers]]\nname = "node-z"\nurl = "mqtts://z:8883"\n'
+    config.write_text(config.read_text() + peer)
+    text = run(capsys, folder, "check")
+    assert "node-z is not known here yet" in text
+    assert "the role nurse, which is not in node.toml" in text
+    config.write_text(config.read_text().replace('name = "node-a"', 'name = "node-q"'))
+    with pytest.raises(CommandError, match=r"is of node-q, .* of node-a"):
+        run(capsys, folder, "check")
+    config.write_text("name = 3")
+    with pytest.raises(CommandError, match="line 1: name"):
+        run(capsys, folder, "check")

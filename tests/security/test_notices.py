@@ -194,8 +194,12 @@ def test_a_forged_card_is_refused() -> None:
         keyring.apply_notice("node-a", make_introduction(forged))
     real = make_registry("node-x").cards["node-x"][1]
     for field in ("name", "serial", "sign", "agree"):
-        value = getattr(real, field)
-        changed = value + 1 if isinstance(value, int) else value[:-1] + value[:1]
+        changed = {
+            "name": "node-y",
+            "serial": 2,
+            "sign": bytes([real.sign[0] ^ 1]) + real.sign[1:],
+            "agree": bytes([real.agree[0] ^ 1]) + real.agree[1:],
+        }[field]
         with pytest.raises(SecurityError):
             keyring.apply_notice("node-a", make_introduction(real._replace(**{field: changed})))
     assert keyring.apply_notice("node-a", make_introduction(real))

@@ -84,6 +84,20 @@ class Traffic(Case):
         self.assertEqual(self.server.acknowledged, [5, 6, 7])
         self.assertEqual(link.counts["too_long"], 1)
 
+    def test_what_a_session_kept_comes_after_the_word_of_the_connection(self):
+        """A server that kept messages sends them before it answers SUBSCRIBE."""
+        link = self.make()
+        self.server.connack = b"\x20\x02\x01\x00" + b"\x32\x09\x00\x04t/sv\x00\x05x"
+        known = []
+        link._on_message = lambda *_: known.append(list(self.nodes))
+
+        async def test():
+            await self.until(lambda: link.server)
+
+        self.run_with(link, test)
+        self.assertEqual(known, [["node-a"]])
+        self.assertEqual(self.server.acknowledged, [5])
+
     def test_the_window_is_bounded(self):
         link = self.make(window=3)
         self.server.pubacks = False

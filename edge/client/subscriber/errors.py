@@ -15,6 +15,10 @@ class RefusedError(LanguageError, SubscriberError):
     It is a LanguageError, so whatever shows those with a caret shows this one, too.
     """
 
+    def describe(self) -> str:
+        """Return the node's sentence, in which its suggestions and its hint stand already."""
+        return self.message
+
 
 class UnconfirmedError(SubscriberError, TimeoutError):
     """No node has answered yet. The request is kept, and sent until one does."""

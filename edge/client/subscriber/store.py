@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from edge.client.errors import LanguageError
 from edge.client.subscriber.actions import Keep, KeepAnswer, KeepNote, Request
-from edge.client.subscriber.errors import StoreError
+from edge.client.subscriber.errors import RefusedError, StoreError
 
 try:
     import fcntl
@@ -61,7 +60,7 @@ class Subscription:
     text: str
     state: str
     id: int | str | None = None
-    error: LanguageError | None = None
+    error: RefusedError | None = None
 
 
 def connect(path: str | Path, busy_ms: int) -> sqlite3.Connection:
@@ -308,9 +307,9 @@ def _lock(path: Path) -> IO[bytes]:
     return stream
 
 
-def _write_error(error: LanguageError) -> str:
+def _write_error(error: RefusedError) -> str:
     return json.dumps([error.message, error.at, error.length, error.hint, error.suggestions])
 
 
-def _read_error(text: str | None) -> LanguageError | None:
-    return None if text is None else LanguageError(*json.loads(text))
+def _read_error(text: str | None) -> RefusedError | None:
+    return None if text is None else RefusedError(*json.loads(text))

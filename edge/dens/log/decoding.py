@@ -21,6 +21,11 @@ from edge.dens.log.segment import BLOCK
 Columns = dict[str, Sequence[Any]]
 """`number`, `time` and `hybrid`, then the kind's fields; all of one length."""
 
+_PAIR = b"\x82"
+_LAST = b"\x48the last"
+# The decoder passes over bytes behind a value; as the first of a pair, the value must end where
+# the second begins.
+
 
 class _Sheet(NamedTuple):
     """The rows of one kind, their numbers, and when they are checked, their columns."""
@@ -100,10 +105,10 @@ def _load_rows(block: Block) -> list[Any] | str:
     if isinstance(raw, str):
         return raw
     try:
-        rows = cbor2.loads(raw)
+        rows, last = cbor2.loads(_PAIR + raw + _LAST)
     except (cbor2.CBORDecodeError, ValueError, RecursionError) as error:
         return f"the block is no CBOR: {error}"
-    if type(rows) is not list or len(rows) != block.header.length:
+    if type(rows) is not list or len(rows) != block.header.length or last != _LAST[1:]:
         return f"the block does not hold {block.header.length} records"
     return rows
 

@@ -98,8 +98,7 @@ class Links:
 
     def leave(self, link: Link, now: int) -> None:
         """Take a link away that is gone; its will is published, or waits for room."""
-        if self.all.pop(link.number, None) is None:
-            return
+        del self.all[link.number]
         self.held.pop(link.number, None)
         session, will = link.session, link.will
         if session is None:

@@ -165,11 +165,11 @@ class Server:
         """Do what is due; to be called about once a second."""
         for link in list(self._links.all.values()):
             reason = link.find_fault(self.limits, now)
-            if reason and link.number in self._links.all:
+            if reason:
                 self.counts["timeouts"] += 1
                 self._links.drop(link, reason, now)
         for link in list(self._links.held.values()):
-            if link.number in self._links.held:
+            if link.number in self._links.held:  # not sent away as another's receiver
                 self._give_up(link, now)
         self._expire_sessions(now)
         self.exchange.outbound.was_freed = True  # a pace may have room again

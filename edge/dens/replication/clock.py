@@ -139,11 +139,11 @@ class Clocks:
 
     def localise(self, dot: Dot, time: int) -> int:
         """Return a time of an item as the machine's, late rather than early."""
-        return time + self._find(dot.origin, dot.epoch, time).high - self._shift
+        return time + self._find_at(dot, time).high - self._shift
 
     def estimate(self, dot: Dot, time: int) -> int:
         """Return a time of an item as the machine's, for people: the middle of what is possible."""
-        offset = self._find(dot.origin, dot.epoch, time)
+        offset = self._find_at(dot, time)
         return time + (offset.low + offset.high) // 2 - self._shift
 
     def doubt(self, origin: str, epoch: int, now: int) -> int:
@@ -195,6 +195,11 @@ class Clocks:
             low, high, _ = self._find(*run, own)
             table.append((run, (low + high) // 2, (high - low + 1) // 2))
         return table
+
+    def _find_at(self, dot: Dot, time: int) -> Offset:
+        """Return the offset to a run as it is when that run's clock shows a time."""
+        known = self._offsets.get((dot.origin, dot.epoch))
+        return self._find(dot.origin, dot.epoch, time + known.high if known else time)
 
     def _find(self, origin: str, epoch: int, own: int) -> Offset:
         known = self._offsets.get((origin, epoch))

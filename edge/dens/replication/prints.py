@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Mapping
 
 from edge.dens.replication.context import EMPTY, Range, Run
-from edge.dens.replication.wire import PRINT, SALT
+from edge.dens.replication.wire import GROUP, PRINT, SALT
 
 
 class Prints:
@@ -49,6 +49,21 @@ class Prints:
         for run in self._order:
             state.update(self._hashes[run])
         return state.digest()
+
+    def hash_groups(self, salt: bytes, count: int) -> list[bytes]:
+        """Return the hashes of so many groups of runs, for one contact."""
+        states = [
+            hashlib.blake2b(digest_size=GROUP, key=salt, person=b"group") for _ in range(count)
+        ]
+        for run in sorted(self._hashes):
+            states[find_group(run, count)].update(self._hashes[run])
+        return [state.digest() for state in states]
+
+
+def find_group(run: Run, count: int) -> int:
+    """Return the group of a run, which both sides find alike."""
+    name = run[0].encode() + run[1].to_bytes(4, "big")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest(), "big") % count
 
 
 def make_salt(secret: bytes, epoch: int, count: int, now: int) -> bytes:

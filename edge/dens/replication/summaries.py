@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from edge.dens.replication.context import Run
 from edge.dens.replication.sets import Cursor, Spans, decode_spans, encode_number, encode_spans
 from edge.dens.replication.wire import (
+    GROUP,
     HASH,
     PRINT,
     SALT,
@@ -147,6 +148,31 @@ def decode_completion(body: bytes) -> Completion:
     completion = Completion(decode_time(cursor), take_signed(cursor), _decode_changes(cursor))
     cursor.finish()
     return completion
+
+
+def encode_groups(hashes: list[bytes]) -> bytes:
+    """Return the body that lists the hashes of groups."""
+    return b"".join(hashes)
+
+
+def decode_groups(body: bytes) -> list[bytes]:
+    """Return the hashes of groups."""
+    if not body or len(body) % GROUP or len(body) > 255 * GROUP:
+        raise ProtocolError(f"groups of {len(body)} bytes")
+    return [body[at : at + GROUP] for at in range(0, len(body), GROUP)]
+
+
+def encode_pick(picked: frozenset[int], count: int) -> bytes:
+    """Return the body that says which of so many groups differ."""
+    return sum(1 << group for group in picked).to_bytes((count + 7) // 8, "little")
+
+
+def decode_pick(body: bytes) -> frozenset[int]:
+    """Return which groups differ."""
+    if len(body) > 32:
+        raise ProtocolError(f"a choice among {8 * len(body)} groups")
+    bits = int.from_bytes(body, "little")
+    return frozenset(group for group in range(8 * len(body)) if bits >> group & 1)
 
 
 def encode_ask(names: Iterable[str]) -> bytes:

@@ -10,6 +10,8 @@ news have tags of 8 bytes (HMAC 256/64, as on the radio), all others of 16.
 |---|---|---|
 | digest | who begins | salt 8, print 16, time 6 |
 | equal | the other | time 6 |
+| groups | the other | 6 bytes a group of runs |
+| pick | who begins | a bit a group: it differs |
 | summary | the other | salt 8, time 6, token 4, table length, entries |
 | answer | who begins | time 6, lag, token 4, differences to the entries, table length, entries |
 | completion | the other | time 6, lag, differences to the answer's entries |
@@ -31,7 +33,8 @@ from edge.dens.replication.sets import Cursor, encode_number
 from edge.dens.security.tags import PEER_TAG, tag_peer
 from protocol.errors import ProtocolError
 
-DIGEST, EQUAL, SUMMARY, ANSWER, COMPLETION, ITEMS, ACK, RESET, ASK, TELL = range(1, 11)
+DIGEST, EQUAL, SUMMARY, ANSWER, COMPLETION, ITEMS, ACK, RESET = range(1, 9)
+ASK, TELL, GROUPS, PICK = range(9, 13)
 NAMES = {
     DIGEST: "digest",
     EQUAL: "equal",
@@ -43,6 +46,8 @@ NAMES = {
     RESET: "reset",
     ASK: "ask",
     TELL: "tell",
+    GROUPS: "groups",
+    PICK: "pick",
 }
 FLAG = 0x80  # digest: in full; items: the last of this exchange
 SALT = 8
@@ -53,6 +58,7 @@ SHORT_TAG = 8
 _TIME = 6
 _HINT = 2
 HASH = 4
+GROUP = 6
 _UNNUMBERED = (DIGEST, EQUAL)
 MAX_NAME = 64
 _MAX_EPOCH = (1 << 32) - 1

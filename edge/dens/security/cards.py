@@ -127,16 +127,17 @@ def make_proof(secret: bytes, dialer: str, listener: str, card: Card) -> str:
 
 def split_proof(password: bytes) -> tuple[bytes, bytes] | None:
     """Return card and tag of a node's password, None if it is something else."""
-    card, dot, tag = password.partition(b".")
-    if not dot:
+    parts = password.split(b".")
+    if len(parts) != 2:
         return None
     try:
-        return (
-            base64.b64decode(card, altchars=b"-_", validate=True),
-            base64.b64decode(tag, altchars=b"-_", validate=True),
-        )
+        decoded = [base64.b64decode(part, altchars=b"-_", validate=True) for part in parts]
     except binascii.Error:
         return None
+    # base64 has bits to spare at its end: one proof, one password.
+    if [base64.urlsafe_b64encode(part) for part in decoded] != parts:
+        return None
+    return decoded[0], decoded[1]
 
 
 def check_proof(secret: bytes, dialer: str, listener: str, serial: int, tag: bytes) -> bool:

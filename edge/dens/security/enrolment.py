@@ -1,9 +1,9 @@
 """A registry with what other nodes told added to it, notice by notice, in place. Pure.
 
-The result is the same in any order: of two registrations of a name the higher version wins, of two
-equal ones the greater bytes. What was made at this node is changed at this node only. Where notices
-contradict each other (one name as two things, one key for two names) the error says so, and whoever
-calls starts anew with the notices sorted.
+The result is the same in any order: of two registrations of a name, even as a device and as a
+subscriber, the higher version wins, of equal ones the greater bytes. What was made at this node is
+changed at this node only. Where notices contradict each other otherwise (a node's name, one key for
+two names) the error says so, and whoever calls starts anew with the notices sorted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from edge.dens.security.cards import Card
 from edge.dens.security.errors import SecurityError
+from edge.dens.security.names import check_name
 from edge.dens.security.notices import Revoked, decode, write_registration
 from edge.dens.security.registry import (
     Device,
     DeviceKey,
-    Kind,
     Registry,
     Subscriber,
     check_device,
@@ -58,7 +58,7 @@ class Enrolment:
                     keys = {key_id: DeviceKey(key) for key_id, key in _read_pairs(pairs, bytes)}
                     device = Device(keys, version, is_ours=False)
                     check_device(name, device)
-                    self._enter(name, "device", [key.secret for key in keys.values()])
+                    self._enter(name, [key.secret for key in keys.values()])
                     self._devices[name] = device
             case [2, str() as name, int() as version, str() as role, list() as pairs]:
                 if self._is_wanted(name, version, data):
@@ -66,7 +66,7 @@ class Enrolment:
                     subscriber = Subscriber(role, passwords, version, is_ours=False)
                     check_subscriber(name, subscriber)
                     hashes = [text.encode() for text in passwords.values()]
-                    self._enter(name, "subscriber", hashes)
+                    self._enter(name, hashes)
                     self._subscribers[name] = subscriber
             case _:
                 raise SecurityError("a registration of no known form")
@@ -84,9 +84,11 @@ class Enrolment:
         own = write_registration(self.registry, name, self.registry.name)
         return (version, data) > (held.version, own)
 
-    def _enter(self, name: str, kind: Kind, secrets: list[bytes]) -> None:
-        """Make room for a name's new entry, after a look at whose its keys are."""
-        self.registry.check_free(name, kind)
+    def _enter(self, name: str, secrets: list[bytes]) -> None:
+        """Make room for a name's new entry, after a look at whose name and keys they are."""
+        check_name(name)
+        if self.registry.kind_of(name) == "node":
+            raise SecurityError(f'"{name}" is a node already')
         for secret in secrets:
             owner = self._owners.get(secret, name)
             if owner != name:

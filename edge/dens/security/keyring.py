@@ -30,6 +30,7 @@ from edge.dens.security.cards import (
 from edge.dens.security.enrolment import Enrolment
 from edge.dens.security.errors import SecurityError
 from edge.dens.security.registry import (
+    KINDS,
     Kind,
     Registry,
     derive_device_password,
@@ -38,7 +39,6 @@ from edge.dens.security.registry import (
 from protocol.frames import Link
 
 _FRAMES, _CONNECT, _NOTICES = "frames", "connect", "notices"  # purposes of an agreed secret
-
 Source = Callable[[], Registry | None]
 
 
@@ -51,9 +51,9 @@ class Keyring:
         self._source = source
         self._notices: dict[tuple[str, bytes], notices.Notice] = {}
         self._conflicts: list[str] = []
+        self._own_notices: list[bytes] | None = None
         self._links: dict[tuple[str, int], Link] = {}
         self._secrets: dict[tuple[str, str], tuple[bytes, ...]] = {}
-        self._own_notices: list[bytes] | None = None
         self.generation = 1
 
     @property
@@ -92,13 +92,11 @@ class Keyring:
     def kind_of(self, name: str) -> Kind | None:
         """Return "node", "device" or "subscriber", None for a stranger or a revoked name."""
         kind = self.registry.kind_of(name)
-        return None if kind is None or self.registry.is_revoked(kind, name) else kind
+        return kind if kind and not self.registry.is_revoked(kind, name) else None
 
     def is_revoked(self, name: str) -> bool:
         """Return whether a name was revoked, whatever it was, known here or not."""
-        return any(
-            self.registry.is_revoked(kind, name) for kind in ("node", "device", "subscriber")
-        )
+        return any(self.registry.is_revoked(kind, name) for kind in KINDS)
 
     def role_of(self, subscriber: str) -> str | None:
         """Return the role of a subscriber, None for a stranger or a revoked name."""
@@ -142,11 +140,11 @@ class Keyring:
 
     def check_device_password(self, device: str, password: bytes) -> bool:
         """Return whether a device may connect: its MQTT password comes from one of its keys."""
-        right = False
-        for key_id in self.list_key_ids(device):
-            wanted = derive_device_password(self._find_device_secret(device, key_id))
-            right |= hmac.compare_digest(wanted.encode(), password)
-        return right
+        wanted = [
+            derive_device_password(self._find_device_secret(device, key_id)).encode()
+            for key_id in self.list_key_ids(device)
+        ]
+        return any(hmac.compare_digest(one, password) for one in wanted)
 
     def _find_device_secret(self, device: str, key_id: int) -> bytes:
         key = self.registry.devices[device].keys[key_id]
@@ -174,8 +172,7 @@ class Keyring:
 
     def peer_secret(self, node: str) -> bytes | None:
         """Return the secret to seal frames for a node with, None if it is no good node."""
-        secrets = self.peer_secrets(node)
-        return secrets[0] if secrets else None
+        return next(iter(self.peer_secrets(node)), None)
 
     def peer_secrets(self, node: str) -> tuple[bytes, ...]:
         """Return all secrets that may open a node's frames: several while keys are rotated."""
@@ -204,7 +201,7 @@ class Keyring:
                 )
                 for keys in self._find_own()
             )
-            if is_right and self.registry.cards.get(node, {}).get(card.serial) != card:
+            if is_right and card not in self._list_cards(node):
                 self.apply_notice(self.name, notices.make_introduction(card))
         except SecurityError:
             return False
@@ -253,7 +250,7 @@ class Keyring:
         self._notices[origin, body] = notice
         if self._enrolment is not None and not self._extend(self._enrolment, origin, notice):
             self._enrolment = None
-        self._forget_derived()
+        self._forget_derived(has_new_nodes=not isinstance(notice, notices.Sealed))
         return True
 
     def list_notices(self) -> list[bytes]:
@@ -267,26 +264,15 @@ class Keyring:
         return self._own_notices
 
     def _list_public_notices(self) -> list[bytes]:
-        base = self._base
-        found = [
+        introductions = [
             notices.make_introduction(card)
-            for name in sorted(base.invited | {self.name})
+            for name in sorted(self._base.invited | {self.name})
             for card in self._list_cards(name)
         ]
-        for (kind, name), ids in sorted(base.revoked.items()):
-            for key_id in sorted(ids) if ids else (None,):
-                proof = base.proofs.get((name, key_id or 0), b"")
-                found.append(notices.make_revocation(kind, name, key_id, proof))
-        return found
+        return introductions + notices.list_revocations(self._base)
 
     def _list_sealed_notices(self) -> list[bytes]:
-        ours = [
-            name
-            for name, device in sorted(self._base.devices.items())
-            if device.is_ours and any(key.is_master for key in device.keys.values())
-        ]
-        ours += [name for name, app in sorted(self._base.subscribers.items()) if app.is_ours]
-        ours = [name for name in ours if not self.is_revoked(name)]
+        ours = [name for name in self._base.list_told() if not self.is_revoked(name)]
         found = []
         for node in self.list_nodes():
             secrets = self._agree(node, _NOTICES)
@@ -348,17 +334,16 @@ class Keyring:
 
     def _open(self, origin: str, box: bytes) -> bytes | None:
         """Return a registration; None if its origin's card is not there yet, or is revoked."""
-        for secret in self._agree(origin, _NOTICES):
-            data = open_box(secret, _context(origin, self.name), box)
-            if data is not None:
-                return data
-        return None
+        context = _context(origin, self.name)
+        tried = (open_box(secret, context, box) for secret in self._agree(origin, _NOTICES))
+        return next((data for data in tried if data is not None), None)
 
-    def _forget_derived(self) -> None:
-        self._links.clear()
-        self._secrets.clear()
-        self._own_notices = None
+    def _forget_derived(self, has_new_nodes: bool = True) -> None:
         self.generation += 1
+        self._links.clear()
+        if has_new_nodes:
+            self._secrets.clear()
+            self._own_notices = None
 
 
 def _context(sender: str, receiver: str) -> bytes:

@@ -55,6 +55,16 @@ def make_revocation(kind: Kind, name: str, key_id: int | None = None, proof: byt
     return cbor.encode([_REVOKED, KINDS.index(kind), name, key_id, proof])
 
 
+def list_revocations(registry: Registry) -> list[bytes]:
+    """Return the notices of all that is revoked in a registry."""
+    found = []
+    for (kind, name), ids in sorted(registry.revoked.items()):
+        for key_id in sorted(ids) if ids else (None,):
+            proof = registry.proofs.get((name, key_id or 0), b"")
+            found.append(make_revocation(kind, name, key_id, proof))
+    return found
+
+
 def make_introduction(card: Card) -> bytes:
     """Return the notice that tells of a node."""
     return cbor.encode([_CARD, card.encode()])

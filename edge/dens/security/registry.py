@@ -81,13 +81,13 @@ class Registry:
 
     def with_device(self, name: str, device: Device) -> Registry:
         """Return the registry with a device added or changed."""
-        self.check_free(name, "device")
+        self._check_free(name, "device")
         check_device(name, device)
         return replace(self, devices={**self.devices, name: device})._distinct()
 
     def with_subscriber(self, name: str, subscriber: Subscriber) -> Registry:
         """Return the registry with a subscriber added or changed."""
-        self.check_free(name, "subscriber")
+        self._check_free(name, "subscriber")
         check_subscriber(name, subscriber)
         return replace(self, subscribers={**self.subscribers, name: subscriber})._distinct()
 
@@ -125,8 +125,7 @@ class Registry:
         check_distinct(self.list_secrets())
         return self
 
-    def check_free(self, name: str, kind: Kind) -> None:
-        """Refuse a name that is something else here, or was revoked."""
+    def _check_free(self, name: str, kind: Kind) -> None:
         self._check_kind(name, kind)
         if self.is_revoked(kind, name):
             raise SecurityError(f'"{name}" was revoked; take another name')
@@ -136,6 +135,15 @@ class Registry:
         holder = self.kind_of(name)
         if holder not in (None, kind):
             raise SecurityError(f'"{name}" is a {holder} already')
+
+    def list_told(self) -> list[str]:
+        """Return the names that were registered here and that other nodes are to know."""
+        devices = [
+            name
+            for name, device in sorted(self.devices.items())
+            if device.is_ours and any(key.is_master for key in device.keys.values())
+        ]
+        return devices + [name for name, app in sorted(self.subscribers.items()) if app.is_ours]
 
     def list_secrets(self) -> Iterator[tuple[str, bytes]]:
         """Yield every secret with its owner, for the search for equal ones."""

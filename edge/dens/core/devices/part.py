@@ -267,7 +267,7 @@ class Devices(Part):
         installation = self._fleet.get(name)
         if what != "sv" or installation is None or installation.flight is None:
             return
-        if installation.flight.number[1] == event.token:
+        if event.token == _make_token(installation.flight.number):
             installation.confirm(turn)
             self._tell(turn, [installation])
 
@@ -325,7 +325,7 @@ class Devices(Part):
                 turn.count("device_removals", len(plan.removals))
             installation.send(plan, number, turn.now, self._settings)
             turn.count("device_frames_down")
-            turn.publish(f"{DEVICES}{name}/sv", payload, token=number[1])
+            turn.publish(f"{DEVICES}{name}/sv", payload, token=_make_token(number))
 
     def _acknowledge(self, turn: Turn, device: Device) -> None:
         """Say what is committed: this turn's writes are, when it leaves."""
@@ -363,3 +363,8 @@ class Devices(Part):
         if item.expires != NEVER:
             expires = self._localise(item.dot, item.expires)
         return decode_body(SubscriptionBody, item.body), expires
+
+
+def _make_token(number: Number) -> int:
+    """Return a token that was never used for another frame, not by an earlier run either."""
+    return number[0] << 32 | number[1]

@@ -216,16 +216,23 @@ class Ledger:
 
     def fingerprint(self, salt: bytes) -> bytes:
         """Return the print of everything, for one contact."""
+        self._update_prints()
+        return self._prints.combine(salt)
+
+    def hash_groups(self, salt: bytes, count: int) -> list[bytes]:
+        """Return the hashes of groups of runs, for one contact."""
+        self._update_prints()
+        return self._prints.hash_groups(salt, count)
+
+    def _update_prints(self) -> None:
         for run in self._stale:
             seen = self._holdings.context.runs.get(run, EMPTY)
             self._prints.update(run, seen, self._held.get(run, {}))
         self._stale.clear()
-        return self._prints.combine(salt)
 
     def list_changed(self, since: int) -> list[Run]:
         """Return the runs that changed after a version, in order."""
-        runs = self._holdings.context.runs
-        return sorted(run for run, at in self._versions.items() if at > since and run in runs)
+        return sorted(run for run, at in self._versions.items() if at > since)
 
     def list_seen(self, run: Run) -> Spans:
         """Return what was seen of a run."""

@@ -187,7 +187,7 @@ def _sum_bytes(contact: Contact) -> dict[str, int]:
     fields: dict[str, int] = {}
     for is_out, way in ((True, "out"), (False, "in")):
         sums = {"digest": 0, "known": 0, "items": 0}
-        for (name, went), size in contact.bytes.items():
+        for (name, went), size in contact.line.bytes.items():
             if went == is_out:
                 group = "digest" if name in _DIGESTS else name if name == "items" else "known"
                 sums[group] += size

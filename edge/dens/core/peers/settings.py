@@ -16,6 +16,7 @@ class PeerSettings:
     strategy: str = "utility"  # epidemic, spray:L, utility[:L]
     chunk: int = 32_768  # of items in one frame, which is one transaction at the receiver
     window: int = 4  # frames of items that may be unacknowledged
+    group_from: int = 64  # with so many runs changed, groups of them are compared first
     retry: int = 5_000  # without an answer for so long, the exchange begins again
     max_retry: int = 60_000
     grace: int = 3_600_000  # how long after its end an item is not yet called dead

@@ -1,0 +1,109 @@
+"""What the audience sees: a live table in a terminal, lines of text otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from demo.bridges import Bridges
+from demo.cast import NodeProcess, Person, WatchdogProcess
+from edge.client.subscriber import Note
+
+_LINE_EVERY = 5.0  # s, without a terminal
+
+
+class View:
+    """Shows the cast while time goes by."""
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeProcess],
+        dogs: Sequence[WatchdogProcess],
+        people: Sequence[Person],
+        bridges: Bridges,
+    ) -> None:
+        self._nodes = nodes
+        self._dogs = dogs
+        self._people = people
+        self._bridges = bridges
+        self._title = ""
+        self._last = 0.0
+        self._console = Console()
+        is_live = sys.stdout.isatty()
+        self._live = Live(console=self._console, refresh_per_second=4) if is_live else None
+
+    def __enter__(self) -> View:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, title: str) -> None:
+        """Begin a new act."""
+        self._title = title
+        if self._live is None:
+            print(f"\n{title}", flush=True)
+
+    def watch(self, seconds: float) -> None:
+        """Show what happens for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self._live is not None:
+                self._live.update(self._build())
+            elif time.monotonic() - self._last >= _LINE_EVERY:
+                self._last = time.monotonic()
+                self._print()
+            time.sleep(0.25)
+
+    def _print(self) -> None:
+        taken = sum(dog.readings for dog in self._dogs)
+        sent = sum(dog.sent for dog in self._dogs)
+        held = ", ".join(
+            f"{node.name} {node.read_metrics().get('notifications', 0):.0f}" for node in self._nodes
+        )
+        got = ", ".join(
+            f"{person.name}@{person.node} {len(person.notes)}" for person in self._people
+        )
+        print(f"   read {taken:6,}  sent {sent:5,}   held: {held}   delivered: {got}", flush=True)
+
+    def _build(self) -> Group:
+        dogs = Table("watchdog", "readings", "sent", "on the node's disk", title="MicroPython")
+        for dog in self._dogs:
+            dogs.add_row(dog.name, f"{dog.readings:,}", f"{dog.sent:,}", f"{dog.acknowledged:,}")
+        nodes = Table("node", "peers", "subscriptions", "notifications", "waiting", title="DENS")
+        for node in self._nodes:
+            seen = node.read_metrics()
+            names = ("peers", "subscriptions", "notifications", "waiting")
+            nodes.add_row(node.name, *(f"{seen.get(name, 0):,.0f}" for name in names))
+        people = Table("who", "at", "has", "newest", title="rescue apps", min_width=90)
+        for person in self._people:
+            newest = describe_note(person.notes[-1]) if person.notes else "-"
+            people.add_row(person.name, person.node, f"{len(person.notes):,}", newest)
+        cut = [name for name in self._bridges.bytes if self._bridges.is_cut(name)]
+        state = f"link cut: {', '.join(cut)}" if cut else "all links up"
+        return Group(Text(self._title, style="bold"), Text(state), dogs, nodes, people)
+
+
+def describe_note(note: Note) -> str:
+    """Return a notification in one line."""
+    values = ", ".join(
+        f"{name} {entry.get('value')} {entry.get('unit', '')}".strip()
+        for name, entry in note.values.items()
+    )
+    why = note.why.get("words", "") if isinstance(note.why, dict) else ""
+    return f"{note.degree:.2f} {note.fields.get('device', '')}: {values} ({why})"

@@ -1,0 +1,143 @@
+"""Clocks: wrong by minutes to years, jumping, falling at a restart; expiry is late, never early."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.dens.core.interface import Message, PeerUp, Tick
+from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from edge.dens.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
+from tests.replication.network import START, Disk, Network
+
+MINUTE = 60_000
+YEAR = 365 * 24 * 60 * MINUTE
+
+
+def _save_to(disk: Disk) -> Save:
+    def save(space: str, key: bytes, value: bytes | None) -> None:
+        disk.spaces.setdefault(space, {})[key] = value or b""
+
+    return save
+
+
+@given(
+    offset=st.integers(-10 * YEAR, 10 * YEAR),
+    there=st.integers(0, 20_000),
+    back=st.integers(0, 20_000),
+)
+def test_two_frames_hold_the_true_offset_between_them(offset: int, there: int, back: int) -> None:
+    """b's clock is `offset` behind a's; frames take their time both ways."""
+    a, b = Clocks("a", 1), Clocks("b", 1)
+    real = 20 * YEAR
+    lag_of_a = b.measure("a", a.say(real), real + there - offset)
+    a.measure("b", b.say(real + there - offset), real + there + back, lag_of_a)
+    a.witness(_save_to(Disk()), "b", b.tell([("b", 1)], real), real + there + back)
+    event = Dot("b", 1, 1)
+    true = real + 5_000
+    said = true - offset
+    assert a.localise(event, said) >= true
+    assert abs(a.estimate(event, said) - true) <= there + back + 5
+    assert a.localise(event, said) - true <= there + back + 5
+
+
+@given(st.lists(st.integers(-5 * YEAR, 5 * YEAR), min_size=3, max_size=3))
+def test_offsets_add_up_along_a_path(offsets: list[int]) -> None:
+    """c learns of a's clock through b, without ever meeting a."""
+    real = 20 * YEAR
+    clocks = [Clocks(name, 1) for name in "abc"]
+    now = [real + offset for offset in offsets]
+    for here, there in ((1, 0), (2, 1)):
+        name = "abc"[there]
+        lag = clocks[there].measure("abc"[here], clocks[here].say(now[here]), now[there])
+        clocks[here].measure(name, clocks[there].say(now[there]), now[here], lag)
+        table = clocks[there].tell([("a", 1)], now[there])
+        clocks[here].witness(_save_to(Disk()), name, table, now[here])
+    assert abs(clocks[2].estimate(Dot("a", 1, 1), now[0]) - now[2]) <= 10
+    assert clocks[2].doubt("a", 1, now[2]) <= 10
+
+
+def test_a_clock_of_which_nothing_is_known_is_late_by_a_day() -> None:
+    clocks = Clocks("a", 1)
+    assert clocks.localise(Dot("x", 1, 1), 1_000) == 1_000 + UNKNOWN
+    assert clocks.localise(Dot("a", 1, 1), 1_000) == 1_000
+
+
+@pytest.mark.parametrize("jump", [1, 5 * MINUTE, 3 * YEAR])
+def test_a_corrected_clock_ends_nothing_early_or_late(jump: int) -> None:
+    """An item of our own with an hour to live has an hour to live after the clock was set."""
+    network = Network("a")
+    host = network.hosts["a"]
+    item, _ = host.subscribe(network.now, "medic", life=60 * MINUTE)
+    network.now += jump
+    network.set_clock("a", jump)
+    for minutes, is_held in ((0, True), (59, True), (62, False)):
+        host.handle(Tick(), network.now + minutes * MINUTE)
+        assert (item.dot in host.list_dots(SUBSCRIPTION)) == is_held
+
+
+@pytest.mark.parametrize("wrong", [-YEAR, -20 * MINUTE, 20 * MINUTE, YEAR])
+def test_a_wrong_clock_does_not_end_what_others_made(wrong: int) -> None:
+    """b's clock is off; what a made lives as long at b as at a, and is gone soon after."""
+    network = Network("ab")
+    a, b = network.hosts.values()
+    now = network.now
+    a.notify(now, 1, life=60 * MINUTE)
+    queue = [("a", publish) for publish in a.handle(PeerUp("b"), now)]
+    queue += [("b", publish) for publish in b.handle(PeerUp("a"), now + wrong)]
+    while queue:
+        sender, publish = queue.pop(0)
+        other, name = (b, "b") if sender == "a" else (a, "a")
+        time = now + wrong if name == "b" else now
+        event = Message(sender, publish.topic, publish.payload)
+        queue += [(name, each) for each in other.handle(event, time)]
+    for minutes, is_held in ((1, True), (59, True), (62, False)):
+        b.handle(Tick(), now + wrong + minutes * MINUTE)
+        assert bool(b.list_dots(NOTIFICATION)) == is_held
+
+
+def test_time_never_falls_over_a_restart() -> None:
+    disk = Disk()
+    before = Clocks("a", 1)
+    before.save(_save_to(disk), START)
+    stamp = before.stamp(START)
+    after = Clocks("a", 2)
+    after.restore(disk, 1_000)  # a machine without a clock of its own begins in 1970
+    assert after.say(1_000) >= START
+    assert after.stamp(1_000) > stamp
+
+
+def test_a_leap_over_a_restart_ends_nothing_before_somebody_confirms_it() -> None:
+    disk = Disk()
+    before = Clocks("a", 1)
+    before.save(_save_to(disk), START)
+    after = Clocks("a", 2)
+    leap = START + 3 * YEAR
+    after.restore(disk, leap)
+    assert after.localise(Dot("a", 1, 1), START + MINUTE) >= leap + MINUTE
+    soon = Clocks("a", 2)
+    soon.restore(disk, START + TRUSTED_GAP)
+    assert soon.localise(Dot("a", 1, 1), START + MINUTE) < START + TRUSTED_GAP
+
+
+def test_statements_that_cannot_both_hold_make_things_live_longer() -> None:
+    clocks = Clocks("a", 1)
+    save = _save_to(Disk())
+    clocks.measure("b", START, START, 0)
+    clocks.witness(save, "b", [(("x", 1), 0, 10)], START)
+    honest = clocks.localise(Dot("x", 1, 1), START)
+    clocks.witness(save, "b", [(("x", 1), -YEAR, 10)], START)
+    assert clocks.localise(Dot("x", 1, 1), START) >= honest
+    clocks.witness(save, "b", [(("x", 1), YEAR, 10)], START)
+    assert clocks.localise(Dot("x", 1, 1), START) >= honest
+
+
+def test_stamps_rise_and_a_far_clock_does_not_drag_them() -> None:
+    clocks = Clocks("a", 1)
+    first, second = clocks.stamp(START), clocks.stamp(START)
+    assert first < second
+    clocks.merge_stamp((START + MAX_LEAD - 1) << 16, START)
+    assert clocks.stamp(START) > (START + MAX_LEAD - 1) << 16
+    clocks.merge_stamp((START + YEAR) << 16, START)
+    assert clocks.stamp(START) < (START + YEAR) << 16

@@ -1,0 +1,145 @@
+"""What other nodes registered: who wins, what contradicts, and that the order has no part in it."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from edge.dens.security import changes
+from edge.dens.security.authority import make_node_keys
+from edge.dens.security.cards import Card
+from edge.dens.security.enrolment import Enrolment
+from edge.dens.security.errors import SecurityError
+from edge.dens.security.keyring import Keyring
+from edge.dens.security.notices import make_introduction, write_registration
+from edge.dens.security.registry import Device, DeviceKey, Registry
+from protocol import cbor
+from tests.security.sites import make_authority, make_registries, make_registry, tell
+
+
+def test_one_name_as_two_things_is_the_same_one_in_any_order() -> None:
+    a, b, c, d = make_registries("node-a", "node-b", "node-c", "node-d")
+    a = changes.add_device(a, "x")
+    b, _ = changes.add_subscriber(b, "x", "medic")
+    c, _ = changes.add_subscriber(c, "x", "observer")
+    found = set()
+    for order in permutations((a, b, c)):
+        hearer = Keyring(d)
+        for registry in order:
+            tell(Keyring(registry), hearer)
+            assert hearer.registry.name == "node-d"
+        found.add((hearer.kind_of("x"), hearer.role_of("x"), *hearer.list_password_hashes("x")))
+    assert len(found) == 1
+
+
+def test_a_nodes_name_is_not_taken_by_anybody_else_in_any_order() -> None:
+    a, b, c = make_registries("node-a", "node-b", "node-c")
+    alone = Registry(
+        c.name, c.site, c.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
+    )
+    thief = Keyring(
+        changes.add_device(
+            Registry(
+                a.name, a.site, a.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
+            ),
+            "node-b",
+        )
+    )
+    for is_first in (True, False):
+        hearer = Keyring(alone)
+        for speaker in (thief, Keyring(b)) if is_first else (Keyring(b), thief):
+            tell(speaker, hearer)
+            assert hearer.registry.name == "node-c"
+        assert hearer.kind_of("node-b") == "node"
+        assert hearer.conflicts == ['"node-b" is a node already']
+
+
+def test_one_key_for_two_names_is_refused() -> None:
+    secret = make_node_keys(1).sign_secret
+    enrolment = Enrolment(make_registry())
+    enrolment.register(cbor.encode([1, "dog", 1, [[1, secret]]]))
+    with pytest.raises(SecurityError, match="cat: has the same key as dog"):
+        enrolment.register(cbor.encode([1, "cat", 1, [[1, secret]]]))
+    enrolment.register(cbor.encode([1, "dog", 2, [[2, make_node_keys(1).sign_secret]]]))
+    enrolment.register(cbor.encode([1, "cat", 1, [[1, secret]]]))  # dog has another one now
+    own = enrolment.registry.own[1].sign_secret
+    with pytest.raises(SecurityError, match="same key as this node"):
+        enrolment.register(cbor.encode([1, "bird", 1, [[1, own]]]))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [0, "dog", 1, []],
+        [1, "dog", 1, []],
+        [1, "d/g", 1, [[1, bytes(range(7, 200, 6))]]],
+        [1, "dog", 1, [[1, bytes(32)]]],
+        [1, "dog", 0, [[1, b"\x9f" * 8 + bytes(range(9, 40, 3)) + b"\x01\x07"]]],
+        [1, "dog", 1, [[1, "text"]]],
+        [1, "dog", 1, [5]],
+        [2, "ann", 1, "medic", [[1, "no hash"]]],
+        [2, "ann", 1, "me dic", [[1, "no hash"]]],
+    ],
+)
+def test_registrations_that_cannot_be_are_refused(fields: list[object]) -> None:
+    enrolment = Enrolment(make_registry())
+    with pytest.raises(SecurityError):
+        enrolment.register(cbor.encode(fields))
+    assert not enrolment.registry.devices
+    assert not enrolment.registry.subscribers
+
+
+def test_the_registry_below_stays_as_it_is() -> None:
+    base = changes.add_device(make_registry(), "dog")
+    enrolment = Enrolment(base)
+    enrolment.register(cbor.encode([1, "cat", 1, [[1, make_node_keys(1).sign_secret]]]))
+    assert set(base.devices) == {"dog"}
+    assert set(enrolment.registry.devices) == {"cat", "dog"}
+
+
+def test_two_cards_with_one_serial_are_a_conflict() -> None:
+    keyring = Keyring(make_registry("node-a"))
+    cards = [make_registry("node-x").cards["node-x"][1] for _ in range(2)]
+    for card in cards:
+        keyring.apply_notice("node-b", make_introduction(card))
+    assert keyring.knows_node("node-x")
+    assert "two cards" in keyring.conflicts[0]
+
+
+def test_a_card_without_a_usable_key_makes_no_secret() -> None:
+    keys = make_node_keys(1)
+    empty = Card("node-x", 1, keys.sign_public, bytes(32), b"")
+    with pytest.raises(SecurityError, match="no usable key"):
+        keys.agree("node-a", empty, "frames")
+
+
+def test_what_came_from_elsewhere_is_changed_there() -> None:
+    registry = make_registry()
+    device = Device({1: DeviceKey(make_node_keys(1).sign_secret)}, is_ours=False)
+    registry = registry.with_device("dog", device)
+    with pytest.raises(SecurityError, match="another node"):
+        changes.rotate(registry, "dog")
+    with pytest.raises(SecurityError, match="no device or subscriber"):
+        changes.rotate(registry, "cat")
+    with pytest.raises(SecurityError, match="no subscriber"):
+        changes.change_role(registry, "dog", "medic")
+    with pytest.raises(SecurityError, match="nobody"):
+        changes.retire(registry, "cat", None)
+    with pytest.raises(SecurityError, match="authority is needed"):
+        changes.revoke(registry, "node", "node-b", None, None)
+
+
+def test_a_revocation_of_the_whole_name_outlasts_one_of_a_key() -> None:
+    registry = changes.revoke(make_registry(), "device", "dog", 1, None)
+    registry = changes.revoke(registry, "device", "dog", None, None)
+    registry = changes.revoke(registry, "device", "dog", 2, None)
+    assert registry.is_revoked("device", "dog", 3)
+
+
+def test_a_registration_is_for_the_node_that_it_names() -> None:
+    registry: Registry = changes.add_device(make_registries("node-a", "node-b")[0], "dog")
+    one, other = (write_registration(registry, "dog", node) for node in ("node-b", "node-c"))
+    assert one != other
+    assert make_authority().public == registry.site
