@@ -18,14 +18,8 @@ from typing import Any
 _PRIVATE = re.compile(r"_[A-Za-z]\w*")
 _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Python's has this name
 # Modules that no program on a board imports by itself.
-_INNER = (
-    "protocol/",
-    *(
-        f"edge/watchdog/{name}."
-        for name in ("check", "config", "doubt", "link", "packets", "rating")
-    ),
-    *(f"edge/watchdog/{name}." for name in ("ring", "seal", "sections", "significance", "uplink")),
-)
+_INNER = "check config doubt link packets rating ring seal sections significance uplink".split()
+_INNER_FILES = ("protocol/", *(f"edge/watchdog/{name}.py" for name in _INNER))
 
 
 def find_module(name: str, node: ast.ImportFrom) -> str:
@@ -37,10 +31,10 @@ def find_module(name: str, node: ast.ImportFrom) -> str:
 def shrink(sources: dict[str, str]) -> dict[str, str]:
     """Return the sources of a role, by file, without what only readers and other tools need.
 
-    Annotations go, and imports for their sake; a constant's number stands where its name did;
-    what the role does not use of `protocol` stays behind. Private names (`_name`) and
-    those of inner modules become short, the same in every file, and so do arguments: on a board
-    they are given by position, but for those that a constructor lets one leave out.
+    Annotations go, and imports for their sake; a constant's number stands where its name did; what
+    the role does not use of `protocol` stays behind. Private names (`_name`) and those of inner
+    modules become short, the same in every file, and so do arguments: on a board they are given by
+    position, but for those that a constructor lets one leave out.
     """
     trees = {name: ast.parse(text) for name, text in sources.items()}
     constants = {name.removesuffix(".py"): _read_constants(tree) for name, tree in trees.items()}
@@ -228,11 +222,17 @@ def _shorten_names(trees: dict[str, ast.Module]) -> None:
     inner: set[str] = set()
     outer: set[str] = set()
     for name, tree in trees.items():
-        (inner if name.startswith(_INNER) else outer).update(_list_definitions(tree))
+        definitions = set(_list_definitions(tree))
+        if name.startswith(_INNER_FILES):
+            inner |= definitions
+        else:
+            outer |= {each for each in definitions if not _PRIVATE.fullmatch(each)}
+        outer.update(_list_texts(tree))  # what may be a name that is looked up
     counts: Counter[str] = Counter()
     for node, field in _list_names(trees.values()):
         name = getattr(node, field)
-        if _PRIVATE.fullmatch(name) or (name in inner - outer and _WORDS.search(name)):
+        is_inner = name in inner and _WORDS.search(name)
+        if (_PRIVATE.fullmatch(name) or is_inner) and name not in outer:
             counts[name] += 1
     short = dict(zip([name for name, _ in counts.most_common()], _make_names(), strict=False))
     for node, field in _list_names(trees.values()):
@@ -246,6 +246,12 @@ def _list_definitions(tree: ast.Module) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
+
+
+def _list_texts(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _list_names(trees: Iterable[ast.Module]) -> Iterator[tuple[ast.AST, str]]:

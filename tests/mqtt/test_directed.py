@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.dens.core.interface import Acknowledged, Listening
+from edge.dens.core.interface import Acknowledged, Listening, Message
 from edge.dens.mqtt import Limits
 from edge.dens.mqtt.exchange import Exchange
 from tests.mqtt import wire
@@ -153,6 +153,24 @@ def check_that_nothing_directed_is_kept(world: World) -> None:
     assert world.store.count() == 2, "the session and its subscription, and no message"
 
 
+def check_that_onlookers_hold_up_nobody(world: World) -> None:
+    """A watchdog must get its readings through, whoever once looked on and went away."""
+    for client in ("away", "asleep"):
+        link = world.connect(client, clean=False)
+        world.send(link, wire.subscribe(1, ("dens/1/#", 1)))
+        if client == "away":
+            world.lose(link)
+    dog = world.connect("dog-1")
+    for number in range(1, 11):
+        world.send(dog, wire.publish("dens/1/wd/dog-1/nv", b"x", 1, number))
+    assert [got.id for got in world.take(dog)] == list(range(1, 11)), "a watchdog was held up"
+    assert len(world.take_events(Message)) == 10
+
+
+def test_onlookers_hold_up_nobody() -> None:
+    check_that_onlookers_hold_up_nobody(World(limits=Limits(window=1, queue=2)))
+
+
 def test_onlookers_do_not_acknowledge() -> None:
     check_that_onlookers_do_not_acknowledge(World())
 
@@ -175,6 +193,8 @@ class TestAblation:
         monkeypatch.setattr("edge.dens.mqtt.exchange.is_directed", lambda _: False)
         with pytest.raises(AssertionError, match="they would come twice"):
             check_that_nothing_directed_is_kept(World())
+        with pytest.raises(AssertionError, match="a watchdog was held up"):
+            check_that_onlookers_hold_up_nobody(World(limits=Limits(window=1, queue=2)))
 
     def test_handing_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Exchange, "_hand_over", lambda *_: None)

@@ -102,7 +102,8 @@ def test_cbor_if_asked_for() -> None:
 def test_typed_content_is_matched_too() -> None:
     world = World()
     reply = world.ask(
-        "m", {"content": [["event", "=", "patient"], ["triage", "=", "red"], ["heart_rate", ">", 99]]}
+        "m",
+        {"content": [["event", "=", "patient"], ["triage", "=", "red"], ["heart_rate", ">", 99]]},
     )
     assert reply["ok"]
     world.attach("m")
@@ -407,9 +408,7 @@ def test_a_role_is_checked_when_asked_and_when_delivered() -> None:
     assert world.ask("driver", "triage = red")["ok"]
     assert world.ask("medic1", "triage = red")["ok"]
     vector = compile_words("heart_rate is high")
-    world.bring(
-        make_subscription(world, "spy", vector, Dot("b", 1, 1), created=START, role="crew")
-    )
+    world.bring(make_subscription(world, "spy", vector, Dot("b", 1, 1), created=START, role="crew"))
     for name in ("driver", "medic1", "spy"):
         world.attach(name)
     _, published = world.read(patient(triage="red", heart_rate=180, faults=("glucose",)))

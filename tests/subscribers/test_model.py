@@ -99,7 +99,9 @@ class Run:
         if not reply["known"]:
             for old in reply["replaced"]:
                 self.oracle.unsubscribe(int(old, 16), is_kept=True)
-            self.oracle.subscribe(self.make_wish(int(reply["id"], 16), owner, which, self.world.now))
+            self.oracle.subscribe(
+                self.make_wish(int(reply["id"], 16), owner, which, self.world.now)
+            )
         self.take(self.world.sent[before:])
 
     def make_wish(self, id: int, owner: str, which: int, created: int) -> Wish:

@@ -44,7 +44,10 @@ def test_xml_is_compiled() -> None:
 
 @pytest.mark.parametrize(
     ("payload", "at"),
-    [("patient_temperature is vry hgh", 24), ('{"when": {"attribute": "pulse_rte", "is": "high"}}', 24)],
+    [
+        ("patient_temperature is vry hgh", 24),
+        ('{"when": {"attribute": "pulse_rte", "is": "high"}}', 24),
+    ],
 )
 def test_an_error_says_where_and_what_was_meant(payload: str, at: int) -> None:
     world = World()
@@ -108,12 +111,16 @@ def test_what_is_wrong_is_refused_and_changes_nothing(payload: bytes) -> None:
         st.text(max_size=64).map(str.encode),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(),
-            lambda inner: st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["when", "subscribe", "list", "prefer", "received", "name", "and"])
-                | st.text(max_size=4),
-                inner,
-                max_size=3,
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(
+                        ["when", "subscribe", "list", "prefer", "received", "name", "and"]
+                    )
+                    | st.text(max_size=4),
+                    inner,
+                    max_size=3,
+                )
             ),
             max_leaves=8,
         ).map(lambda value: json.dumps(value).encode()),

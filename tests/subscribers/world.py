@@ -163,7 +163,9 @@ class World:
 
     # Subscribers ----------------------------------------------------------------------------
 
-    def ask(self, owner: str, payload: str | bytes | dict[str, Any], sender: str | None = None) -> Any:
+    def ask(
+        self, owner: str, payload: str | bytes | dict[str, Any], sender: str | None = None
+    ) -> Any:
         """Send a request; return the reply, for which somebody listens."""
         if isinstance(payload, dict):
             payload = json.dumps(payload)
@@ -207,14 +209,24 @@ class World:
         return published
 
     def read(
-        self, vector: Notification, *, at: int | None = None, life: int = DAY, device: str = "wd1",
+        self,
+        vector: Notification,
+        *,
+        at: int | None = None,
+        life: int = DAY,
+        device: str = "wd1",
         doubt: int = 0,
     ) -> tuple[Item, list[Publish]]:
         """Let a device bring a reading; return its item and what was published."""
         moment = self.now if at is None else at
         count = len(self.feeder.made) + 1
         body = NotificationBody(
-            device, 1, count, moment, doubt, self.vocabularies.own_hash,
+            device,
+            1,
+            count,
+            moment,
+            doubt,
+            self.vocabularies.own_hash,
             notification.encode(vector),
         )
         published = self.bring(Fresh(body, moment + life))
@@ -224,7 +236,9 @@ class World:
         return [log.fields for log in self.logs if log.kind == kind]
 
 
-def patient(vocabulary: Vocabulary | None = None, faults: tuple[str, ...] = (), **values: Any) -> Notification:
+def patient(
+    vocabulary: Vocabulary | None = None, faults: tuple[str, ...] = (), **values: Any
+) -> Notification:
     """Return a patient's reading; a tuple of four values is one in doubt."""
     vocabulary = vocabulary or load_shipped("rescue")
     event = vocabulary.events["patient"]
@@ -255,8 +269,15 @@ def make_note(
 
 
 def make_subscription(
-    world: World, owner: str, vector: bytes, dot: Dot, *, created: int, expires: int = 0,
-    role: str = "open", **options: Any,
+    world: World,
+    owner: str,
+    vector: bytes,
+    dot: Dot,
+    *,
+    created: int,
+    expires: int = 0,
+    role: str = "open",
+    **options: Any,
 ) -> Item:
     """Return a subscription of another node."""
     body = SubscriptionBody(

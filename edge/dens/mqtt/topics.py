@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from edge.dens.core.interface import DEVICES, NOTES, PEERS, REPLIES
+from edge.dens.core.interface import DEVICES, NOTES, PEERS, REPLIES, ROOT, STATUS
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 _LISTENED_PREFIXES = (NOTES, REPLIES, PEERS)
-_DIRECTED_SUFFIXES = ("/sv", "/ack")
 
 
 def is_directed(topic: str) -> bool:
-    """Tell whether the node itself keeps what it publishes here until somebody listens."""
-    return topic.startswith(_LISTENED_PREFIXES) or (
-        topic.startswith(DEVICES) and topic.endswith(_DIRECTED_SUFFIXES)
-    )
+    """Tell whether a topic is between the node and one client: nothing is kept there for others.
+
+    What the node sends it keeps itself until somebody listens. What it is sent must not wait for
+    the queue of an onlooker who went away: a watchdog would be refused for that.
+    """
+    return topic.startswith(ROOT) and not topic.startswith(STATUS)
 
 
 def is_listened(topic: str) -> bool:

@@ -17,7 +17,6 @@ from edge.dens.core.items import SUBSCRIPTION, SubscriptionBody, decode_body, en
 from edge.dens.core.subscribers import requests
 from edge.dens.core.subscribers.asking import Asked, Refused, compile_content, compile_request
 from edge.dens.core.subscribers.delivery import Delivery
-from edge.dens.core.subscribers.ledger import Ledger
 from edge.dens.core.subscribers.notes import format_time
 from edge.dens.core.subscribers.people import Owner, Sub, describe_content
 from edge.dens.core.subscribers.registry import Registry
@@ -44,7 +43,6 @@ class Commands:
         vocabularies: Vocabularies,
         registry: Registry,
         wants: Wants,
-        ledger: Ledger,
         delivery: Delivery,
         replies: Replies,
         roles: Roles,
@@ -56,7 +54,6 @@ class Commands:
         self._vocabularies = vocabularies
         self._registry = registry
         self._wants = wants
-        self._ledger = ledger
         self._delivery = delivery
         self._replies = replies
         self._roles = roles
@@ -209,7 +206,7 @@ class Commands:
             rows.append({**row, "origin": sub.dot.origin})
         waiting = 0
         for code in set(owner.codes):
-            want = self._wants.peek(self._ledger.decode(code))
+            want = self._wants.peek(code)
             if want is not None and owner.name in self._wants.list_degrees(want):
                 waiting += 1
         return {"subscriptions": rows, "waiting": waiting, "muted": owner.is_muted}

@@ -65,7 +65,7 @@ class Delivery:
         self._notes: dict[int, Note] = {}
         self._token = 0
         self._marks: dict[str, dict[Dot, int]] = {}
-        self._mark_count = 0
+        self._told = 0
         self._let_go: list[tuple[int, int]] = []  # (time, code) of what all have
 
     def restore(self) -> None:
@@ -114,7 +114,7 @@ class Delivery:
             if code in seen:
                 continue
             seen.add(code)
-            want = self._wants.peek(self._ledger.decode(code))
+            want = self._wants.peek(code)
             if want is not None and self._push(owner, code, want):
                 waiting.append(code)
         owner.codes = waiting
@@ -133,7 +133,7 @@ class Delivery:
         owner.heap = []
         for code in codes:
             owner.queued.discard(code)
-            want = self._wants.peek(self._ledger.decode(code))
+            want = self._wants.peek(code)
             if want is not None:
                 self._push(owner, code, want)
 
@@ -147,14 +147,18 @@ class Delivery:
     def _is_waiting(self, owner: Owner, code: int) -> bool:
         if owner.is_served:
             return code in owner.queued
-        want = self._wants.peek(self._ledger.decode(code))
+        want = self._wants.peek(code)
         return want is not None and owner.name in self._wants.list_degrees(want)
 
-    def wait(self, owner: Owner, code: int, want: Want) -> None:
-        """Let a notification wait for a subscriber."""
+    def hand(self, turn: Turn, owner: Owner, code: int, want: Want) -> None:
+        """Send a notification to a subscriber who has room for it, else let it wait."""
         owner.codes.append(code)
-        if owner.is_served and code not in owner.queued:
+        if not owner.is_served or code in owner.queued:
+            return
+        if owner.heap or len(owner.flight) >= self._settings.window:
             self._push(owner, code, want)
+        elif self._send(turn, owner, code):
+            owner.queued.add(code)
 
     def _push(self, owner: Owner, code: int, want: Want) -> bool:
         hits = self._registry.list_hits(owner, want.hits)
@@ -179,8 +183,7 @@ class Delivery:
 
     def _send(self, turn: Turn, owner: Owner, code: int) -> bool:
         """Send one, if it is to be sent."""
-        dot = self._ledger.decode(code)
-        want = self._wants.find(dot)
+        want = self._wants.find(code)
         note = self.find_note(code)
         if want is None or note is None or owner.name in want.settled:
             return False
@@ -197,7 +200,7 @@ class Delivery:
             until, attempt = decided[2], decided[3] + 1
         rank, best = rank_hits(owner, hits)
         want.offered[owner.name] = (rank.priority, rank.value, until, attempt)
-        self._wants.change(dot, want)
+        self._wants.change(code, want)
         self._token += 1
         owner.flight[self._token] = code
         self._publish(turn, owner, note, hits, best, rank.value, until)
@@ -222,9 +225,9 @@ class Delivery:
             turn.log("suppress", note=note.id, owner=owner.name, reason=reason, subscriptions=ids)
             turn.count("notes_suppressed", len(ids), reason)
         if not kept:
-            self._wants.settle(note.dot, want, owner)
+            self._wants.settle(note.code, want, owner)
             self.note_gone(owner)
-            self._check_all_have(turn, note.dot, want)
+            self._check_all_have(turn, note.code, want)
             return [], 0
         mine = {hit[0].id for hit in hits}
         rated = [(hit[0].id, *hit[1:]) for hit in kept]
@@ -287,14 +290,14 @@ class Delivery:
     def _settle(self, turn: Turn, owner: Owner, code: int) -> bool:
         owner.queued.discard(code)
         dot = self._ledger.decode(code)
-        want = self._wants.find(dot)
+        want = self._wants.find(code)
         if want is None:  # gone while it was on its way; nobody else has it either
             turn.log("deliver", note=dot.id, owner=owner.name, subscriptions=[], attempt=1)
             turn.count("notes_delivered")
             return False
         hits = self._registry.list_hits(owner, want.hits)
         sent = want.offered.get(owner.name)
-        if not self._wants.settle(dot, want, owner):
+        if not self._wants.settle(code, want, owner):
             # Another node was faster while it was on its way from here.
             turn.log("duplicate", what="delivery", source=owner.name, item=dot.id)
             return False
@@ -312,45 +315,57 @@ class Delivery:
         key = join_name(owner.name, dot.key)
         self._tables.mark.put(turn, key, encode_row(Mark(want.expires)))
         self._keep_mark(owner.name, dot, want.expires)
-        if self._mark_count >= self._settings.mark_batch:
-            self.tell(turn)
-        self._check_all_have(turn, dot, want)
+        if len(self._marks[owner.name]) >= self._settings.mark_batch:
+            self._tell_of(turn, owner.name)
+        self._check_all_have(turn, code, want)
         return True
 
     def settle_elsewhere(self, turn: Turn, owner: Owner, dot: Dot) -> None:
         """Note that another node has delivered what is held here."""
-        want = self._wants.find(dot)
-        if want is not None and self._wants.settle(dot, want, owner):
+        code = self._ledger.encode(dot)
+        want = self._wants.find(code)
+        if want is not None and self._wants.settle(code, want, owner):
             self.note_gone(owner)
-            self._check_all_have(turn, dot, want)
+            self._check_all_have(turn, code, want)
 
     def _keep_mark(self, name: str, dot: Dot, expires: int) -> None:
         self._marks.setdefault(name, {})[dot] = expires
-        self._mark_count += 1
+
+    def tell_due(self, turn: Turn) -> None:
+        """Tell what others are to know, now and then."""
+        if turn.now - self._told >= self._settings.mark_interval:
+            self._told = turn.now
+            self.tell(turn)
 
     def tell(self, turn: Turn) -> None:
         """Make items of the deliveries that other nodes are not told yet, one a subscriber."""
-        marks, self._marks, self._mark_count = self._marks, {}, 0
-        for name, dots in marks.items():
-            ends = dots.values()
-            expires = NEVER if NEVER in ends else max(ends)
-            body = DeliveredBody(name, [list(dot) for dot in dots])
-            self._holdings.originate(turn, DELIVERED, expires, encode_body(body))
-            for dot in dots:
-                self._tables.mark.put(turn, join_name(name, dot.key), None)
+        for name in list(self._marks):
+            self._tell_of(turn, name)
+
+    def _tell_of(self, turn: Turn, name: str) -> None:
+        dots = self._marks.pop(name)
+        ends = dots.values()
+        expires = NEVER if NEVER in ends else max(ends)
+        body = DeliveredBody(name, [list(dot) for dot in dots])
+        # Signed when it first leaves, like notifications: there may be one for each subscriber.
+        self._holdings.originate(turn, DELIVERED, expires, encode_body(body), is_signed=False)
+        for dot in dots:
+            self._tables.mark.put(turn, join_name(name, dot.key), None)
+        turn.count("marks", len(dots))
 
     # Letting go -----------------------------------------------------------------------------
 
-    def _check_all_have(self, turn: Turn, dot: Dot, want: Want) -> None:
+    def _check_all_have(self, turn: Turn, code: int, want: Want) -> None:
         after = self._settings.purge_after
         if after is not None and not self._wants.list_degrees(want):
             due = max(turn.now, want.latest + after)
-            heapq.heappush(self._let_go, (due, self._ledger.encode(dot)))
+            heapq.heappush(self._let_go, (due, code))
 
     def let_go(self, turn: Turn) -> None:
         """Let go of what all known subscribers have had for long enough."""
         while self._let_go and self._let_go[0][0] <= turn.now:
-            dot = self._ledger.decode(heapq.heappop(self._let_go)[1])
-            want = self._wants.find(dot)
+            code = heapq.heappop(self._let_go)[1]
+            want = self._wants.find(code)
             if want is not None and not self._wants.list_degrees(want):
+                dot = self._ledger.decode(code)
                 self._holdings.remove(turn, NOTIFICATION, dot, "delivered")

@@ -18,7 +18,6 @@ from edge.dens.core.items import (
     DeliveredBody,
     Dot,
     Item,
-    NotificationBody,
     SubscriptionBody,
     decode_body,
     decode_item,
@@ -188,9 +187,9 @@ class Intake:
             hits = [hit for hit in hits if by_id[hit[0]].owner.name not in settled]
         latest = self._judge.localise(note)[0] + note.doubt
         want = Want(note.at, note.doubt, note.expires, latest, hits, settled)
-        self._wants.change(item.dot, want)
+        self._wants.change(code, want)
         self._ledger.note_time(code, latest)
-        self._log_note(turn, item, note, source, hits)
+        self._log_note(turn, note, source, hits)
         self._hand_out(turn, code, want, hits)
 
     def _hand_out(self, turn: Turn, code: int, want: Want, hits: list[Hit]) -> None:
@@ -200,10 +199,7 @@ class Intake:
             owner = by_id[hit[0]].owner
             owners[owner.name] = owner
         for owner in owners.values():
-            self._delivery.wait(owner, code, want)
-        for owner in owners.values():
-            if owner.heap:
-                self._delivery.serve(turn, owner)
+            self._delivery.hand(turn, owner, code, want)
 
     def _take_done(self, turn: Turn, dot: Dot) -> list[str]:
         """Return who had this before it came here."""
@@ -213,8 +209,7 @@ class Intake:
             self._tables.done.put(turn, key, None)
         return names
 
-    def _log_note(self, turn: Turn, item: Item, note: Note, source: str, hits: list[Hit]) -> None:
-        body = decode_body(NotificationBody, item.body)
+    def _log_note(self, turn: Turn, note: Note, source: str, hits: list[Hit]) -> None:
         turn.log(
             "note",
             item=note.id,
@@ -222,13 +217,13 @@ class Intake:
             run=note.dot.epoch,
             sequence=note.dot.sequence,
             device=note.device,
-            device_epoch=body.device_epoch,
-            device_sequence=body.device_sequence,
+            device_epoch=note.device_epoch,
+            device_sequence=note.device_sequence,
             at=note.at,
             doubt=note.doubt,
             expires=note.expires,
             vocabulary=note.vocabulary,
-            vector=body.vector,
+            vector=note.frame,
             source=source,
             degree=max((hit[1] for hit in hits), default=0),
             event=note.event.name if note.event else None,
@@ -251,7 +246,7 @@ class Intake:
 
     def forget_note(self, turn: Turn, item: Item, reason: str) -> None:
         """Forget who wanted a notification."""
-        want = self._wants.drop(turn, item.dot)
+        want = self._wants.drop(turn, self._ledger.encode(item.dot))
         if want is None:
             return
         self._ledger.forget_time(want.latest)
@@ -317,8 +312,7 @@ class Intake:
             self._match_late(turn, code, chosen)
 
     def _match_late(self, turn: Turn, code: int, chosen: dict[int, None]) -> None:
-        dot = self._ledger.decode(code)
-        want = self._wants.find(dot)
+        want = self._wants.find(code)
         note = self._delivery.find_note(code) if want is not None else None
         if want is None or note is None:
             return
@@ -334,7 +328,7 @@ class Intake:
         ]
         if fresh:
             want.hits = sorted(want.hits + fresh)
-            self._wants.change(dot, want)
+            self._wants.change(code, want)
             self._log_hits(turn, note.id, fresh)
             self._hand_out(turn, code, want, fresh)
 

@@ -23,6 +23,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
+        self._bases: list[bytes] = []  # of each run, how its keys begin
         self._numbers: dict[Run, int] = {}
         self._prefixes: dict[bytes, int] = {}
         self._seconds: dict[int, array[int]] = {}
@@ -35,6 +36,7 @@ class Ledger:
         if number is None:
             number = self._numbers[run] = len(self._runs)
             self._runs.append(run)
+            self._bases.append(dot.key[:-8])
         return number << _SEQUENCE_BITS | dot.sequence
 
     def encode_key(self, key: bytes) -> int:
@@ -48,6 +50,10 @@ class Ledger:
         """Return the dot of a code."""
         origin, epoch = self._runs[code >> _SEQUENCE_BITS]
         return Dot(origin, epoch, code & _SEQUENCE)
+
+    def make_key(self, code: int) -> bytes:
+        """Return the key of the dot of a code."""
+        return self._bases[code >> _SEQUENCE_BITS] + (code & _SEQUENCE).to_bytes(8, "big")
 
     # By time --------------------------------------------------------------------------------
 

@@ -33,10 +33,13 @@ class Note:
         "at",
         "code",
         "device",
+        "device_epoch",
+        "device_sequence",
         "dot",
         "doubt",
         "event",
         "expires",
+        "frame",
         "id",
         "parts",
         "run",
@@ -52,6 +55,9 @@ class Note:
         self.code = code
         self.id: int = item.id
         self.device = body.device
+        self.device_epoch = body.device_epoch
+        self.device_sequence = body.device_sequence
+        self.frame = body.vector
         self.at = body.at
         self.doubt = body.doubt
         self.expires = item.expires
@@ -165,13 +171,15 @@ def explain(note: Note, sub: Sub, possible: int, attribute: int) -> dict[str, An
     reading = next((r for r in note.vector.readings if r.attribute == attribute), None)
     bits = _find_bits(note.event) if note.event else {}
     words = f"{name} fits to {share:g}"
-    if reading is not None and bits.get(attribute) is not None:
-        shown = json.loads(describe_reading(bits[attribute], reading))
-        words = f"{name} {_word(shown)} fits to {share:g}"
+    if reading is not None and attribute in bits:
+        words = f"{name} {_word(describe_reading(bits[attribute], reading))} fits to {share:g}"
     return {"attribute": name, "degree": share, "words": words}
 
 
-def _word(shown: dict[str, Any]) -> str:
+@lru_cache(maxsize=8192)
+def _word(described: bytes) -> str:
+    """Return a described reading as people say it."""
+    shown = json.loads(described)
     unit = f" {shown['unit']}" if shown.get("unit") else ""
     if "low" in shown:
         return f"{shown['low']} to {shown['high']}{unit}"

@@ -104,7 +104,6 @@ class Subscribers(Part):
             vocabularies,
             registry,
             wants,
-            ledger,
             delivery,
             self._replies,
             roles,
@@ -214,7 +213,7 @@ class Subscribers(Part):
         self._intake.join_twins(turn)
         self._intake.catch_up(turn)
         self._intake.drop_ended(turn)
-        self._delivery.tell(turn)
+        self._delivery.tell_due(turn)
         self._delivery.let_go(turn)
         self._wants.flush(turn)
 
@@ -226,7 +225,7 @@ class Subscribers(Part):
 
     def wanted(self, dot: Dot) -> dict[str, int]:
         """Return who still wants a notification that is held, and how much (0..255)."""
-        want = self._wants.peek(dot)
+        want = self._wants.peek(self._ledger.encode(dot))
         return {} if want is None else self._wants.list_degrees(want)
 
     def degree(self, dot: Dot) -> int:

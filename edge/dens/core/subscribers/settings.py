@@ -18,7 +18,8 @@ class SubscriberSettings:
     window: int = 32  # notifications on their way to one subscriber, unacknowledged
     kept_replies: int = 16  # for one subscriber whom nobody listens for
     held_limit: int = 1_000_000  # notifications; beyond, the least worth are dropped
-    mark_batch: int = 64  # deliveries told to other nodes in one item
+    mark_batch: int = 64  # deliveries to one subscriber, told to other nodes in one item
+    mark_interval: int = 5_000  # how long fewer wait to be told, unless a node is met
     catch_up: int = 5_000  # held notifications matched with late subscriptions in one tick
     # A dead band holds for this long after the last sending. Whether a match ended in between is
     # known to the device alone; after so long a repeated value is told as a new match.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from edge.dens.core.items import Dot
 from edge.dens.core.subscribers.ledger import Ledger
 from edge.dens.core.subscribers.people import Owner
 from edge.dens.core.subscribers.registry import Registry
@@ -17,8 +16,8 @@ class Wants:
         self._table = tables.want
         self._registry = registry
         self._ledger = ledger
-        self._open: dict[bytes, Want] = {}  # read or made in this turn
-        self._changed: dict[bytes, Want] = {}
+        self._open: dict[int, Want] = {}  # read or made in this turn
+        self._changed: dict[int, Want] = {}
         self._turn: Turn | None = None
 
     def begin(self, turn: Turn) -> None:
@@ -27,49 +26,45 @@ class Wants:
             self._turn = turn
             self._open = {}
 
-    def find(self, dot: Dot) -> Want | None:
+    def find(self, code: int) -> Want | None:
         """Return what is known of a notification; change it only together with `change`."""
-        key = dot.key
-        want = self._open.get(key)
+        want = self._open.get(code)
         if want is None:
-            row = self._table.get(key)
+            row = self._table.get(self._ledger.make_key(code))
             if row is None:
                 return None
-            want = self._open[key] = decode_want(row)
+            want = self._open[code] = decode_want(row)
         return want
 
-    def peek(self, dot: Dot) -> Want | None:
+    def peek(self, code: int) -> Want | None:
         """Return what is known of a notification, only to look at: nothing is kept of it."""
-        key = dot.key
-        want = self._open.get(key)
+        want = self._open.get(code)
         if want is None:
-            row = self._table.get(key)
+            row = self._table.get(self._ledger.make_key(code))
             return None if row is None else decode_want(row)
         return want
 
-    def change(self, dot: Dot, want: Want) -> None:
+    def change(self, code: int, want: Want) -> None:
         """Note that a row has changed, or is new."""
-        key = dot.key
-        self._open[key] = self._changed[key] = want
+        self._open[code] = self._changed[code] = want
 
     def flush(self, turn: Turn) -> None:
         """Write what has changed."""
-        for key, want in self._changed.items():
-            self._table.put(turn, key, encode_row(want))
+        for code, want in self._changed.items():
+            self._table.put(turn, self._ledger.make_key(code), encode_row(want))
         if self._changed:
             self._changed = {}
 
-    def drop(self, turn: Turn, dot: Dot) -> Want | None:
+    def drop(self, turn: Turn, code: int) -> Want | None:
         """Forget a notification; return what was known."""
-        want = self.find(dot)
+        want = self.find(code)
         if want is not None:
-            key = dot.key
-            self._open.pop(key, None)
-            self._changed.pop(key, None)
-            self._table.put(turn, key, None)
+            self._open.pop(code, None)
+            self._changed.pop(code, None)
+            self._table.put(turn, self._ledger.make_key(code), None)
         return want
 
-    def settle(self, dot: Dot, want: Want, owner: Owner) -> bool:
+    def settle(self, code: int, want: Want, owner: Owner) -> bool:
         """Note that a subscriber is done with a notification; return whether that is news."""
         if owner.name in want.settled:
             return False
@@ -79,7 +74,7 @@ class Wants:
         ]
         want.offered.pop(owner.name, None)
         want.settled.append(owner.name)
-        self.change(dot, want)
+        self.change(code, want)
         return True
 
     def list_degrees(self, want: Want) -> dict[str, int]:

@@ -1,10 +1,15 @@
-"""A few copies at once, then only to better carriers: delegation, with marks flooded as in MaxProp.
+"""A bounded number of copies, most of them to nodes that get around; marks flooded as in MaxProp.
 
-A notification begins with L copies, sprayed by halves so that it leaves its corner. A copy that is
-alone goes on only to a node that is more likely to reach a destination than any carrier this copy
-has met (its level): with N nodes about √N carriers instead of N. The marks that say "delivered"
-go to everybody first and purge what is left, which is MaxProp's acknowledgement. How likely a
-node is comes from encounters, passed on by question and answer: one byte for each destination.
+A notification begins with L copies. A node that has several gives some to each node it meets, in
+proportion to how many others each of the two has ever met (their reach), and none to one that gets
+around clearly less: a copy with a node that sits still is a copy lost. A copy that is alone waits
+for a destination, or goes on to a node that is about to meet one (`_SOON`) and more likely to than
+any carrier this copy has met. The marks that say "delivered" go to everybody first and purge what
+is left, which is MaxProp's acknowledgement. Reach and likelihood come by question and answer: two
+bytes, and one for each destination.
+
+On the Helsinki trace (126 hosts, unlimited bandwidth, no delay) sharing by reach was what paid: at
+11 copies the median fell from 1,256 s to 1,189 s with fewer relays than by halves.
 """
 
 from __future__ import annotations
@@ -14,13 +19,16 @@ from collections.abc import Sequence
 from edge.dens.replication.encounters import Encounters
 from edge.dens.replication.strategies.interface import Candidate, Choice, Peer, rank
 
+_LEAST = 0.8  # of our own reach: a node with less gets nothing to carry
+_SOON = 255  # a link to the destination is up
+
 
 class Utility:
-    """Spray `copies`, then delegate."""
+    """Share `copies` by reach."""
 
     is_asking = True
 
-    def __init__(self, copies: int = 4) -> None:
+    def __init__(self, copies: int = 11) -> None:
         self._copies = copies
 
     @property
@@ -31,20 +39,21 @@ class Utility:
     def choose(
         self, candidates: Sequence[Candidate], peer: Peer, encounters: Encounters, now: int
     ) -> list[Choice]:
-        """Return what is for the peer, what is still sprayed, and what it carries better."""
+        """Return what is for the peer, what it should carry, and what it carries better."""
+        ours, theirs = encounters.reach + 1, peer.reach + 1
         choices = []
         for each in rank(candidates, peer):
             copy = each.copy
             if peer.name in each.destinations:
                 choices.append(Choice(each.dot, 1, copy))
                 continue
-            theirs = max((peer.likely.get(node, 0) for node in each.destinations), default=0)
-            ours = max((encounters.judge(node, now) for node in each.destinations), default=0)
-            level = max(copy.level, ours)
             have = copy.copies or self._copies
-            if have > 1:
-                kept = copy._replace(copies=have - have // 2, level=max(level, theirs))
-                choices.append(Choice(each.dot, have // 2, kept))
-            elif theirs > level:
-                choices.append(Choice(each.dot, 1, copy._replace(copies=1, level=theirs)))
+            if have > 1 and theirs >= _LEAST * ours:
+                given = min(have - 1, max(1, (2 * have * theirs // (ours + theirs) + 1) // 2))
+                choices.append(Choice(each.dot, given, copy._replace(copies=have - given)))
+                continue
+            likely = max((peer.likely.get(node, 0) for node in each.destinations), default=0)
+            own = max((encounters.judge(node, now) for node in each.destinations), default=0)
+            if likely >= _SOON and likely > max(copy.level, own):
+                choices.append(Choice(each.dot, 1, copy._replace(level=likely)))
         return choices

@@ -1,0 +1,162 @@
+"""A station: what waits for the commit, where messages go, and that a peer is met once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import (
+    PEERS,
+    ROOT,
+    Count,
+    Listening,
+    Message,
+    Part,
+    PeerDown,
+    PeerUp,
+    Publish,
+)
+from edge.dens.core.node import Node
+from edge.dens.core.turn import Turn
+from edge.dens.mqtt.interface import Opened, OpenRules, Received, Send
+from edge.dens.mqtt.server import Server
+from edge.dens.runtime.station import Station
+from edge.dens.store import Faults, Medium, MemoryStore, StoreError
+
+CONNECT = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 617070".replace(" ", ""))
+
+
+@dataclass
+class Echo(Part):
+    """Answers, writes and logs; remembers whom it met."""
+
+    topics = (ROOT + "echo/", PEERS)
+    met: list[tuple[str, bool]] = field(default_factory=list)
+
+    def receive(self, turn: Turn, message: Message) -> None:
+        turn.write("echo", b"last", message.payload)
+        turn.log("trouble", what="echo", detail=message.payload.decode())
+        turn.count("echoes")
+        turn.publish(message.topic.replace("/in", "/out"), message.payload, qos=0)
+
+    def meet(self, turn: Turn, peer: str, is_up: bool) -> None:
+        self.met.append((peer, is_up))
+        if is_up:
+            turn.publish(PEERS + peer, b"hello")
+
+
+def make(
+    faults: Faults | None = None, has_server: bool = True
+) -> tuple[Station, Echo, list[Count], MemoryStore]:
+    store = MemoryStore("north", Medium(), faults=faults)
+    holdings = Holdings("north", store.epoch, store, lambda _: b"", lambda _, time: time)
+    part = Echo()
+    counts: list[Count] = []
+    server = Server(OpenRules()) if has_server else None
+    station = Station(Node(holdings, [part]), store, server, counts.append)
+    station.restore(0)
+    return station, part, counts, store
+
+
+def connect(station: Station, topic: str) -> None:
+    """Let an app connect and subscribe to one topic."""
+    station.take(Opened(1), 0)
+    name = topic.encode()
+    subscribe = b"\x00\x01" + len(name).to_bytes(2, "big") + name + b"\x00"
+    station.take(Received(1, CONNECT + b"\x82" + bytes([len(subscribe)]) + subscribe), 0)
+
+
+def publish(topic: str, payload: bytes) -> bytes:
+    name = topic.encode()
+    body = len(name).to_bytes(2, "big") + name + b"\x00\x07" + payload
+    return b"\x32" + bytes([len(body)]) + body
+
+
+def list_sent(outputs: list[object]) -> bytes:
+    return b"".join(output.data for output in outputs if isinstance(output, Send))
+
+
+def test_an_answer_and_its_puback_come_with_the_commit_and_not_before() -> None:
+    station, _, counts, store = make()
+    connect(station, ROOT + "echo/out")
+    station.commit()
+    station.take(Received(1, publish(ROOT + "echo/in", b"hi")), 5)
+    assert store.get("echo", b"last") == b"hi"  # applied, for whoever reads next
+    sent = list_sent(list(station.commit().outputs))
+    assert b"\x40\x02\x00\x07" in sent  # PUBACK of packet 7
+    assert sent.count(b"hi") == 1
+    assert counts == [Count("echoes")]
+    assert station.commit().outputs == []
+
+
+@pytest.mark.parametrize("trouble", ["full", "failed"])
+def test_a_commit_that_fails_lets_nothing_out(trouble: str) -> None:
+    faults = Faults()
+    station, _, _, store = make(faults)
+    connect(station, ROOT + "echo/out")
+    station.commit()
+    faults.plan("commit", 1, trouble)
+    station.take(Received(1, publish(ROOT + "echo/in", b"hi")), 5)
+    with pytest.raises(StoreError):
+        station.commit()
+    again = MemoryStore("north", store.crash())
+    assert again.get("echo", b"last") is None
+
+
+def test_records_of_the_log_are_in_the_same_commit() -> None:
+    station, _, _, store = make()
+    station.deliver(Message("", ROOT + "echo/in", b"one"), 5)
+    assert store.read_outbox(10) == []
+    station.commit()
+    assert [row.length for row in store.read_outbox(10)] == [1]
+
+
+def test_a_peer_with_two_links_is_met_once_and_left_once() -> None:
+    station, part, _, _ = make()
+    steps: list[Callable[[], None]] = [
+        lambda: station.deliver(PeerUp("south"), 1),
+        lambda: station._feed(Listening(PEERS + "south", True), 2),
+        lambda: station.deliver(PeerDown("south"), 3),
+        lambda: station._feed(Listening(PEERS + "south", False), 4),
+        lambda: station.deliver(PeerDown("south"), 5),
+    ]
+    seen = []
+    for step in steps:
+        step()
+        seen.append(list(part.met))
+    up, down = ("south", True), ("south", False)
+    assert seen == [[up], [up], [up], [up, down], [up, down]]
+    assert station.peers == {}
+
+
+def test_frames_for_a_peer_go_over_the_link_that_we_opened() -> None:
+    station, _, _, _ = make()
+    station.deliver(PeerUp("south"), 1)
+    assert station.commit().outgoing == [Publish(PEERS + "south", b"hello")]
+    station._feed(Listening(PEERS + "west", True), 2)
+    assert station.commit().outgoing == []
+
+
+def test_without_a_server_everything_goes_to_the_broker() -> None:
+    station, _, _, _ = make(has_server=False)
+    done: list[str] = []
+    station.deliver(Message("", ROOT + "echo/in", b"x"), 1, lambda: done.append("acknowledged"))
+    effects = station.commit()
+    assert effects.outgoing == [Publish(ROOT + "echo/out", b"x", 0)]
+    assert done == []
+    for committed in effects.committed:
+        committed()
+    assert done == ["acknowledged"]
+    assert station.list_users() == []
+
+
+def test_what_the_server_refuses_is_in_the_log() -> None:
+    station, _, counts, store = make()
+    station.take(Opened(1), 0)
+    station.take(Received(1, b"\xf0\x00"), 0)
+    station.commit()
+    assert counts == [Count("refused_by_server")]
+    assert store.read_outbox(10)[0].length == 1
