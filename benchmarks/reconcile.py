@@ -31,6 +31,7 @@ WAYS = ("ours", "id lists", "Bloom filters, 1 %", "rateless IBLT", "ideal sketch
 GROWTH = (  # origins, items, differences
     *((50, items, 200) for items in (500, 1_000, 2_000, 4_000, 8_000)),
     *((origins, 2_000, 200) for origins in (5, 20, 50, 100, 200)),
+    *((origins, 4 * origins, 5) for origins in (100, 300, 1_000)),
     *((50, 2_000, differences) for differences in (2, 20, 50, 100, 200, 400, 800)),
 )
 QUICK = ((50, 1_000, 200), (100, 2_000, 200), (50, 2_000, 20))
@@ -105,7 +106,7 @@ def _write_page(
 ) -> str:
     rows = [
         (way, median([case[way] for case in cases]), max(case[way] for case in cases), model)
-        for way, model in zip(WAYS, (*MODEL, "–"), strict=True)
+        for way, model in zip(WAYS, (*MODEL, "-"), strict=True)
     ]
     head = cases[0]
     frames = [(name[6:], head[name]) for name in head if name.startswith("frame ")]
@@ -113,12 +114,13 @@ def _write_page(
     wins = [shape for shape, found in growth if found[WAYS[3]] < found[WAYS[0]]]
     told = (
         "In this table it is smaller than ours at "
-        + "; ".join(f"{shape[0]} origins, {shape[2]} differences" for shape in wins)
+        + "; ".join(f"{shape[0]:,} origins, {shape[2]} differences" for shape in wins)
         + "."
         if wins
         else "In this table it is never smaller than ours."
     )
     again = max(case["again"] for case in cases)
+    missed = median([case["missed"] for case in cases])
     return f"""# Reconciliation: what it costs to find out what the other lacks
 
 Two real node cores that met before; since then each learnt things that the other did not, anywhere
@@ -136,19 +138,21 @@ Ours goes into the frames {", ".join(f"{name} {size}" for name, size in frames i
 the items themselves are {head["payload"]:,} bytes in this case. A first contact, one side empty and
 no run named before, costs {first["known"]:,} bytes for {first["items"]:,} bytes of items.
 
-Ours and the id lists find all differences; the Bloom filters miss {median([c["missed"] for c in cases])}
-items a contact. The others are charged for items alone ({head["ids"]} of the differences); none of
-them can say that something was removed. The model counted one Bloom filter where two are needed to
-serve both sides, and no question after the sketch: so our numbers for these two are higher than its.
+Ours and the id lists find all differences; the Bloom filters miss {missed} items a contact. The
+others are charged for items alone ({head["ids"]} of the differences); none of them can say that
+something was removed. The model counted one Bloom filter where both sides need one, and no question
+after the sketch: so our numbers for these two are higher than the model's.
 
 ## Growth
 
 {format_table(("origins", "items", "differences", *WAYS, "again"), table)}
 
 Ours grows with the origins that changed and, slowly, with the differences; it does not grow with
-the items. A sketch grows with the differences alone. {told} Ours
-leaves it out: it pays where very many origins changed and hardly anything differs, and there the
-print of the next contact, which costs {again} bytes, has usually said so already.
+the items. With 64 changed runs or more, groups of runs are compared by hash first, and only those
+that differ are spoken of. A sketch grows with the differences alone. {told}
+A sketch is left out: where it wins, it saves some hundred bytes at contacts that are rare (many
+origins changed, hardly anything differs, and yet the prints are not equal), it would still need
+the ranges to say what was removed, and it decodes only with a certain chance.
 """
 
 

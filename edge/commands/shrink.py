@@ -18,7 +18,10 @@ from typing import Any
 _PRIVATE = re.compile(r"_[A-Za-z]\w*")
 _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Python's has this name
 # Modules that no program on a board imports by itself.
-_INNER = "check config doubt link packets rating ring seal sections significance uplink".split()
+_INNER = (
+    *("check", "config", "doubt", "link", "packets", "rating"),
+    *("ring", "seal", "sections", "significance", "uplink"),
+)
 _INNER_FILES = ("protocol/", *(f"edge/watchdog/{name}.py" for name in _INNER))
 
 

@@ -184,3 +184,19 @@ def test_what_was_withheld_may_go_at_a_later_contact() -> None:
         network.run()
         network.cut("a", "b")
     assert item.dot in network.hosts["b"].list_dots(NOTIFICATION)
+
+
+def test_what_was_withheld_goes_over_a_link_that_stays_up() -> None:
+    """The peer becomes a destination while the link is up: nobody has to meet again."""
+    network = Network("ab", PeerSettings(strategy="spray:1", chunk=1_024, retry=1_000))
+    item, _ = network.hosts["a"].notify(network.now, 1)
+    network.hosts["a"].wants.by_dot[item.dot] = {"medic": 200}
+    network.link("a", "b")
+    network.run()
+    assert not network.hosts["b"].list_dots(NOTIFICATION)
+    _, published = network.hosts["b"].subscribe(network.now, "medic")
+    network.post("b", published)
+    network.run()
+    network.tick()
+    network.run()
+    assert item.dot in network.hosts["b"].list_dots(NOTIFICATION)

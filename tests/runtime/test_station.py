@@ -160,3 +160,13 @@ def test_what_the_server_refuses_is_in_the_log() -> None:
     station.commit()
     assert counts == [Count("refused_by_server")]
     assert store.read_outbox(10)[0].length == 1
+
+
+def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_disk() -> None:
+    station, _, counts, store = make()
+    for link in range(1, 501):
+        station.take(Opened(link), 0)
+        station.take(Received(link, b"\xf0\x00"), 0)
+    station.commit()
+    assert len(counts) == 500
+    assert sum(row.length for row in store.read_outbox(1000)) == 20

@@ -62,7 +62,7 @@ class Trust(Part):
         if self._keyring.generation == self._generation:
             return
         self._generation = self._keyring.generation
-        wanted = self._keyring.list_notices()
+        wanted = dict.fromkeys(self._keyring.list_notices())
         for body in [body for body in self._told if body not in wanted]:
             self._holdings.remove(turn, REVOCATION, self._told.pop(body), "removed")
         for body in wanted:

@@ -32,6 +32,9 @@ from edge.dens.mqtt.server import Server
 from edge.dens.store import Storage
 
 
+_REFUSALS = 20  # records of the server's refusals in a second: strangers must not fill the disk
+
+
 @dataclass
 class Effects:
     """What to do after the commit: for the listener, for the node's connections, for nobody."""
@@ -60,6 +63,7 @@ class Station:
         self._count = count
         self._stamp = stamp
         self._effects = Effects()
+        self._refusals = (0, 0)  # the second, and how many in it
 
     def restore(self, now: int) -> None:
         """Take up what an earlier run left."""
@@ -143,13 +147,21 @@ class Station:
             elif kind is Write:
                 writes.append(output)  # type: ignore[arg-type]
             elif isinstance(output, Refused):
-                fields = {"what": output.what, "why": output.why, "who": output.user}
-                logs.append(encode_record("refuse", fields, now, self._stamp(now)))
                 self._count(Count("refused_by_server"))
+                if self._may_log_refusal(now):
+                    fields = {"what": output.what, "why": output.why, "who": output.user}
+                    logs.append(encode_record("refuse", fields, now, self._stamp(now)))
             else:
                 self._effects.outputs.append(output)
         if writes or logs:
             self.store.apply(writes, logs)
+
+    def _may_log_refusal(self, now: int) -> bool:
+        second = now // 1000
+        if second != self._refusals[0]:
+            self._refusals = (second, 0)
+        self._refusals = (second, self._refusals[1] + 1)
+        return self._refusals[1] <= _REFUSALS
 
     def _feed(self, event: Event, now: int) -> None:
         """Let the node handle an event, and everything that follows from it at once."""

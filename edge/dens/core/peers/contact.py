@@ -92,6 +92,7 @@ class Contact:
         self.peer = peer
         self.began = now
         self.phase = IDLE
+        self.is_restless = False  # something was learnt that may change what a strategy keeps back
         self.is_unproven = True  # nobody but the peer's name speaks for this link yet
         self.line = Line(kit, peer)
         self.record = PeerRecord(peer, kit.reader)
@@ -149,6 +150,10 @@ class Contact:
             self._wait = min(2 * self._wait, self._kit.settings.max_retry)
             self._deadline = turn.now + self._wait
             self.begin(turn)
+        elif self.is_restless and self.is_settled:
+            self.is_restless = False
+            if self.record.withheld:
+                self.begin(turn)
         self.pump(turn)
 
     def pump(self, turn: Turn) -> None:

@@ -149,6 +149,8 @@ class PeerPart(Part):
         for peer, contact in self.contacts.items():
             if peer != source:
                 contact.cargo.learn(item)
+            # Somebody is somewhere new: what was kept back may now be for the peer.
+            contact.is_restless |= item.kind in (SUBSCRIPTION, DELIVERED)
 
     def forget(self, turn: Turn, item: Item, reason: str) -> None:
         """Note that an item is gone, and tell it to all that are linked if it is for good."""
