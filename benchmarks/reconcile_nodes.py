@@ -159,24 +159,19 @@ def make_items(origins: int, items: int) -> list[Item]:
 def build_pair(
     origins: int, items: int, differences: int, seed: int, *, strategy: str = "epidemic"
 ) -> tuple[Machine, Machine]:
-    """Return two nodes that met when each origin had made one item, and have differed since.
+    """Return two nodes that met when each origin had made one or two items, and differ since.
 
     A difference is an item that one of the two lacks (anywhere in its origin's sequence) or, one
     in ten, a subscription of which only one of them knows that it was removed.
     """
     made = make_items(origins, items)
     one, two = Machine("alpha", strategy), Machine("bravo", strategy)
-    one.accept(made[:origins])
-    two.accept(made[:origins])
-    two.accept([])
-    seen = make_items(origins + 1, origins + 1)[
-        -1:
-    ]  # so that the first contact has to say something
-    one.accept(seen)
-    meet(one, two)
-    meet(one, two)
+    for machine, start in ((one, 0), (two, origins)):  # so that each has named every run once
+        machine.accept(made[start : start + origins])
+        meet(one, two)
+        meet(one, two)
     rng = random.Random(seed)
-    later = made[origins:]
+    later = made[2 * origins :]
     removed = [item for item in made if item.kind == SUBSCRIPTION]
     removed = rng.sample(removed, min(differences // 10, len(removed)))
     gone = {item.dot for item in removed}

@@ -1,7 +1,8 @@
 """Viper, plain kernel, rater, protocol and formulas on unix MicroPython: the same answers.
 
-`tests/watchdog/engines.py` says which of them are independent, and where. The long form is a million random pairs of subscription and event on each word size: all
-aggregators, patterns, hedges, rules and widths that the wire has.
+`tests/watchdog/engines.py` says which of them are independent, and where. The long form is a
+million random pairs of subscription and event on each word size: all aggregators, patterns, hedges,
+rules and widths that the wire has.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from tests.client.victim import NAME, POINTS
 from tests.watchdog.faults.plant import REPOSITORY
 
 BuildPlace = Callable[..., Place]
-SHORTENED = ("in-commit", "after-commit", "before-mark")  # against the real node
 
 
 class FarEnd(Protocol):
@@ -117,18 +116,28 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPlace]:
     place.close()
 
 
-@pytest.fixture(params=["scripted", "real"])
+@pytest.fixture
 def far(request: pytest.FixtureRequest) -> FarEnd:
     found: FarEnd = request.getfixturevalue("once" if request.param == "scripted" else "real")
     return found
 
 
-@pytest.mark.parametrize("point", POINTS)
+# The real node stands behind a watchdog, and takes its time to start: a few points there in short.
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("far", "point"),
+    [
+        *(("scripted", point) for point in POINTS),
+        ("real", "after-commit"),
+        *(pytest.param("real", p, marks=SLOW) for p in POINTS if p != "after-commit"),
+    ],
+    indirect=["far"],
+)
 def test_dying_at_any_point_loses_nothing_and_repeats_nothing(
-    point: str, far: FarEnd, tmp_path: Path
+    far: FarEnd, point: str, tmp_path: Path
 ) -> None:
-    if isinstance(far, RealPlace) and point not in SHORTENED:
-        pytest.skip("the real node is slow to start over; the scripted one has every point")
     client = Client(tmp_path, far)
     if point == "in-request":  # this one dies before it has said anything
         client.start(f"{point}:1")
@@ -150,6 +159,7 @@ def test_dying_at_any_point_loses_nothing_and_repeats_nothing(
     client.check(numbers)
 
 
+@pytest.mark.parametrize("far", ["scripted", "real"], indirect=True)
 def test_killed_at_random_moments_under_load(far: FarEnd, tmp_path: Path) -> None:
     rng = random.Random(11)
     client = Client(tmp_path, far)
@@ -165,6 +175,7 @@ def test_killed_at_random_moments_under_load(far: FarEnd, tmp_path: Path) -> Non
     client.check(numbers)
 
 
+@SLOW
 def test_client_and_node_killed_by_turns(real: RealPlace, tmp_path: Path) -> None:
     client = Client(tmp_path, real)
     client.start()
@@ -220,8 +231,7 @@ def test_marking_apart_from_the_handler_would_repeat_notes(once: Place, tmp_path
     client = Client(tmp_path, once, "mark-with-handler")
     client.start()
     client.wait_until_subscribed()
-    (number,) = once.emit(1)
-    wait_for(lambda: client.count_seen()[number] > 1, "the note to come twice")
+    wait_for(lambda: max(client.count_seen().values()) > 1, "a note to come twice")
     client.kill()
 
 

@@ -204,6 +204,41 @@ def test_a_slow_handler_delays_acknowledgements_and_nothing_else(place: Place, s
     assert "afterwards" in str(refused[0])
 
 
+def test_a_full_disk_acknowledges_nothing_and_recovers(place: Place, store: Path) -> None:
+    told: list[str] = []
+    with connect(store, place, on_state=lambda tell: told.append(tell.reason)) as subscriber:
+        subscriber.subscribe(WORDS, "fever")
+        connection = subscriber._session.store._connection
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count={pages}")
+        place.node.emit(NAME, *(build_note(i, text="x" * 9_000) for i in range(3)))
+        wait_for(lambda: any("full" in reason for reason in told), "the complaint")
+        assert subscriber.count_waiting() == 0
+        assert not place.node.received
+        connection.execute("PRAGMA max_page_count=1000000")
+        assert take_indices(subscriber, 3) == [0, 1, 2]
+        wait_for(lambda: not place.node.outbox[NAME], "the reports")
+
+
+def test_closing_ends_every_wait(store: Path) -> None:
+    caught: list[BaseException] = []
+    with connect(store) as subscriber:
+
+        def ask() -> None:
+            try:
+                subscriber.subscribe(WORDS, timeout=60)
+            except SubscriberError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wait_for(subscriber.subscriptions, "the request")
+    thread.join(10)
+    assert "stopped" in str(caught[0])
+    with connect(store) as subscriber:
+        assert [s.state for s in subscriber.subscriptions()] == ["pending"]
+
+
 def test_junk_on_our_topics_does_no_harm(place: Place, store: Path) -> None:
     with connect(store, place) as subscriber:
         subscriber.subscribe(WORDS, "fever")

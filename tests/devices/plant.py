@@ -88,6 +88,11 @@ class Vocabularies:
     def find_senses(self, hash: bytes) -> Senses | None:
         return self.known.get(hash)
 
+    def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
+        """Those that begin alike agree on what both have."""
+        masks = [self.known.get(hash, {}).get(event, (0, 0))[0] for hash in (one, other)]
+        return one == other or (one[:4] == other[:4] and not features & ~(masks[0] & masks[1]))
+
 
 class Disk:
     """Spaces of keys and values; a Reader."""

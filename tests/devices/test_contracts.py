@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edge.client.vocabulary import load_shipped
 from edge.dens.core.devices import VocabularySenses, list_senses
+from edge.dens.core.vocabularies import Vocabularies, shorten_hash
 from tests.devices.plant import Dog, Site, meet
 
 
@@ -20,19 +21,22 @@ def test_a_vocabulary_says_what_can_be_sensed() -> None:
 
 def test_vocabularies_are_found_when_they_are_there() -> None:
     rescue = load_shipped("rescue")
-    hash = bytes.fromhex(rescue.hash)[:8]
-    known = {}
-    vocabularies = VocabularySenses(known.get)
+    hash = shorten_hash(rescue)
+    book = Vocabularies(load_shipped("weather"))
+    vocabularies = VocabularySenses(book.find, book.agree)
     assert vocabularies.find_senses(hash) is None
-    known[hash] = rescue
+    book.add(rescue)
     assert vocabularies.find_senses(hash) == list_senses(rescue)
-    known.clear()  # it was read once
-    assert vocabularies.find_senses(hash) is not None
+    assert vocabularies.agree(hash, hash, 1, 1)
+    assert not vocabularies.agree(hash, book.own_hash, 1, 1)
+    alone = VocabularySenses(book.find)
+    assert alone.agree(hash, hash, 1, 1)
+    assert not alone.agree(hash, b"another.", 1, 1)
 
 
 def test_a_device_of_the_shipped_vocabulary_is_welcome() -> None:
     rescue = load_shipped("rescue")
-    hash = bytes.fromhex(rescue.hash)[:8]
+    hash = shorten_hash(rescue)
     site = Site()
     site.vocabularies.known[hash] = list_senses(rescue)
     dog = Dog(list_senses(rescue), vocabulary=hash, capacity=4096)

@@ -58,6 +58,37 @@ def test_what_a_device_senses_is_installed() -> None:
     assert dog.uplink.counts["refused_vector"] == 0
 
 
+def test_subscriptions_of_a_vocabulary_that_agrees_go_to_the_device_too() -> None:
+    site, dog = make_met()
+    site.vocabularies.known[b"vocaNEW."] = {1: (0b0011, 0)}
+    shared, own = make_vector(0, 9), make_vector(0, 9, attribute=2)
+    items = [site.subscribe(shared, vocabulary=hash) for hash in (b"vocaNEW.", b"vocabula")]
+    site.subscribe(own, vocabulary=b"vocaNEW.")  # there it is something else
+    settle(site, dog)
+    check_installed(site, dog, shared)
+    assert dog.uplink.counts["installed"] == 1
+    site.unsubscribe(items[0])
+    settle(site, dog)
+    check_installed(site, dog, shared)
+    site.unsubscribe(items[1])
+    settle(site, dog)
+    check_installed(site, dog)
+
+
+def test_a_change_for_many_devices_is_told_to_some_in_each_turn() -> None:
+    names = [f"dog-{number}" for number in range(7)]
+    keys = Keys(**{name.replace("-", "_"): [7] for name in names})
+    site = Site(DeviceSettings(burst=3), keys)
+    for name in names:
+        meet(site, Dog(name=name))
+    site.subscribe(make_vector(0, 9))
+    assert len(site.outbox) == 3
+    site.subscribe(make_vector(20, 29))
+    assert len(site.outbox) == 6
+    site.tick()
+    assert [len(publish.payload) for publish in site.outbox] == [19 + 12] * 3 + [19 + 24] * 4
+
+
 def test_a_device_that_speaks_no_language_of_ours_gets_nothing() -> None:
     site, dog = Site(), Dog()
     dog.language.number = 9

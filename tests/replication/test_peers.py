@@ -304,3 +304,49 @@ def test_what_is_logged_fits_the_log() -> None:
     for word in ("digest", "known", "items"):
         assert ends["a"][f"{word}_in"] == ends["b"][f"{word}_out"]
     assert isinstance(network.hosts["a"].counts[0], Count)
+
+
+def test_a_push_after_a_long_rest_is_waited_for() -> None:
+    """The clock of retries starts with the frame, not with the last thing that was said."""
+    network = Network("ab")
+    network.link("a", "b")
+    network.run()
+    network.tick(100_000)
+    network.run()
+    network.sent.clear()
+    _, published = network.hosts["a"].subscribe(network.now, "medic")
+    network.post("a", published)
+    network.tick(500)
+    assert list_kinds(network) == ["items"]
+    network.run()
+    assert list_kinds(network) == ["items", "ack"]
+
+
+def test_names_that_a_peer_makes_up_leave_no_trace() -> None:
+    network = _open_link()
+    there = network.hosts["b"]
+    there.ring.unknown.add("ghost")
+    contact = network.hosts["a"].part.contacts["b"]
+    secret = network.hosts["a"].ring.peer_secret("b")
+    assert secret is not None
+    run = ("ghost", 7)
+    body = encode_shipment(Shipment(((run, ((1, 1 << 60),)),), ((run, 5, 5),), ()))
+    spaces = {space: dict(keys) for space, keys in there.disk.spaces.items()}
+    line = contact.line
+    network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
+    assert there.disk.spaces == spaces
+
+
+def test_a_set_that_no_memory_holds_is_refused_with_its_whole_frame() -> None:
+    network = _open_link()
+    there = network.hosts["b"]
+    line = network.hosts["a"].part.contacts["b"].line
+    secret = network.hosts["a"].ring.peer_secret("b")
+    assert secret is not None
+    dead = ((("a", 1), ((1, 1),)), (("a", 2), ((5, 5), (1 << 60, 1 << 60))))
+    body = encode_shipment(Shipment(dead, (), ()))
+    before = there.list_dots(SUBSCRIPTION)
+    network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
+    assert before
+    assert there.list_dots(SUBSCRIPTION) == before
+    assert len(count_refused(there)) == 1

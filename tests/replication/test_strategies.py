@@ -200,3 +200,28 @@ def test_what_was_withheld_goes_over_a_link_that_stays_up() -> None:
     network.tick()
     network.run()
     assert item.dot in network.hosts["b"].list_dots(NOTIFICATION)
+
+
+def test_what_the_peer_got_elsewhere_is_not_sent_to_it_later() -> None:
+    """What a node remembers of a peer keeps up with what the peer says."""
+    network = Network("ab", PeerSettings(strategy="spray:1", chunk=1_024, retry=1_000))
+    a, b = network.hosts.values()
+    for number in range(2):
+        item, _ = a.notify(network.now, number)
+        a.wants.by_dot[item.dot] = {"medic": 200}
+
+    def meet() -> None:
+        network.link("a", "b")
+        network.run()
+        network.cut("a", "b")
+
+    meet()
+    assert not b.list_dots(NOTIFICATION)
+    b.act(network.now, lambda turn: b.holdings.accept(turn, a.holdings.sign(item), "another"))
+    meet()
+    meet()
+    b.subscribe(network.now, "medic")
+    meet()
+    meet()
+    assert len(b.list_dots(NOTIFICATION)) == 2
+    assert not [each for each in b.counts if each.name == "peer_items_known"]

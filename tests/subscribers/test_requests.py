@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import cbor2
 import pytest
@@ -127,10 +128,8 @@ def test_what_is_wrong_is_refused_and_changes_nothing(payload: bytes) -> None:
     )
 )
 def test_any_bytes_are_answered(payload: bytes) -> None:
-    try:
+    with suppress(LanguageError):
         read_request(payload)
-    except LanguageError:
-        pass
     world = World()
     reply = world.ask("medic7", payload)
     assert reply is None or "ok" in reply

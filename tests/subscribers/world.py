@@ -88,7 +88,7 @@ class Feeder(Part):
         self.items: list[Any] = []
         self.made: list[Item] = []
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, turn: Turn, message: Message) -> None:  # noqa: ARG002
         thing = self.items.pop(0)
         if isinstance(thing, Item):
             self.holdings.accept(turn, thing, "peer")
@@ -122,7 +122,7 @@ class World:
         self.vocabularies = Vocabularies(options.get("vocabulary") or load_shipped("rescue"))
         clock = options.get("clock")
         localise = clock.localise if clock else lambda _, ms: ms
-        self.holdings = Holdings("a", epoch, self.disk, lambda data: b"signed", localise)
+        self.holdings = Holdings("a", epoch, self.disk, lambda _: b"signed", localise)
         self.part = Subscribers(
             self.holdings,
             self.disk,

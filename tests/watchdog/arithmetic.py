@@ -15,7 +15,6 @@ HEDGES = {
     2: [(d**3 + 32512) // 65025 for d in range(256)],
     3: [int(math.sqrt(255 * d) + 0.5) for d in range(256)],
 }
-_POWERS = {}  # what `find_power` found
 
 
 def rate_predicate(p, x):
@@ -36,9 +35,9 @@ def rate_predicate(p, x):
 
 def find_power(log):
     """Return the degree whose logarithm is nearest, the lower one of two."""
-    if log not in _POWERS:
-        _POWERS[log] = min(range(1, 256), key=lambda degree: (abs(LOGS[degree] - log), degree))
-    return _POWERS[log]
+    guess = int(2 ** (log / 256))
+    near = range(max(1, guess - 3), min(255, guess + 3) + 1)
+    return min(near, key=lambda degree: (abs(LOGS[degree] - log), degree))
 
 
 def divide(total, count):

@@ -70,12 +70,15 @@ class KernelTest(unittest.TestCase):
 
         def affirm(self, buf, kind, values):
             p = self.place[7]
-            changed = bytearray(buf)
-            if p and buf[p] & 0x80:
-                stop = p + 1 + (buf[p] & 0x7F)
-                kept = bytes([op for op in buf[p + 1 : stop] if op != 0x60])
-                changed[p : p + 1 + len(kept)] = bytes([0x80 | len(kept)]) + kept
-            run(self, changed, kind, values)
+            if not p or not buf[p] & 0x80:
+                return run(self, buf, kind, values)
+            stop = p + 1 + (buf[p] & 0x7F)
+            before = bytes(buf[p:stop])
+            kept = bytes([op for op in before[1:] if op != 0x60])
+            buf[p : p + 1 + len(kept)] = bytes([0x80 | len(kept)]) + kept
+            run(self, buf, kind, values)
+            buf[p:stop] = before
+            return None
 
         rating.Rater._run = affirm
         try:

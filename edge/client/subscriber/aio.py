@@ -77,7 +77,8 @@ class AsyncSubscriber(FrontEnd):
     async def _ask(
         self, kind: str, name: str, text: str, timeout: float | None, wait: bool
     ) -> Reply | None:
-        request, answer = self._session.ask(kind, name, text)
+        request, kept, answer = self._session.ask(kind, name, text)
+        await asyncio.wrap_future(kept)
         if not wait:
             return None
         try:

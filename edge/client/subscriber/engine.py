@@ -32,7 +32,7 @@ from edge.client.subscriber.actions import (
     Tell,
 )
 from edge.client.subscriber.core import Core
-from edge.client.subscriber.errors import SubscriberError
+from edge.client.subscriber.errors import StoreError, SubscriberError
 from edge.client.subscriber.inbox import Inbox
 from edge.client.subscriber.link import (
     Arrived,
@@ -52,6 +52,8 @@ from edge.client.subscriber.store import Store
 log = logging.getLogger("denwatch.subscriber")
 _LONGEST_SLEEP = 5_000  # ms
 _TIDY_PERIOD = 300_000  # ms
+_DISK_PAUSE = 0.5  # s
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 T = TypeVar("T")
 
 
@@ -86,7 +88,7 @@ class Engine:
         self._waker = Waker()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._answers: dict[str, Future[Reply]] = {}
-        self._is_stopping = False
+        self._is_stopping = self._is_finished = False
         self._tidied = now()
         self._thread = threading.Thread(target=self._run, name="denwatch-subscriber", daemon=True)
 
@@ -115,6 +117,9 @@ class Engine:
         def run() -> None:
             if not future.set_running_or_notify_cancel():
                 return
+            if self._is_finished:
+                future.set_exception(SubscriberError("the subscriber has stopped"))
+                return
             try:
                 future.set_result(work())
             except Exception as error:  # noqa: BLE001 - it is the asker's
@@ -122,21 +127,24 @@ class Engine:
 
         self._commands.put(run)
         self._waker.wake()
+        if self._is_finished:
+            self._run_commands()
         return future
 
-    def ask(self, request: Request) -> Future[Reply]:
-        """Send a request; the future is its answer, whenever that comes."""
+    def ask(self, request: Request) -> tuple[Future[None], Future[Reply]]:
+        """Send a request; return when it is kept, and its answer, whenever that comes."""
         answer: Future[Reply] = Future()
 
         def run() -> None:
             if request.kind != "list":
-                self._write(lambda: self._store.add_request(request))
+                try:
+                    self._write(lambda: self._store.add_request(request), is_patient=False)
+                except sqlite3.Error as error:
+                    raise StoreError(f"{self._store.path}: {error}") from None
             self._answers[request.id] = answer
             self._perform(self._core.ask(request, self._now()))
 
-        kept = self.submit(run)
-        kept.add_done_callback(lambda done: _hand_on_failure(done, answer))
-        return answer
+        return self.submit(run), answer
 
     def use_servers(self, servers: list[Server]) -> None:
         """Take other servers."""
@@ -165,8 +173,10 @@ class Engine:
             self._is_stopping = True
             if self._link is not None:
                 self._link.close()
+            self._is_finished = True
             for answer in self._answers.values():
-                answer.cancel()
+                if answer.set_running_or_notify_cancel():
+                    answer.set_exception(SubscriberError("the subscriber has stopped"))
             self._run_commands()
 
     def _turn(self) -> None:
@@ -232,22 +242,32 @@ class Engine:
             self._inbox.announce()
         return True
 
-    def _write(self, work: Callable[[], None]) -> bool:
-        """Change the store, when whoever holds it lets go; False if we are to stop first."""
+    def _write(self, work: Callable[[], None], *, is_patient: bool = True) -> bool:
+        """Change the store, when whoever holds it lets go; False if we are to stop first.
+
+        A disk that is full or failing may get better: what is patient waits for that, and nothing
+        is acknowledged meanwhile.
+        """
+        complaint = ""
         while True:
             try:
                 work()
                 return True
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF not in (
-                    sqlite3.SQLITE_BUSY,
-                    sqlite3.SQLITE_LOCKED,
-                ):
+                is_busy = error.sqlite_errorcode & 0xFF in _BUSY
+                if not is_busy and not is_patient:
                     raise
+                if not is_busy and str(error) != complaint:
+                    complaint = str(error)
+                    log.error("%s: %s; nothing is acknowledged", self._store.path, complaint)
+                    server = self._link.server.url if self._link is not None else ""
+                    self._tell(Tell(self._core.state, server, f"cannot write: {complaint}"))
             if self._is_stopping:
                 return False
             if self._link is not None:
                 self._link.keep_alive()
+            if complaint:
+                self._waker.sleep(_DISK_PAUSE)
 
     def _do(self, action: Action) -> None:
         link = self._link
@@ -282,9 +302,3 @@ class Engine:
             self._perform(self._core.failed(str(error), self._now()))
             return
         self._link.open()
-
-
-def _hand_on_failure(done: Future[None], answer: Future[Reply]) -> None:
-    error = done.exception()
-    if error is not None:
-        answer.set_exception(error)

@@ -64,13 +64,15 @@ class Screen:
         table.caption = caption
         table.add_column("", no_wrap=True)
         table.add_column("degree", justify="right", no_wrap=True)
-        table.add_column("event", overflow="fold")
-        table.add_column("values", overflow="fold", ratio=2)
-        table.add_column("why", overflow="fold", ratio=1)
+        # One line a note, or the table would not fit the terminal and could not be painted over.
+        table.add_column("event", no_wrap=True, overflow="ellipsis", ratio=2)
+        table.add_column("values", no_wrap=True, overflow="ellipsis", ratio=4)
+        table.add_column("limited by", no_wrap=True, overflow="ellipsis", ratio=2)
         table.add_column("age", justify="right", no_wrap=True)
         table.add_column("counts for", justify="right", no_wrap=True)
         for note in notes[:room]:
             row = describe_note(note, now)
             # Text, not markup: what a sensor says is never taken for instructions to the table.
-            table.add_row(Text(row.sure, style=_SURE[row.sure]), *(Text(cell) for cell in row[1:7]))
+            cells = (row.degree, row.event, row.values, row.limit, row.age, row.left)
+            table.add_row(Text(row.sure, style=_SURE[row.sure]), *map(Text, cells))
         return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import sqlite3
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from edge.client.syntax import Subscription as Tree
 
 log = logging.getLogger("denwatch.subscriber")
+_DISK_PAUSE = 1.0  # s, after a disk that did not write
 
 Handler = Callable[[Note, Transaction], object]
 Watcher = Callable[[Tell], object]
@@ -54,6 +56,7 @@ class Session:
         self._watchers: list[Watcher] = []
         self._dispatcher: threading.Thread | None = None
         self._changed = threading.Condition()
+        self._stopped = threading.Event()
         self._is_started = self._is_closed = False
 
     def handle(self, handler: Handler, promise: Promise) -> None:
@@ -77,6 +80,7 @@ class Session:
             return
         self.inbox.check_thread("close")
         self._is_closed = True
+        self._stopped.set()
         self.inbox.close()
         if self._dispatcher is not None and self._dispatcher.is_alive():
             self._dispatcher.join()
@@ -89,13 +93,15 @@ class Session:
 
     # Requests --------------------------------------------------------------------------------
 
-    def ask(self, kind: str, name: str = "", text: str = "") -> tuple[Request, Future[Reply]]:
-        """Keep a request and send it, now or when a node is there."""
+    def ask(
+        self, kind: str, name: str = "", text: str = ""
+    ) -> tuple[Request, Future[None], Future[Reply]]:
+        """Ask, now or when a node is there; the futures: it is on the disk, and its answer."""
         self.inbox.check_thread(kind)
         if not self._is_started or self._is_closed:
             raise SubscriberError(f"{kind}: the subscriber is not running")
         request = Request(self.draw_id(), kind, name, text)
-        return request, self.engine.ask(request)
+        return request, *self.engine.ask(request)
 
     def list_subscriptions(self) -> list[Subscription]:
         """Return what we asked for, as our own store has it."""
@@ -151,6 +157,9 @@ class Session:
                 with self.inbox.take(promise) as taken:
                     if taken is not None:
                         handler(*taken)
+            except sqlite3.Error:
+                log.exception("a note could not be marked; it comes again")
+                self._stopped.wait(_DISK_PAUSE)
             except TransactionError:
                 log.exception("a handler broke its transaction; the note was not handled")
             except Exception:

@@ -103,7 +103,8 @@ class Subscriber(FrontEnd):
     def _ask(
         self, kind: str, name: str, text: str, timeout: float | None, wait: bool
     ) -> Reply | None:
-        request, answer = self._session.ask(kind, name, text)
+        request, kept, answer = self._session.ask(kind, name, text)
+        kept.result()
         if not wait:
             return None
         try:

@@ -21,6 +21,7 @@ class Row(NamedTuple):
     age: str
     left: str
     subscription: str
+    limit: str  # the attribute that limits the degree
 
 
 class Board:
@@ -59,6 +60,7 @@ def describe_note(note: Note, now: int) -> Row:
         describe_age(note.at, now),
         describe_rest(note.expires, now),
         ", ".join(note.subscriptions),
+        str(note.why.get("attribute", "")) if isinstance(note.why, Mapping) else "",
     )
 
 

@@ -18,7 +18,7 @@ news have tags of 8 bytes (HMAC 256/64, as on the radio), all others of 16.
 | items | both | dead sets, clocks, items |
 | ack | both | how many items frames are committed |
 | reset | the other | nothing: begin again, in full |
-| ask, tell | both | destinations (4-byte hashes); one byte for each |
+| ask, tell | both | destinations (2-byte hashes); reach 2, one byte for each |
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NO_TOKEN = bytes(TOKEN)
 SHORT_TAG = 8
 _TIME = 6
 _HINT = 2
-HASH = 4
+HASH = 2
 GROUP = 6
 _UNNUMBERED = (DIGEST, EQUAL)
 MAX_NAME = 64
@@ -71,7 +71,7 @@ def hint_at(name: str) -> bytes:
 
 
 def hash_name(name: str) -> bytes:
-    """Return four bytes that stand for a destination in a question."""
+    """Return two bytes that stand for a destination in a question: a mix-up costs a bad guess."""
     return hashlib.blake2b(name.encode(), digest_size=HASH, person=b"destination").digest()
 
 

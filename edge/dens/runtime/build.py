@@ -191,7 +191,7 @@ def build_assembly(
     devices = Devices(
         holdings,
         keyring,
-        VocabularySenses(vocabularies.find),
+        VocabularySenses(vocabularies.find, vocabularies.agree),
         clocks.localise,
         DeviceSettings(
             keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None

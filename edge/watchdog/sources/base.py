@@ -85,10 +85,13 @@ class Channel:
         if is_broken or not self.lowest <= number <= self.highest:
             sample.fail(self.attribute)
         elif self.worst:
-            far = self.worst
-            near = self.typical
-            points = [self.normalise(number + by) for by in (-far, -near, near, far)]
-            sample.set_doubtful(self.attribute, *points)
+            sample.set_doubtful(
+                self.attribute,
+                self.normalise(number - self.worst),
+                self.normalise(number - self.typical),
+                self.normalise(number + self.typical),
+                self.normalise(number + self.worst),
+            )
         else:
             sample.set(self.attribute, self.normalise(number))
 

@@ -32,22 +32,39 @@ class Vocabularies(Protocol):
     def find_senses(self, hash: bytes) -> Senses | None:
         """Return all that the vocabulary of a hash (8 bytes) lets a device sense; None: unknown."""
 
+    def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
+        """Return whether two vocabularies mean the same by some features of an event."""
+
+
+Agree = Callable[[bytes, bytes, int, int], bool]
+
+
+def _are_equal(one: bytes, other: bytes, _event: int, _features: int) -> bool:
+    return one == other
+
 
 class VocabularySenses:
-    """`Vocabularies` from a function that finds vocabularies by hash."""
+    """`Vocabularies` from functions: one that finds them by hash, one that compares two."""
 
-    def __init__(self, get: Callable[[bytes], Vocabulary | None]) -> None:
-        self._get = get
+    def __init__(
+        self, find: Callable[[bytes], Vocabulary | None], agree: Agree = _are_equal
+    ) -> None:
+        self._find = find
+        self._agree = agree
         self._known: dict[bytes, Senses] = {}
 
     def find_senses(self, hash: bytes) -> Senses | None:
         """Return the masks of every event of a vocabulary."""
         if hash not in self._known:
-            vocabulary = self._get(hash)
+            vocabulary = self._find(hash)
             if vocabulary is None:
                 return None
             self._known[hash] = list_senses(vocabulary)
         return self._known[hash]
+
+    def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
+        """Return whether two vocabularies mean the same by some features of an event."""
+        return self._agree(one, other, event, features)
 
 
 def list_senses(vocabulary: Vocabulary) -> dict[int, Masks]:
@@ -76,6 +93,7 @@ class DeviceSettings:
     transit: int = 2_000  # a frame may be so long under way unnoticed
     placing: int = 1_000  # subscriptions that one turn places in a covering table
     rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
+    burst: int = 200  # devices that one turn tells of a change
     # Whether `Listening` and `Acknowledged` speak of the devices themselves: true of this node's
     # own server, not of somebody else's broker.
     has_listeners: bool = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from edge.dens.core.devices.contracts import DeviceSettings
+from edge.dens.core.devices.contracts import DeviceSettings, Vocabularies
 from edge.dens.core.devices.groups import Group, GroupKey
 from edge.dens.core.devices.installation import Installation
 from edge.dens.core.devices.registry import Device
@@ -22,11 +22,12 @@ FUZZY_ON_DEVICES = 1  # the language's number in a hello; the node's matcher has
 class Fleet:
     """All installations, and what they have in common."""
 
-    def __init__(self, settings: DeviceSettings) -> None:
+    def __init__(self, settings: DeviceSettings, vocabularies: Vocabularies) -> None:
         self.book = WishBook()
+        self._vocabularies = vocabularies
         self._settings = settings
         self._senses: dict[SenseKey, Sense] = {}
-        self._shelves: dict[tuple[bytes, int], list[Sense]] = {}  # by vocabulary and event
+        self._shelves: dict[int, list[Sense]] = {}  # by event
         self._users: dict[SenseKey, list[GroupKey]] = {}
         self._groups: dict[GroupKey, Group] = {}
         self._members: dict[GroupKey, dict[str, Installation]] = {}
@@ -90,19 +91,17 @@ class Fleet:
             self._users[sense].remove(key)
             if not self._users[sense]:
                 del self._users[sense]
-                self._shelves[sense[:2]].remove(self._senses.pop(sense))
+                self._shelves[sense.event].remove(self._senses.pop(sense))
 
     def _find_sense(self, key: SenseKey, preferred: Iterable[bytes]) -> Sense:
         if key in self._senses:
             return self._senses[key]
         sense = self._senses[key] = Sense(key, self._settings.policy)
-        self._shelves.setdefault(key[:2], []).append(sense)
+        self._shelves.setdefault(key.event, []).append(sense)
         self._users[key] = []
-        wishes = {wish.body: wish for wish in self.book.iterate(key.vocabulary, key.event)}
-        for body in preferred:
-            if body in wishes:
-                sense.offer(wishes.pop(body))
-        for wish in wishes.values():
+        first = frozenset(preferred)
+        wishes = [wish for wish in self.book.iterate(key.event) if self._is_for(wish, sense)]
+        for wish in sorted(wishes, key=lambda wish: wish.body not in first):
             sense.offer(wish)
         return sense
 
@@ -111,12 +110,13 @@ class Fleet:
     def add_wish(self, turn: Turn, wish: Wish, is_new: bool) -> list[Installation]:
         """Take in a wish, or note that an old one has another subscription."""
         concerned: list[Installation] = []
-        for sense in self._list_senses(wish):
-            if not is_new:
-                change = sense.renew(wish, turn.now)
+        for sense in self._shelves.get(wish.event, []):
+            if not self._is_for(wish, sense):
+                continue
+            backlog = len(sense.waiting)
+            if not is_new or not sense.offer(wish):
+                change = sense.renew(wish.body, turn.now)
             else:
-                backlog = len(sense.waiting)
-                sense.offer(wish)
                 change = sense.place(0 if backlog else 1, turn.now)  # a backlog is for the ticks
                 _log_place(turn, sense, wish)
             concerned += self._follow(sense, change)
@@ -125,7 +125,7 @@ class Fleet:
     def remove_wish(self, turn: Turn, wish: Wish) -> list[Installation]:
         """Let go of a wish that nobody has any more."""
         concerned: list[Installation] = []
-        for sense in self._list_senses(wish):
+        for sense in self._shelves.get(wish.event, []):
             change = sense.withdraw(wish)
             _log_back(turn, sense, change.added)
             concerned += self._follow(sense, change)
@@ -158,9 +158,12 @@ class Fleet:
         for installation in self:
             installation.shift(offset)
 
-    def _list_senses(self, wish: Wish) -> list[Sense]:
-        shelf = self._shelves.get((wish.vocabulary, wish.event), [])
-        return [sense for sense in shelf if wish.fits(sense.key.masks)]
+    def _is_for(self, wish: Wish, sense: Sense) -> bool:
+        """Return whether the devices of a sense can evaluate a wish, and mean the same by it."""
+        key = sense.key
+        return wish.fits(key.masks) and self._vocabularies.agree(
+            key.vocabulary, wish.vocabulary, key.event, wish.features
+        )
 
     def _follow(self, sense: Sense, change: Change, must_tell: bool = False) -> list[Installation]:
         concerned: list[Installation] = []
@@ -206,16 +209,15 @@ def _log_place(turn: Turn, sense: Sense, wish: Wish) -> None:
         return
     is_active = wish.body in sense.active
     by = sense.get_coverer(wish.body)
-    covered_by = [] if by is None else sense.active[by].ids[:1]
     turn.log(
         "cover",
         item=wish.ids[0],
         link=sense.name,
         is_active=is_active,
-        covered_by=covered_by or None,
+        covered_by=None if by is None else [sense.name_item(by)],
     )
 
 
 def _log_back(turn: Turn, sense: Sense, bodies: list[bytes]) -> None:
     for body in bodies:
-        turn.log("cover", item=sense.active[body].ids[0], link=sense.name, is_active=True)
+        turn.log("cover", item=sense.name_item(body), link=sense.name, is_active=True)

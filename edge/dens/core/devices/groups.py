@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from edge.dens.core.devices.senses import Change, Sense, SenseKey
-from edge.dens.core.devices.wishes import HEAD, Wish, measure_wish, name_head
+from edge.dens.core.devices.wishes import HEAD, measure_wish, name_head
 
 
 class GroupKey(NamedTuple):
@@ -91,26 +91,17 @@ class Group:
         before = self.selected
         self.selected = {}
         self._room = Room()
-        ranked = [
-            (-sense.count_served(body), -wish.score, len(body), body, sense)
-            for sense in self.senses
-            for body, wish in sense.active.items()
-        ]
+        ranked = []
+        for sense in self.senses:
+            for body in sense.active:
+                served, score = sense.rate(body)
+                ranked.append((-served, -score, len(body), body, sense))
         ranked.sort(key=lambda row: row[:4])
         for *_, body, sense in ranked:
             self._select(body, sense)
         self.is_stale = False
         changed = [body for body in before if body not in self.selected]
         return changed + [body for body in self.selected if body not in before]
-
-    def list_omitted(self) -> list[Wish]:
-        """Return the active wishes that find no room."""
-        return [
-            wish
-            for sense in self.senses
-            for body, wish in sense.active.items()
-            if body not in self.selected
-        ]
 
     def _select(self, body: bytes, sense: Sense) -> bool:
         if body in self.selected:

@@ -13,15 +13,16 @@ Rules, each with a test that fails without it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from edge.dens.core.devices import gate
 from edge.dens.core.devices.contracts import DeviceSettings, Keys, RefusedError, Vocabularies
+from edge.dens.core.devices.downlink import Downlink
 from edge.dens.core.devices.fleet import Fleet
 from edge.dens.core.devices.greeting import read_hello
-from edge.dens.core.devices.installation import Installation, list_kept
+from edge.dens.core.devices.installation import list_kept
 from edge.dens.core.devices.intake import Note, is_new, read_notes
-from edge.dens.core.devices.registry import Device, Number, Registry
+from edge.dens.core.devices.registry import Device, Registry
 from edge.dens.core.devices.wishes import FOREVER
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.interface import DEVICES, Acknowledged, Listening, Message, Part, Reader
@@ -37,7 +38,7 @@ from edge.dens.core.items import (
     encode_body,
 )
 from edge.dens.core.turn import Turn
-from protocol.frames import Frame, Link
+from protocol.frames import Frame
 
 
 class Devices(Part):
@@ -65,8 +66,8 @@ class Devices(Part):
         self._has_room = has_room
         self._find_doubt = find_doubt
         self._registry = Registry()
-        self._fleet = Fleet(self._settings)
-        self._reachable: dict[str, bool] = {}
+        self._fleet = Fleet(self._settings, vocabularies)
+        self._downlink = Downlink(holdings.epoch, keys, self._registry, self._fleet, self._settings)
         self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
     def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
@@ -77,7 +78,7 @@ class Devices(Part):
         kept = list_kept(reader)  # placed first, so that devices can keep what they have
         for device in self._registry:
             self._fleet.assign(device, kept).restore(reader)
-            self._reachable[device.name] = not self._settings.has_listeners
+            self._downlink.set_reachable(device.name, not self._settings.has_listeners)
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -151,15 +152,16 @@ class Devices(Part):
         is_restarted = known is None or known.epoch != device.epoch
         if is_restarted or not self._settings.has_listeners:
             installation.doubt_all()
-        self._reachable[name] = True
+        self._downlink.set_reachable(name, True)
         turn.count("device_hellos")
         self._log_hello(turn, device)
-        self._acknowledge(turn, device)
-        self._tell(turn, [*self._fleet.advance(turn), installation])
+        self._downlink.acknowledge(turn, device)
+        self._downlink.announce(turn, self._fleet.advance(turn))
+        self._downlink.send(turn, name)
 
     def _note_gone(self, turn: Turn, name: str, device: Device | None) -> None:
         """Take a will: the device's connection ended without a word."""
-        self._reach(name, False)
+        self._downlink.reconnect(name, False)
         if device is not None and device.is_present:
             device.is_present = False
             turn.log("device", device=name, is_up=False, device_epoch=device.epoch)
@@ -205,12 +207,10 @@ class Devices(Part):
         else:
             device.is_present = True
             if not message.sender:  # a broker does not say who listens; who speaks, does
-                self._reachable[name] = True
+                self._downlink.set_reachable(name, True)
             self._take_fresh(turn, device, frame, fresh)
-        self._acknowledge(turn, device)
-        installation = self._fleet.get(name)
-        if installation is not None:
-            self._tell(turn, [installation])
+        self._downlink.acknowledge(turn, device)
+        self._downlink.send(turn, name)
 
     def _take_fresh(self, turn: Turn, device: Device, frame: Frame, fresh: list[Note]) -> None:
         for note in fresh:
@@ -254,31 +254,20 @@ class Devices(Part):
     def listen(self, turn: Turn, event: Listening) -> None:
         """Send what is outstanding to a device that listens now."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
-        if what != "sv":
-            return
-        self._reach(name, event.is_up)
-        installation = self._fleet.get(name)
-        if installation is not None:
-            self._tell(turn, [installation])
+        if what == "sv":
+            self._downlink.reconnect(name, event.is_up)
+            self._downlink.send(turn, name)
 
     def acknowledge(self, turn: Turn, event: Acknowledged) -> None:
-        """Note that a frame arrived, and send the next."""
+        """Note that a frame arrived."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
-        installation = self._fleet.get(name)
-        if what != "sv" or installation is None or installation.flight is None:
-            return
-        if event.token == _make_token(installation.flight.number):
-            installation.confirm(turn)
-            self._tell(turn, [installation])
+        if what == "sv":
+            self._downlink.confirm(turn, name, event.token)
 
     def tick(self, turn: Turn) -> None:
         """Place what waits, and send again what was not acknowledged."""
-        self._tell(turn, self._fleet.advance(turn))
-        late = [one for one in self._fleet if one.flight is not None and one.flight.due <= turn.now]
-        for installation in late:
-            installation.lose_flight()
-            turn.count("device_frames_late")
-        self._tell(turn, late)
+        self._downlink.announce(turn, self._fleet.advance(turn))
+        self._downlink.resend(turn)
 
     def correct_clock(self, turn: Turn, offset: int) -> None:  # noqa: ARG002 - a Part's
         """Keep all lives as long as they were."""
@@ -295,49 +284,6 @@ class Devices(Part):
         self._fleet.release(name)
         return True
 
-    def _reach(self, name: str, is_up: bool) -> None:
-        """Note whether a device listens; what was under way is lost either way."""
-        self._reachable[name] = is_up
-        installation = self._fleet.get(name)
-        if installation is not None:
-            installation.lose_flight()
-            installation.patience = 0
-
-    def _tell(self, turn: Turn, installations: Iterable[Installation]) -> None:
-        """Send each device its next frame, if it listens and there is one."""
-        for installation in installations:
-            name = installation.device
-            if installation.flight is not None or not self._reachable.get(name):
-                continue
-            device = self._registry.get(name)
-            link = self._find_link(device)
-            if device is None or link is None:
-                continue
-            plan = installation.plan(turn, self._settings)
-            if plan is None:
-                continue
-            number = self._registry.take_number(turn, device, self._holdings.epoch)
-            if plan.vectors:
-                payload = gate.seal_vectors(link, number, plan.vectors)
-                turn.count("device_vectors", len(plan.vectors))
-            else:
-                payload = gate.seal_removal(link, number, plan.removals)
-                turn.count("device_removals", len(plan.removals))
-            installation.send(plan, number, turn.now, self._settings)
-            turn.count("device_frames_down")
-            turn.publish(f"{DEVICES}{name}/sv", payload, token=_make_token(number))
-
-    def _acknowledge(self, turn: Turn, device: Device) -> None:
-        """Say what is committed: this turn's writes are, when it leaves."""
-        link = self._find_link(device)
-        if link is not None:
-            number: Number = (self._holdings.epoch, 0)
-            payload = gate.seal_acknowledgement(link, number, device.taken)
-            turn.publish(f"{DEVICES}{device.name}/ack", payload)
-
-    def _find_link(self, device: Device | None) -> Link | None:
-        return None if device is None else self._keys.link_for(device.name, device.key_id)
-
     # Subscriptions ---------------------------------------------------------------------------
 
     def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
@@ -346,7 +292,7 @@ class Devices(Part):
             return
         added = self._fleet.book.add(item.id, *self._read_subscription(item))
         if added is not None:
-            self._tell(turn, self._fleet.add_wish(turn, *added))
+            self._downlink.announce(turn, self._fleet.add_wish(turn, *added))
 
     def forget(self, turn: Turn, item: Item, reason: str) -> None:  # noqa: ARG002 - a Part's
         """Ask for it no longer."""
@@ -355,7 +301,7 @@ class Devices(Part):
         body, _ = self._read_subscription(item)
         removed = self._fleet.book.remove(item.id, body)
         if removed is not None and removed[1]:
-            self._tell(turn, self._fleet.remove_wish(turn, removed[0]))
+            self._downlink.announce(turn, self._fleet.remove_wish(turn, removed[0]))
 
     def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
         """Return the body of a subscription, and when it ends by our clock."""
@@ -363,8 +309,3 @@ class Devices(Part):
         if item.expires != NEVER:
             expires = self._localise(item.dot, item.expires)
         return decode_body(SubscriptionBody, item.body), expires
-
-
-def _make_token(number: Number) -> int:
-    """Return a token that was never used for another frame, not by an earlier run either."""
-    return number[0] << 32 | number[1]

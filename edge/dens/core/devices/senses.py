@@ -51,16 +51,17 @@ class Sense:
 
     def __init__(self, key: SenseKey, policy: Policy) -> None:
         self.key = key
-        self.active: dict[bytes, Wish] = {}
-        self.waiting: dict[bytes, Wish] = {}  # to be placed
-        self._placed: dict[bytes, Wish] = {}
+        self.active: dict[bytes, None] = {}
+        self.waiting: dict[bytes, None] = {}  # to be placed
+        # By vector. Several wishes have the same one if they are of several vocabularies.
+        self._wishes: dict[bytes, list[Wish]] = {}
         self._table: Covering[bytes] | None = None
         if not key.is_doubtful:
             base = ATTRIBUTES_PER_EVENT * key.event
             wides = {base + bit: _WIDE for bit in range(16) if key.masks[1] >> bit & 1}
             self._table = Covering(Domains(special=wides), policy)
         self._by: dict[bytes, bytes] = {}  # passive ones that one active one covers alone
-        self._covered: dict[bytes, dict[bytes, Wish]] = {}  # the reverse
+        self._covered: dict[bytes, dict[bytes, None]] = {}  # the reverse
         self._leases: dict[bytes, int] = {}  # of placed wishes, for their own sake
         self._horizon = 0  # the lease of all active ones, for the sake of the passive ones
         self._changes = 0  # since the table was built anew
@@ -74,16 +75,21 @@ class Sense:
         return f"{vocabulary}/{self.key.event}/{features:04x}/{wides:04x}{doubt}"
 
     def __len__(self) -> int:
-        return len(self._placed)
+        return len(self._leases)
 
     def find_lease(self, body: bytes) -> int:
         """Return until when an active wish must stay on a device."""
         return max(self._leases[body], self._horizon)
 
-    def count_served(self, body: bytes) -> int:
-        """Return how many subscriptions an active wish serves: its own, and those it covers."""
-        covered = self._covered.get(body, {}).values()
-        return len(self.active[body].ids) + sum(len(wish.ids) for wish in covered)
+    def name_item(self, body: bytes) -> int:
+        """Return the first subscription that asks for a wish."""
+        return self._wishes[body][0].ids[0]
+
+    def rate(self, body: bytes) -> tuple[int, float]:
+        """Return how many subscriptions an active wish serves, with those it covers; its score."""
+        served = [body, *self._covered.get(body, ())]
+        count = sum(len(wish.ids) for one in served for wish in self._wishes[one])
+        return count, sum(wish.score for wish in self._wishes[body])
 
     def get_coverer(self, body: bytes) -> bytes | None:
         """Return the active wish that covers a passive one alone, if that is known."""
@@ -91,18 +97,20 @@ class Sense:
 
     # Changing ---------------------------------------------------------------------------------
 
-    def offer(self, wish: Wish) -> None:
-        """Take a wish in; `place` decides on it."""
-        if wish.fits(self.key.masks):
-            self.waiting[wish.body] = wish
+    def offer(self, wish: Wish) -> bool:
+        """Take a wish in; return whether its vector is new here, so that `place` decides on it."""
+        is_new = wish.body not in self._wishes
+        self._wishes.setdefault(wish.body, []).append(wish)
+        if is_new:
+            self.waiting[wish.body] = None
+        return is_new
 
     def place(self, limit: int, now: int) -> Change:
         """Decide on at most so many of the wishes that wait."""
         change = Change([], [], [])
         for body in list(self.waiting)[:limit]:
-            wish = self.waiting.pop(body)
-            self._placed[body] = wish
-            self._leases[body] = wish.expires
+            del self.waiting[body]
+            self._leases[body] = self._find_end(body)
             self._changes += 1
             if self._table is None:
                 self._activate(body, change)
@@ -111,47 +119,58 @@ class Sense:
             if placement.active:
                 self._activate(body, change)
             else:
-                self._cover(body, placement.by)
-                self._reach(wish.expires, now, change)
+                if placement.by is not None:
+                    self._by[body] = placement.by
+                    self._covered.setdefault(placement.by, {})[body] = None
+                self._reach(self._leases[body], now, change)
         return change
 
     def withdraw(self, wish: Wish) -> Change:
-        """Let go of a wish; passive ones that it covered come back."""
+        """Let go of a wish, if it is here; passive ones that it covered come back."""
         change = Change([], [], [])
         body = wish.body
-        if self.waiting.pop(body, None) is not None or self._placed.pop(body, None) is None:
+        wishes = self._wishes.get(body, [])
+        if wish not in wishes:
+            return change
+        wishes.remove(wish)
+        if wishes:
+            return change
+        del self._wishes[body]
+        if body in self.waiting:
+            del self.waiting[body]
             return change
         self._changes += 1
         del self._leases[body]
         self._uncover(body)
-        if self.active.pop(body, None) is not None:
+        if body in self.active:
+            del self.active[body]
             change.dropped.append(body)
         if self._table is not None:
             back = self._table.unsubscribe(body)
-            for other in self._covered.pop(body, {}):
+            for other in self._covered.pop(body, ()):
                 del self._by[other]
             for other in back:
                 self._activate(other, change)
         return change
 
-    def renew(self, wish: Wish, now: int) -> Change:
+    def renew(self, body: bytes, now: int) -> Change:
         """Note that a wish which is here already may have to stay longer."""
         change = Change([], [], [])
-        body = wish.body
+        end = self._find_end(body)
         if body in self.active:
-            is_short = wish.expires > self.find_lease(body)
-            if wish.expires > self._leases[body]:
-                self._leases[body] = _extend(wish.expires, now)
+            is_short = end > self.find_lease(body)
+            if end > self._leases[body]:
+                self._leases[body] = _extend(end, now)
             if is_short:
                 change.renewed.append(body)
-        elif body in self._placed:
-            self._reach(wish.expires, now, change)
+        elif body not in self.waiting:
+            self._reach(end, now, change)
         return change
 
     def rebuild(self, limit: int) -> Change:
         """Place all anew, the widest first, if much has changed and it is not too much work."""
         change = Change([], [], [])
-        size = len(self._placed)
+        size = len(self)
         if self._table is None or self._changes < max(_LEAST_CHANGES, size // 2) or size > limit:
             return change
         self._changes = 0
@@ -176,17 +195,15 @@ class Sense:
         for body, lease in self._leases.items():
             self._leases[body] = shift_time(lease, offset)
 
-    def _activate(self, body: bytes, change: Change) -> None:
-        wish = self._placed[body]
-        self._uncover(body)
-        self._leases[body] = max(self._leases[body], wish.expires)
-        self.active[body] = wish
-        change.added.append(body)
+    def _find_end(self, body: bytes) -> int:
+        """Return when the last subscription that asks for it ends."""
+        return max(wish.expires for wish in self._wishes[body])
 
-    def _cover(self, body: bytes, by: bytes | None) -> None:
-        if by is not None:
-            self._by[body] = by
-            self._covered.setdefault(by, {})[body] = self._placed[body]
+    def _activate(self, body: bytes, change: Change) -> None:
+        self._uncover(body)
+        self._leases[body] = max(self._leases[body], self._find_end(body))
+        self.active[body] = None
+        change.added.append(body)
 
     def _uncover(self, body: bytes) -> None:
         by = self._by.pop(body, None)

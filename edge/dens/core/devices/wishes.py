@@ -78,14 +78,14 @@ def measure_wish(body: bytes) -> int:
 
 
 class WishBook:
-    """All wishes, by vocabulary and event."""
+    """All wishes, by event, then by vector and vocabulary."""
 
     def __init__(self) -> None:
-        self._shelves: dict[tuple[bytes, int], dict[bytes, Wish]] = {}
+        self._shelves: dict[int, dict[tuple[bytes, bytes], Wish]] = {}
 
-    def iterate(self, vocabulary: bytes, event: int) -> Iterator[Wish]:
-        """Yield the wishes about an event."""
-        yield from self._shelves.get((vocabulary, event), {}).values()
+    def iterate(self, event: int) -> Iterator[Wish]:
+        """Yield the wishes about an event, in whatever vocabulary."""
+        yield from self._shelves.get(event, {}).values()
 
     def __len__(self) -> int:
         return sum(len(shelf) for shelf in self._shelves.values())
@@ -94,13 +94,13 @@ class WishBook:
         """Note a subscription; return its wish and whether that is new, None: not for devices."""
         if body.language != FUZZY:
             return None
-        key = strip_vector(body.vector)
-        shelf = self._shelves.setdefault((body.vocabulary, key[0] & 63 if key else 0), {})
+        key = strip_vector(body.vector), body.vocabulary
+        shelf = self._shelves.setdefault(key[0][0] & 63, {})
         wish = shelf.get(key)
         is_new = wish is None
         if wish is None:
             try:
-                wish = shelf[key] = Wish(body.vocabulary, key, read_masks(key))
+                wish = shelf[key] = Wish(body.vocabulary, key[0], read_masks(key[0]))
             except ProtocolError:
                 return None
         wish.ids.append(id)
@@ -110,8 +110,8 @@ class WishBook:
 
     def remove(self, id: int, body: SubscriptionBody) -> tuple[Wish, bool] | None:
         """Forget a subscription; return its wish and whether nobody has it any more."""
-        key = strip_vector(body.vector)
-        shelf = self._shelves.get((body.vocabulary, key[0] & 63 if key else 0), {})
+        key = strip_vector(body.vector), body.vocabulary
+        shelf = self._shelves.get(key[0][0] & 63, {})
         wish = shelf.get(key)
         if body.language != FUZZY or wish is None or id not in wish.ids:
             return None

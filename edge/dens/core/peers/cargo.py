@@ -122,8 +122,9 @@ class Cargo:
         self._chosen.extend(chosen)
         self._notes = {}
         going = {choice.dot for choice in chosen}
+        left = {run: seen for run, seen in record.withheld.items() if run not in self._loaded}
         kept = {(each.dot.origin, each.dot.epoch) for each in candidates if each.dot not in going}
-        record.withhold(turn, record.withheld - self._loaded | kept)
+        record.withhold(turn, left | {run: self._theirs.get(run) for run in kept})
         self._loaded = set()
 
     def _is_lacking(self, dot: Dot) -> bool:

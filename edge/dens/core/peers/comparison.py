@@ -94,12 +94,25 @@ class Comparison:
         self._believe(turn, theirs)
         self.theirs |= {run: seen for run, seen, _ in theirs}
 
+    def list_theirs(self) -> dict[Run, Spans]:
+        """Return what the peer has seen, of all runs of which it may lack something.
+
+        What was kept back earlier, of runs that changed at neither side, is remembered; in a group
+        that is equal nothing is lacking."""
+        kept = {
+            run: seen
+            for run, seen in self._record.withheld.items()
+            if seen is not None and self._is_spoken_of(run)
+        }
+        return kept | self.theirs
+
     def _list_changed(self) -> list[Run]:
         changed = set(self._kit.ledger.list_changed(self._record.told_version))
-        runs = sorted(changed | self._record.withheld)
-        if not self._count:
-            return runs
-        return [run for run in runs if find_group(run, self._count) in self._picked]
+        unclear = {run for run, seen in self._record.withheld.items() if seen is None}
+        return [run for run in sorted(changed | unclear) if self._is_spoken_of(run)]
+
+    def _is_spoken_of(self, run: Run) -> bool:
+        return not self._count or find_group(run, self._count) in self._picked
 
     def _list_entries(self, known: dict[Run, Spans]) -> tuple[Entry, ...]:
         """Return what the peer is to hear of runs it did not speak of, known numbers first."""

@@ -26,15 +26,14 @@ from edge.dens.core.peers.comparison import Comparison
 from edge.dens.core.peers.intake import Intake
 from edge.dens.core.peers.kit import Kit
 from edge.dens.core.peers.line import Line
+from edge.dens.core.peers.questions import Questions
 from edge.dens.core.peers.records import PeerRecord
 from edge.dens.core.turn import Turn
 from edge.dens.replication.sets import Cursor
 from edge.dens.replication.shipments import decode_shipment, encode_shipment
-from edge.dens.replication.strategies import Peer
 from edge.dens.replication.summaries import (
     decode_ack,
     decode_answer,
-    decode_ask,
     decode_completion,
     decode_digest,
     decode_groups,
@@ -42,7 +41,6 @@ from edge.dens.replication.summaries import (
     decode_summary,
     encode_ack,
     encode_answer,
-    encode_ask,
     encode_completion,
     encode_digest,
     encode_groups,
@@ -67,7 +65,6 @@ from edge.dens.replication.wire import (
     decode_time,
     derive_token,
     encode_time,
-    hash_name,
 )
 from protocol.errors import ProtocolError
 
@@ -81,7 +78,6 @@ _EXPECTED = {  # what a phase may take beside a digest
     ANSWERED: (COMPLETION, RESET),
     OPEN: (ITEMS, ACK, ASK, TELL),
 }
-_MAX_ASK = 1_024  # destinations in one question
 _EQUAL = -1  # there was nothing to say
 
 
@@ -111,9 +107,7 @@ class Contact:
         self._sent = self._acked = self._taken = 0  # frames of items
         self._last = 0  # the number of the frame of items that closes our side
         self._is_heard = False
-        self._asked: list[str] | None = None
-        self._peer = Peer(self.peer, {}, 0)
-        self._is_answered = False
+        self._questions = Questions(self._kit, self.peer)
         self.cargo.clear()
 
     @property
@@ -173,17 +167,19 @@ class Contact:
             if is_last:
                 self._last = self._sent
             self._flights.append(packed)
+            self._deadline = max(self._deadline, turn.now + self._wait)
             self.line.send(turn, ITEMS, encode_shipment(shipment), is_flagged=is_last)
 
     def _decide(self, turn: Turn) -> bool:
         """Decide about notifications; return whether that was possible now."""
-        if self._kit.strategy.is_asking and not self._is_answered:
-            if self._asked is None:
-                self._asked = self.cargo.list_destinations()[:_MAX_ASK]
-                self.line.send(turn, ASK, encode_ask(self._asked))
+        if not self._questions.is_answered:
+            question = self._questions.ask(self.cargo)
+            if question is not None:
+                self._deadline = max(self._deadline, turn.now + self._wait)
+                self.line.send(turn, ASK, question)
             return False
-        self.cargo.decide(turn, self.record, self._peer)
-        self._asked, self._is_answered = None, False
+        self.cargo.decide(turn, self.record, self._questions.peer)
+        self._questions.close()
         return True
 
     # Receiving ------------------------------------------------------------------------------
@@ -251,6 +247,7 @@ class Contact:
 
     def _settle_equal(self, turn: Turn) -> None:
         self.record.note_equal(turn, self._comparison.version)
+        self.record.withhold(turn, {})
         self.phase = OPEN
         self._last, self._is_heard = _EQUAL, True
         turn.count("peer_exchanges_equal")
@@ -297,7 +294,9 @@ class Contact:
 
     def _open(self, turn: Turn) -> None:
         self.phase = OPEN
-        theirs = self._comparison.theirs
+        theirs = self._comparison.list_theirs()
+        withheld = self.record.withheld
+        self.record.withhold(turn, {run: theirs[run] for run in withheld if run in theirs})
         for run in sorted(theirs):
             self.cargo.load(run, theirs[run])
         turn.count("peer_exchanges_open")
@@ -340,22 +339,10 @@ class Contact:
             self.intake.log(turn, item, size, is_out=True, copies=choice.given if choice else 0)
 
     def _take_ask(self, turn: Turn, frame: Frame) -> None:
-        hashes = decode_ask(frame.body)
-        known = {hash_name(name): name for name in self._kit.encounters.list_known()}
-        known[hash_name(self._kit.holdings.name)] = self._kit.holdings.name
-        judge = self._kit.encounters.judge
-        told = bytes(judge(known[each], turn.now) if each in known else 0 for each in hashes)
-        reach = min(self._kit.encounters.reach, 0xFFFF)
-        self.line.send(turn, TELL, reach.to_bytes(2, "big") + told)
+        self.line.send(turn, TELL, self._questions.answer(turn, frame.body))
 
     def _take_tell(self, turn: Turn, frame: Frame) -> None:
-        if self._asked is None or len(frame.body) != 2 + len(self._asked):
-            raise ProtocolError("an answer to no question")
-        likely = dict(zip(self._asked, frame.body[2:], strict=True))
-        for node, byte in likely.items():
-            self._kit.encounters.hear(turn.write, node, byte, turn.now)
-        self._peer = Peer(self.peer, likely, int.from_bytes(frame.body[:2], "big"))
-        self._is_answered = True
+        self._questions.learn(turn, frame.body)
 
 
 _TAKE = {

@@ -27,19 +27,27 @@ class Intake:
 
     def take(self, turn: Turn, shipment: Shipment) -> None:
         """Take a frame of items, whose sets were checked: all in this turn's transaction."""
-        self._kit.clocks.witness(turn.write, self._peer, shipment.clocks, turn.now)
+        runs = {(parcel.item.dot.origin, parcel.item.dot.epoch) for parcel in shipment.parcels}
+        clocks = [told for told in shipment.clocks if told[0] in runs and self._is_real(told[0])]
+        self._kit.clocks.witness(turn.write, self._peer, clocks, turn.now)
         for run, dead in shipment.dead:
             self.bury(turn, run, dead)
         for parcel in shipment.parcels:
             self._take_parcel(turn, parcel)
 
     def bury(self, turn: Turn, run: Run, dead: Spans) -> None:
-        """Believe that dots are dead."""
+        """Believe that dots are dead, of nodes that exist."""
+        if not self._is_real(run):
+            return
         self.is_taking = True
         removed = self._kit.ledger.bury(turn, run, dead)
         self.is_taking = False
         if removed:
             turn.count("peer_items_removed", removed)
+
+    def _is_real(self, run: Run) -> bool:
+        """Return whether a run is one of a node, and not a name that a peer made up."""
+        return run in self._kit.holdings.context.runs or self._kit.keys.knows_node(run[0])
 
     def _take_parcel(self, turn: Turn, parcel: Parcel) -> None:
         item = parcel.item

@@ -32,7 +32,7 @@ from edge.dens.replication.encounters import Encounters
 from edge.dens.replication.strategies import Copy, Strategy
 
 COPIES = "peer.copy"
-_PLACES = 3  # nodes remembered for a subscriber
+_PLACES = 2  # nodes remembered for a subscriber
 
 
 class Copies:

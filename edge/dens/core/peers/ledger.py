@@ -41,6 +41,7 @@ from edge.dens.replication.sets import (
     subtract,
     unite,
 )
+from protocol.errors import ProtocolError
 
 REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION)
 VERSIONS = "peer.version"
@@ -49,6 +50,7 @@ _OWN_REASONS = ("expired", "dropped")  # of removable items too: others judge fo
 _ENDLESS = 30 * 24 * 3_600_000  # ms; how long something without an end is spared
 _BLOCK = 64
 _FULL = (1 << _BLOCK) - 1
+_MAX_RUNS = 65_536  # a peer that makes up epochs cannot fill us for ever
 _LOG = 8_192  # changes of blocks remembered; who is further behind is told whole runs
 
 Masks = dict[int, int]  # by block of 64 sequences
@@ -143,8 +145,12 @@ class Ledger:
 
     def check(self, run: Run, dead: Spans) -> None:
         """Require that a set of dead dots can be held; a ProtocolError otherwise."""
-        if run != (self._holdings.name, self._holdings.epoch):
-            build_range(unite(self.list_seen(run), dead))
+        if run == (self._holdings.name, self._holdings.epoch):
+            return
+        runs = self._holdings.context.runs
+        if run not in runs and len(runs) >= _MAX_RUNS:
+            raise ProtocolError(f"more than {_MAX_RUNS} runs")
+        build_range(unite(self.list_seen(run), dead))
 
     def bury(self, turn: Turn, run: Run, dead: Spans) -> int:
         """Believe a peer that dots are dead; return how many items went.

@@ -13,6 +13,7 @@ from edge.dens.core.interface import Reader
 from edge.dens.core.items import Dot, read_dot
 from edge.dens.core.turn import Turn
 from edge.dens.replication.context import Run
+from edge.dens.replication.sets import Cursor, Spans, decode_spans, encode_spans
 from edge.dens.replication.wire import NO_TOKEN, TOKEN
 from protocol.errors import ProtocolError
 
@@ -31,7 +32,9 @@ class PeerRecord:
         self.heard: tuple[bytes, bytes] = (NO_TOKEN, NO_TOKEN)
         self.indices: dict[Run, int] = {}  # of runs that the peer knows by number
         self.names: list[Run] = []  # what the peer's numbers mean
-        self.withheld: set[Run] = set()  # runs of which the strategy kept something back
+        # Runs of which the strategy kept something back, and what the peer had seen of them then;
+        # None if that is not known. A peer that has seen more since says so by itself.
+        self.withheld: dict[Run, Spans | None] = {}
         name = peer.encode()
         self._key = bytes([len(name)]) + name
         value = reader.get(RECORDS, self._key)
@@ -46,9 +49,9 @@ class PeerRecord:
         for _, run in reader.scan(TABLES, self._key + _IN):
             dot = read_dot(run)
             self.names.append((dot.origin, dot.epoch))
-        for key, _ in reader.scan(WITHHELD, self._key):
+        for key, seen in reader.scan(WITHHELD, self._key):
             dot = read_dot(key[len(self._key) :])
-            self.withheld.add((dot.origin, dot.epoch))
+            self.withheld[dot.origin, dot.epoch] = decode_spans(Cursor(seen)) if seen else None
 
     # What the peer has of us ----------------------------------------------------------------
 
@@ -101,13 +104,15 @@ class PeerRecord:
 
     # What was kept back ---------------------------------------------------------------------
 
-    def withhold(self, turn: Turn, runs: set[Run]) -> None:
+    def withhold(self, turn: Turn, withheld: dict[Run, Spans | None]) -> None:
         """Note the runs of which something was kept back, and may go the next time."""
-        for run in sorted(self.withheld - runs):
+        for run in sorted(self.withheld.keys() - withheld.keys()):
             turn.write(WITHHELD, self._key + Dot(*run, 0).key, None)
-        for run in sorted(runs - self.withheld):
-            turn.write(WITHHELD, self._key + Dot(*run, 0).key, b"")
-        self.withheld = set(runs)
+        for run, seen in sorted(withheld.items(), key=lambda pair: pair[0]):
+            if run not in self.withheld or self.withheld[run] != seen:
+                value = b"" if seen is None else encode_spans(seen)
+                turn.write(WITHHELD, self._key + Dot(*run, 0).key, value)
+        self.withheld = withheld
 
     def _table_key(self, way: bytes, index: int) -> bytes:
         return self._key + way + index.to_bytes(4, "big")

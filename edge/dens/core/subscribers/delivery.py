@@ -10,26 +10,17 @@ from __future__ import annotations
 import heapq
 from array import array
 
-import msgspec
-
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.interface import NOTES
-from edge.dens.core.items import (
-    DELIVERED,
-    NEVER,
-    NOTIFICATION,
-    DeliveredBody,
-    Dot,
-    encode_body,
-    read_dot,
-)
+from edge.dens.core.items import NOTIFICATION, Dot
 from edge.dens.core.subscribers.judging import Found, Judge, rank_hits
 from edge.dens.core.subscribers.ledger import Ledger
+from edge.dens.core.subscribers.marks import Marks
 from edge.dens.core.subscribers.notes import Note, render_note
 from edge.dens.core.subscribers.people import Owner
 from edge.dens.core.subscribers.registry import Registry
 from edge.dens.core.subscribers.settings import SubscriberSettings
-from edge.dens.core.subscribers.tables import Mark, Tables, Want, encode_row, join_name, split_name
+from edge.dens.core.subscribers.tables import Want
 from edge.dens.core.subscribers.wants import Wants
 from edge.dens.core.turn import Turn
 from edge.dens.core.vocabularies import Vocabularies
@@ -37,7 +28,6 @@ from protocol.errors import ProtocolError
 
 _KEPT_NOTES = 256
 _WORTH_CLEANING = 1_024
-_mark_decoder = msgspec.msgpack.Decoder(Mark)
 
 
 class Delivery:
@@ -51,7 +41,7 @@ class Delivery:
         wants: Wants,
         ledger: Ledger,
         judge: Judge,
-        tables: Tables,
+        marks: Marks,
         settings: SubscriberSettings,
     ) -> None:
         self._holdings = holdings
@@ -60,19 +50,11 @@ class Delivery:
         self._wants = wants
         self._ledger = ledger
         self._judge = judge
-        self._tables = tables
+        self._marks = marks
         self._settings = settings
         self._notes: dict[int, Note] = {}
         self._token = 0
-        self._marks: dict[str, dict[Dot, int]] = {}
-        self._told = 0
         self._let_go: list[tuple[int, int]] = []  # (time, code) of what all have
-
-    def restore(self) -> None:
-        """Take up the marks that were not told."""
-        for key, row in self._tables.mark.scan():
-            name, rest = split_name(key)
-            self._keep_mark(name, read_dot(rest), _mark_decoder.decode(row).expires)
 
     # Notes ----------------------------------------------------------------------------------
 
@@ -197,6 +179,9 @@ class Delivery:
                 return False
             attempt = 1
         else:
+            hits = [hit for hit in hits if self._judge.may_see(hit[0], note)]
+            if not hits:
+                return False
             until, attempt = decided[2], decided[3] + 1
         rank, best = rank_hits(owner, hits)
         want.offered[owner.name] = (rank.priority, rank.value, until, attempt)
@@ -312,11 +297,7 @@ class Delivery:
             degree=max((hit[1] for hit in hits), default=None),
         )
         turn.count("notes_delivered")
-        key = join_name(owner.name, dot.key)
-        self._tables.mark.put(turn, key, encode_row(Mark(want.expires)))
-        self._keep_mark(owner.name, dot, want.expires)
-        if len(self._marks[owner.name]) >= self._settings.mark_batch:
-            self._tell_of(turn, owner.name)
+        self._marks.keep(turn, owner.name, dot, want.expires)
         self._check_all_have(turn, code, want)
         return True
 
@@ -328,32 +309,11 @@ class Delivery:
             self.note_gone(owner)
             self._check_all_have(turn, code, want)
 
-    def _keep_mark(self, name: str, dot: Dot, expires: int) -> None:
-        self._marks.setdefault(name, {})[dot] = expires
-
-    def tell_due(self, turn: Turn) -> None:
-        """Tell what others are to know, now and then."""
-        if turn.now - self._told >= self._settings.mark_interval:
-            self._told = turn.now
-            self.tell(turn)
-
-    def tell(self, turn: Turn) -> None:
-        """Make items of the deliveries that other nodes are not told yet, one a subscriber."""
-        for name in list(self._marks):
-            self._tell_of(turn, name)
-
-    def _tell_of(self, turn: Turn, name: str) -> None:
-        dots = self._marks.pop(name)
-        ends = dots.values()
-        expires = NEVER if NEVER in ends else max(ends)
-        body = DeliveredBody(name, [list(dot) for dot in dots])
-        # Signed when it first leaves, like notifications: there may be one for each subscriber.
-        self._holdings.originate(turn, DELIVERED, expires, encode_body(body), is_signed=False)
-        for dot in dots:
-            self._tables.mark.put(turn, join_name(name, dot.key), None)
-        turn.count("marks", len(dots))
-
     # Letting go -----------------------------------------------------------------------------
+
+    def correct_clock(self, offset: int) -> None:
+        """Move what is due by as much as the clock was moved."""
+        self._let_go = [(due + offset, code) for due, code in self._let_go]
 
     def _check_all_have(self, turn: Turn, code: int, want: Want) -> None:
         after = self._settings.purge_after

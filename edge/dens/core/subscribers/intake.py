@@ -127,6 +127,8 @@ class Intake:
         if sub is None or not sub.is_live:
             return
         is_kept = reason in _KEPT
+        if is_kept and sub.id in self._late:
+            self._match_all(turn, sub)
         self._registry.withdraw(sub, is_kept=is_kept)
         self._close_late(turn, sub.id)
         if is_kept:
@@ -167,6 +169,10 @@ class Intake:
             if sub is not None and not sub.is_live:
                 self._registry.withdraw(sub, is_kept=False)
                 self._judge.forget(turn, sub)
+
+    def correct_clock(self, offset: int) -> None:
+        """Move what is due by as much as the clock was moved."""
+        self._ended = {id: end + offset for id, end in self._ended.items()}
 
     # Notifications --------------------------------------------------------------------------
 
@@ -311,6 +317,12 @@ class Intake:
                 return
             self._match_late(turn, code, chosen)
 
+    def _match_all(self, turn: Turn, sub: Sub) -> None:
+        """Match a late subscription that ends with all that is held, while it is in force."""
+        chosen: dict[int, None] = {sub.id: None}
+        for code in list(self._ledger.iterate_since(self._find_since(sub))):
+            self._match_late(turn, code, chosen)
+
     def _match_late(self, turn: Turn, code: int, chosen: dict[int, None]) -> None:
         want = self._wants.find(code)
         note = self._delivery.find_note(code) if want is not None else None
@@ -324,7 +336,6 @@ class Intake:
             if hit[0] in chosen
             and hit[0] not in known
             and by_id[hit[0]].owner.name not in want.settled
-            and by_id[hit[0]].owner.name not in want.offered
         ]
         if fresh:
             want.hits = sorted(want.hits + fresh)

@@ -56,19 +56,16 @@ class Judge:
     """Decides for one subscriber after the other; its memory is on the disk."""
 
     def __init__(
-        self, roles: Roles, clock: Clock, tables: Tables, settings: SubscriberSettings, node: str
+        self, roles: Roles, clock: Clock, tables: Tables, settings: SubscriberSettings
     ) -> None:
         self._roles = roles
         self._clock = clock
         self._tables = tables
         self._settings = settings
-        self._node = node
         self._visible: dict[tuple[str, bytes, int, int], tuple[str | None, int]] = {}
 
     def localise(self, note: Note) -> tuple[int, int]:
         """Return when a notification was read and when it expires (0: never), in our clock."""
-        if note.dot.origin == self._node:
-            return note.at, note.expires
         localise = self._clock.localise
         return localise(note.dot, note.at), note.expires and localise(note.dot, note.expires)
 
@@ -131,7 +128,7 @@ class Judge:
     ) -> tuple[str, Found, float]:
         """Return why a hit does not count ("" if it does), the hit as rated now, its end."""
         sub, possible, certain, attribute = hit
-        if not self._may_see(sub, note):
+        if not self.may_see(sub, note):
             return "role", hit, 0
         until: float = expires or math.inf
         if sub.refresh is not None:
@@ -150,7 +147,8 @@ class Judge:
                 return "quiet", hit, 0
         return "", hit, until
 
-    def _may_see(self, sub: Sub, note: Note) -> bool:
+    def may_see(self, sub: Sub, note: Note) -> bool:
+        """Return whether a subscription's role may see what the subscription asks for."""
         reason, visible = self.find_visible(sub.role, note)
         if reason is not None:
             return False

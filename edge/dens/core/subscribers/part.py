@@ -8,7 +8,7 @@ This file only puts the pieces together and hands events to them:
     intake                       items that come and go; matching
     wants, ledger                who waits for what: on the disk, and where to look
     judging, significance        whether a match is delivered, and its rank
-    delivery, notes              what goes out, how it looks, who has it
+    delivery, notes, marks       what goes out, how it looks, who has it
     overload                     what a full node gives up
     tables, settings             rows on the disk; limits and contracts
 """
@@ -34,6 +34,7 @@ from edge.dens.core.subscribers.delivery import Delivery
 from edge.dens.core.subscribers.intake import Intake
 from edge.dens.core.subscribers.judging import Judge
 from edge.dens.core.subscribers.ledger import Ledger
+from edge.dens.core.subscribers.marks import Marks
 from edge.dens.core.subscribers.overload import choose_victims
 from edge.dens.core.subscribers.registry import Registry
 from edge.dens.core.subscribers.replies import Replies
@@ -82,9 +83,10 @@ class Subscribers(Part):
         )
         self._ledger = ledger = Ledger()
         self._wants = wants = Wants(tables, registry, ledger)
-        self._judge = judge = Judge(roles, clock, tables, settings, holdings.name)
+        self._judge = judge = Judge(roles, clock, tables, settings)
+        self._marks = Marks(holdings, tables, settings)
         self._delivery = delivery = Delivery(
-            holdings, vocabularies, registry, wants, ledger, judge, tables, settings
+            holdings, vocabularies, registry, wants, ledger, judge, self._marks, settings
         )
         self._intake = Intake(
             holdings,
@@ -124,7 +126,7 @@ class Subscribers(Part):
             owner.assign_levels()
         for key, _ in self._tables.mute.scan():
             self._registry.find_owner(split_name(key)[0]).is_muted = True
-        self._delivery.restore()
+        self._marks.restore()
         self._replies.restore()
 
     # Events ---------------------------------------------------------------------------------
@@ -201,6 +203,13 @@ class Subscribers(Part):
             self._intake.forget_marks(turn, item)
         self._wants.flush(turn)
 
+    def correct_clock(self, turn: Turn, offset: int) -> None:  # noqa: ARG002
+        """Go on by the corrected clock: what is due at a time is due at the same moment."""
+        self._registry.is_steady = False
+        self._delivery.correct_clock(offset)
+        self._marks.correct_clock(offset)
+        self._intake.correct_clock(offset)
+
     def tick(self, turn: Turn) -> None:
         """Do what is due."""
         self._begin(turn)
@@ -213,7 +222,7 @@ class Subscribers(Part):
         self._intake.join_twins(turn)
         self._intake.catch_up(turn)
         self._intake.drop_ended(turn)
-        self._delivery.tell_due(turn)
+        self._marks.tell_due(turn)
         self._delivery.let_go(turn)
         self._wants.flush(turn)
 
@@ -235,7 +244,7 @@ class Subscribers(Part):
     def tell(self, turn: Turn) -> None:
         """Make items of deliveries that are not told yet."""
         self._begin(turn)
-        self._delivery.tell(turn)
+        self._marks.tell(turn)
 
     def evict(self, turn: Turn, count: int) -> int:
         """Give up so many notifications that are worth least; return how many there were."""

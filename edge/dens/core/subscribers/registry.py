@@ -30,6 +30,7 @@ class Registry:
     def __init__(self, vocabularies: Vocabularies, clock: Clock, plugins: Plugins) -> None:
         self.owners: dict[str, Owner] = {}
         self.by_id: dict[int, Sub] = {}  # live ones, and ended ones that matches wait for
+        self.is_steady = True  # this run's clock was never corrected
         self._vocabularies = vocabularies
         self._clock = clock
         self._plugins = plugins
@@ -144,7 +145,7 @@ class Registry:
         It was there when the reading was made, as far as clocks can tell, and had not ended; and
         the vocabularies of both mean the same by the codes that it asks for.
         """
-        if sub.run == note.run:
+        if sub.run == note.run and self.is_steady:
             begin, end, at, slack = sub.created, sub.expires, note.at, note.doubt
         else:
             localise, doubt = self._clock.localise, self._clock.doubt

@@ -95,8 +95,11 @@ class Wants:
             want = decode_want(row)
             code = self._ledger.encode_key(key)
             self._ledger.note_time(code, want.latest)
-            owners = {id(sub.owner): sub.owner for hit in want.hits if (sub := by_id.get(hit[0]))}
-            for owner in owners.values():
-                owner.codes.append(code)
+            for hit in want.hits:
+                sub = by_id.get(hit[0])
+                if sub is not None:
+                    codes = sub.owner.codes
+                    if not codes or codes[-1] != code:  # once, however many hits are theirs
+                        codes.append(code)
             count += 1
         return count

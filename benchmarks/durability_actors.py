@@ -1,0 +1,382 @@
+"""Those who talk to the nodes of `durability_world`: MQTT clients without sockets.
+
+Each remembers what was acknowledged to it, as on a disk of its own that does not fail, says again
+what was not, and connects again when its link is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import Any
+
+from benchmarks.durability_senders import EAST, PATIENT, RELAY
+from benchmarks.durability_site import WORDS
+from benchmarks.durability_world import DEVICE, Host
+from edge.dens.core.interface import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
+from edge.dens.core.vocabularies import shorten_hash
+from edge.dens.runtime.station import Effects
+from protocol import frames, notification
+from protocol.messages import decode_message, encode_message
+from protocol.vectors import Notification, Reading
+
+PATIENCE = 6  # rounds before something is said again
+
+
+class Client(ABC):
+    """An MQTT 3.1.1 client: packets out, packets in."""
+
+    def __init__(self, host: Host, user: str, topics: tuple[str, ...], is_clean: bool) -> None:
+        self.host = host
+        self.user = user
+        self.topics = topics
+        self.is_clean = is_clean
+        self.is_away = False
+        self.is_ready = False  # connected and subscribed
+        self._link = 0
+        self._mid = 0
+        self._buffer = b""
+        self._waits = 0
+
+    def act(self) -> None:
+        """Do what this round asks for."""
+        if self._link not in self.host.links:
+            if self.is_ready:
+                self.fall()
+            self.is_ready = False
+            self._link = 0
+        if self._link == 0:
+            if self.host.is_up and not self.is_away:
+                self._connect()
+        elif self.is_away:
+            self.host.drop(self._link)
+        elif self.is_ready:
+            self._waits += 1
+            self.speak(is_late=self._waits % PATIENCE == 0)
+
+    def note_progress(self) -> None:
+        """Let the next thing be said at once."""
+        self._waits = -1
+
+    @abstractmethod
+    def speak(self, is_late: bool) -> None:
+        """Say what is to be said; `is_late`: also what was said before and not acknowledged."""
+
+    def rise(self) -> None:
+        """The connection is there."""
+
+    def fall(self) -> None:
+        """The connection is gone."""
+
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+        """Take a message."""
+        self.acknowledge(mid)
+
+    def published(self, mid: int) -> None:
+        """Note a PUBACK."""
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """Publish with QoS 1; return the message's number."""
+        self._mid += 1
+        raw = topic.encode()
+        body = len(raw).to_bytes(2, "big") + raw + self._mid.to_bytes(2, "big") + payload
+        self.host.send(self._link, _frame(0x32, body))
+        return self._mid
+
+    def acknowledge(self, mid: int) -> None:
+        """Send a PUBACK."""
+        if mid and self._link in self.host.links:
+            self.host.send(self._link, b"\x40\x02" + mid.to_bytes(2, "big"))
+
+    def _connect(self) -> None:
+        self._buffer = b""
+        self._waits = -1
+        self._link = self.host.open(self._take)
+        flags = 0x80 | (0x02 if self.is_clean else 0)
+        name = f"{self.user}-client".encode()
+        body = b"\x00\x04MQTT\x04" + bytes([flags, 0, 0]) + _text(name) + _text(self.user.encode())
+        data = _frame(0x10, body)
+        if self.topics:
+            self._mid += 1
+            asked = b"".join(_text(topic.encode()) + b"\x01" for topic in self.topics)
+            data += _frame(0x82, self._mid.to_bytes(2, "big") + asked)
+        self.host.send(self._link, data)
+
+    def _take(self, data: bytes) -> None:
+        self._buffer += data
+        while (end := _find_end(self._buffer)) is not None:
+            start, end = end
+            first, body = self._buffer[0], self._buffer[start:end]
+            self._buffer = self._buffer[end:]
+            self._take_packet(first, body)
+
+    def _take_packet(self, first: int, body: bytes) -> None:
+        kind = first >> 4
+        if kind == 2:
+            assert body[1] == 0, f"{self.user} is refused: {body[1]}"
+        if kind == (9 if self.topics else 2):
+            self.is_ready = True
+            self.rise()
+        elif kind == 4:
+            self.published(int.from_bytes(body[:2], "big"))
+        elif kind == 3:
+            size = int.from_bytes(body[:2], "big")
+            topic, rest = body[2 : 2 + size].decode(), body[2 + size :]
+            has_number = bool(first >> 1 & 3)
+            mid = int.from_bytes(rest[:2], "big") if has_number else 0
+            self.receive(topic, rest[2:] if has_number else rest, mid)
+
+
+def _text(raw: bytes) -> bytes:
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def _frame(first: int, body: bytes) -> bytes:
+    size, head = len(body), bytearray([first])
+    while True:
+        head.append(size & 127 | (128 if size > 127 else 0))
+        size >>= 7
+        if not size:
+            return bytes(head) + body
+
+
+def _find_end(data: bytes) -> tuple[int, int] | None:
+    """Return where the body of the first packet begins and ends; None: it is not whole."""
+    size = shift = 0
+    for at in range(1, len(data)):
+        size |= (data[at] & 127) << shift
+        shift += 7
+        if not data[at] & 128:
+            end = at + 1 + size
+            return (at + 1, end) if end <= len(data) else None
+    return None
+
+
+class Dog(Client):
+    """A device: a hello at each connection, then numbered notifications, two at a time."""
+
+    def __init__(self, host: Host, count: int) -> None:
+        super().__init__(host, DEVICE, (f"dens/1/wd/{DEVICE}/ack",), is_clean=True)
+        (key_id,) = host.plan.keyrings[host.name].list_key_ids(DEVICE)
+        link = host.plan.keyrings[host.name].link_for(DEVICE, key_id)
+        assert link is not None
+        self.count = count
+        self.may_begin = False
+        self.acknowledged = 0
+        self._told = 0
+        self._key = link
+        self._hellos = 0
+        self._sent: dict[int, int] = {}
+        self._last = 0
+
+    def rise(self) -> None:
+        """Say hello."""
+        self._hellos += 1
+        fields: dict[str, object] = {
+            "device": DEVICE,
+            "epoch": 1,
+            "vocabulary": shorten_hash(self.host.plan.vocabulary),
+            "senses": {PATIENT: [1 << EAST, 1 << EAST]},
+            "capacity": 1024,
+            "languages": [1],
+        }
+        self._say("hello", frames.MESSAGE, self._hellos, encode_message("hello", fields))
+        self._last = self._told
+
+    def speak(self, is_late: bool) -> None:
+        """Send the next two, or the same again."""
+        if not self.may_begin or self._told >= self.count or (self._last > self._told > -1
+                                                              and not is_late):
+            return
+        self._last = min(self.count, self._told + 2)
+        vectors = [
+            notification.encode(
+                Notification(
+                    PATIENT, [Reading(EAST, (number, number, number, number), True)], number
+                )
+            )
+            for number in range(self._told + 1, self._last + 1)
+        ]
+        body = frames.join_vectors(vectors)
+        self._sent[self._say("nv", frames.NOTIFICATIONS, self._last, body)] = self._last
+
+    def _say(self, what: str, kind: int, sequence: int, body: bytes) -> int:
+        frame = frames.seal(self._key, frames.UP, frames.Frame(kind, 1, sequence, body))
+        return self.publish(f"dens/1/wd/{DEVICE}/{what}", frame)
+
+    def published(self, mid: int) -> None:
+        """The server has a frame: by its promise, the notifications are on the disk."""
+        self.acknowledged = max(self.acknowledged, self._sent.pop(mid, 0))
+
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+        """Take the node's acknowledgement."""
+        self.acknowledge(mid)
+        name, fields = decode_message(frames.open_frame(self._key, frames.DOWN, payload).body)
+        if name == "acknowledge":
+            self._told = max(self._told, int(str(fields["sequence"])))
+            self.acknowledged = max(self.acknowledged, self._told)
+            self.note_progress()
+
+
+class App(Client):
+    """A subscriber that tells notes apart by their ids, and keeps them before it acknowledges."""
+
+    def __init__(self, host: Host, user: str, requests: list[dict[str, Any]]) -> None:
+        super().__init__(host, user, (f"dens/1/reply/{user}", f"dens/1/note/{user}"), False)
+        self.requests = requests
+        self.done = 0  # requests that were answered
+        self.limit = 1  # requests that may be made by now
+        self.wanted: set[str] = set()
+        self.ended: set[str] = set()
+        self.held: set[str] | None = None
+        self.ids: set[str] = set()
+        self.handled: Counter[int] = Counter()
+        self._reported: set[str] = set()
+        self._asked = -1
+
+    def rise(self) -> None:
+        """Ask again what was not answered."""
+        self._asked = -1
+
+    def speak(self, is_late: bool) -> None:
+        """Ask for the next thing, or report what was received."""
+        if self.done < self.limit and (self._asked != self.done or is_late):
+            self._asked = self.done
+            request = {**self.requests[self.done], "request": str(self.done)}
+            self.publish(f"dens/1/sub/{self.user}", json.dumps(request).encode())
+        elif len(self.ids) - len(self._reported) >= 3:
+            self._reported = set(self.ids)
+            message = json.dumps({"received": sorted(self.ids)})
+            self.publish(f"dens/1/sub/{self.user}", message.encode())
+
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+        """Take a note or an answer."""
+        fields = json.loads(payload)
+        if "/note/" in topic:
+            if fields["id"] not in self.ids:
+                self.ids.add(fields["id"])
+                self.handled[round(fields["values"]["east"]["value"])] += 1
+        elif fields.get("request") == str(self.done):
+            self._take_answer(fields)
+        self.acknowledge(mid)
+
+    def _take_answer(self, fields: dict[str, Any]) -> None:
+        assert fields["ok"], fields
+        request = self.requests[self.done]
+        self.done += 1
+        self.note_progress()
+        if "subscribe" in request:
+            self.wanted.add(request["name"])
+        elif "unsubscribe" in request:
+            self.wanted.discard(request["unsubscribe"])
+            self.ended.add(request["unsubscribe"])
+        else:
+            self.held = {each["name"] for each in fields["subscriptions"]}
+
+
+class Speaker(Client):
+    """Plain messages with QoS 1."""
+
+    def __init__(self, host: Host, count: int) -> None:
+        super().__init__(host, "speaker", (), is_clean=True)
+        self.count = count
+        self.acknowledged: set[int] = set()
+        self._sent: dict[int, int] = {}
+        self._next = 1
+
+    def rise(self) -> None:
+        """Send again what was not acknowledged."""
+        for number in sorted(self._sent.values()):
+            self._send(number)
+
+    def speak(self, is_late: bool) -> None:
+        """Send the next one."""
+        if self._next <= self.count and not self._sent:
+            self._send(self._next)
+            self._next += 1
+
+    def _send(self, number: int) -> None:
+        for mid in [mid for mid, sent in self._sent.items() if sent == number]:
+            del self._sent[mid]
+        self._sent[self.publish(RELAY, b"%d" % number)] = number
+
+    def published(self, mid: int) -> None:
+        """Note that the server has one."""
+        if mid in self._sent:
+            self.acknowledged.add(self._sent.pop(mid))
+
+
+class Hearer(Client):
+    """A persistent session that receives plain messages."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host, "hearer", (RELAY,), is_clean=False)
+        self.numbers: set[int] = set()
+
+    def speak(self, is_late: bool) -> None:
+        """Say nothing."""
+
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+        """Keep it, then acknowledge it."""
+        self.numbers.add(int(payload))
+        self.acknowledge(mid)
+
+
+class PeerLink(Client):
+    """The connection that one node opens to another's server, as `runtime.links` does it."""
+
+    def __init__(self, opener: Host, other: Host) -> None:
+        super().__init__(other, opener.name, (PEERS + opener.name,), is_clean=True)
+        self.opener = opener
+        self._deaths = 0
+        self._tokens: dict[int, Publish] = {}
+        opener.send_out = self._send_out
+
+    def act(self) -> None:
+        """Follow the opener's deaths, too."""
+        if self.opener.deaths != self._deaths:
+            self._deaths = self.opener.deaths
+            self.is_ready = False
+            self.host.drop(self._link)
+        self.is_away = not self.opener.is_up
+        super().act()
+
+    def rise(self) -> None:
+        """Tell the opener."""
+        self._tokens.clear()
+        self.opener.deliver(PeerUp(self.host.name))
+
+    def fall(self) -> None:
+        """Tell the opener."""
+        self.opener.deliver(PeerDown(self.host.name))
+
+    def speak(self, is_late: bool) -> None:
+        """Nothing by itself: the node speaks."""
+
+    def _send_out(self, effects: Effects) -> None:
+        for publish in effects.outgoing:
+            if self.is_ready and self._link in self.host.links:
+                self._tokens[self.publish(publish.topic, publish.payload)] = publish
+
+    def published(self, mid: int) -> None:
+        """Tell the opener that the other one has a message."""
+        publish = self._tokens.pop(mid, None)
+        if publish is not None and publish.token:
+            self.opener.deliver(Acknowledged(publish.topic, publish.token))
+
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+        """Hand a message to the opener; it is acknowledged after the opener's commit."""
+        message = Message(self.host.name, topic, payload)
+        self.opener.deliver(message, lambda: self.acknowledge(mid))
+
+
+def list_requests() -> list[dict[str, Any]]:
+    """Return what the first app asks for, in order."""
+    return [
+        {"subscribe": WORDS, "name": "all"},
+        {"subscribe": "patient_temperature is very high", "name": "fever"},
+        {"subscribe": "patient_temperature is low", "name": "cold"},
+        {"unsubscribe": "fever"},
+        {"list": True},
+    ]

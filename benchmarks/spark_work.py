@@ -1,0 +1,181 @@
+"""The work of the Spark benchmark: subscriptions and notifications as vectors and as plain columns.
+
+Everybody reads the same two Parquet tables. They hold the vectors as bytes, which our job decodes,
+and beside them the same numbers already taken apart, which is what SQL engines want: a row of
+values by attribute for a notification; for a subscription its alpha-cut intervals, cores and
+slopes, exact because every subscription is a min over plain sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from edge.dens.matching.arithmetic import SLOPE, reach
+from edge.dens.matching.batch import EVENT_ATTRIBUTES
+
+Ints = NDArray[np.int64]
+EVENTS = 8
+WIDEST = 4  # attributes of a mask
+FILES = 8  # of the notifications, so that every engine can share the work evenly
+BEGIN = 1_790_000_000_000  # ms
+SPAN = 86_400_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a workload looks like."""
+
+    name: str
+    masks: int
+    core: float  # mean width of a core, in 1/255 of the domain
+    steep: int  # the lowest gamma code; 255 is crisp
+    narrowest: int = 1
+    fewest: int = 5  # attributes of a notification
+    most: int = 9
+
+
+MANY = Shape("many small masks", masks=18_000, core=10.0, steep=150)
+FEW = Shape("few large masks", masks=120, core=10.0, steep=150, narrowest=2)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where the tables of a workload are, and how large."""
+
+    shape: Shape
+    subscriptions: int
+    notes: int
+    subscription_file: Path
+    note_files: Path
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs the plain definition would look at."""
+        return self.subscriptions * self.notes
+
+
+def make_work(
+    shape: Shape, subscriptions: int, notes: int, folder: Path, rng: np.random.Generator
+) -> Work:
+    """Draw a workload and write its tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = draw_subscriptions(shape, subscriptions, rng)
+    subscription_file = folder / "subscriptions.parquet"
+    pq.write_table(table, subscription_file)  # type: ignore[no-untyped-call]
+    note_files = folder / "notes"
+    note_files.mkdir(exist_ok=True)
+    drawn = draw_notes(shape, notes, rng)
+    step = -(-notes // FILES)
+    for i in range(FILES):
+        part = drawn.slice(i * step, step)
+        pq.write_table(part, note_files / f"{i}.parquet")  # type: ignore[no-untyped-call]
+    return Work(shape, subscriptions, notes, subscription_file, note_files)
+
+
+def draw_masks(shape: Shape, rng: np.random.Generator) -> list[tuple[int, tuple[int, ...]]]:
+    """Return distinct (event, attributes), evenly over the events."""
+    masks: dict[tuple[int, tuple[int, ...]], None] = {}
+    while len(masks) < shape.masks:
+        width = int(rng.integers(shape.narrowest, WIDEST + 1))
+        drawn = rng.choice(EVENT_ATTRIBUTES, width, replace=False)
+        masks[int(rng.integers(EVENTS)), tuple(sorted(drawn.tolist()))] = None
+    return list(masks)
+
+
+def draw_subscriptions(shape: Shape, count: int, rng: np.random.Generator) -> pa.Table:
+    """Return subscriptions whose masks follow a mild Zipf law, in force for a part of the day."""
+    masks = draw_masks(shape, rng)
+    share = 1 / np.arange(1, len(masks) + 1) ** 0.5
+    chosen = rng.choice(len(masks), count, p=share / share.sum())
+    events = np.array([event for event, _ in masks])[chosen]
+    widths = np.array([len(names) for _, names in masks])[chosen]
+    padded = np.array([names + (0,) * (WIDEST - len(names)) for _, names in masks])[chosen]
+    features = np.array([sum(1 << name for name in names) for _, names in masks])[chosen]
+    low = rng.integers(0, 256, (count, WIDEST))
+    high = np.minimum(255, low + rng.geometric(1 / (shape.core + 1), low.shape) - 1)
+    gamma = rng.integers(shape.steep, 256, low.shape)
+    threshold = rng.integers(100, 230, count)
+    begins = BEGIN + rng.integers(0, SPAN // 10, count)
+    ends = begins + rng.integers(SPAN // 2, SPAN, count)
+    vectors = _encode_subscriptions(events, features, widths, threshold, low, high, gamma)
+    spread = np.vectorize(reach, otypes=[np.int64])(gamma, threshold[:, None], 0)
+    columns: dict[str, Any] = {
+        "subscription_id": rng.permutation(count).astype(np.int64) * 0x9E3779B97F4A7C1,
+        "owner": [f"person{i % 997}" for i in range(count)],
+        "begins": begins,
+        "ends": ends,
+        "language": np.zeros(count, np.int64),
+        "vocabulary": pa.array([b"\x01" * 8] * count, pa.binary()),
+        "vector": pa.array(vectors, pa.binary()),
+        "event": events.astype(np.int32),
+        "features": features.astype(np.int32),
+        "width": widths.astype(np.int32),
+    }
+    for i in range(WIDEST):
+        columns[f"a{i}"] = padded[:, i].astype(np.int32)
+        columns[f"first{i}"] = np.maximum(low - spread, 0)[:, i].astype(np.int32)
+        columns[f"last{i}"] = np.minimum(high + spread, 255)[:, i].astype(np.int32)
+        columns[f"low{i}"] = low[:, i].astype(np.int32)
+        columns[f"high{i}"] = high[:, i].astype(np.int32)
+        columns[f"slope{i}"] = SLOPE[gamma[:, i]].astype(np.int32)
+    return pa.table(columns)
+
+
+def _encode_subscriptions(
+    events: Ints, features: Ints, widths: Ints, threshold: Ints, low: Ints, high: Ints, gamma: Ints
+) -> list[bytes]:
+    """Return plain subscription vectors; tests hold them against the protocol's encoder."""
+    triples = np.stack((low, high, gamma), axis=2).astype(np.uint8)
+    rows = zip(
+        events.tolist(), features.tolist(), widths.tolist(), threshold.tolist(), triples, strict=True
+    )
+    return [
+        bytes((0x40 | event, 0, 0, 0, least, 0, mask >> 8, mask & 255)) + triple[:width].tobytes()
+        for event, mask, width, least, triple in rows
+    ]
+
+
+def draw_notes(shape: Shape, count: int, rng: np.random.Generator) -> pa.Table:
+    """Return notifications of exact 8-bit values over one day, in no order of time."""
+    events = rng.integers(0, EVENTS, count)
+    carried = rng.integers(shape.fewest, shape.most + 1, count)
+    ranks = np.argsort(rng.random((count, EVENT_ATTRIBUTES), np.float32), axis=1)
+    present = np.zeros((count, EVENT_ATTRIBUTES), np.bool_)
+    chosen = np.arange(EVENT_ATTRIBUTES) < carried[:, None]
+    np.put_along_axis(present, ranks, chosen, axis=1)
+    values = rng.integers(0, 256, (count, EVENT_ATTRIBUTES), np.uint8)
+    features = (present << np.arange(EVENT_ATTRIBUTES)).sum(axis=1)
+    head = np.zeros((count, 8), np.uint8)
+    head[:, 0] = 0x80 | events
+    head[:, 2] = np.arange(count) >> 8 & 255
+    head[:, 3] = np.arange(count) & 255
+    head[:, 6] = features >> 8
+    head[:, 7] = features & 255
+    frames = np.concatenate((head, values), axis=1)
+    kept = np.concatenate((np.ones((count, 8), np.bool_), present), axis=1)
+    ends = np.concatenate(([0], np.cumsum(8 + carried))).astype(np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(frames[kept])]
+    flat = values[present].astype(np.int16)
+    # By attribute, null where there is none: what SQL indexes by position.
+    full = pa.array(values.ravel().astype(np.int16), mask=~present.ravel())
+    starts = np.arange(0, (count + 1) * EVENT_ATTRIBUTES, EVENT_ATTRIBUTES, dtype=np.int32)
+    assert len(flat) == ends[-1] - 8 * count
+    return pa.table(
+        {
+            "note_id": np.arange(count, dtype=np.int64) * 0x1E3779B97F4A7C1 + 11,
+            "at": BEGIN + rng.integers(0, SPAN, count),
+            "doubt": rng.integers(0, 2_000, count),
+            "vocabulary": pa.array([b"\x01" * 8], pa.binary()).take(np.zeros(count, np.int32)),
+            "vector": pa.Array.from_buffers(pa.binary(), count, buffers),
+            "event": events.astype(np.int32),
+            "features": features.astype(np.int32),
+            "values": pa.ListArray.from_arrays(starts, full),
+        }
+    )

@@ -1,0 +1,137 @@
+"""`denwatch publish` against a real node: done means on its disk; everything else says why not."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.cli import main
+from edge.client.publisher import Publisher, UnacknowledgedError, parse_reading, read_key
+from edge.client.vocabulary import load_shipped
+from edge.commands.publish import announce_senses
+from tests.node.app import App
+from tests.node.hosting import HostedNode, make_node, wait_for
+
+FEVER = "patient heart_rate=160 patient_temperature=39.5"
+
+
+class Place:
+    """A node, a key file, and somebody who listens."""
+
+    def __init__(self, folder: Path, scheme: str) -> None:
+        self.folder = folder
+        self.node: HostedNode = make_node(folder / "north", "north", scheme)
+        self.key = folder / "north" / "tester.json"
+        self.key.write_text(json.dumps(self.node.add_device("tester")), encoding="utf-8")
+        self.password = self.node.add_subscriber("medic7")
+        self.node.start()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(tmp_path_factory.mktemp("publish"), "mqtt")
+    yield made
+    made.node.stop()
+
+
+def test_a_reading_in_words_reaches_who_asked(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with App(place.node.port, "medic7", place.password) as app:
+        app.wait()
+        app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
+        assert app.ask("medic7", "heart_rate above 150 bpm")["ok"]
+        argv = ["publish", "--device", "tester", "--key", str(place.key)]
+        assert main([*argv, "--node", f"127.0.0.1:{place.node.port}", FEVER]) == 0
+        assert "north has 1 of tester on its disk" in capsys.readouterr().out
+        (note,) = wait_for("a note", lambda: app.notes("medic7"))
+        assert note["values"]["heart_rate"] == {"value": 160, "unit": "bpm"}
+        assert note["device"] == "tester"
+        assert main([*argv, "--json", "--age", "60", "heart_rate=155", "heart_rate=40"]) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["ok"] for line in lines] == [True, True]
+        assert lines[1]["device_sequence"] == lines[0]["device_sequence"] + 1
+        wait_for("the second note", lambda: len(app.notes("medic7")) == 2)
+
+
+def test_the_library_keeps_a_connection_and_hears_what_is_wanted(place: Place) -> None:
+    rescue = load_shipped("rescue")
+    fever, cold = (parse_reading(text, rescue) for text in (FEVER, "patient_temperature=30"))
+    senses = announce_senses([fever], rescue)
+    with Publisher(read_key(place.key), rescue, senses, capacity=4000) as publisher:
+        for _ in range(3):
+            assert len(publisher.publish([fever, fever])) == 2
+        wait_for("vectors", lambda: publisher.run(0.2) or publisher.device.vectors)
+        assert publisher.device.wants(fever)
+        assert not publisher.device.wants(cold)
+
+
+def test_what_is_acknowledged_survives_a_power_cut(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["publish", "--key", str(place.key), "patient heart_rate=77"]) == 0
+    place.node.kill()
+    capsys.readouterr()
+    assert main(["publish", "--key", str(place.key), "--timeout", "1", FEVER]) == 1
+    assert "unreachable" in capsys.readouterr().err
+    (found,) = place.node.folder.rglob("*.db")
+    with sqlite3.connect(found) as store:
+        assert store.execute("pragma integrity_check").fetchone() == ("ok",)
+    place.node.start()
+    assert main(["publish", "--key", str(place.key), FEVER]) == 0
+
+
+def test_mistakes_are_told_with_their_place(
+    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    key = ["--key", str(place.key)]
+    assert main(["publish", *key, "patient heart_rat=160"]) == 1
+    assert 'did you mean "heart_rate"' in capsys.readouterr().err
+    assert main(["publish", *key, "--json", "patient heart_rate=1000"]) == 1
+    assert json.loads(capsys.readouterr().out)["at"] == 20
+    assert main(["publish", FEVER]) == 2
+    assert "--key FILE" in capsys.readouterr().err
+    assert main(["publish", *key, "--device", "bed-1", FEVER]) == 1
+    assert "is the key of tester" in capsys.readouterr().err
+    assert main(["publish", *key, "--node", "ftp://x", FEVER]) == 1
+    assert "no address of a node" in capsys.readouterr().err
+    assert main(["publish", *key, "--dry-run", FEVER]) == 0
+    assert capsys.readouterr().out == f"810000000000000391a0  {FEVER}\n"
+    document = json.loads(place.key.read_text(encoding="utf-8"))
+    document["nodes"][0]["password"] = "wrong"
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(document), encoding="utf-8")
+    assert main(["publish", "--key", str(wrong), FEVER]) == 1
+    assert "refused" in capsys.readouterr().err
+
+
+def test_a_wrong_key_gets_no_answer(place: Place, tmp_path: Path) -> None:
+    document = json.loads(place.key.read_text(encoding="utf-8"))
+    document["nodes"][0]["key"] = bytes(range(32)).hex()
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(document), encoding="utf-8")
+    rescue = load_shipped("rescue")
+    publisher = Publisher(read_key(wrong), rescue, {1: (3, 0)}, timeout=1.5)
+    with pytest.raises(UnacknowledgedError, match="does not answer tester at north"):
+        publisher.connect()
+    publisher.close()
+
+
+def test_over_tls_with_the_sites_own_authority(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(tmp_path, "mqtts")
+    try:
+        assert main(["publish", "--key", str(place.key), FEVER]) == 0
+        capsys.readouterr()
+        document = json.loads(place.key.read_text(encoding="utf-8"))
+        del document["nodes"][0]["ca"]  # the system's authorities do not know this one
+        place.key.write_text(json.dumps(document), encoding="utf-8")
+        assert main(["publish", "--key", str(place.key), FEVER]) == 1
+        assert "not trusted" in capsys.readouterr().err
+    finally:
+        place.node.stop()

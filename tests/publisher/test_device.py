@@ -1,0 +1,193 @@
+"""The simulated device against the node's core, without a network; and its key file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edge.client.publisher import PublisherError, SimulatedDevice, parse_reading, read_key
+from edge.client.vocabulary import load_shipped
+from edge.dens.core.devices import list_senses
+from edge.dens.core.interface import Acknowledged, Message
+from edge.dens.core.vocabularies import shorten_hash
+from protocol.vectors import Notification, Reading
+from tests.devices.plant import DOG, NODE, Site, make_secret, make_vector
+
+RESCUE = load_shipped("rescue")
+FEVER = parse_reading("patient heart_rate=160 patient_temperature=39.5", RESCUE)
+START = 1_700_000_000_000_000
+
+
+def make_pair(start: int = START, **options: int) -> tuple[Site, SimulatedDevice]:
+    site = Site()
+    site.vocabularies.known[shorten_hash(RESCUE)] = list_senses(RESCUE)
+    return site, make_device(site, start, **options)
+
+
+def make_device(site: Site, start: int, **options: int) -> SimulatedDevice:
+    link = site.keys.link_for(DOG, 7)
+    assert link is not None
+    return SimulatedDevice(link, shorten_hash(RESCUE), list_senses(RESCUE), start, **options)
+
+
+def talk(site: Site, device: SimulatedDevice, now: int) -> None:
+    """Carry everything both ways until there is silence."""
+    while (message := device.next_message(now)) is not None:
+        site.handle(Message(DOG, *message))
+        while site.outbox:
+            publish = site.outbox.pop(0)
+            device.receive(publish.topic, publish.payload)
+            if publish.token:
+                site.handle(Acknowledged(publish.topic, publish.token))
+
+
+def test_readings_arrive_with_their_age() -> None:
+    site, device = make_pair()
+    device.put(FEVER, -3_600_000)
+    device.put(FEVER, 0)
+    talk(site, device, 0)
+    assert device.is_done
+    old, new = site.list_notes()
+    assert new.at == site.now
+    assert abs(old.at - (site.now - 3_600_000)) <= old.doubt
+    assert (new.device, new.device_epoch) == (DOG, START // 1_000_000)
+    assert new.device_sequence == old.device_sequence + 1
+
+
+def test_many_readings_go_in_several_frames() -> None:
+    site, device = make_pair()
+    for _ in range(100):
+        device.put(FEVER, 0)
+    talk(site, device, 0)
+    assert device.is_done
+    assert len(site.list_notes()) == 100
+
+
+def test_nothing_is_done_before_the_node_says_so() -> None:
+    site, device = make_pair()
+    device.put(FEVER, 0)
+    assert device.next_message(0) is not None
+    assert device.next_message(2_999) is None
+    hello = device.next_message(3_000)  # nobody heard the first
+    assert hello is not None
+    site.handle(Message(DOG, *hello))
+    assert not device.is_done
+    device.receive(site.outbox[0].topic, site.outbox[0].payload)
+    frame = device.next_message(3_000)
+    assert frame is not None
+    assert not device.is_done
+    again = device.next_message(6_000)
+    assert again is not None
+    for message in (frame, again):
+        site.handle(Message(DOG, *message))
+    for publish in site.outbox:
+        device.receive(publish.topic, publish.payload)
+    assert device.is_done
+    assert len(site.list_notes()) == 1
+
+
+def test_every_run_comes_after_the_one_before() -> None:
+    site, device = make_pair()
+    for start in (START, START + 1, START + 999_999, START + 1_000_000):
+        device = make_device(site, start)
+        device.put(FEVER, 0)
+        talk(site, device, 0)
+        assert device.is_done
+    assert len(site.list_notes()) == 4
+    late = make_device(site, START)
+    message = late.next_message(0)
+    assert message is not None
+    site.handle(Message(DOG, *message))
+    assert site.outbox == []
+    assert site.counts["device_refused.replay"] == 1
+
+
+def test_what_was_not_announced_is_not_sent() -> None:
+    _, device = make_pair()
+    with pytest.raises(PublisherError, match="not announced"):
+        device.put(Notification(60, [Reading(0, (1,) * 4)]), 0)
+
+
+def test_vectors_of_the_node_tell_what_is_wanted() -> None:
+    site, device = make_pair(capacity=1000)
+    wide = site.subscribe(make_vector(100, 255), vocabulary=shorten_hash(RESCUE))
+    talk(site, device, 0)
+    assert device.wants(FEVER)
+    assert not device.wants(parse_reading("patient patient_temperature=34", RESCUE))
+    site.unsubscribe(wide)
+    for publish in site.outbox:
+        assert device.receive(publish.topic, publish.payload)
+        assert not device.receive(publish.topic, publish.payload)  # once only
+    assert device.vectors == {}
+
+
+def test_what_is_not_the_nodes_is_refused() -> None:
+    site, device = make_pair()
+    device.put(FEVER, 0)
+    sv, ack = device.topics
+    assert not device.receive(ack, b"nonsense")
+    talk(site, device, 0)
+    assert len(device.refusals) == 1
+    hello = device.next_message(0) or make_device(site, START + 5).next_message(0)
+    assert hello is not None
+    site.handle(Message(DOG, *hello))
+    (publish,) = site.outbox
+    assert not device.receive(sv, publish.payload)
+    assert not device.receive("dens/1/wd/dog-2/ack", publish.payload)
+    forged = publish.payload[:-1] + bytes([publish.payload[-1] ^ 1])
+    assert not device.receive(ack, forged)
+
+
+# Key files ----------------------------------------------------------------------------------
+
+
+def write_key(folder: Path, **changes: object) -> Path:
+    entry = {
+        "name": NODE,
+        "url": "mqtt://127.0.0.1:1883",
+        "key_id": 7,
+        "key": make_secret(7).hex(),
+        "user": DOG,
+        "password": "x",
+    }
+    path = folder / "dog.json"
+    path.write_text(json.dumps({"device": DOG, "nodes": [entry | changes]}), encoding="utf-8")
+    return path
+
+
+def test_a_key_file_says_everything(tmp_path: Path) -> None:
+    key = read_key(write_key(tmp_path, ca="ca.der"), DOG, NODE)
+    assert (key.link.device, key.link.node, key.link.key_id) == (DOG, NODE, 7)
+    assert (key.url, key.user, key.password) == ("mqtt://127.0.0.1:1883", DOG, "x")
+    assert key.ca == tmp_path / "ca.der"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"key": "(--secrets shows it)"}, "no key"),
+        ({"key": "00" * 32}, "no key"),
+        ({"key": ""}, "key is missing"),
+        ({"key_id": None}, "no key"),
+        ({"url": None}, "url is missing"),
+        ({"name": "south"}, "only for south"),
+    ],
+)
+def test_key_files_that_cannot_be(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+    path = write_key(tmp_path, **changes)
+    with pytest.raises(PublisherError, match=words.replace("(", r"\(")):
+        read_key(path, None, NODE)
+
+
+def test_no_key_files(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    with pytest.raises(PublisherError, match="No such file"):
+        read_key(path)
+    for text, words in (("{", "no JSON"), ("[]", "no key file"), ('{"device": "a"}', "no node")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(PublisherError, match=words):
+            read_key(path)
+    with pytest.raises(PublisherError, match="not of dog-2"):
+        read_key(write_key(tmp_path), "dog-2")
