@@ -145,9 +145,10 @@ A contact without news: **{again} bytes** (digest 41, equal 17; at most 64 wante
 
 Ours goes into the frames {", ".join(f"{name} {size}" for name, size in frames if name != "items")};
 the items themselves are {head["payload"]:,} bytes in this case. A first contact, one side empty and
-no run named before, costs {first["known"]:,} bytes for {first["items"]:,} bytes of items. All this is
-with flooding; the utility strategy also asks the peer for its chances to meet destinations, and
-needs at most {default} bytes for the same pairs.
+no run named before, costs {first["known"]:,} bytes for {first["items"]:,} bytes of items.
+
+All this is with flooding; the utility strategy also asks the peer for its chances to meet
+destinations, and needs at most {default} bytes for the same pairs.
 
 Ours and the id lists find all differences; the Bloom filters miss {missed} items a contact. The
 others are charged for items alone ({head["ids"]} of the differences); none of them can say that

@@ -64,6 +64,7 @@ def run(argv: list[str]) -> int:
             vocabulary,
             announce_senses(readings, vocabulary),
             server=arguments.node,
+            ca=None if arguments.ca is None else Path(arguments.ca),
             is_insecure=arguments.insecure,
             timeout=arguments.timeout,
         )
@@ -165,6 +166,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--node-name", metavar="NAME", help="which node of the key file (the first)"
+    )
+    parser.add_argument(
+        "--ca", metavar="FILE", help="whose certificates to trust, PEM or DER (the key file's)"
     )
     parser.add_argument(
         "--age", type=_read_seconds, default=0.0, metavar="S", help="how old the readings are"

@@ -123,7 +123,6 @@ MISTAKES = [
     ('name = "a"\n[replication]\nstrategy = "utility:3"', "replication.strategy", 3, "no number"),
     ('name = "a"\n[metrics]\naddress = "9464"', "metrics.address", 3, "is not HOST:PORT"),
     ('name = "a"\n[metrics]\naddress = "0.0.0.0:9464"', "metrics.address", 3, "no password"),
-    ('name = "a"\n[clock]\nbound_seconds = -1', "clock.bound_seconds", 3, "at least 0"),
     ('name = "a"\nroles = 3', "roles", 2, "instead of a table"),
     ('name = "a"\n[roles]\nmedic = 3', "roles.medic", 3, "instead of a table"),
     (

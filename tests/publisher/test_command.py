@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,9 @@ from edge.cli import main
 from edge.client.publisher import Publisher, UnacknowledgedError, parse_reading, read_key
 from edge.client.vocabulary import load_shipped
 from edge.commands.publish import announce_senses
+from edge.dens.core.items import NotificationBody, decode_body, decode_item
+from edge.dens.store import Store
+from protocol.notification import decode
 from tests.node.app import App
 from tests.node.hosting import HostedNode, make_node, wait_for
 
@@ -51,7 +53,7 @@ def test_a_reading_in_words_reaches_who_asked(
         (note,) = wait_for("a note", lambda: app.notes("medic7"))
         assert note["values"]["heart_rate"] == {"value": 160, "unit": "bpm"}
         assert note["device"] == "tester"
-        assert main([*argv, "--json", "--age", "60", "heart_rate=155", "heart_rate=40"]) == 0
+        assert main([*argv, "--json", "--age", "0.1", "heart_rate=155", "heart_rate=40"]) == 0
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [line["ok"] for line in lines] == [True, True]
         assert lines[1]["device_sequence"] == lines[0]["device_sequence"] + 1
@@ -78,9 +80,11 @@ def test_what_is_acknowledged_survives_a_power_cut(
     capsys.readouterr()
     assert main(["publish", "--key", str(place.key), "--timeout", "1", FEVER]) == 1
     assert "unreachable" in capsys.readouterr().err
-    (found,) = place.node.folder.rglob("*.db")
-    with sqlite3.connect(found) as store:
-        assert store.execute("pragma integrity_check").fetchone() == ("ok",)
+    with Store(place.node.folder / "data" / "node.db", "north", check="full") as store:
+        items = [decode_item(*row) for row in store.scan("item.notification")]
+    bodies = [decode_body(NotificationBody, item.body) for item in items]
+    readings = [decode(body.vector).readings for body in bodies]
+    assert any(len(found) == 1 and found[0].points[0] == 77 for found in readings)
     place.node.start()
     assert main(["publish", "--key", str(place.key), FEVER]) == 0
 
@@ -126,12 +130,19 @@ def test_over_tls_with_the_sites_own_authority(
 ) -> None:
     place = Place(tmp_path, "mqtts")
     try:
-        assert main(["publish", "--key", str(place.key), FEVER]) == 0
+        argv = ["publish", "--key", str(place.key), FEVER]
+        authority = place.node.folder / "tls" / "ca.der"
+        assert main([*argv, "--ca", str(authority)]) == 0
+        assert main([*argv, "--ca", str(authority.with_name("ca.pem"))]) == 0
+        assert main(argv) == 1
+        assert "ca.der: No such file" in capsys.readouterr().err
+        (place.key.parent / "ca.der").write_bytes(authority.read_bytes())
+        assert main(argv) == 0
         capsys.readouterr()
         document = json.loads(place.key.read_text(encoding="utf-8"))
         del document["nodes"][0]["ca"]  # the system's authorities do not know this one
         place.key.write_text(json.dumps(document), encoding="utf-8")
-        assert main(["publish", "--key", str(place.key), FEVER]) == 1
+        assert main(argv) == 1
         assert "not trusted" in capsys.readouterr().err
     finally:
         place.node.stop()

@@ -52,11 +52,9 @@ def test_one_value_in_many_ways(text: str) -> None:
     assert read(text) == {"patient_temperature": (39.5,)}
 
 
-@pytest.mark.parametrize(
-    "text", ["heart_rate=120±5", "heart_rate=120+-5", "heart_rate=120 +/- 5 bpm", "heart_rate=120±5 bpm"]
-)  # fmt: skip
-def test_an_accuracy_makes_a_trapezoid(text: str) -> None:
-    assert read(text) == {"heart_rate": (115, 120, 120, 125)}
+@pytest.mark.parametrize("value", ["120±5", "120+-5", "120 +/- 5 bpm", "120±5 bpm"])
+def test_an_accuracy_makes_a_trapezoid(value: str) -> None:
+    assert read(f"heart_rate={value}") == {"heart_rate": (115, 120, 120, 125)}
 
 
 def test_an_accuracy_of_nothing_is_an_exact_value() -> None:
@@ -98,7 +96,7 @@ def test_symbols_and_moments() -> None:
         ("patient heart_rate==1", 20, "expected"),
         ("patient heart_rate=1=2", 20, "followed by a space"),
         ("patient triage=purple", 16, "never"),
-        ("heart_rate=1 wind_speed=3", 14, "no event has"),
+        ("heart_rate=1 traffic_speed=3", 14, "no event has"),
     ],
 )
 def test_refusals_point_at_their_place(text: str, at: int | None, words: str) -> None:

@@ -37,17 +37,21 @@ class Publisher:
         senses: Mapping[int, tuple[int, int]],
         *,
         server: str | None = None,
+        ca: Path | None = None,
         capacity: int = 0,
         is_insecure: bool = False,
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`server` is the node's address, by default the key file's; `timeout` in seconds."""
+        """`server` is the node's address and `ca` whom to trust, by default the key file's.
+
+        `timeout` is in seconds, `capacity` in bytes of subscription vectors.
+        """
         self._server = _parse(server or key.url)
         context: ssl.SSLContext | None = None
-        if self._server.is_tls and key.ca is not None:
-            made = make_context(_read_authority(key.ca))
-            context = made if isinstance(made, ssl.SSLContext) else None
+        authority = ca or key.ca
+        if self._server.is_tls and authority is not None:
+            context = _read_context(authority)
         self._identity = Identity(key.user or key.link.device, key.password, context, is_insecure)
         self._timeout = timeout
         self._clock = clock
@@ -159,8 +163,9 @@ def _parse(text: str) -> Server:
         raise PublisherError(str(error)) from None
 
 
-def _read_authority(path: Path) -> bytes:
+def _read_context(path: Path) -> ssl.SSLContext | None:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PublisherError(f"{path}: {error.strerror}") from None
+        made = make_context(path.read_bytes())
+    except OSError as error:  # of the file, or of the certificate in it
+        raise PublisherError(f"{path}: {error.strerror or error}") from None
+    return made if isinstance(made, ssl.SSLContext) else None

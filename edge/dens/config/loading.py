@@ -94,7 +94,6 @@ class _Reader:
             log=document.log,
             metrics=self._read_metrics(),
             status=document.status,
-            clock=document.clock,
             roles=roles,
         )
 
@@ -231,7 +230,7 @@ class _Reader:
             copies = int(number)
         elif colon:
             self._fail(steps, f"{name} takes no number")
-        return Replication(name, copies, section.contact_bytes, section.transfer_items)
+        return Replication(name, copies, section.chunk_bytes)
 
     def _check_limits(self) -> None:
         limits = self._document.limits

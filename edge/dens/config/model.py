@@ -62,11 +62,10 @@ class BrokerSection(Section, frozen=True):
 
 
 class ReplicationSection(Section, frozen=True):
-    """Which items peers are given, and how much at a time."""
+    """Which notifications peers are given, and how much at a time."""
 
     strategy: str = "epidemic"
-    contact_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] = 0
-    transfer_items: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
+    chunk_bytes: Annotated[int, msgspec.Meta(ge=1024, le=131_072)] = 32_768
 
 
 class LimitsSection(Section, frozen=True):
@@ -88,9 +87,8 @@ class LimitsSection(Section, frozen=True):
 
 
 class ExpirySection(Section, frozen=True):
-    """How long what does not say so itself is kept."""
+    """How long notifications are kept; a subscription says so itself."""
 
-    subscription_seconds: Seconds = 7 * 86400
     notification_seconds: Seconds = 86400
 
 
@@ -112,12 +110,6 @@ class StatusSection(Section, frozen=True):
     """How often dens/1/status/NAME is published."""
 
     interval_seconds: Seconds = 10
-
-
-class ClockSection(Section, frozen=True):
-    """How wrong this machine's clock may be when nothing better is known."""
-
-    bound_seconds: Annotated[int, msgspec.Meta(ge=0, le=100 * 366 * 86400)] = 60
 
 
 class RoleSection(Section, frozen=True):
@@ -147,7 +139,6 @@ class Document(Section, frozen=True):
     log: LogSection = LogSection()
     metrics: MetricsSection = MetricsSection()
     status: StatusSection = StatusSection()
-    clock: ClockSection = ClockSection()
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
 
 
@@ -192,12 +183,11 @@ class Broker:
 
 @dataclass(frozen=True)
 class Replication:
-    """`copies` is spray-and-wait's L, 0 for other strategies; `contact_bytes` 0: no bound."""
+    """`copies` is spray-and-wait's L, 0 for other strategies."""
 
     strategy: str
     copies: int
-    contact_bytes: int
-    transfer_items: int
+    chunk_bytes: int
 
 
 @dataclass(frozen=True)
@@ -222,5 +212,4 @@ class NodeConfig:
     log: LogSection
     metrics: Address | None
     status: StatusSection
-    clock: ClockSection
     roles: Mapping[str, Role]

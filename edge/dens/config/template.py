@@ -67,10 +67,8 @@ ca = ""
 # Which items a peer is given: "epidemic" (all), "spray:6" (six copies of each in the network, then
 # wait for the receiver), "utility" (those first that are likeliest to arrive).
 strategy = "epidemic"
-# At most so many bytes in one contact; 0 for no bound.
-contact_bytes = 0
-# At most so many items in one transfer, which is one transaction.
-transfer_items = 200
+# About so many bytes of items in one frame, which is one transaction at the receiver.
+chunk_bytes = 32768
 
 # What a client, and all of them, can make this node keep. What is beyond is refused or made to
 # wait, never dropped in silence.
@@ -98,9 +96,8 @@ requests_per_subscriber = 1000
 # Notifications kept; beyond, watchdogs wait, and at last the lowest degree x freshness goes.
 notifications = 1000000
 
-# How long to keep what does not say so itself: seven days, one day.
+# How long notifications are kept: a day. A subscription says itself how long it is valid.
 [expiry]
-subscription_seconds = 604800
 notification_seconds = 86400
 
 # The log that `denwatch analyze` reads: segments are closed at this size or age.
@@ -118,10 +115,6 @@ address = ""
 # How often dens/1/status/NAME is published.
 [status]
 interval_seconds = 10
-
-# How wrong this machine's clock may be. Nothing expires before the doubt is over.
-[clock]
-bound_seconds = 60
 
 # Who may see what. `denwatch keys add subscriber NAME --role ROLE` gives a role. A role sees the
 # attributes that it lists, of the events that it lists, but nothing that it denies; "*" stands for

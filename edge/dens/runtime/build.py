@@ -186,6 +186,7 @@ def build_assembly(
             max_subscriptions=config.limits.requests_per_subscriber,
             window=config.limits.window,
             held_limit=config.limits.notifications,
+            organisation=config.organisation,
         ),
     )
     devices = Devices(
@@ -197,12 +198,12 @@ def build_assembly(
             keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
         ),
         has_room=lambda: not subscribers.is_full,
-        find_doubt=lambda: (
-            clocks.doubt(config.name, store.epoch, clock.read()) + config.clock.bound_seconds * 1000
-        ),
+        find_doubt=lambda: clocks.doubt(config.name, store.epoch, clock.read()),
     )
-    strategy = name_strategy(config.replication)
-    peers = PeerPart(holdings, store, keyring, subscribers, clocks, PeerSettings(strategy=strategy))
+    replication = PeerSettings(
+        strategy=name_strategy(config.replication), chunk=config.replication.chunk_bytes
+    )
+    peers = PeerPart(holdings, store, keyring, subscribers, clocks, replication)
     node = Node(holdings, [Trust(holdings, keyring), peers, subscribers, devices])
     counter = Counter()
     server = None

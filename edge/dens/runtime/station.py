@@ -31,7 +31,6 @@ from edge.dens.mqtt.interface import Input, Output, Refused
 from edge.dens.mqtt.server import Server
 from edge.dens.store import Storage
 
-
 _REFUSALS = 20  # records of the server's refusals in a second: strangers must not fill the disk
 
 

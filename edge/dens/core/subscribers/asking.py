@@ -39,12 +39,17 @@ class Asked:
 
 
 def compile_request(
-    request: Request, owner: str, now: int, vocabularies: Vocabularies, roles: Roles
+    request: Request,
+    owner: str,
+    now: int,
+    vocabularies: Vocabularies,
+    roles: Roles,
+    organisation: str | None = None,
 ) -> Asked:
     """Return what a request asks for; LanguageError if it says nothing, Refused if it may not."""
     vocabulary = vocabularies.own
     tree = parse(request.argument)
-    compiled = compile_subscription(tree, vocabulary)
+    compiled = compile_subscription(tree, vocabulary, organisation=organisation)
     options = compiled.options.to_dict()
     if "name" in request.options:
         options["name"] = request.options["name"].strip()

@@ -104,7 +104,14 @@ class Commands:
             request = read_request(payload)
             asked = None
             if request.command == requests.SUBSCRIBE:
-                asked = compile_request(request, name, turn.now, self._vocabularies, self._roles)
+                asked = compile_request(
+                    request,
+                    name,
+                    turn.now,
+                    self._vocabularies,
+                    self._roles,
+                    self._settings.organisation,
+                )
             elif request.command == requests.CONTENT:
                 asked = compile_content(request, name, turn.now, self._vocabularies, self._roles)
         except (LanguageError, Refused):
@@ -241,7 +248,10 @@ class Commands:
 
     def _answer_probe(self, texts: list[str]) -> dict[str, Any]:
         vectors = [
-            compile_subscription(parse(text), self._vocabularies.own).vector for text in texts
+            compile_subscription(
+                parse(text), self._vocabularies.own, organisation=self._settings.organisation
+            ).vector
+            for text in texts
         ]
         new_roots, nodes = self._probe(vectors)
         return {"node": self._holdings.name, "new_roots": new_roots, "nodes": nodes}

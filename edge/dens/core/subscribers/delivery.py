@@ -230,7 +230,7 @@ class Delivery:
         until: int,
     ) -> None:
         sub, possible, certain, attribute = best
-        _, visible = self._judge.find_visible(sub.role, note)
+        _, visible = self._judge.find_shown(sub, note)
         message = render_note(
             note,
             visible,

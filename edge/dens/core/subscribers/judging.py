@@ -148,14 +148,32 @@ class Judge:
         return "", hit, until
 
     def may_see(self, sub: Sub, note: Note) -> bool:
-        """Return whether a subscription's role may see what the subscription asks for."""
-        reason, visible = self.find_visible(sub.role, note)
+        """Return whether the owner may see what the subscription asks for."""
+        reason, visible = self.find_shown(sub, note)
         if reason is not None:
             return False
         if sub.language == CONTENT:
             names = _name_constraints(sub.vector)
-            return self._roles.check(sub.role, name_event(note), names) is None
+            event = name_event(note)
+            return all(self._roles.check(r, event, names) is None for r in self._list_roles(sub))
         return not sub.features & ~visible
+
+    def find_shown(self, sub: Sub, note: Note) -> tuple[str | None, int]:
+        """Return why the owner may not see a notification, or the attributes to be shown."""
+        shown = -1
+        for role in self._list_roles(sub):
+            reason, visible = self.find_visible(role, note)
+            if reason is not None:
+                return reason, 0
+            shown &= visible
+        return None, shown
+
+    def _list_roles(self, sub: Sub) -> set[str]:
+        """Return the role that travels with the subscription, and the one that the owner has now.
+
+        The second only if it is known here: who lost a role sees no more by what was asked before.
+        """
+        return {sub.role, self._roles.role_of(sub.owner.name) or sub.role}
 
     def _offer(self, turn: Turn, sub: Sub, note: Note, rank: Rank, until: float) -> Verdict:
         assert sub.gate is not None
