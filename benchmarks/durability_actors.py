@@ -7,7 +7,6 @@ what was not, and connects again when its link is gone.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any
 
@@ -24,7 +23,7 @@ from protocol.vectors import Notification, Reading
 PATIENCE = 6  # rounds before something is said again
 
 
-class Client(ABC):
+class Client:
     """An MQTT 3.1.1 client: packets out, packets in."""
 
     def __init__(self, host: Host, user: str, topics: tuple[str, ...], is_clean: bool) -> None:
@@ -59,7 +58,6 @@ class Client(ABC):
         """Let the next thing be said at once."""
         self._waits = -1
 
-    @abstractmethod
     def speak(self, is_late: bool) -> None:
         """Say what is to be said; `is_late`: also what was said before and not acknowledged."""
 
@@ -71,7 +69,6 @@ class Client(ABC):
 
     def receive(self, topic: str, payload: bytes, mid: int) -> None:
         """Take a message."""
-        self.acknowledge(mid)
 
     def published(self, mid: int) -> None:
         """Note a PUBACK."""
@@ -105,8 +102,8 @@ class Client(ABC):
 
     def _take(self, data: bytes) -> None:
         self._buffer += data
-        while (end := _find_end(self._buffer)) is not None:
-            start, end = end
+        while (found := _find_end(self._buffer)) is not None:
+            start, end = found
             first, body = self._buffer[0], self._buffer[start:end]
             self._buffer = self._buffer[end:]
             self._take_packet(first, body)
@@ -186,8 +183,8 @@ class Dog(Client):
 
     def speak(self, is_late: bool) -> None:
         """Send the next two, or the same again."""
-        if not self.may_begin or self._told >= self.count or (self._last > self._told > -1
-                                                              and not is_late):
+        is_waiting = self._last > self._told and not is_late
+        if not self.may_begin or self._told >= self.count or is_waiting:
             return
         self._last = min(self.count, self._told + 2)
         vectors = [
@@ -209,7 +206,7 @@ class Dog(Client):
         """The server has a frame: by its promise, the notifications are on the disk."""
         self.acknowledged = max(self.acknowledged, self._sent.pop(mid, 0))
 
-    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:  # noqa: ARG002 - there is one
         """Take the node's acknowledgement."""
         self.acknowledge(mid)
         name, fields = decode_message(frames.open_frame(self._key, frames.DOWN, payload).body)
@@ -290,7 +287,7 @@ class Speaker(Client):
         for number in sorted(self._sent.values()):
             self._send(number)
 
-    def speak(self, is_late: bool) -> None:
+    def speak(self, is_late: bool) -> None:  # noqa: ARG002 - the server has it or is dead
         """Send the next one."""
         if self._next <= self.count and not self._sent:
             self._send(self._next)
@@ -314,10 +311,7 @@ class Hearer(Client):
         super().__init__(host, "hearer", (RELAY,), is_clean=False)
         self.numbers: set[int] = set()
 
-    def speak(self, is_late: bool) -> None:
-        """Say nothing."""
-
-    def receive(self, topic: str, payload: bytes, mid: int) -> None:
+    def receive(self, topic: str, payload: bytes, mid: int) -> None:  # noqa: ARG002 - there is one
         """Keep it, then acknowledge it."""
         self.numbers.add(int(payload))
         self.acknowledge(mid)
@@ -350,9 +344,6 @@ class PeerLink(Client):
     def fall(self) -> None:
         """Tell the opener."""
         self.opener.deliver(PeerDown(self.host.name))
-
-    def speak(self, is_late: bool) -> None:
-        """Nothing by itself: the node speaks."""
 
     def _send_out(self, effects: Effects) -> None:
         for publish in effects.outgoing:

@@ -12,7 +12,6 @@ import json
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +31,7 @@ _PAUSES = (0.0, 0.06)  # s between batches
 _LIVE_REQUESTS = 200
 
 
-class Sender(ABC):
+class Sender:
     """A client that connects again and again; `run` works on a thread until `stop`."""
 
     filters: tuple[str, ...] = ()
@@ -75,9 +74,9 @@ class Sender(ABC):
         with self.changed:
             return self.changed.wait_for(condition, timeout)
 
-    @abstractmethod
     def work(self) -> None:
         """Send one thing, and wait for what follows; called while there is a connection."""
+        raise NotImplementedError
 
     def receive(self, topic: str, payload: bytes) -> None:
         """Take a message; `changed` is held."""
@@ -257,13 +256,18 @@ class Planner(Sender):
         self._answer = None
         message = json.dumps({**wish, "request": self._request})
         until = time.monotonic() + patience
-        while self._answer is None and time.monotonic() < until:
+        while self._take_answer() is None and time.monotonic() < until:
             if self.wait(lambda: self.is_up, 0.5):
                 self.client.publish(self._topic, message, qos=1)
                 self.wait(lambda: self._answer is not None or not self.is_up, _PATIENCE)
-        if self._answer is not None and not self._answer.get("ok"):
-            self.refusals.append(f"{wish}: {self._answer}")
-        return self._answer
+        answer = self._take_answer()
+        if answer is not None and not answer.get("ok"):
+            self.refusals.append(f"{wish}: {answer}")
+        return answer
+
+    def _take_answer(self) -> dict[str, Any] | None:
+        with self.changed:
+            return self._answer
 
     def receive(self, topic: str, payload: bytes) -> None:  # noqa: ARG002 - there is one
         """Take an answer."""

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,12 +103,15 @@ class Stand:
     # Rounds ---------------------------------------------------------------------------------
 
     def run(self, rounds: int) -> Verdict:
-        """Kill as often as asked, let everything settle, and judge."""
+        """Kill as often as asked, at random."""
+        return self.run_with(self.rng.choices(VICTIMS, _WEIGHTS, k=rounds))
+
+    def run_with(self, victims: Sequence[str]) -> Verdict:
+        """Kill in this order, let everything settle, and judge."""
         started = time.monotonic()
         try:
             self.open()
-            for _ in range(rounds):
-                victim = self.rng.choices(VICTIMS, _WEIGHTS)[0]
+            for victim in victims:
                 self.wait_for_load()
                 time.sleep(self.rng.uniform(*_DELAYS))
                 self.kill(victim)
@@ -173,8 +176,10 @@ class Stand:
         size = self.received.stat().st_size
         self.server.wait_until_ready()
         self.wait_for(
-            lambda: all(sender.progress > before[sender] for sender in self.senders)
-            and self.received.stat().st_size > size,
+            lambda: (
+                all(sender.progress > before[sender] for sender in self.senders)
+                and self.received.stat().st_size > size
+            ),
             "acknowledgements of everybody",
         )
 

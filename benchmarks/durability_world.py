@@ -1,9 +1,9 @@
 """Nodes in one process, on emulated disks that fail where a plan says: no sockets, no real clock.
 
 Each node is the real thing from the MQTT server's bytes down to the store's operations: `Station`
-with all parts, `MemoryStore` with `Faults`, the log's `Writer`. A node that dies loses its links and
-all that was not committed, and is built anew from its medium. Everything happens in rounds: clients
-say something, each node takes all of it, commits once, and only then answers.
+with all parts, `MemoryStore` with `Faults`, the log's `Writer`. A node that dies loses its links
+and all that was not committed, and is built anew from its medium. Everything happens in rounds:
+clients say something, each node takes all of it, commits once, and only then answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edge.client.vocabulary.loading import load_shipped
 from edge.dens.config import NodeConfig, load_config
 from edge.dens.core.interface import Event
 from edge.dens.log import Writer, read_name, read_segment
-from edge.dens.mqtt.interface import Close, Input, Lost, OpenRules, Opened, Received, Send
+from edge.dens.mqtt.interface import Close, Input, Lost, Opened, OpenRules, Received, Send
 from edge.dens.mqtt.server import Server
 from edge.dens.replication.clock import Clocks
 from edge.dens.runtime.build import build_assembly
@@ -123,6 +123,7 @@ class Host:
         self.is_up = False
         self.deaths = 0
         self.links: dict[int, Callable[[bytes], None]] = {}
+        self._crash: Callable[[], object] = lambda: None  # of the store, once there is one
         self.send_out: Callable[[Effects], None] = lambda _: None
         self._last_link = 0
         self._inputs: list[Callable[[], None]] = []
@@ -133,6 +134,7 @@ class Host:
         """Open the store and restore the node, as `open_node` does."""
         config, keyring = self.plan.configs[self.name], self.plan.keyrings[self.name]
         self.store = MemoryStore(self.name, self.medium, faults=self.faults)
+        self._crash = self.store.crash
         clocks = Clocks(self.name, self.store.epoch)
         clocks.restore(self.store, self.now)
         lead = clocks.adopt(self.now)
@@ -187,7 +189,7 @@ class Host:
         """Lose everything but the medium."""
         self.deaths += 1
         self.is_up = False
-        self.store.crash()
+        self._crash()
         self._inputs.clear()
         self.links.clear()
 
@@ -221,7 +223,7 @@ class Host:
 
     def find_log_fault(self) -> str:
         """Return what is wrong with the log: numbers from 1 on, each once; "" if nothing."""
-        self.writer.close(self._clock.read())
+        self._close_log()
         expected = 1
         spans = []
         for name, data in self.files.files.items():
@@ -236,3 +238,14 @@ class Host:
                 return f"record {expected} is followed by {first}"
             expected = first + length
         return "" if expected == self.store.next_number else f"the log ends at {expected}"
+
+    def _close_log(self) -> None:
+        """Stop in order; a death on the way is followed by another start."""
+        while True:
+            try:
+                if not self.is_up:
+                    self.start()
+                self.writer.close(self._clock.read())
+                return
+            except (Crashed, StoreError):
+                self.die()

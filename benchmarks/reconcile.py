@@ -159,9 +159,9 @@ after the sketch: so our numbers for these two are higher than the model's.
 
 {format_table(("origins", "items", "differences", *WAYS, "again"), table)}
 
-Ours grows with the origins that changed and, slowly, with the differences; it does not grow with
-the items. With 64 changed runs or more, groups of runs are compared by hash first, and only those
-that differ are spoken of. A sketch grows with the differences alone. {told}
+Ours grows with the origins that changed and, slowly, with the differences; it hardly grows
+with the items. With 64 changed runs or more, groups of runs are compared by hash first, and only
+those that differ are spoken of. A sketch grows with the differences alone. {told}
 A sketch is left out: where it wins, it saves at most {saved:,} bytes here, at contacts where many
 origins changed and hardly anything differs; it would still need the ranges to say what was removed,
 and it decodes only with a certain chance.

@@ -23,6 +23,7 @@ class App:
         client_id: str = "",
         ca: str = "",
         clean: bool = True,
+        host: str = "127.0.0.1",
     ) -> None:
         self.messages: list[tuple[str, bytes]] = []
         self.refused = 0
@@ -39,7 +40,7 @@ class App:
         self._client.on_connect = self._note_connect
         self._client.on_message = self._take
         self._client.on_subscribe = self._note_grant
-        self._client.connect("127.0.0.1", port, 20)
+        self._client.connect(host, port, 20)
         self._client.loop_start()
 
     def _note_connect(self, _c: Any, _d: Any, _f: Any, reason: Any, _p: Any) -> None:
@@ -67,9 +68,12 @@ class App:
     def publish(self, topic: str, payload: bytes | str, wait: bool = True) -> bool:
         """Publish at QoS 1; return whether it was acknowledged."""
         info = self._client.publish(topic, payload, 1)
-        if wait:
-            info.wait_for_publish(5)
-        return info.is_published()
+        try:
+            if wait:
+                info.wait_for_publish(5)
+            return info.is_published()
+        except RuntimeError:  # not connected any more
+            return False
 
     def find(self, topic: str) -> list[bytes]:
         """Return the payloads that came on a topic."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.site import call, find_free_ports
+from edge.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
 from edge.client.vocabulary import load_shipped
 from edge.dens.core.vocabularies import shorten_hash
 
@@ -25,6 +26,15 @@ ENVIRONMENT = {
     **os.environ,
     "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache/numba")),
 }
+
+_PROGRAM = ["-m", "edge.cli"]
+_WRONG_CLOCK = """
+import sys, time
+right, error = time.time, float(sys.argv.pop(1))
+time.time = lambda: right() + error
+from edge.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def wait_for(what: str, check: Callable[[], Any], patience: float = 30.0) -> Any:
@@ -49,6 +59,7 @@ class HostedNode:
     scheme: str = "mqtt"
     arguments: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()  # of the command: into a network namespace
+    clock_error: float = 0.0  # s by which the wall clock that it sees is wrong
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -85,7 +96,8 @@ class HostedNode:
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        command = [*self.prefix, sys.executable, "-m", "edge.cli", "node", "--level", "info"]
+        program = ["-c", _WRONG_CLOCK, str(self.clock_error)] if self.clock_error else _PROGRAM
+        command = [*self.prefix, sys.executable, *program, "node", "--level", "info"]
         command += [str(self.folder / "node.toml"), *self.arguments]
         with (self.folder / "journal.txt").open("wb") as journal:
             self._process = subprocess.Popen(
@@ -191,6 +203,7 @@ def write_watchdog(
                         "attribute": event.attributes[name].bit,
                         "low": round(event.attributes[name].low * 100),
                         "high": round(event.attributes[name].high * 100),
+                        "wide": event.attributes[name].wide,
                     }
                     for place, name in enumerate(names)
                 ],
@@ -228,3 +241,86 @@ def running_watchdog(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+class Sensor:
+    """A watchdog for which a test writes readings while it runs.
+
+    Each reading is a patient with a number, its position, by which tests count what arrives.
+    """
+
+    def __init__(self, folder: Path, device: Mapping[str, Any], first: int = 1) -> None:
+        self.config = write_watchdog(folder, device, [{"east": 0.0, "heart_rate": 0.0}])
+        self._readings = folder / "readings.csv"
+        self._next = first
+
+    def emit(self, count: int, heart_rate: int = 150) -> list[int]:
+        """Let it read so many patients; return their numbers."""
+        numbers = list(range(self._next, self._next + count))
+        self._next += count
+        with self._readings.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{number},{heart_rate}\n" for number in numbers))
+        return numbers
+
+    def read_report(self) -> dict[str, Any]:
+        """Return its counters, as it printed them last."""
+        lines = (self.config.parent / "watchdog.log").read_text(encoding="utf-8").splitlines()
+        found = next((line for line in reversed(lines) if line.startswith("{")), "{}")
+        with contextlib.suppress(ValueError):  # half a line
+            report: dict[str, Any] = json.loads(found)
+            return report
+        return {}
+
+    def count_installed(self) -> int:
+        """Return how many subscriptions it has."""
+        counts = self.read_report().get("subscriptions", {})
+        return sum(sign * counts.get(name, 0) for name, sign in _BALANCE.items())
+
+    def wait_for_subscriptions(self, count: int = 1) -> None:
+        """Wait until it has so many subscriptions: what it reads before is nobody's."""
+        what = f"{count} subscriptions at {self.config.parent.name}"
+        wait_for(what, lambda: self.count_installed() == count, 60)
+
+
+_BALANCE = {"added": 1, "removed": -1, "expired": -1}
+
+
+class Person:
+    """Somebody with the subscriber library; `numbers` are the patients that they were told of."""
+
+    def __init__(self, name: str, password: str, url: str, folder: Path, ca: Path | None = None):
+        self.name = name
+        self.notes: list[Note] = []
+        self.subscriber = Subscriber(
+            name,
+            password,
+            [url],
+            store=folder / f"{name}.db",
+            tls=ca,
+            on_note=self._take,
+            settings=Settings(BackOff(200, 1_000), patience=2_000, report_delay=200),
+        )
+
+    @property
+    def numbers(self) -> list[int]:
+        return [round(note.values["east"]["value"]) for note in self.notes]
+
+    def walk(self, url: str) -> None:
+        """Go to another node."""
+        self.subscriber.use_servers([url])
+
+    def expect(self, numbers: list[int], patience: float = 60.0) -> None:
+        """Wait for all of these patients, and see that they came once, and nobody else."""
+        what = f"{len(numbers)} notes for {self.name}"
+        wait_for(what, lambda: set(numbers) <= set(self.numbers), patience)
+        assert sorted(self.numbers) == sorted(numbers)
+
+    def _take(self, note: Note, transaction: Transaction) -> None:  # noqa: ARG002
+        self.notes.append(note)
+
+    def __enter__(self) -> Person:
+        self.subscriber.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.subscriber.close()

@@ -157,3 +157,15 @@ def test_news_travels_over_links_that_stay_up() -> None:
     network.post("c", network.hosts["c"].remove(network.now, item.dot))
     network.run()
     check_subscriptions(network, truth)
+
+
+def test_both_may_begin_at_the_same_time() -> None:
+    """Two nodes with the same clock, epoch and count begin in the same moment: one goes on."""
+    network, truth = Network("ab"), Truth()
+    truth.subscriptions.add(network.hosts["a"].subscribe(network.now, "medic")[0].dot)
+    network.link("a", "b")
+    network.deliver("a", "b")
+    network.deliver("b", "a")
+    network.tick(1_000)
+    network.run()
+    check_subscriptions(network, truth)

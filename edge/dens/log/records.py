@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import cbor2
@@ -97,23 +98,23 @@ def check_row(row: Any) -> str | None:
         return f"the field {layout.kind.fields[length].name} is missing"
     # Types that were right once are right again: most rows end here.
     classes = tuple(map(type, row))
-    if classes not in layout.accepted:
+    shape = layout.accepted.get(classes)
+    if shape is None:
         for value, allowed, field in zip(
             row[FIXED:], layout.allowed, layout.kind.fields, strict=False
         ):
             if type(value) not in allowed:
                 found = "missing" if value is None else f"{value!r:.40}"
                 return f"the field {field.name} is {found}, not {field.type}"
+        shape = layout.shape(classes)
         if len(layout.accepted) < 1024:
-            layout.accepted.add(classes)
-    length = len(row)
-    for place, low, high in layout.ranges:
-        if place < length:
-            value = row[place]
-            if value is not None and not low <= value < high:
-                return layout.describe_range(place, value)
-    for place, is_right in layout.contents:
-        if place < length and row[place] is not None and not is_right(row[place]):
+            layout.accepted[classes] = shape
+    for take, low, high in shape.ranges:  # all values of one range at once
+        values = take(row)
+        if min(values) < low or max(values) >= high:
+            return layout.find_out_of_range(row)
+    for place, is_right in shape.contents:
+        if not is_right(row[place]):
             return layout.describe_range(place, row[place])
     return None
 
@@ -165,6 +166,13 @@ def _is_time(value: Any) -> bool:
     return type(value) is int and _LOW <= value < _HIGH
 
 
+class _Shape(NamedTuple):
+    """What the types of a row do not say."""
+
+    ranges: tuple[tuple[Callable[[list[Any]], tuple[int, ...]], int, int], ...]
+    contents: tuple[tuple[int, Callable[[Any], bool]], ...]
+
+
 class _Layout(NamedTuple):
     """What checking a kind needs, worked out once."""
 
@@ -174,7 +182,29 @@ class _Layout(NamedTuple):
     ranges: tuple[tuple[int, int, int], ...]  # place in the row, lowest, first too high
     contents: tuple[tuple[int, Callable[[Any], bool]], ...]  # place in the row, test
     allowed: tuple[frozenset[type], ...]  # types of each field
-    accepted: set[tuple[type, ...]]  # types of rows that were found right
+    accepted: dict[tuple[type, ...], _Shape]  # by types of rows that were found right
+
+    def shape(self, classes: tuple[type, ...]) -> _Shape:
+        """Return what is left to check of rows with these types."""
+        places: dict[tuple[int, int], list[int]] = {}
+        for place, low, high in self.ranges:
+            if place < len(classes) and classes[place] is int:
+                places.setdefault((low, high), []).append(place)
+        # A place twice makes a tuple of one value, too.
+        ranges = [(itemgetter(found[0], *found), *limit) for limit, found in places.items()]
+        contents = [
+            (place, is_right)
+            for place, is_right in self.contents
+            if place < len(classes) and classes[place] is not type(None)
+        ]
+        return _Shape(tuple(ranges), tuple(contents))
+
+    def find_out_of_range(self, row: list[Any]) -> str | None:
+        """Say which value does not fit its type."""
+        for place, low, high in self.ranges:
+            if place < len(row) and row[place] is not None and not low <= row[place] < high:
+                return self.describe_range(place, row[place])
+        return None
 
     def describe_range(self, place: int, value: Any) -> str:
         """Say that a value does not fit its type."""
@@ -195,7 +225,7 @@ def _lay_out(kind: Kind) -> _Layout:
             frozenset((*_CLASSES[field.type], *([type(None)] if field.is_optional else ())))
             for field in kind.fields
         ),
-        set(),
+        {},
     )
 
 

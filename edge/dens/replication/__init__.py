@@ -1,0 +1,1 @@
+"""Replication as a pure library: contexts, sets, prints, frames, clocks, strategies."""

@@ -66,7 +66,8 @@ def find_group(run: Run, count: int) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=4).digest(), "big") % count
 
 
-def make_salt(secret: bytes, epoch: int, count: int, now: int) -> bytes:
+def make_salt(secret: bytes, name: str, epoch: int, count: int, now: int) -> bytes:
     """Return a salt that no other contact of this node has and no third node can foresee."""
     told = b"".join(number.to_bytes(8, "big", signed=True) for number in (epoch, count, now))
+    told += name.encode()  # both ends have the secret, and may begin at the same time
     return hashlib.blake2b(told, digest_size=SALT, key=secret[:64], person=b"salt").digest()

@@ -131,6 +131,16 @@ class Fleet:
             concerned += self._follow(sense, change)
         return concerned
 
+    def settle(self, turn: Turn, installation: Installation) -> list[Installation]:
+        """Place what waits for the senses of a device that came, unless it is work for ticks."""
+        concerned: list[Installation] = []
+        for sense in installation.group.senses:
+            if 0 < len(sense.waiting) <= self._settings.placing:
+                change = sense.place(len(sense.waiting), turn.now)
+                concerned += self._follow(sense, change, must_tell=True)
+        changed = installation.group.choose()
+        return concerned + (self._tell(self._keys[installation.device], changed) if changed else [])
+
     def advance(self, turn: Turn) -> list[Installation]:
         """Do what can wait for a tick: place, build anew, choose."""
         concerned: list[Installation] = []

@@ -156,7 +156,7 @@ class Devices(Part):
         turn.count("device_hellos")
         self._log_hello(turn, device)
         self._downlink.acknowledge(turn, device)
-        self._downlink.announce(turn, self._fleet.advance(turn))
+        self._downlink.announce(turn, self._fleet.settle(turn, installation))
         self._downlink.send(turn, name)
 
     def _note_gone(self, turn: Turn, name: str, device: Device | None) -> None:

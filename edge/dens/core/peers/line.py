@@ -41,7 +41,8 @@ class Line:
         """Return a salt for an exchange."""
         secret = self._kit.keys.peer_secret(self._peer) or bytes(1)
         self._kit.rounds += 1
-        return make_salt(secret, self._kit.holdings.epoch, self._kit.rounds, turn.now)
+        holdings = self._kit.holdings
+        return make_salt(secret, holdings.name, holdings.epoch, self._kit.rounds, turn.now)
 
     def send(self, turn: Turn, kind: int, body: bytes, *, is_flagged: bool = False) -> None:
         """Send a frame; nothing goes to a peer without a secret."""

@@ -1,4 +1,4 @@
-"""Everything to everybody: the fastest and the dearest. The default where links are cheap."""
+"""Everything to everybody: the fastest and the dearest. The one to take where links are cheap."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ any carrier this copy has met. The marks that say "delivered" go to everybody fi
 is left, which is MaxProp's acknowledgement. Reach and likelihood come by question and answer: two
 bytes, and one for each destination.
 
-On the Helsinki trace (126 hosts, unlimited bandwidth, no delay) sharing by reach was what paid: at
-11 copies the median fell from 1,256 s to 1,189 s with fewer relays than by halves.
+Numbers of a prototype without delays or limits, on the Helsinki trace (126 hosts; the earliest
+possible is 0.979 delivered, median 749 s): 12 copies by halves 0.965, 1,263 s, overhead 10.6; 11
+copies shared by reach, with `_LEAST`, 0.965, 1,189 s, overhead 9.4.
 """
 
 from __future__ import annotations
