@@ -51,6 +51,8 @@ class Sender:
         client.on_publish = self._published
         self.client = client
         self.is_up = False
+        self.under_way: dict[int, int] = {}  # numbers by paho's message ids
+        self._early: set[int] = set()
         self._port = port
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 
@@ -81,8 +83,20 @@ class Sender:
     def receive(self, topic: str, payload: bytes) -> None:
         """Take a message; `changed` is held."""
 
-    def published(self, mid: int) -> None:
-        """Note a PUBACK; `changed` is held."""
+    def confirm(self, number: int) -> None:
+        """Note that the server has what was published under a number; `changed` is held."""
+
+    def publish(self, topic: str, payload: bytes, number: int) -> None:
+        """Publish with QoS 1; `confirm` tells of the PUBACK, which may be faster than we are."""
+        info = self.client.publish(
+            topic, payload, qos=1
+        )  # not under `changed`: paho has locks, too
+        with self.changed:
+            if info.mid in self._early:
+                self._early.discard(info.mid)
+                self.confirm(number)
+            else:
+                self.under_way[info.mid] = number
 
     def _run(self) -> None:
         while True:
@@ -113,7 +127,11 @@ class Sender:
 
     def _published(self, _c: paho.Client, _d: Any, mid: int, _r: Any, _p: Any) -> None:
         with self.changed:
-            self.published(mid)
+            number = self.under_way.pop(mid, None)
+            if number is None:
+                self._early.add(mid)
+            else:
+                self.confirm(number)
             self.changed.notify_all()
 
 
@@ -134,7 +152,6 @@ class Device(Sender):
         self._vocabulary = vocabulary
         self._rng = rng
         self._hellos = self._greeted = 0
-        self._frames: dict[int, int] = {}  # by message id: the last number in it
         self._told = 0  # the node has all up to this number, by its own word
         self.acknowledged = 0  # the same, by its server's word too
 
@@ -147,7 +164,7 @@ class Device(Sender):
             return
         last = min(LARGEST, self._told + self._rng.randint(1, 6))
         connection = self.connections
-        self._send("nv", self.build_batch(self._told + 1, last), last)
+        self.publish(self._topic + "nv", self.build_batch(self._told + 1, last), last)
         self.wait(
             lambda: self._told >= last or not self.is_up or self.connections != connection,
             _PATIENCE,
@@ -183,16 +200,11 @@ class Device(Sender):
         }
         body = encode_message("hello", fields)
         frame = frames.Frame(frames.MESSAGE, 1, self._hellos, body)
-        self._send("hello", frames.seal(self._link, frames.UP, frame), 0)
+        self.publish(self._topic + "hello", frames.seal(self._link, frames.UP, frame), 0)
 
-    def _send(self, what: str, payload: bytes, last: int) -> None:
-        with self.changed:  # paho's thread reports the PUBACK under the same lock
-            info = self.client.publish(self._topic + what, payload, qos=1)
-            self._frames[info.mid] = last
-
-    def published(self, mid: int) -> None:
+    def confirm(self, number: int) -> None:
         """The server has a frame; by its promise the notifications are on the disk."""
-        self._note(self._frames.pop(mid, 0))
+        self._note(number)
 
     def receive(self, topic: str, payload: bytes) -> None:  # noqa: ARG002 - there is one
         """Take the node's acknowledgement."""
@@ -258,7 +270,7 @@ class Planner(Sender):
         until = time.monotonic() + patience
         while self._take_answer() is None and time.monotonic() < until:
             if self.wait(lambda: self.is_up, 0.5):
-                self.client.publish(self._topic, message, qos=1)
+                self.publish(self._topic, message.encode(), 0)
                 self.wait(lambda: self._answer is not None or not self.is_up, _PATIENCE)
         answer = self._take_answer()
         if answer is not None and not answer.get("ok"):
@@ -283,23 +295,17 @@ class Teller(Sender):
         super().__init__("teller-bench", port, user, password)
         self.client.max_inflight_messages_set(20)
         self._rng = rng
-        self._next = 1
-        self._numbers: dict[int, int] = {}
+        self._next = 0
         self.acknowledged: set[int] = set()
 
     def work(self) -> None:
         """Send one, unless too many wait for their PUBACK; paho sends those again by itself."""
-        if not self.wait(lambda: len(self._numbers) < 20, 0.5):
-            return
-        with self.changed:
-            info = self.client.publish(RELAY, b"%d" % self._next, qos=1)
-            self._numbers[info.mid] = self._next
+        if self.wait(lambda: len(self.under_way) < 20, 0.5):
             self._next += 1
-        time.sleep(self._rng.uniform(0.0, 0.02))
+            self.publish(RELAY, b"%d" % self._next, self._next)
+            time.sleep(self._rng.uniform(0.0, 0.02))
 
-    def published(self, mid: int) -> None:
+    def confirm(self, number: int) -> None:
         """Note that the server has one."""
-        number = self._numbers.pop(mid, None)
-        if number is not None:
-            self.acknowledged.add(number)
-            self.progress += 1
+        self.acknowledged.add(number)
+        self.progress += 1

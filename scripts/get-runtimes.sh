@@ -1,19 +1,19 @@
 #!/bin/sh
 # Get every MicroPython that the device tests run on into .cache/runtimes (or $DENWATCH_CACHE/runtimes).
 #
-# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker]     all of them by default
+# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker] [java] [browser]     all by default
 #
 #   unix64/micropython, unix32/micropython   MicroPython 1.25 of Debian 13, in both word sizes
 #   wasm/node_modules/...                    WebAssembly MicroPython, pinned in firmware_tests/wasm
 #   microbit/qemu-system-arm, firmware.hex   the emulated Cortex-M0 and its MicroPython 1.9.2
 #
 # What is there and works is kept, so a second run takes a second. On Debian 12 and 13 nothing is
-# installed except node and Mosquitto (when missing, which needs root): other Debian packages are
+# installed except node, Mosquitto, Java and Chromium (when missing, which needs root): other Debian packages are
 # unpacked into the cache. Elsewhere, programs on the PATH are used; what is missing is named, and the
 # exit code is 1.
 set -eu
 
-wanted=" ${*:-unix microbit wasm broker} "
+wanted=" ${*:-unix microbit wasm broker java browser} "
 wants() { case $wanted in *" $1 "*) ;; *) return 1 ;; esac; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -167,5 +167,27 @@ get_broker() {
     fi
 }
 if wants broker; then get_broker; fi
+
+# --- Java, for Spark; Chromium, for the tests of pages
+
+get_java() {
+    has java || install_packages openjdk-17-jre-headless || install_packages default-jre-headless || :
+    if has java; then
+        say java "$(command -v java)"
+    else
+        report_missing java "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless)"
+    fi
+}
+if wants java; then get_java; fi
+
+get_browser() {
+    has chromium || has chromium-browser || install_packages chromium || :
+    if has chromium || has chromium-browser; then
+        say browser "$(command -v chromium || command -v chromium-browser)"
+    else
+        report_missing browser "install Chromium (Debian: apt-get install chromium)"
+    fi
+}
+if wants browser; then get_browser; fi
 
 exit "$missing"

@@ -439,6 +439,42 @@ def test_devices_that_sense_the_same_share_a_table() -> None:
     assert site.part.describe()["vectors"] == 1
 
 
+def test_a_device_with_less_room_gets_the_best_of_the_same_table() -> None:
+    site = Site(keys=Keys(dog_1=[7], dog_2=[7]))
+    dog = Dog()
+    meet(site, dog)
+    vectors = [make_vector(low, low) for low in range(5)]
+    items = [site.subscribe(vector, score=low) for low, vector in enumerate(vectors)]
+    settle(site, dog)
+    small = Dog(name="dog-2", capacity=6 + 2 * (len(vectors[0]) + 2))
+    meet(site, small)
+    assert site.part.describe()["vectors"] == 5  # one table, two choices
+    check_installed(site, small, *vectors[3:])
+    site.unsubscribe(items[0])  # it had no room there
+    site.unsubscribe(items[4])
+    site.tick()
+    outbox = site.outbox[:]
+    site.outbox[:] = [p for p in outbox if "/dog-2/" in p.topic]
+    settle(site, small)
+    check_installed(site, small, *vectors[2:4])
+    site.outbox[:] = [p for p in outbox if "/dog-1/" in p.topic]
+    settle(site, dog)
+    check_installed(site, dog, *vectors[1:4])
+
+
+def test_a_wish_that_goes_before_it_is_placed_leaves_nothing() -> None:
+    site = Site(DeviceSettings(placing=1))
+    items = [site.subscribe(make_vector(low, low)) for low in range(3)]
+    dog = Dog()
+    meet(site, dog)
+    for item in items:
+        site.unsubscribe(item)
+    site.tick()
+    settle(site, dog)
+    check_installed(site, dog)
+    assert site.part.describe()["waiting"] == 0
+
+
 def test_new_sensors_mean_other_wishes() -> None:
     site, dog = make_met()
     site.subscribe(make_vector(0, 9))

@@ -7,11 +7,10 @@ TLS with the nodes' own certificates. The only file of the tests that calls `ip`
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Protocol
@@ -54,49 +53,52 @@ class Links(Protocol):
 
 
 class Namespaces:
-    """A network namespace for each place; `has_shared` adds one wire on which all of them are."""
+    """A network namespace for each place, and a pair of interfaces for each link."""
 
     kind = "namespaces"
 
-    def __init__(self, places: Sequence[str], *, has_wire: bool = False) -> None:
+    def __init__(self, places: Sequence[str]) -> None:
         _remove_stale()
         self._names = {place: f"{_PREFIX}{os.getpid()}-{place}" for place in places}
-        self._net = f"198.18.{os.getpid() % 256}"  # of the range that is for tests of networks
         self._addresses: dict[tuple[str, str], str] = {}  # (place, whom it faces): its address
+        self._blocks = iter(range(0, 256, 4))
         try:
-            self._build(places, has_wire)
+            for place in places:
+                self._add_place(place, f"dw{os.getpid()}-{places.index(place)}")
+            for one, other in combinations(places, 2):
+                self._add_link(one, other)
         except BaseException:
             self.close()
             raise
 
-    def _build(self, places: Sequence[str], has_wire: bool) -> None:
-        for place, name in self._names.items():
-            _ip("netns", "add", name)
-            _ip("-n", name, "link", "set", "lo", "up")
-            here = f"dw{os.getpid()}-{places.index(place)}"
-            _ip("link", "add", here, "type", "veth", "peer", "name", _PEOPLE, "netns", name)
-            ours, theirs = self._draw_addresses()
-            self._addresses[place, _PEOPLE] = theirs
-            _ip("addr", "add", f"{ours}/30", "dev", here)
-            _ip("link", "set", here, "up")
-            self._raise_interface(place, _PEOPLE, f"{theirs}/30")
-        for one, other in combinations(places, 2):
-            ends = (self._names[one], f"to-{other}"), (self._names[other], f"to-{one}")
-            veth = ("type", "veth", "peer", "name", ends[1][1], "netns", ends[1][0])
-            _ip("-n", ends[0][0], "link", "add", ends[0][1], *veth)
-            self._addresses[one, other], self._addresses[other, one] = self._draw_addresses()
-            for place, faced in ((one, other), (other, one)):
-                self._raise_interface(place, f"to-{faced}", f"{self._addresses[place, faced]}/30")
-
-    def _raise_interface(self, place: str, interface: str, address: str) -> None:
+    def _add_place(self, place: str, here: str) -> None:
+        """Make a namespace, and an interface `here` for those who go there."""
         name = self._names[place]
-        _ip("-n", name, "addr", "add", address, "dev", interface)
+        _ip("netns", "add", name)
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("link", "add", here, "type", "veth", "peer", "name", _PEOPLE, "netns", name)
+        ours, self._addresses[place, _PEOPLE] = self._draw_addresses()
+        _ip("addr", "add", f"{ours}/30", "dev", here)
+        _ip("link", "set", here, "up")
+        self._raise_interface(place, _PEOPLE, _PEOPLE)
+
+    def _add_link(self, one: str, other: str) -> None:
+        near, far = self._names[one], self._names[other]
+        veth = ("type", "veth", "peer", "name", f"to-{one}", "netns", far)
+        _ip("-n", near, "link", "add", f"to-{other}", *veth)
+        self._addresses[one, other], self._addresses[other, one] = self._draw_addresses()
+        self._raise_interface(one, f"to-{other}", other)
+        self._raise_interface(other, f"to-{one}", one)
+
+    def _raise_interface(self, place: str, interface: str, faced: str) -> None:
+        name, address = self._names[place], self._addresses[place, faced]
+        _ip("-n", name, "addr", "add", f"{address}/30", "dev", interface)
         _ip("-n", name, "link", "set", interface, "up")
 
     def _draw_addresses(self) -> tuple[str, str]:
-        """Return the two addresses of one more link."""
-        self._drawn = getattr(self, "_drawn", 0) + 4
-        return f"{self._net}.{self._drawn - 3}", f"{self._net}.{self._drawn - 2}"
+        """Return the two addresses of one more link, of the range that is for tests of networks."""
+        block = next(self._blocks)
+        return tuple(f"198.18.{os.getpid() % 256}.{block + k}" for k in (1, 2))  # type: ignore
 
     def listen(self, place: str) -> str:  # noqa: ARG002 - a namespace has ports of its own
         return f"mqtts://0.0.0.0:{_PORT}"
@@ -119,3 +121,156 @@ class Namespaces:
     def close(self) -> None:
         for name in self._names.values():
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+class Relays:
+    """A relay on the loopback for each link; who comes later in the list calls."""
+
+    kind = "relays"
+
+    def __init__(self, places: Sequence[str]) -> None:
+        pairs = [*combinations(places, 2)]
+        ports = iter(find_free_ports(len(places) + len(pairs)))
+        self._ports = {place: next(ports) for place in places}
+        self._bridges = Bridges()
+        self._relays: dict[tuple[str, str], int] = {}
+        for called, caller in pairs:
+            self._relays[called, caller] = next(ports)
+            self._bridges.add(
+                f"{called}-{caller}", self._relays[called, caller], self._ports[called]
+            )
+
+    def listen(self, place: str) -> str:
+        return self.find_url(place)
+
+    def list_addresses(self, place: str) -> list[str]:  # noqa: ARG002 - the loopback is in any case
+        return []
+
+    def find_url(self, place: str, caller: str | None = None) -> str:
+        port = self._ports[place] if caller is None else self._relays[place, caller]
+        return f"mqtts://127.0.0.1:{port}"
+
+    def find_prefix(self, place: str) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def cut(self, one: str, other: str) -> None:
+        self._bridges.cut(f"{one}-{other}")
+
+    def heal(self, one: str, other: str) -> None:
+        self._bridges.heal(f"{one}-{other}")
+
+    def close(self) -> None:
+        self._bridges.close()
+
+
+def open_links(places: Sequence[str]) -> tuple[Links, str]:
+    """Return a network, and why it is not one of namespaces; "" if it is."""
+    if shutil.which("ip") is None:
+        return Relays(places), "there is no `ip` here"
+    try:
+        return Namespaces(places), ""
+    except subprocess.CalledProcessError as error:
+        return Relays(places), f"no network namespaces here: {error.stderr.strip()}"
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def _remove_stale() -> None:
+    """Remove namespaces of a process that was killed before it could."""
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True)
+    for line in listed.stdout.splitlines():
+        name = line.partition(" ")[0]
+        owner = name.removeprefix(_PREFIX).partition("-")[0]
+        if name.startswith(_PREFIX) and not Path(f"/proc/{owner}").exists():
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+class Site:
+    """A node in each place, all of them peers of each other."""
+
+    def __init__(self, folder: Path, places: Sequence[str]) -> None:
+        self.folder = folder
+        self.links, self.excuse = open_links(places)
+        self.nodes: dict[str, HostedNode] = {}
+        self._passwords: dict[str, str] = {}
+        for place in places:
+            self._make_node(place)
+
+    def _make_node(self, place: str) -> None:
+        """Found the site, or join it and call everybody who was there before."""
+        links, folder = self.links, self.folder / place
+        before = [*self.nodes]
+        addresses = [word for a in links.list_addresses(place) for word in ("--address", a)]
+        init = ["node", "--init", str(folder), "--listen", links.listen(place)]
+        if before:
+            invitation = str(self.folder / f"{place}.invite")
+            url = links.find_url(before[0], place)
+            words = ["invite", place, *addresses, "--url", url, "--output", invitation]
+            self.nodes[before[0]].keys(*words)
+            init += ["--join", invitation]
+            for other in before[1:]:
+                init += ["--peer", f"{other}={links.find_url(other, place)}"]
+        else:
+            init += ["--name", place, *addresses]
+        call(*init)
+        node = HostedNode(folder, place, 0, "mqtts", prefix=links.find_prefix(place))
+        node.configure(("interval_seconds = 10", "interval_seconds = 1"))
+        self.nodes[place] = node
+
+    @property
+    def ca(self) -> Path:
+        return next(iter(self.nodes.values())).folder / "tls" / "ca.pem"
+
+    def add_people(self, *names: str) -> None:
+        """Register people at the first node, which tells the others."""
+        for name in names:
+            self._passwords[name] = next(iter(self.nodes.values())).add_subscriber(name)
+
+    def add_device(self, name: str, place: str) -> dict[str, object]:
+        """Register a device at a node; return its part of watchdog.json, for that node alone."""
+        device = self.nodes[place].add_device(name)
+        entry = {**device["nodes"][0], "url": self.links.find_url(place)}
+        return {"device": name, "nodes": [{**entry, "ca": str(self.ca.with_suffix(".der"))}]}
+
+    def person(self, name: str, place: str, past: Iterable[int] = ()) -> Person:
+        """Return somebody with the subscriber library, at a node."""
+        url = self.links.find_url(place)
+        return Person(name, self._passwords[name], url, self.folder, self.ca, past)
+
+    def app(self, name: str, place: str) -> App:
+        """Return a plain client at a node, once the node knows the name."""
+
+        def connect() -> App | None:
+            host, port = self.links.find_url(place).removeprefix("mqtts://").split(":")
+            app = App(
+                int(port),
+                name,
+                self._passwords[name],
+                client_id=f"plain-{name}-{place}",
+                ca=str(self.ca),
+                host=host,
+            ).wait()
+            if not app.refused:
+                return app
+            app.close()
+            return None
+
+        found: App = wait_for(f"{place} to know {name}", connect)
+        return found
+
+    def start(self) -> None:
+        """Start all nodes."""
+        for node in self.nodes.values():
+            node.launch()
+        for node in self.nodes.values():
+            node.wait_until_ready()
+
+    def close(self) -> None:
+        """End all nodes, and the network."""
+        try:
+            for node in self.nodes.values():
+                node.kill()
+        finally:
+            self.links.close()

@@ -6,7 +6,7 @@ import pytest
 
 from edge.client.errors import LanguageError
 from edge.client.publisher import parse_reading
-from edge.client.vocabulary import Kind, load_shipped
+from edge.client.vocabulary import Kind, format_moment, load_shipped
 from protocol.vectors import Reading
 
 RESCUE = load_shipped("rescue")
@@ -68,6 +68,13 @@ def test_a_broken_sensor_has_no_reading() -> None:
 
 
 def test_symbols_and_moments() -> None:
+    moments = (Kind.DATE, Kind.TIME, Kind.DATETIME)
+    found = [a for a in RESCUE.iterate_attributes() if a.kind in moments]
+    assert len(found) >= 3
+    for attribute in found:
+        text = format_moment((attribute.low + attribute.high) / 2, attribute.kind)
+        (reading,) = parse_reading(f"{attribute.event} {attribute.name}={text}", RESCUE).readings
+        assert abs(reading.points[0] - attribute.last / 2) <= 1
     for event in RESCUE.events.values():
         for attribute in event.attributes.values():
             if attribute.kind is Kind.TEXT:

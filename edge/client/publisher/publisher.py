@@ -79,7 +79,7 @@ class Publisher:
             link = self._link = Link(
                 self._server,
                 self._identity,
-                f"{self.device.link.device}-publish",
+                f"{self.device.link.device}-{self.device.start & 0xFFFFFFFF:x}",
                 is_passing=True,
             )
         except SubscriberError as error:

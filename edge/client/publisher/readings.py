@@ -17,7 +17,6 @@ from edge.client.syntax import Moment, Name, Quantity, Span, Text
 from edge.client.vocabulary.attributes import Attribute, Event, Kind
 from edge.client.vocabulary.values import read_value, read_width
 from edge.client.vocabulary.vocabulary import Vocabulary
-from protocol.errors import ProtocolError
 from protocol.vectors import Notification, Reading
 
 BROKEN = "broken"
@@ -60,11 +59,8 @@ def parse_reading(
         else:
             points = _read_points(pair, attribute, vocabulary, organisation)
             readings[attribute.bit] = Reading(attribute.bit, points, attribute.wide)
-    try:
-        ordered = [readings[bit] for bit in sorted(readings)]
-        return Notification(event.number, ordered, faults=faults)
-    except ProtocolError as error:
-        raise LanguageError(str(error)) from None
+    ordered = [readings[bit] for bit in sorted(readings)]
+    return Notification(event.number, ordered, faults=faults)
 
 
 def _split(text: str) -> tuple[Name | None, list[_Pair]]:

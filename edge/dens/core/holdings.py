@@ -7,10 +7,19 @@ has sequences and expiries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from edge.dens.core.interface import Part, Reader
-from edge.dens.core.items import KINDS, NEVER, Dot, Item, decode_item, read_dot
+from edge.dens.core.items import (
+    KINDS,
+    NEVER,
+    Dot,
+    Item,
+    NotificationBody,
+    decode_item,
+    encode_body,
+    read_dot,
+)
 from edge.dens.core.turn import Turn
 from edge.dens.replication.context import Context, Run, decode_range
 
@@ -18,8 +27,7 @@ CONTEXT = "context"
 _BUCKET = 1_000  # ms; items that expire in the same second are looked at together
 
 
-def _name_space(kind: int) -> str:
-    return "item." + KINDS[kind]
+_SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
 
 
 class Holdings:
@@ -60,7 +68,7 @@ class Holdings:
             dot = read_dot(key)
             self.context.runs[dot.origin, dot.epoch] = decode_range(value)
         for kind in KINDS:
-            for key, value in self._reader.scan(_name_space(kind)):
+            for key, value in self._reader.scan(_SPACES[kind]):
                 item = decode_item(key, value)
                 self._hold(item.dot, kind, item.expires)
 
@@ -70,7 +78,7 @@ class Holdings:
         """Return an item that is held."""
         if dot in self._fresh:
             return self._fresh[dot]
-        value = self._reader.get(_name_space(kind), dot.key)
+        value = self._reader.get(_SPACES[kind], dot.key)
         return None if value is None else decode_item(dot.key, value)
 
     def holds(self, kind: int, dot: Dot) -> bool:
@@ -79,7 +87,7 @@ class Holdings:
 
     def iterate(self, kind: int) -> Iterator[Item]:
         """Yield the items of a kind that were held before this turn, in the order of dots."""
-        for key, value in self._reader.scan(_name_space(kind)):
+        for key, value in self._reader.scan(_SPACES[kind]):
             yield decode_item(key, value)
 
     def count(self, kind: int) -> int:
@@ -102,6 +110,19 @@ class Holdings:
             item = self.sign(item)
         self._add(turn, item, "")
         return item
+
+    def originate_many(
+        self, turn: Turn, kind: int, expires: int, bodies: Sequence[NotificationBody]
+    ) -> list[Item]:
+        """Make items of our own that came together; they are signed when they first leave."""
+        first = self._sequence + 1
+        self._sequence += len(bodies)
+        items = [
+            Item(Dot(self.name, self.epoch, number), kind, expires, encode_body(body), said=body)
+            for number, body in enumerate(bodies, first)
+        ]
+        self._add_many(turn, items, "")
+        return items
 
     def sign(self, item: Item) -> Item:
         """Return an item of ours with its signature, which is the same each time."""
@@ -132,7 +153,7 @@ class Holdings:
         if not run:
             del self.live[kind][dot.origin, dot.epoch]
         self._fresh.pop(dot, None)
-        turn.write(_name_space(kind), dot.key, None)
+        turn.write(_SPACES[kind], dot.key, None)
         for part in self._parts:
             part.forget(turn, item, reason)
         return True
@@ -156,13 +177,24 @@ class Holdings:
         self._swept = present
 
     def _add(self, turn: Turn, item: Item, source: str) -> None:
-        self.context.add(*item.dot)
+        self._take(turn, item)
         self._write_context(turn, (item.dot.origin, item.dot.epoch))
-        turn.write(_name_space(item.kind), item.dot.key, item.encode())
-        self._fresh[item.dot] = item
-        self._hold(item.dot, item.kind, item.expires)
         for part in self._parts:
             part.learn(turn, item, source)
+
+    def _add_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+        for item in items:
+            self._take(turn, item)
+        for run in {(item.dot.origin, item.dot.epoch): None for item in items}:
+            self._write_context(turn, run)
+        for part in self._parts:
+            part.learn_many(turn, items, source)
+
+    def _take(self, turn: Turn, item: Item) -> None:
+        self.context.add(*item.dot)
+        turn.write(_SPACES[item.kind], item.dot.key, item.encode())
+        self._fresh[item.dot] = item
+        self._hold(item.dot, item.kind, item.expires)
 
     def _hold(self, dot: Dot, kind: int, expires: int) -> None:
         self.live[kind].setdefault((dot.origin, dot.epoch), {})[dot.sequence] = expires

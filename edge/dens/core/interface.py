@@ -11,7 +11,7 @@ somebody corrected the machine's clock, for those who show times to people.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -151,6 +151,11 @@ class Part:
 
     def learn(self, turn: Turn, item: Item, source: str) -> None:
         """Note an item that is new here; `source` is the peer it came from, "" for our own."""
+
+    def learn_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+        """Note items of one kind that came together."""
+        for item in items:
+            self.learn(turn, item, source)
 
     def forget(self, turn: Turn, item: Item, reason: str) -> None:
         """Note that an item is no longer held: "removed", "expired", "delivered", "revoked"…"""

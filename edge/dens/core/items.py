@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import cbor2
@@ -41,18 +42,19 @@ class Dot(NamedTuple):
     @property
     def key(self) -> bytes:
         """The dot as bytes that sort by origin, epoch, sequence."""
-        name = self.origin.encode()
-        return (
-            bytes([len(name)])
-            + name
-            + self.epoch.to_bytes(4, "big")
-            + self.sequence.to_bytes(8, "big")
-        )
+        return _begin_key(self.origin, self.epoch) + self.sequence.to_bytes(8, "big")
 
     @property
     def id(self) -> int:
         """The 64-bit number by which people and logs call the item."""
         return int.from_bytes(hashlib.blake2b(self.key, digest_size=8).digest(), "big")
+
+
+@lru_cache(maxsize=1024)
+def _begin_key(origin: str, epoch: int) -> bytes:
+    """Return how all keys of a run begin."""
+    name = origin.encode()
+    return bytes([len(name)]) + name + epoch.to_bytes(4, "big")
 
 
 def read_dot(key: bytes) -> Dot:
@@ -74,6 +76,7 @@ class Item:
     expires: int
     body: bytes = field(repr=False)
     signature: bytes = field(default=b"", repr=False)
+    said: object = field(default=None, repr=False, compare=False)  # the body, if it is at hand
 
     @cached_property
     def id(self) -> int:
@@ -170,6 +173,7 @@ _TYPES: dict[type, tuple[tuple[str, type], ...]] = {
     DeliveredBody: (("subscriber", str), ("notes", list)),
     VocabularyBody: (("hash", bytes), ("document", str)),
 }
+_READERS = {kind: attrgetter(*(name for name, _ in types)) for kind, types in _TYPES.items()}
 _Body = TypeVar("_Body", SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody)
 
 
@@ -177,8 +181,9 @@ def encode_body(
     body: SubscriptionBody | NotificationBody | DeliveredBody | VocabularyBody,
 ) -> bytes:
     """Return a body as bytes."""
-    values = [getattr(body, name) for name, _ in _TYPES[type(body)]]
-    return cbor2.dumps(values, canonical=True)
+    # Without maps and floats there is only one encoding, and finding it is cheaper.
+    has_maps = type(body) is SubscriptionBody
+    return cbor2.dumps(list(_READERS[type(body)](body)), canonical=has_maps)
 
 
 def decode_body(kind: type[_Body], data: bytes) -> _Body:

@@ -19,6 +19,7 @@ from edge.dens.log.kinds import KINDS, Kind
 MAX_RECORD = 4 << 20  # bytes
 FIXED = 3  # kind, time, hybrid come before the fields
 _LOW, _HIGH, _TOP = -(1 << 63), 1 << 63, 1 << 64
+_BAD_TIMES = "time and hybrid time are not integers of 64 bits"
 
 _CLASSES: dict[str, tuple[type, ...]] = {
     kinds.TEXT: (str,),
@@ -60,14 +61,13 @@ class Record(NamedTuple):
 
 def encode_record(kind: str, fields: Mapping[str, Any], time: int, hybrid: int = 0) -> bytes:
     """Return a record as bytes; RecordError if the table of kinds has no such record."""
-    entry = KINDS.get(kind)
-    if entry is None:
+    layout = _BY_NAME.get(kind)
+    if layout is None:
         raise RecordError(f"there is no record of the kind {kind!r}")
-    names = _LAYOUTS[entry.id].names
-    row = [entry.id, time, hybrid, *map(fields.get, names)]
-    reason = check_row(row)
-    if reason is None and not fields.keys() <= _NAMES[kind]:
-        reason = f"there is no field {min(fields.keys() - _NAMES[kind])!r}"
+    row = [layout.kind.id, time, hybrid, *map(fields.get, layout.names)]
+    reason = _check_values(layout, row)
+    if reason is None and not fields.keys() <= layout.known:
+        reason = f"there is no field {min(fields.keys() - layout.known)!r}"
     if reason is not None:
         raise RecordError(f"{kind}: {reason}")
     while row[-1] is None:
@@ -91,21 +91,17 @@ def check_row(row: Any) -> str | None:
     layout = _LAYOUTS.get(row[0]) if type(row[0]) is int else None
     if layout is None:
         return f"the kind {row[0]!r} is not known to this version"
-    if not (_is_time(row[1]) and _is_time(row[2])):
-        return "time and hybrid time are not integers of 64 bits"
-    length = len(row) - FIXED
-    if length < layout.required:
-        return f"the field {layout.kind.fields[length].name} is missing"
-    # Types that were right once are right again: most rows end here.
+    return _check_values(layout, row)
+
+
+def _check_values(layout: _Layout, row: list[Any]) -> str | None:
+    # Types that were right once are right again: most rows take the short way.
     classes = tuple(map(type, row))
     shape = layout.accepted.get(classes)
     if shape is None:
-        for value, allowed, field in zip(
-            row[FIXED:], layout.allowed, layout.kind.fields, strict=False
-        ):
-            if type(value) not in allowed:
-                found = "missing" if value is None else f"{value!r:.40}"
-                return f"the field {field.name} is {found}, not {field.type}"
+        reason = layout.find_wrong_type(row)
+        if reason is not None:
+            return reason
         shape = layout.shape(classes)
         if len(layout.accepted) < 1024:
             layout.accepted[classes] = shape
@@ -162,10 +158,6 @@ def name_fields(row: list[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def _is_time(value: Any) -> bool:
-    return type(value) is int and _LOW <= value < _HIGH
-
-
 class _Shape(NamedTuple):
     """What the types of a row do not say."""
 
@@ -178,6 +170,7 @@ class _Layout(NamedTuple):
 
     kind: Kind
     names: tuple[str, ...]
+    known: frozenset[str]  # the same names
     required: int  # fields up to the last that must be there
     ranges: tuple[tuple[int, int, int], ...]  # place in the row, lowest, first too high
     contents: tuple[tuple[int, Callable[[Any], bool]], ...]  # place in the row, test
@@ -186,11 +179,11 @@ class _Layout(NamedTuple):
 
     def shape(self, classes: tuple[type, ...]) -> _Shape:
         """Return what is left to check of rows with these types."""
-        places: dict[tuple[int, int], list[int]] = {}
+        places: dict[tuple[int, int], list[int]] = {(_LOW, _HIGH): [1, 2]}  # the two times
         for place, low, high in self.ranges:
             if place < len(classes) and classes[place] is int:
                 places.setdefault((low, high), []).append(place)
-        # A place twice makes a tuple of one value, too.
+        # The first place twice: one value makes a tuple, too.
         ranges = [(itemgetter(found[0], *found), *limit) for limit, found in places.items()]
         contents = [
             (place, is_right)
@@ -199,12 +192,26 @@ class _Layout(NamedTuple):
         ]
         return _Shape(tuple(ranges), tuple(contents))
 
-    def find_out_of_range(self, row: list[Any]) -> str | None:
-        """Say which value does not fit its type."""
+    def find_wrong_type(self, row: list[Any]) -> str | None:
+        """Say which value is missing, or of another type than it must be."""
+        if type(row[1]) is not int or type(row[2]) is not int:
+            return _BAD_TIMES
+        length = len(row) - FIXED
+        if length < self.required:
+            return f"the field {self.kind.fields[length].name} is missing"
+        values = zip(row[FIXED:], self.allowed, self.kind.fields, strict=False)
+        for value, allowed, field in values:
+            if type(value) not in allowed:
+                found = "missing" if value is None else f"{value!r:.40}"
+                return f"the field {field.name} is {found}, not {field.type}"
+        return None
+
+    def find_out_of_range(self, row: list[Any]) -> str:
+        """Say which value does not fit its type; there is one."""
         for place, low, high in self.ranges:
             if place < len(row) and row[place] is not None and not low <= row[place] < high:
                 return self.describe_range(place, row[place])
-        return None
+        return _BAD_TIMES
 
     def describe_range(self, place: int, value: Any) -> str:
         """Say that a value does not fit its type."""
@@ -218,6 +225,7 @@ def _lay_out(kind: Kind) -> _Layout:
     return _Layout(
         kind,
         tuple(field.name for field in kind.fields),
+        frozenset(field.name for field in kind.fields),
         max((place + 1 - FIXED for place, field in fields if not field.is_optional), default=0),
         tuple((place, *limits[field.type]) for place, field in fields if field.type in limits),
         tuple((p, _CONTENTS[field.type]) for p, field in fields if field.type in _CONTENTS),
@@ -230,4 +238,4 @@ def _lay_out(kind: Kind) -> _Layout:
 
 
 _LAYOUTS = {kind.id: _lay_out(kind) for kind in KINDS.values()}
-_NAMES = {kind.name: {field.name for field in kind.fields} for kind in KINDS.values()}
+_BY_NAME = {layout.kind.name: layout for layout in _LAYOUTS.values()}

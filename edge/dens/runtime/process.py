@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from time import time
 
 from edge.dens.config import Address, NodeConfig
 from edge.dens.core.interface import PEERS, STATUS, Event, Publish
@@ -25,11 +26,13 @@ from edge.dens.runtime.discovery import Discovery
 from edge.dens.runtime.links import Address as LinkAddress
 from edge.dens.runtime.links import BrokerConnection, Connection, PeerConnection
 from edge.dens.runtime.metrics import Metrics
+from edge.dens.runtime.segments import remove_old_segments
 from edge.dens.runtime.status import encode_status
 from edge.dens.store import Store
 
 _log = logging.getLogger("denwatch.node")
 TICK = 0.25  # s
+_PRUNE_EVERY = 3_600_000  # ms
 _LOG_BATCH = 20_000  # records moved to the segments at a time
 
 
@@ -57,9 +60,11 @@ class Process:
         self._metrics = Metrics(config.name, self._read_gauges)
         assembly.counter.target = self._metrics.count
         self._discovery = Discovery(config.name, self._found)
+        self._log_folder = config.data / "log"
+        self._prune_at = 0
         self._writer = Writer(
             store,
-            DiskFiles(str(config.data / "log")),
+            DiskFiles(str(self._log_folder)),
             segment_bytes=config.log.segment_bytes,
             segment_age=config.log.rotate_seconds * 1000,
         )
@@ -210,6 +215,12 @@ class Process:
             _log.error("the log cannot be written: %s; its records wait in the store", error)
             return
         self._guard(self._writer.settle)
+        if self.clock.read() >= self._prune_at:
+            self._prune_at = self.clock.read() + _PRUNE_EVERY
+            days = self.config.log.keep_days
+            removed = await asyncio.to_thread(remove_old_segments, self._log_folder, days, time())
+            if removed:
+                _log.info("removed %d segments of the log older than %d days", len(removed), days)
 
     # Around ---------------------------------------------------------------------------------
 

@@ -104,8 +104,6 @@ class Group:
         return changed + [body for body in self.selected if body not in before]
 
     def _select(self, body: bytes, sense: Sense) -> bool:
-        if body in self.selected:
-            return False
         if self._room.used + self._room.measure(body) > self.capacity:
             self.is_stale = True
             return False

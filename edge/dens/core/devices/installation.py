@@ -83,10 +83,6 @@ class Installation:
             self._wrong[body] = None
         self._free = [handle for handle in range(self._top, 0, -1) if handle not in self._rows]
 
-    def list_bodies(self) -> list[bytes]:
-        """Return the wishes that the device has or may have."""
-        return list(self._handles)
-
     def is_right(self) -> bool:
         """Return whether the device surely has what it shall have, and nothing else."""
         return self.flight is None and not any(not self._is_right(body) for body in self._wrong)

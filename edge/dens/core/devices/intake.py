@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from edge.dens.core.devices.contracts import RefusedError, Senses
 from edge.dens.core.devices.registry import Device, Number
-from protocol import notification
+from edge.dens.core.vectors import decode_notification
 from protocol.errors import ProtocolError
 from protocol.frames import NOTIFICATIONS, Frame, split_vectors
 from protocol.timecode import AGES_PER_SECOND, decode_age
@@ -39,7 +39,7 @@ def read_notes(frame: Frame, device: Device, possible: Senses) -> list[Note]:
         raise RefusedError("kind", f"kind {frame.kind} has no notifications")
     try:
         vectors = split_vectors(frame.body)
-        decoded = [notification.decode(vector) for vector in vectors]
+        decoded = [decode_notification(vector) for vector in vectors]
     except ProtocolError as error:
         raise RefusedError("vector", str(error)) from None
     senses = device.senses if frame.epoch == device.hello[0] else possible

@@ -35,7 +35,6 @@ from edge.dens.core.items import (
     NotificationBody,
     SubscriptionBody,
     decode_body,
-    encode_body,
 )
 from edge.dens.core.turn import Turn
 from protocol.frames import Frame
@@ -213,20 +212,20 @@ class Devices(Part):
         self._downlink.send(turn, name)
 
     def _take_fresh(self, turn: Turn, device: Device, frame: Frame, fresh: list[Note]) -> None:
-        for note in fresh:
-            body = NotificationBody(
+        slack = self._settings.transit + self._find_doubt()
+        bodies = [
+            NotificationBody(
                 device.name,
                 frame.epoch,
                 note.sequence,
                 turn.now - note.age,
-                note.doubt + self._settings.transit + self._find_doubt(),
+                note.doubt + slack,
                 device.vocabulary,
                 note.vector,
             )
-            expires = turn.now + self._settings.keep
-            self._holdings.originate(
-                turn, NOTIFICATION, expires, encode_body(body), is_signed=False
-            )
+            for note in fresh
+        ]
+        self._holdings.originate_many(turn, NOTIFICATION, turn.now + self._settings.keep, bodies)
         turn.count("device_notes", len(fresh))
         self._registry.note_taken(turn, device, (frame.epoch, fresh[-1].sequence))
         is_doubtful = any(note.is_doubtful for note in fresh)

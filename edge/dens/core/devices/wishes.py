@@ -87,9 +87,6 @@ class WishBook:
         """Yield the wishes about an event, in whatever vocabulary."""
         yield from self._shelves.get(event, {}).values()
 
-    def __len__(self) -> int:
-        return sum(len(shelf) for shelf in self._shelves.values())
-
     def add(self, id: int, body: SubscriptionBody, expires: int) -> tuple[Wish, bool] | None:
         """Note a subscription; return its wish and whether that is new, None: not for devices."""
         if body.language != FUZZY:

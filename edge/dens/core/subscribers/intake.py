@@ -7,7 +7,7 @@ it is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -176,27 +176,32 @@ class Intake:
 
     # Notifications --------------------------------------------------------------------------
 
-    def learn_note(self, turn: Turn, item: Item, source: str) -> None:
-        """Match a new notification, and let it go to those who are there."""
-        code = self._ledger.encode(item.dot)
-        try:
-            note = Note(item, code)
-        except ProtocolError as error:
-            turn.log("refuse", what="notification", why=str(error), who=item.dot.origin)
-            return
-        note.event = self._vocabularies.find_event(note.vocabulary, note.vector.event)
+    def learn_notes(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+        """Match new notifications, and let them go to those who are there."""
+        notes: list[Note] = []
+        for item in items:
+            try:
+                note = Note(item, self._ledger.encode(item.dot))
+            except ProtocolError as error:
+                turn.log("refuse", what="notification", why=str(error), who=item.dot.origin)
+                continue
+            note.event = self._vocabularies.find_event(note.vocabulary, note.vector.event)
+            notes.append(note)
+        for note, hits in zip(notes, self._registry.match_many(notes), strict=True):
+            self._learn_note(turn, note, source, hits)
+
+    def _learn_note(self, turn: Turn, note: Note, source: str, hits: list[Hit]) -> None:
         self._delivery.keep(note)
-        hits = self._registry.match(note)
-        settled = self._take_done(turn, item.dot) if source else []
+        settled = self._take_done(turn, note.dot) if source else []
         by_id = self._registry.by_id
         if settled:
             hits = [hit for hit in hits if by_id[hit[0]].owner.name not in settled]
         latest = self._judge.localise(note)[0] + note.doubt
         want = Want(note.at, note.doubt, note.expires, latest, hits, settled)
-        self._wants.change(code, want)
-        self._ledger.note_time(code, latest)
+        self._wants.change(note.code, want)
+        self._ledger.note_time(note.code, latest)
         self._log_note(turn, note, source, hits)
-        self._hand_out(turn, code, want, hits)
+        self._hand_out(turn, note.code, want, hits)
 
     def _hand_out(self, turn: Turn, code: int, want: Want, hits: list[Hit]) -> None:
         by_id = self._registry.by_id

@@ -18,7 +18,7 @@ import msgspec
 from edge.client.vocabulary import Attribute, Event, Kind, format_moment
 from edge.dens.core.items import Dot, Item, NotificationBody, decode_body
 from edge.dens.core.subscribers.people import Sub, decode_vector
-from protocol import notification as codec
+from edge.dens.core.vectors import decode_notification
 from protocol.matching import match
 from protocol.vectors import Notification, Reading
 
@@ -48,8 +48,10 @@ class Note:
     )
 
     def __init__(self, item: Item, code: int, event: Event | None = None) -> None:
-        body = decode_body(NotificationBody, item.body)
-        self.vector: Notification = codec.decode(body.vector)
+        body = item.said
+        if not isinstance(body, NotificationBody):
+            body = decode_body(NotificationBody, item.body)
+        self.vector: Notification = decode_notification(body.vector)
         self.dot: Dot = item.dot
         self.run = (item.dot.origin, item.dot.epoch)
         self.code = code

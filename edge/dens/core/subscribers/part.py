@@ -15,6 +15,8 @@ This file only puts the pieces together and hands events to them:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from edge.dens.core.holdings import Holdings
@@ -174,7 +176,7 @@ class Subscribers(Part):
         """Take an item that is new here."""
         self._begin(turn)
         if item.kind == NOTIFICATION:
-            self._intake.learn_note(turn, item, source)
+            self._intake.learn_notes(turn, (item,), source)
         elif item.kind == SUBSCRIPTION:
             self._intake.learn_subscription(turn, item, source)
         elif item.kind == DELIVERED:
@@ -182,6 +184,15 @@ class Subscribers(Part):
         elif item.kind == VOCABULARY:
             self._learn_vocabulary(turn, item, source)
         self._wants.flush(turn)
+
+    def learn_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+        """Take items that came together: notifications are matched together."""
+        if items and items[0].kind == NOTIFICATION:
+            self._begin(turn)
+            self._intake.learn_notes(turn, items, source)
+            self._wants.flush(turn)
+        else:
+            super().learn_many(turn, items, source)
 
     def _learn_vocabulary(self, turn: Turn, item: Item, source: str) -> None:
         body = self._vocabularies.learn(item)

@@ -6,7 +6,7 @@ matcher finds are in force for a notification.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from edge.dens.core.items import Item
@@ -21,7 +21,7 @@ from edge.dens.matching.plugins import Plugins
 from protocol.errors import ProtocolError
 from protocol.vectors import Subscription
 
-_AGE = (0,)  # a notification matches as it was when it was read
+_AGE = 0  # a notification matches as it was when it was read
 
 
 class Registry:
@@ -115,29 +115,48 @@ class Registry:
 
     def match(self, note: Note) -> list[Hit]:
         """Return the hits of a notification among all that are in force for it, by rising id."""
-        found: list[Hit] = []
+        return self.match_many((note,))[0]
+
+    def match_many(self, notes: Sequence[Note]) -> list[list[Hit]]:
+        """Return the hits of each notification."""
+        found: list[list[Hit]] = [[] for _ in notes]
         for language, matcher in self._matchers.items():
             if language == FUZZY:
-                index: Any = matcher
-                hits = index.match_batch(pack_notifications((note.vector,), _AGE))
-                rows: Iterable[tuple[int, int, int, int]] = zip(
-                    hits.ids.tolist(),
-                    hits.possible.tolist(),
-                    hits.certain.tolist(),
-                    (hits.attributes & 15).tolist(),
-                    strict=True,
-                )
+                self._match_fuzzy(matcher, notes, found)
             elif len(matcher):
-                rows = matcher.match(describe_content_values(note))
-            else:
-                continue
-            for number, possible, certain, attribute in rows:
-                sub = self._numbers[number]
-                assert sub is not None, "a matcher knows what is not in force"
-                if self.is_valid(sub, note):
-                    found.append((sub.id, possible, certain, attribute))
-        found.sort()
+                for note, hits in zip(notes, found, strict=True):
+                    rows = matcher.match(describe_content_values(note))
+                    self._add_valid(note, rows, hits)
+        for hits in found:
+            hits.sort()
         return found
+
+    def _match_fuzzy(self, index: Any, notes: Sequence[Note], found: list[list[Hit]]) -> None:
+        readings = pack_notifications([note.vector for note in notes], [_AGE] * len(notes))
+        hits = index.match_batch(readings)
+        if not len(hits.ids):
+            return
+        rows = list(
+            zip(
+                hits.ids.tolist(),
+                hits.possible.tolist(),
+                hits.certain.tolist(),
+                (hits.attributes & 15).tolist(),
+                strict=True,
+            )
+        )
+        starts = hits.starts.tolist()
+        for place, note in enumerate(notes):
+            self._add_valid(note, rows[starts[place] : starts[place + 1]], found[place])
+
+    def _add_valid(
+        self, note: Note, rows: Iterable[tuple[int, int, int, int]], hits: list[Hit]
+    ) -> None:
+        for number, possible, certain, attribute in rows:
+            sub = self._numbers[number]
+            assert sub is not None, "a matcher knows what is not in force"
+            if self.is_valid(sub, note):
+                hits.append((sub.id, possible, certain, attribute))
 
     def is_valid(self, sub: Sub, note: Note) -> bool:
         """Return whether a subscription is in force for a notification.

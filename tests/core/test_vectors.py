@@ -1,0 +1,54 @@
+"""The quick decoder of notification vectors and the protocol's say the same of every frame."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge.dens.core.vectors import decode_notification
+from protocol import notification
+from protocol.errors import ProtocolError
+from protocol.vectors import Notification, Reading
+
+plain = st.builds(
+    lambda event, values, sequence, age: notification.encode(
+        Notification(
+            event, [Reading(a, (v, v, v, v)) for a, v in sorted(values.items())], sequence, age
+        )
+    ),
+    st.integers(0, 63),
+    st.dictionaries(st.integers(0, 15), st.integers(0, 255), min_size=1),
+    st.integers(0, 65535),
+    st.integers(0, 2047),
+)
+
+
+def agree(frame: bytes) -> None:
+    try:
+        expected = notification.decode(frame)
+    except ProtocolError as error:
+        with pytest.raises(ProtocolError) as found:
+            decode_notification(frame)
+        assert str(found.value) == str(error)
+    else:
+        found_one = decode_notification(frame)
+        assert found_one == expected
+        assert found_one.features == expected.features
+
+
+@settings(max_examples=200, deadline=None)
+@given(plain, st.integers(0, 30), st.integers(0, 255), st.integers(0, 40))
+def test_plain_damaged_and_cut_vectors(frame: bytes, place: int, value: int, end: int) -> None:
+    agree(frame)
+    agree(frame[:end])
+    agree(frame + bytes([value]))
+    damaged = bytearray(frame)
+    damaged[place % len(damaged)] = value
+    agree(bytes(damaged))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=40))
+def test_any_bytes_behind_the_type(rest: bytes) -> None:
+    agree(b"\x81" + rest)
