@@ -60,8 +60,8 @@ bench: $(SETUP) ## Run the benchmarks in their short form
 bench-papers: $(SETUP) ## Rebuild the papers' evaluations in full and save the results
 	$(PYTHON) -m benchmarks --papers --save
 
-firmware-table: $(SETUP) $(RUNTIMES) ## Show which test file passes on which runtime, and update the README
-	$(PYTHON) -m firmware_tests --update README.md
+firmware-table: $(SETUP) $(RUNTIMES) ## Show which test file passes on which runtime, and update the page
+	$(PYTHON) -m firmware_tests --update firmware_tests/README.md
 
 constraints: $(SETUP) ## Pin what is installed in .venv
 	.venv/bin/pip list --exclude-editable --format=freeze | grep -Ev "^(pip|setuptools|wheel)=" | LC_ALL=C sort -f > constraints.txt

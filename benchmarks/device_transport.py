@@ -238,7 +238,6 @@ class Bench:
             )
         )
         compile_program(program, device / "program.mpy")
-        (self.folder / "spool").unlink(missing_ok=True)
         limit = 15 + rounds / 15  # s; out of memory, a task dies and the others wait for it
         if not in_place:
             return run_in_heap(device, kibibytes, _HASHLIB + "import program", limit)
@@ -276,12 +275,14 @@ def measure_link(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def find_full_heap(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
-    """Run the hour in 64 KiB, in more if that is not enough, and say what was left of it."""
-    bench.start_node()
+def find_full_heap(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the hour in 64 KiB, in more if that is not enough, and say what was left of it.
+
+    From `.mpy` files a tenth of the hour must do: what fails there for want of memory fails early.
+    """
     rounds = ROUNDS // 10 if options.quick else ROUNDS
-    smallest, output = _find_heap(bench, rounds, True)
-    files, _ = _find_heap(bench, rounds, False)
+    smallest, output = _find_heap(rounds, True)
+    files, _ = _find_heap(ROUNDS // 10, False)
     report = json.loads(output.splitlines()[-1])
     return {
         "full_heap_kib": smallest,
@@ -292,15 +293,20 @@ def find_full_heap(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _find_heap(bench: Bench, rounds: int, in_place: bool) -> tuple[int, str]:
+def _find_heap(rounds: int, in_place: bool) -> tuple[int, str]:
     """Return the first heap (KiB) in which the hour works, and its output.
 
-    A tenth of it first: where memory is short, that fails as well, and sooner.
+    Each try has a broker and a node of its own: a device whose spool is new has numbers that an old
+    node knows already.
     """
     for kibibytes in range(HEAP, LARGEST + 1, 4):
-        worked, output = bench.run_hour(kibibytes, ROUNDS // 10, in_place)
-        if worked and rounds > ROUNDS // 10:
-            worked, output = bench.run_hour(kibibytes, rounds, in_place)
+        with tempfile.TemporaryDirectory() as name:
+            bench = Bench(Path(name))
+            try:
+                bench.start_node()
+                worked, output = bench.run_hour(kibibytes, rounds, in_place)
+            finally:
+                bench.close()
         if worked:
             return kibibytes, output
     raise RuntimeError(f"the full watchdog in {LARGEST} KiB: {output}")
@@ -313,7 +319,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         try:
             result = measure_link(bench, options)
             start = time.monotonic()
-            result.update(find_full_heap(bench, options))
+            result.update(find_full_heap(options))
             say(f"the watchdog: {result}, {time.monotonic() - start:.0f} s")
         finally:
             bench.close()

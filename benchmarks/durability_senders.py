@@ -37,6 +37,7 @@ class Sender:
     filters: tuple[str, ...] = ()
 
     def __init__(self, client_id: str, port: int, user: str = "", password: str = "") -> None:
+        self.name = client_id
         self.progress = 0  # rises with everything that was acknowledged
         self.is_stopping = False
         self.connections = 0
@@ -141,11 +142,10 @@ class Device(Sender):
     def __init__(
         self, secrets: dict[str, Any], vocabulary: bytes, port: int, rng: random.Random
     ) -> None:
-        self.name = str(secrets["device"])
-        node = secrets["nodes"][0]
-        topic = f"dens/1/wd/{self.name}/"
+        name, node = str(secrets["device"]), secrets["nodes"][0]
+        topic = f"dens/1/wd/{name}/"
         self.filters = (topic + "ack",)
-        super().__init__(f"{self.name}-bench", port, node["user"], node["password"])
+        super().__init__(name, port, node["user"], node["password"])
         key = bytes.fromhex(node["key"])
         self._link = frames.Link(self.name, node["name"], node["key_id"], key)
         self._topic = topic

@@ -175,13 +175,12 @@ class Stand:
         before = {sender: sender.progress for sender in self.senders}
         size = self.received.stat().st_size
         self.server.wait_until_ready()
-        self.wait_for(
-            lambda: (
-                all(sender.progress > before[sender] for sender in self.senders)
-                and self.received.stat().st_size > size
-            ),
-            "acknowledgements of everybody",
-        )
+        for sender in self.senders:
+            self.wait_for(
+                lambda sender=sender: sender.progress > before[sender],  # type: ignore[misc]
+                f"acknowledgement of {sender.name}",
+            )
+        self.wait_for(lambda: self.received.stat().st_size > size, "message to the app")
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait, with both processes alive."""

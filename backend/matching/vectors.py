@@ -1,12 +1,8 @@
 """Many vectors at once: the bytes of a column to the arrays that the index takes.
 
-The kernels know the layout of every notification vector and of plain subscription vectors (no
-sections). What they cannot read goes to the protocol's own decoder, which knows the rest, or says
-which byte is wrong. Nothing is defined here: tests hold both against the protocol.
+Every notification vector and every plain subscription vector is read by a kernel. What a kernel
+cannot read goes to the protocol's own decoder, which knows the rest, or says which byte is wrong.
 """
-
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
 
 from __future__ import annotations
 
@@ -16,112 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from backend.matching.kernels import count_readings, read_notes, read_subscriptions
 from edge.dens.matching.batch import Batch, Readings, pack_subscriptions
-from edge.dens.matching.compiling import Array, compiled, int64
 from edge.dens.matching.records import PREDICATE, SUBSCRIPTION
 from protocol import notification, subscription
-from protocol.degrees import CRISP, HARMONIC
 from protocol.errors import ProtocolError
-from protocol.timecode import LAST_AGE, LAST_DURATION
-
-_NOTE, _SUBSCRIPTION = notification.TYPE, subscription.TYPE
-_MAX_NOTE, _HEAD = notification.MAX_LENGTH, 8
-_WHY, _UNCERTAIN, _WIDE, _FAULTS = 1, 2, 4, 8  # a notification's flags
-
-
-@compiled
-def count_bits(mask: int) -> int:
-    """Return how many bits are set."""
-    count = 0
-    while mask:
-        mask &= mask - 1
-        count += 1
-    return count
-
-
-@compiled
-def read_pair(data: Array, at: int) -> int:
-    """Return two bytes, the higher first."""
-    return int64(data[at]) << 8 | int64(data[at + 1])
-
-
-@compiled
-def count_readings(data: Array, ends: Array, counts: Array) -> int:
-    """Write how many readings each vector announces, -1 for one whose head is wrong."""
-    total = 0
-    for n in range(ends.size - 1):
-        start = int64(ends[n])
-        length = int64(ends[n + 1]) - start
-        counts[n] = -1
-        if length < _HEAD or length > _MAX_NOTE:
-            continue
-        if data[start] & 0xC0 != _NOTE or data[start + 1] & 0xF0:
-            continue
-        counts[n] = count_bits(read_pair(data, start + 6))
-        total += counts[n]
-    return total
-
-
-@compiled
-def read_notes(
-    data: Array, ends: Array, counts: Array, starts: Array, attributes: Array, points: Array,
-    wides: Array,
-) -> None:  # fmt: skip
-    """Write the readings of all vectors; one that is wrong has none, and a count of -1."""
-    size = 0
-    for n in range(ends.size - 1):
-        starts[n] = size
-        if counts[n] < 0:
-            continue
-        at = int64(ends[n])
-        stop = int64(ends[n + 1])
-        base = int64(data[at] & 63) * 16
-        flags = int64(data[at + 1])
-        features = read_pair(data, at + 6)
-        right = read_pair(data, at + 4) <= LAST_AGE and (features or flags & _FAULTS)
-        at += _HEAD
-        masks = int64(0)
-        uncertain = int64(0)
-        wide = int64(0)
-        for flag in (_UNCERTAIN, _WIDE, _FAULTS):
-            if flags & flag:
-                mask = read_pair(data, at) if at + 2 <= stop else 0
-                at += 2
-                allowed = 0xFFFF & ~features if flag == _FAULTS else features
-                right = right and mask and not mask & ~allowed
-                if flag == _UNCERTAIN:
-                    uncertain = mask
-                elif flag == _WIDE:
-                    wide = mask
-            masks += 1
-        first = size
-        for bit in range(16):
-            if not features >> bit & 1:
-                continue
-            many = 4 if uncertain >> bit & 1 else 1
-            step = 2 if wide >> bit & 1 else 1
-            if not right or at + many * step > stop:
-                right = False
-                break
-            attributes[size] = base + bit
-            wides[size] = step - 1
-            for i in range(many):
-                value = read_pair(data, at) if step == 2 else int64(data[at])
-                at += step
-                for j in range(i, 4 if i == many - 1 else i + 1):
-                    points[size, j] = value
-                if i and value < points[size, i - 1]:
-                    right = False
-            if many == 4 and points[size, 0] == points[size, 3]:
-                right = False
-            size += 1
-        if flags & _WHY:
-            right = right and at + 2 <= stop and data[at] <= 15
-            at += 2
-        if not right or at != stop:
-            size = first
-            counts[n] = -1
-    starts[ends.size - 1] = size
 
 
 def view_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -167,49 +62,6 @@ def explain_note(vector: bytes) -> str | None:
     return None
 
 
-@compiled
-def read_subscriptions(data: Array, ends: Array, subs: Array, preds: Array, plain: Array) -> int:
-    """Write the plain vectors' rows and predicates; return how many predicates there are."""
-    size = 0
-    for n in range(ends.size - 1):
-        start = int64(ends[n])
-        length = int64(ends[n + 1]) - start
-        plain[n] = False
-        if length < _HEAD + 3 or data[start] & 0xC0 != _SUBSCRIPTION or data[start + 1] & 8:
-            continue
-        features = read_pair(data, start + 6)
-        count = count_bits(features)
-        negated = int64(data[start + 1] >> 4)
-        kind = data[start + 1] & 7
-        if length != _HEAD + 3 * count or kind > HARMONIC or data[start + 5] > LAST_DURATION:
-            continue
-        if negated >> min(count, 4):
-            continue
-        at = start + _HEAD
-        first = size
-        rising = True
-        for bit in range(16):
-            if features >> bit & 1:
-                preds[size].attribute = int64(data[start] & 63) * 16 + bit
-                preds[size].low = data[at]
-                preds[size].high = data[at + 1]
-                preds[size].left = data[at + 2]
-                preds[size].right = data[at + 2]
-                place = size - first
-                preds[size].negated = negated >> place & 1 if place < 4 else 0
-                rising = rising and data[at] <= data[at + 1]
-                at += 3
-                size += 1
-        if not rising:
-            size = first
-            continue
-        plain[n] = True
-        subs[n].count = count
-        subs[n].aggregator = kind
-        subs[n].threshold = data[start + 4]
-    return size
-
-
 def decode_subscriptions(column: pa.Array) -> tuple[Batch, dict[int, str]]:
     """Return a column of subscription vectors as a batch, numbered by row, and why rows fail."""
     data, ends = view_bytes(column)
@@ -236,5 +88,3 @@ def decode_subscriptions(column: pa.Array) -> tuple[Batch, dict[int, str]]:
         errors,
     )
 
-
-assert CRISP == 255, "a plain vector's slope of 255 is a crisp set, as in the index"

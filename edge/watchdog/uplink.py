@@ -22,7 +22,9 @@ What a node can rely on, and what it must do. All messages are MQTT publications
   up to 80) it is sent again: the same numbers, new ages, perhaps more notifications or fewer.
 * The node takes the numbers above the highest that it has of this device and passes over the
   others, commits, and then acknowledges the highest committed, also when nothing was new. An
-  acknowledgement frees all numbers up to its own; it may be repeated and come late.
+  acknowledgement frees all numbers up to its own; it may be repeated and come late. One above all
+  that was sent is passed over: a device whose spool was erased begins again at epoch 1, and a node
+  must forget its old numbers (or know it by a new name) before it can be heard.
 * The node's numbers on `sv` never go back: an epoch that grows at each of its starts, or a sequence
   that survives them. The device writes the number to the flash before it obeys, and refuses what is
   not above it, also after its own restarts. It keeps the numbers of 4 nodes.
@@ -172,8 +174,9 @@ class Uplink:
     def _take_acknowledgement(self, kind: int, body: bytes, now: int) -> None:
         message = _read_message(kind, body, ACKNOWLEDGE)
         number = (_check(message.get(1)), _check(message.get(2)))
-        if self._spool.acknowledge(number[0], number[1], now):
-            self.counts["acknowledged"] += 1
+        if not self._spool.acknowledge(number[0], number[1], now):
+            return  # said before, or of what was never sent
+        self.counts["acknowledged"] += 1
         if number >= self._sent:
             self._sent = (0, 0)
             self._wait = self._patience

@@ -113,9 +113,13 @@ class HostedNode:
         """Return when it serves."""
         wait_for(f"{self.name} to be ready", self._is_ready, PATIENCE)
 
-    def _is_ready(self) -> bool:
+    def check_running(self) -> None:
+        """See that it did not end by itself."""
         assert self._process is not None
         assert self._process.poll() is None, f"{self.name} ended:\n{self.journal}"
+
+    def _is_ready(self) -> bool:
+        self.check_running()
         return "is ready" in self.journal
 
     def kill(self) -> None:

@@ -244,6 +244,7 @@ class Site:
 
         def connect() -> App | None:
             host, port = self.links.find_url(place).removeprefix("mqtts://").split(":")
+            self.nodes[place].check_running()
             app = App(
                 int(port),
                 name,

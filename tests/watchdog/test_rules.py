@@ -26,6 +26,7 @@ from tests.watchdog.nodes import SECRET, Node, make_key  # noqa: E402
 from tests.watchdog.nodes import make_vector as make_subscription  # noqa: E402
 
 SV = "dens/1/wd/dog-1/sv"
+ACK = "dens/1/wd/dog-1/ack"
 SENSES = {1: (7, 0)}
 DAY = 86_400
 
@@ -112,6 +113,14 @@ class Shy(Uplink):
         message = Uplink.next_message(self, now)
         self._is_new = False
         return message
+
+
+class Credulous(Uplink):
+    """Takes every acknowledgement for one of what is under way."""
+
+    def _take_acknowledgement(self, kind, body, now):
+        Uplink._take_acknowledgement(self, kind, body, now)
+        self._sent = (0, 0)
 
 
 def trust(frame):
@@ -223,6 +232,20 @@ def start_after_the_device(uplink_kind):
     return not node.hellos
 
 
+def acknowledge_what_was_never_sent(uplink_kind):
+    """A node that knows an older life of this device: without patience it is flooded."""
+    uplink, _ = make_uplink(uplink_kind=uplink_kind)
+    uplink._spool.put(make_vector(1), 100, 0)
+    node = Node()
+    sent = 0
+    for now in range(0, 4000, 100):
+        message = uplink.next_message(now)
+        if message is not None and message[0].endswith("nv"):
+            sent += 1
+            uplink.receive(ACK, node.acknowledge(9, 9), now)
+    return sent > 1
+
+
 ATTACKS = (
     (send_next_version, Key, AnyVersion),
     (send_under_another_key, Key, AnyKey),
@@ -234,6 +257,7 @@ ATTACKS = (
     (reset_without_a_clock, Spool, Guessing),
     (reset_with_a_clock_that_starts_anew, Spool, Believing),
     (start_after_the_device, Uplink, Shy),
+    (acknowledge_what_was_never_sent, Uplink, Credulous),
 )
 
 

@@ -8,8 +8,8 @@ from edge.dens.core.interface import Action, Count, Log, Publish, Write
 class Turn:
     """What the parts of a node write down while they handle one event.
 
-    `now` is the node's own clock, which orders what happens here and times retries; what is said
-    to others about time goes through `edge.dens.replication.clock`.
+    `now` is the node's own timeline: all times in its items are in it. Times of other nodes' items,
+    and times for people, go through `edge.dens.replication.clock`.
     """
 
     __slots__ = ("actions", "now")

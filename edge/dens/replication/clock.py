@@ -1,14 +1,16 @@
 """Clocks that nobody can trust: whose time an item is in, and when it is surely over here.
 
-Each node has one timeline of its own. It never falls, not over restarts either, and goes on evenly
-when somebody corrects the machine's clock. All times in a node's items are in that timeline
-(`say`). For each run of another node this file keeps an interval in which the offset of its
-timeline to ours lies: own = theirs + offset, low <= offset <= high. Contacts narrow it, drift
-widens it. What expires is judged by `high`: rather too late than too early, so that a lie or a
-wrong clock can make an item live longer and never kill it.
+Each node has one timeline of its own, and `now` is a time in it. It never falls, not over restarts
+either, and goes on evenly when somebody corrects the machine's clock. All times in a node's items
+are in that timeline. For each run of another node this file keeps an interval in which the offset
+of its timeline to ours lies: own = theirs + offset, low <= offset <= high. Contacts narrow it,
+drift widens it. What expires is judged by `high`: rather too late than too early, so that a lie or
+a wrong clock can make an item live longer and never kill it.
+
+The machine's clock has one use: people see times by it (`date`, `show`). It decides nothing.
 
 Two statements that cannot both hold are joined to the interval around both. The only file that
-reasons about other nodes' clocks; pure, with `now` as an argument.
+reasons about clocks; pure, with `now` as an argument.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ LINK = 30_000  # ms; how long a frame may have been on its way, until an answer 
 MAX_LEAD = 300_000  # ms; by how much another's stamp may push ours
 _DRIFT = 10_000  # a clock goes wrong by less than 1/10,000
 _SAVE_EVERY = 10_000  # ms
-_TIME = b""  # the keys of this space: the time, gaps by epoch, else a run's dot
+_TIME = b""  # the keys of this space: time and wall offset, gaps by epoch, else a run's dot
 _GAP = b"\0"
 _FAR = 1 << 50  # ms; more than any clock shows
+_WORD = 8  # bytes of a number on the disk
 
 Save = Callable[[str, bytes, bytes | None], None]
 
@@ -55,12 +58,16 @@ class Offset(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the interval as bytes."""
-        return b"".join(value.to_bytes(8, "big", signed=True) for value in self)
+        return _encode(*self)
 
 
-def _decode_offset(data: bytes) -> Offset:
-    low, high, when = (int.from_bytes(data[i : i + 8], "big", signed=True) for i in (0, 8, 16))
-    return Offset(low, high, when)
+def _encode(*values: int) -> bytes:
+    return b"".join(value.to_bytes(_WORD, "big", signed=True) for value in values)
+
+
+def _decode(data: bytes) -> list[int]:
+    places = range(0, len(data), _WORD)
+    return [int.from_bytes(data[at : at + _WORD], "big", signed=True) for at in places]
 
 
 class Clocks:
@@ -69,91 +76,120 @@ class Clocks:
     def __init__(self, name: str, epoch: int) -> None:
         self._name = name
         self._epoch = epoch
-        self._shift = 0  # own timeline = now + shift
+        self._wall = 0  # what the machine's clock shows = our timeline + this
         self._offsets: dict[Run, Offset] = {}
         self._peers: dict[str, Offset] = {}  # of the timelines of those we are in contact with
         self._gaps: dict[int, Offset] = {}  # by epoch: what its start made doubtful, and when
         self._saved = -1
         self._stamp = 0
 
-    def restore(self, reader: Reader, now: int) -> None:
-        """Take up what an earlier run knew. How long the node was off is a guess."""
-        last = None
+    def restore(self, reader: Reader, wall: int) -> int:
+        """Take up what an earlier run knew; return by how much our timeline leads the machine's.
+
+        `wall` is what the machine's clock shows at the start. From here on time is wall + lead and
+        what has gone by since. How long the node was off is a guess.
+        """
+        last: list[int] = []
         for key, value in reader.scan(SPACE):
             if key == _TIME:
-                last = int.from_bytes(value, "big")
+                last = _decode(value)
             elif key.startswith(_GAP):
-                self._gaps[int.from_bytes(key[1:], "big")] = _decode_offset(value)
+                self._gaps[int.from_bytes(key[1:], "big")] = Offset(*_decode(value))
             else:
                 dot = read_dot(key)
-                self._offsets[dot.origin, dot.epoch] = _decode_offset(value)
-        if last is None:
-            return
-        self._saved = last
-        if now < last:  # the clock fell: we were off for a time unknown, and lag by it
-            self._shift = last + _SAVE_EVERY - now
-            self._gaps[self._epoch] = Offset(-_FAR, 0, last)
-        elif now - last > TRUSTED_GAP:  # it leapt: perhaps a leap of the clock and no time at all
-            self._gaps[self._epoch] = Offset(0, now - last, last)
+                self._offsets[dot.origin, dot.epoch] = Offset(*_decode(value))
+        start = self._find_start(wall, *last) if last else wall
+        self._wall = wall - start
+        return start - wall
+
+    def _find_start(self, wall: int, saved: int, before: int) -> int:
+        """Return where our timeline goes on: where the machine's clock says, if it did not fall."""
+        elapsed = wall - (saved + before)
+        if elapsed < 0:  # it fell: we were off for a time unknown, and lag by it
+            start = saved + _SAVE_EVERY
+            self._gaps[self._epoch] = Offset(-_FAR, _SAVE_EVERY, start)
+            return start
+        start = saved + elapsed
+        if elapsed > TRUSTED_GAP:  # perhaps it leapt, and no time at all went by
+            self._gaps[self._epoch] = Offset(0, elapsed, start)
+        return start
+
+    def adopt(self, now: int) -> int:  # noqa: ARG002
+        """Return the lead that `restore` returned, for who did not take it there."""
+        return -self._wall
 
     # Time of our own ------------------------------------------------------------------------
 
-    def say(self, now: int) -> int:
-        """Return the time that our items say, for a time of the machine."""
-        return now + self._shift
+    @property
+    def wall(self) -> int:
+        """By how much the machine's clock is ahead of our timeline."""
+        return self._wall
 
-    def adopt(self, now: int) -> int:
-        """Return by how much our timeline leads the machine's clock at the start.
+    def correct(self, save: Save, offset: int, now: int) -> None:
+        """Note that somebody set the machine's clock: other times are shown, nothing else."""
+        self._wall += offset
+        self._save(save, now)
 
-        From here on `now` is our timeline: whoever asked adds the lead to it.
-        """
-        lead, self._shift = self._shift, 0
-        self._saved = min(self._saved, now + lead)
-        return lead
-
-    def correct(self, offset: int) -> None:
-        """Note that `now` jumped: our timeline does not."""
-        self._shift -= offset
+    def date(self, time: int) -> int:
+        """Return a time of our own as the machine's clock has it, for people."""
+        return time + self._wall
 
     def stamp(self, now: int) -> int:
         """Return a number that rises with every call, and with time where clocks agree."""
-        self._stamp = max(self._stamp + 1, self.say(now) << 16)
+        self._stamp = max(self._stamp + 1, now << 16)
         return self._stamp
 
     def merge_stamp(self, stamp: int, now: int) -> None:
         """Let our stamps come after another's, unless its clock is far ahead of ours."""
-        if stamp >> 16 <= self.say(now) + MAX_LEAD:
+        if stamp >> 16 <= now + MAX_LEAD:
             self._stamp = max(self._stamp, stamp)
 
     def save(self, save: Save, now: int) -> None:
-        """Write down how late it is, now and then: time never falls below it."""
-        own = self.say(now)
-        if own - self._saved >= _SAVE_EVERY or self._saved < 0:
-            self._saved = own
-            if self._epoch in self._gaps:
-                key = _GAP + self._epoch.to_bytes(4, "big")
-                save(SPACE, key, self._gaps[self._epoch].encode())
-            save(SPACE, _TIME, max(own, 0).to_bytes(8, "big"))
+        """Write down how late it is, now and then: time never falls below it.
+
+        To be called in every turn, so that nothing is written that is later by `_SAVE_EVERY`.
+        """
+        if now - self._saved >= _SAVE_EVERY or self._saved < 0:
+            self._save(save, now)
+
+    def _save(self, save: Save, now: int) -> None:
+        if self._saved < 0 and self._epoch in self._gaps:
+            key = _GAP + self._epoch.to_bytes(4, "big")
+            save(SPACE, key, self._gaps[self._epoch].encode())
+        self._saved = now
+        save(SPACE, _TIME, _encode(now, self._wall))
 
     # Time of others -------------------------------------------------------------------------
 
     def localise(self, dot: Dot, time: int) -> int:
-        """Return a time of an item as the machine's, late rather than early."""
+        """Return a time of an item in our timeline, late rather than early."""
         if dot.origin == self._name and not self._gaps:  # our own timeline, as nearly always
-            return time - self._shift
-        return time + self._find_at(dot, time).high - self._shift
+            return time
+        return time + self._find_at(dot, time).high
 
     def estimate(self, dot: Dot, time: int) -> int:
-        """Return a time of an item as the machine's, for people: the middle of what is possible."""
-        offset = self._find_at(dot, time)
-        return time + (offset.low + offset.high) // 2 - self._shift
+        """Return a time of an item in our timeline: the middle of what was measured.
+
+        Gaps, of which nobody knows how long they were, count as the clock has them.
+        """
+        known = self._offsets.get((dot.origin, dot.epoch))
+        return time + (known.low + known.high) // 2 if known else time
+
+    def show(self, dot: Dot, time: int) -> int:
+        """Return a time of an item as the machine's clock has it, for people."""
+        return self.date(self.estimate(dot, time))
 
     def doubt(self, origin: str, epoch: int, now: int) -> int:
         """Return by how much a time of a run may be wrong here."""
         if origin == self._name and not self._gaps:
             return 0
-        offset = self._find(origin, epoch, self.say(now))
+        offset = self._find(origin, epoch, now)
         return (offset.high - offset.low + 1) // 2
+
+    def doubt_peers(self, now: int) -> int:
+        """Return by how much we may be wrong about the timeline of one we are in contact with."""
+        known = [offset.widen(now) for offset in self._peers.values()]
+        return max(((offset.high - offset.low + 1) // 2 for offset in known), default=0)
 
     def measure(self, peer: str, their_time: int, now: int, their_lag: int | None = None) -> int:
         """Note that a fresh frame of a peer says this time; return how much later it came.
@@ -161,12 +197,11 @@ class Clocks:
         `their_lag` is what the peer found when it did the same with a frame of ours: the two
         together hold the offset between them, with no word about the link.
         """
-        own = self.say(now)
-        lag = own - their_time
+        lag = now - their_time
         low = -their_lag if their_lag is not None else lag - LINK
-        measured = Offset(min(low, lag), max(low, lag), own)
+        measured = Offset(min(low, lag), max(low, lag), now)
         known = self._peers.get(peer)
-        self._peers[peer] = measured if known is None else known.widen(own).join(measured)
+        self._peers[peer] = measured if known is None else known.widen(now).join(measured)
         return lag
 
     def part(self, peer: str) -> None:
@@ -180,12 +215,11 @@ class Clocks:
         base = self._peers.get(peer)
         if base is None:
             return
-        own = self.say(now)
         for run, offset, bound in table:
             if run[0] == self._name or abs(offset) > _FAR or bound > _FAR:
                 continue
-            told = Offset(base.low + offset - bound, base.high + offset + bound, own)
-            known = self._find(*run, own) if run in self._offsets else None
+            told = Offset(base.low + offset - bound, base.high + offset + bound, now)
+            known = self._find(*run, now) if run in self._offsets else None
             joined = told if known is None else known.join(told)
             if known is None or self._is_news(known, joined):
                 self._offsets[run] = joined
@@ -193,10 +227,10 @@ class Clocks:
 
     def tell(self, runs: Iterable[Run], now: int) -> list[tuple[Run, int, int]]:
         """Return what we know of the clocks of runs, for a peer's `witness`."""
-        own = self.say(now)
         table = []
         for run in runs:
-            low, high, _ = self._find(*run, own)
+            low, high, _ = self._find(*run, now)
+            low, high = max(low, -_FAR), min(high, _FAR)  # more would not be believed
             table.append((run, (low + high) // 2, (high - low + 1) // 2))
         return table
 

@@ -23,7 +23,7 @@ _RATIO = math.log(_OLDEST / _GRAIN) / (_STEPS - 1)
 
 
 class Encounter(NamedTuple):
-    """What is known of one node, in the machine's time."""
+    """What is known of one node, in our timeline."""
 
     met: int  # when a link to it last was there; 0 for never
     heard: int  # the freshest report of it, older by the penalty for each hop
@@ -56,13 +56,13 @@ class Encounters:
         self._nodes: dict[str, Encounter] = {}
         self._linked: set[str] = set()
 
-    def restore(self, reader: Reader, now: int) -> None:
-        """Take up what an earlier run knew; nothing is later than now."""
+    def restore(self, reader: Reader) -> None:
+        """Take up what an earlier run knew."""
         for key, value in reader.scan(SPACE):
             met, heard, gap = (
                 int.from_bytes(value[i : i + 8], "big", signed=True) for i in (0, 8, 16)
             )
-            self._nodes[key.decode()] = Encounter(min(met, now), min(heard, now), gap)
+            self._nodes[key.decode()] = Encounter(met, heard, gap)
 
     def meet(self, save: Save, node: str, now: int, is_up: bool) -> None:
         """Note that a link came or went."""
@@ -96,13 +96,6 @@ class Encounters:
     def reach(self) -> int:
         """How many nodes were ever met: who gets around has many."""
         return sum(1 for known in self._nodes.values() if known.met)
-
-    def correct(self, offset: int) -> None:
-        """Note that `now` jumped: ages stay as they are."""
-        self._nodes = {
-            node: Encounter(met and met + offset, heard + offset, gap)
-            for node, (met, heard, gap) in self._nodes.items()
-        }
 
     def list_known(self) -> Iterable[str]:
         """Return all nodes of which something is known, in the order of names."""

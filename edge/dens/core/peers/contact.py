@@ -86,7 +86,7 @@ class Contact:
 
     def __init__(self, kit: Kit, peer: str, now: int) -> None:
         self.peer = peer
-        self.began = now
+        self.began = self._settled = now
         self.phase = IDLE
         self.is_restless = False  # something was learnt that may change what a strategy keeps back
         self.is_unproven = True  # nobody but the peer's name speaks for this link yet
@@ -127,19 +127,18 @@ class Contact:
         salt = self.line.make_salt(turn)
         self._kit.ledger.refresh(turn)
         self._begin_round(salt)
-        body = encode_digest(
-            salt, self._kit.ledger.fingerprint(salt), self._kit.clocks.say(turn.now)
-        )
+        body = encode_digest(salt, self._kit.ledger.fingerprint(salt), turn.now)
         self.phase = ASKED
         self.line.send(turn, DIGEST, body, is_flagged=self._is_full)
 
-    def correct_clock(self, offset: int) -> None:
-        """Move what is timed with the clock."""
-        self.began += offset
-        self._deadline += offset
+    def find_lag(self, now: int) -> int:
+        """Return how long ago both sides last had everything; 0 if they do now."""
+        return 0 if self.is_settled else now - self._settled
 
     def tick(self, turn: Turn) -> None:
         """Begin again what got stuck, and send what waits."""
+        if self.is_settled:
+            self._settled = turn.now
         if not self.is_settled and turn.now >= self._deadline:
             self._wait = min(2 * self._wait, self._kit.settings.max_retry)
             self._deadline = turn.now + self._wait
@@ -201,7 +200,7 @@ class Contact:
         self.pump(turn)
 
     def _take_digest(self, turn: Turn, frame: Frame) -> None:
-        salt, fingerprint, _ = decode_digest(frame.body)
+        salt, fingerprint, time = decode_digest(frame.body)
         me = self._kit.holdings.name
         if self.phase == ASKED and me < self.peer and turn.now < self._deadline:
             return  # both began: the smaller name goes on
@@ -209,11 +208,12 @@ class Contact:
             return  # the same one again
         self._kit.ledger.refresh(turn)
         self._begin_round(salt)
-        time = self._kit.clocks.say(turn.now)
+        # If there is nothing to exchange, no other frame tells how late it is there.
+        self._kit.clocks.measure(self.peer, time, turn.now)
         if frame.is_flagged:
             self.record.forget_told(turn)
         elif self._kit.ledger.fingerprint(salt) == fingerprint:
-            self.line.send(turn, EQUAL, encode_time(time))
+            self.line.send(turn, EQUAL, encode_time(turn.now))
             self._settle_equal(turn)
             return
         else:
@@ -240,7 +240,7 @@ class Contact:
 
     def _send_summary(self, turn: Turn) -> None:
         own = self.line.make_salt(turn)
-        summary = self._comparison.summarise(own, self._kit.clocks.say(turn.now))
+        summary = self._comparison.summarise(own, turn.now)
         self.phase = TOLD
         self.line.send(turn, SUMMARY, encode_summary(summary))
         self.line.salts += own
@@ -266,9 +266,8 @@ class Contact:
             self.begin(turn)
             self.line.next_in = -1  # this frame was of the exchange before
             return
-        time = self._kit.clocks.say(turn.now)
         lag = self._kit.clocks.measure(self.peer, summary.time, turn.now)
-        answer = self._comparison.answer(turn, summary, time, lag)
+        answer = self._comparison.answer(turn, summary, turn.now, lag)
         self._is_full = False
         self.line.salts += summary.salt
         self.line.send(turn, ANSWER, encode_answer(answer))
@@ -280,9 +279,8 @@ class Contact:
             self.line.send(turn, RESET, b"")
             self.phase = IDLE
             return
-        time = self._kit.clocks.say(turn.now)
         lag = self._kit.clocks.measure(self.peer, answer.time, turn.now, answer.lag)
-        completion = self._comparison.complete(turn, answer, time, lag)
+        completion = self._comparison.complete(turn, answer, turn.now, lag)
         self.line.send(turn, COMPLETION, encode_completion(completion))
         self._open(turn)
 

@@ -136,13 +136,6 @@ class Ledger:
             _clear(self._alive, run, dot.sequence)
             self._touch(turn, run, dot.sequence)
 
-    def correct_clock(self, turn: Turn, offset: int) -> None:
-        """Move the ends of what is spared with the clock."""
-        spared, self._spared, self._ends = self._spared, {}, []
-        for dot, end in spared.items():
-            turn.write(SPARED, dot.key, max(end + offset, 0).to_bytes(8, "big"))
-            self._spare(dot, end + offset)
-
     def check(self, run: Run, dead: Spans) -> None:
         """Require that a set of dead dots can be held; a ProtocolError otherwise."""
         if run == (self._holdings.name, self._holdings.epoch):

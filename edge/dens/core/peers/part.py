@@ -62,11 +62,11 @@ class PeerPart(Part):
         )
         self.contacts: dict[str, Contact] = {}
 
-    def restore(self, reader: Reader, now: int) -> None:
+    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
         """Take up the state that an earlier run left; the clocks are restored before all parts."""
         self.kit.ledger.restore(reader)
         self.kit.copies.restore(reader)
-        self.kit.encounters.restore(reader, now)
+        self.kit.encounters.restore(reader)
         self.kit.places.restore(self.kit.holdings)
 
     # Links ----------------------------------------------------------------------------------
@@ -160,22 +160,26 @@ class PeerPart(Part):
                     contact.cargo.bury(item.dot)
 
     def correct_clock(self, turn: Turn, offset: int) -> None:
-        """Note that `now` jumped."""
-        self.kit.clocks.correct(offset)
-        self.kit.ledger.correct_clock(turn, offset)
-        self.kit.encounters.correct(offset)
-        for contact in self.contacts.values():
-            contact.correct_clock(offset)
+        """Show times to people by the corrected clock; analysis learns of it from the log."""
+        self.kit.clocks.correct(turn.write, offset, turn.now)
+        turn.log("clock", offset=offset, source="machine")
+
+    def find_lag(self, now: int) -> int | None:
+        """Return for how long something waits to be exchanged with a peer that is here.
+
+        The longest, in ms; 0 if all have what they are to have, None if nobody is here.
+        """
+        return max((contact.find_lag(now) for contact in self.contacts.values()), default=None)
 
     def tick(self, turn: Turn) -> None:
         """Do what is due."""
-        self.kit.clocks.save(turn.write, turn.now)
         self.kit.ledger.tick(turn)
         for contact in self.contacts.values():
             contact.tick(turn)
 
     def finish(self, turn: Turn) -> None:
-        """Send what was learnt in this turn; to be called at the end of each, and by ticks."""
+        """Send what was learnt in this turn, and note how late it is."""
+        self.kit.clocks.save(turn.write, turn.now)
         for contact in self.contacts.values():
             contact.pump(turn)
 

@@ -1,0 +1,265 @@
+"""The index of all subscriptions in files: built once by the driver, mapped by every worker.
+
+A folder holds `rows.npy` (for each subscription its id, from when to when it is in force, its
+owner, and which vocabularies it agrees with), `names.json` (what the numbers in there stand for)
+and one or more snapshots of the node's own index. There is more than one when one would be larger
+than an executor may hold: subscriptions are then cut by event and feature mask, so that every
+group of the index stays whole and the answers are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
+from backend.matching.vectors import decode_subscriptions
+from backend.session import is_local
+from edge.dens.matching.batch import EVENT_ATTRIBUTES, Batch
+from edge.dens.matching.index import FuzzyIndex
+from edge.dens.matching.interface import CONTENT, FUZZY
+from edge.dens.matching.snapshot import load_index, save_index
+
+FOREVER = (1 << 63) - 1
+MAX_VOCABULARIES = 62
+ROWS, NAMES = "rows.npy", "names.json"
+
+Agree = Callable[[bytes, bytes, int, int], bool]  # two vocabularies, event, features
+
+
+class TooManyError(ValueError):
+    """More vocabularies than an index can tell apart."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One snapshot, and the events of its subscriptions."""
+
+    file: str
+    events: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class SharedIndex:
+    """Where the index is; small, and sent with every task."""
+
+    folder: str  # on the driver, and where executors share its disk
+    is_shipped: bool  # executors have got the files by Spark
+    shards: tuple[Shard, ...]
+    subscriptions: int
+    content: int  # how many of them are in the language of typed content
+    errors: dict[int, str]  # by id: subscriptions that no matcher takes, and why
+
+    def find(self, name: str) -> Path:
+        """Return where a file of the index is, on this machine."""
+        if self.is_shipped:
+            return Path(SparkFiles.get(f"{Path(self.folder).name}-{name}"))
+        return Path(self.folder) / name
+
+
+@dataclass(frozen=True)
+class Names:
+    """What numbers in the rows stand for."""
+
+    owners: pa.Array
+    vocabularies: dict[bytes, int]  # the bit of each
+
+
+def build_index(
+    spark: SparkSession,
+    subscriptions: pa.Table,
+    *,
+    folder: str | Path | None = None,
+    limit: int = 1 << 30,
+    agree: Agree | None = None,
+) -> SharedIndex:
+    """Build the index of a table and hand it to the executors.
+
+    The columns are subscription_id, owner, begins, ends (ms; see `windows`), vector, and if there
+    are several, language and vocabulary. No shard takes more than `limit` bytes, unless one mask
+    alone does. `agree` says whether two vocabularies mean the same by the codes of an event.
+    """
+    folder = Path(folder or tempfile.mkdtemp(prefix="denwatch-index-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    table = subscriptions.combine_chunks()
+    size = table.num_rows
+    languages = _get_column(table, "language", np.zeros(size, np.int64))
+    vectors = _get_binary(table, "vector")
+    ids = table["subscription_id"].to_numpy().astype(np.int64)
+    fuzzy = np.flatnonzero(languages == FUZZY)
+    batch, errors = decode_subscriptions(vectors.take(pa.array(fuzzy)))
+    batch.subs["id"] = fuzzy[batch.subs["id"]]
+    failed = {int(ids[fuzzy[row]]): why for row, why in errors.items()}
+    for row in np.flatnonzero((languages != FUZZY) & (languages != CONTENT)).tolist():
+        failed[int(ids[row])] = f"the language {languages[row]} is not known to this version"
+    rows = _build_rows(table, ids, batch, folder, agree)
+    np.save(folder / ROWS, rows)
+    shards = tuple(_save_shards(batch, folder, limit))
+    content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT))
+    master = spark.sparkContext.master
+    index = SharedIndex(str(folder), not is_local(master), shards, size, content, failed)
+    if index.is_shipped:
+        _ship(spark, index)
+    return index
+
+
+def _get_column(table: pa.Table, name: str, default: NDArray[Any]) -> NDArray[Any]:
+    return table[name].to_numpy() if name in table.column_names else default
+
+
+def _get_binary(table: pa.Table, name: str) -> pa.Array:
+    column = table[name]
+    chunks = column.chunks
+    joined = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.array([], pa.binary())])
+    return joined.cast(pa.large_binary())
+
+
+def _build_rows(
+    table: pa.Table, ids: NDArray[np.int64], batch: Batch, folder: Path, agree: Agree | None
+) -> NDArray[np.int64]:
+    """Write the names, and return what keeping a hit needs of every subscription."""
+    size = len(ids)
+    owners = table["owner"].combine_chunks().dictionary_encode()
+    if isinstance(owners, pa.ChunkedArray):
+        owners = owners.combine_chunks()
+    rows = np.empty((5, size), np.int64)
+    rows[0] = ids
+    rows[1] = table["begins"].to_numpy()
+    rows[2] = table["ends"].to_numpy()
+    rows[3] = owners.indices.to_numpy(zero_copy_only=False) if size else 0
+    rows[4] = -1
+    known: list[bytes] = []
+    if "vocabulary" in table.column_names:
+        mine = table["vocabulary"].to_pylist()
+        known = sorted({word for word in mine if word})
+        if len(known) > MAX_VOCABULARIES:
+            raise TooManyError(f"{len(known)} vocabularies; an index knows {MAX_VOCABULARIES}")
+        if agree is not None:
+            _mark_agreement(rows[4], mine, known, batch, agree)
+    names = {
+        "owners": owners.dictionary.to_pylist() if size else [],
+        "vocabularies": [word.hex() for word in known],
+    }
+    (folder / NAMES).write_text(json.dumps(names), encoding="utf-8")
+    return rows
+
+
+def _mark_agreement(
+    bits: NDArray[np.int64], mine: list[bytes], known: list[bytes], batch: Batch, agree: Agree
+) -> None:
+    """Take away, for each subscription, the vocabularies whose codes mean something else."""
+    places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
+    answers: dict[tuple[bytes, int, int], int] = {}
+    attributes = batch.preds["attribute"].astype(np.int64)
+    masks = np.bitwise_or.reduceat(1 << attributes % EVENT_ATTRIBUTES, places) if len(places) else []
+    events = attributes[places] // EVENT_ATTRIBUTES if len(places) else []
+    for row, event, mask in zip(batch.subs["id"].tolist(), events, masks, strict=True):
+        key = mine[row], int(event), int(mask)
+        if key not in answers:
+            gone = 0
+            for bit, other in enumerate(known):
+                if key[0] and not agree(key[0], other, key[1], key[2]):
+                    gone |= 1 << bit
+            answers[key] = ~gone
+        bits[row] = answers[key]
+
+
+def _save_shards(batch: Batch, folder: Path, limit: int) -> list[Shard]:
+    """Write snapshots of at most `limit` bytes, cutting by event and mask."""
+    if not len(batch):
+        return []
+    places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
+    attributes = batch.preds["attribute"].astype(np.int64)
+    events = attributes[places] // EVENT_ATTRIBUTES
+    masks = np.bitwise_or.reduceat(1 << attributes % EVENT_ATTRIBUTES, places)
+    keys = events << EVENT_ATTRIBUTES | masks
+    shards: list[Shard] = []
+    waiting = [np.argsort(keys, kind="stable")]
+    while waiting:
+        chosen = waiting.pop()
+        index = FuzzyIndex(EVENT_ATTRIBUTES * (int(events[chosen].max()) + 1))
+        index.add_batch(_take_batch(batch, chosen, places))
+        index.compact()
+        cut = _find_cut(keys[chosen])
+        if index.nbytes > limit and cut:
+            waiting += [chosen[cut:], chosen[:cut]]
+            continue
+        name = f"shard-{len(shards)}.index"
+        save_index(index, folder / name)
+        held = tuple(np.unique(events[chosen]).tolist())
+        shards.append(Shard(name, held, index.nbytes))
+    return shards
+
+
+def _find_cut(keys: NDArray[np.int64]) -> int:
+    """Return the place near the middle where the key changes; 0 if it never does."""
+    changes = np.flatnonzero(np.diff(keys)) + 1
+    return int(changes[np.argmin(np.abs(changes - len(keys) // 2))]) if len(changes) else 0
+
+
+def _take_batch(batch: Batch, chosen: NDArray[np.int64], places: NDArray[np.int64]) -> Batch:
+    """Return some subscriptions of a batch. Patterns and rules follow in the batch's order."""
+    if len(chosen) == len(batch):
+        return batch
+    order = np.sort(chosen)
+    counts = batch.subs["count"][order].astype(np.int64)
+    first = np.repeat(places[order], counts)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    count = batch.subs["count"].astype(np.int64)
+    lengths = batch.subs["pattern"].astype(np.int64)
+    lengths += batch.subs["rules"].astype(np.int64) * (count * (count - 1) // 2)
+    kept = np.repeat(np.isin(np.arange(len(batch)), order), lengths)
+    return Batch(batch.subs[order], batch.preds[first + within], batch.code[kept])
+
+
+def _save_content(folder: Path, vectors: pa.Array, rows: NDArray[np.int64]) -> int:
+    """Write the subscriptions to typed content: by row, their CBOR."""
+    filters = {int(row): vectors[int(row)].as_py().hex() for row in rows}
+    (folder / "content.json").write_text(json.dumps(filters), encoding="utf-8")
+    return len(filters)
+
+
+def list_parts(index: SharedIndex) -> Sequence[str]:
+    """Return the names of an index's files."""
+    return [ROWS, NAMES, "content.json", *(shard.file for shard in index.shards)]
+
+
+def _ship(spark: SparkSession, index: SharedIndex) -> None:
+    """Give the files to executors that do not share this machine's disk."""
+    folder = Path(index.folder)
+    for name in list_parts(index):
+        copy = folder / f"{folder.name}-{name}"  # Spark knows a file by its last name
+        if not copy.exists():
+            copy.hardlink_to(folder / name)
+        spark.sparkContext.addFile(str(copy))
+
+
+@lru_cache(maxsize=2)
+def load_shard(index_folder: Path) -> FuzzyIndex:
+    """Return a shard, mapped; a worker keeps it for its next task."""
+    return load_index(index_folder)
+
+
+@lru_cache(maxsize=2)
+def load_rows(path: Path) -> NDArray[np.int64]:
+    """Return the rows, mapped. As copy-on-write: to the compiler an ordinary array."""
+    return np.asarray(np.load(path, mmap_mode="c"))
+
+
+@lru_cache(maxsize=2)
+def load_names(path: Path) -> Names:
+    """Return what the numbers stand for."""
+    names = json.loads(path.read_text(encoding="utf-8"))
+    words = {bytes.fromhex(word): bit for bit, word in enumerate(names["vocabularies"])}
+    return Names(pa.array(names["owners"], pa.string()), words)

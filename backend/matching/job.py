@@ -1,0 +1,152 @@
+"""The job: every notification against every subscription, with the node's index, on Arrow batches.
+
+What a worker does to a batch: read the vectors, ask the index, keep the hits whose subscription was
+in force. Each notification is looked at by itself, so the answer does not depend on how they are
+distributed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import LongType, ShortType, StringType, StructField, StructType
+
+from backend.matching.content import match_content
+from backend.matching.index import NAMES, ROWS, Shard, SharedIndex, load_names, load_rows, load_shard
+from backend.matching.kernels import keep_hits
+from backend.matching.vectors import decode_notes, explain_note
+
+MATCHES = StructType(
+    [
+        StructField("note_id", LongType()),
+        StructField("subscription_id", LongType()),
+        StructField("owner", StringType()),
+        StructField("possible", ShortType()),
+        StructField("certain", ShortType()),
+        StructField("attribute", ShortType()),
+    ]
+)
+_ARROW = pa.schema(
+    [
+        ("note_id", pa.int64()),
+        ("subscription_id", pa.int64()),
+        ("owner", pa.string()),
+        ("possible", pa.int16()),
+        ("certain", pa.int16()),
+        ("attribute", pa.int16()),
+    ]
+)
+NEEDED = ("note_id", "at", "doubt", "vector")
+OPTIONAL = ("vocabulary", "device")
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def match_notes(notes: DataFrame, index: SharedIndex) -> DataFrame:
+    """Return the matches of notifications: MATCHES, in no order.
+
+    The notifications' columns are note_id, at and doubt (ms) and vector; vocabulary where there are
+    several, and device where subscriptions to typed content ask for it.
+    """
+    columns = [*NEEDED, *(name for name in OPTIONAL if name in notes.columns)]
+    chosen = notes.select(*columns)
+    if not index.content and "device" in columns:
+        chosen = chosen.drop("device")
+    parts = []
+    for shard in index.shards:
+        part = chosen
+        if len(index.shards) > 1:
+            part = chosen.where(find_event(F.col("vector")).isin(*shard.events))
+        parts.append(part.mapInArrow(make_matcher(index, shard), MATCHES))
+    if index.content:
+        parts.append(chosen.mapInArrow(match_content(index, _ARROW), MATCHES))
+    if not parts:
+        return notes.sparkSession.createDataFrame([], MATCHES)
+    return reduce(DataFrame.unionAll, parts)
+
+
+def find_event(vector: Column) -> Column:
+    """Return the event of a notification vector."""
+    return F.conv(F.hex(F.substring(vector, 1, 1)), 16, 10).cast("int").bitwiseAND(63)
+
+
+def find_unreadable(notes: DataFrame) -> DataFrame:
+    """Return (note_id, reason) of the notifications whose vector cannot be read."""
+    return notes.select("note_id", "vector").mapInArrow(
+        _explain_batches, "note_id bigint, reason string"
+    )
+
+
+def _explain_batches(batches: Batches) -> Batches:
+    for batch in batches:
+        _, is_right = decode_notes(batch.column("vector"))
+        found = [
+            (batch.column("note_id")[row].as_py(), why)
+            for row in np.flatnonzero(~is_right).tolist()
+            if (why := explain_note(batch.column("vector")[row].as_py() or b"")) is not None
+        ]
+        ids, reasons = zip(*found, strict=True) if found else ((), ())
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(ids, pa.int64()), pa.array(reasons, pa.string())], ["note_id", "reason"]
+        )
+
+
+def make_matcher(index: SharedIndex, shard: Shard) -> Callable[[Batches], Batches]:
+    """Return what a task does with its batches."""
+
+    def match_batches(batches: Batches) -> Batches:
+        for batch in batches:
+            yield match_batch(batch, index, shard)
+
+    return match_batches
+
+
+def match_batch(batch: pa.RecordBatch, index: SharedIndex, shard: Shard) -> pa.RecordBatch:
+    """Return the matches of a batch with the subscriptions of a shard."""
+    names = load_names(index.find(NAMES))
+    readings, _ = decode_notes(batch.column("vector"))
+    hits = load_shard(index.find(shard.file)).match_batch(readings)
+    notes, ids, owners, possible, certain, attributes = keep_hits(
+        hits.starts,
+        hits.ids,
+        hits.possible,
+        hits.certain,
+        hits.attributes,
+        copy_numbers(batch, "note_id"),
+        copy_numbers(batch, "at"),
+        copy_numbers(batch, "doubt"),
+        find_words(batch, names.vocabularies),
+        load_rows(index.find(ROWS)),
+    )
+    coded = pa.DictionaryArray.from_arrays(pa.array(owners), names.owners)
+    columns = [notes, ids, coded.cast(pa.string()), possible, certain, attributes]
+    return pa.RecordBatch.from_arrays(
+        [column if isinstance(column, pa.Array) else pa.array(column) for column in columns],
+        schema=_ARROW,
+    )
+
+
+def copy_numbers(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    """Return a column as an array of our own; nulls are 0."""
+    column = batch.column(name)
+    if column.null_count:
+        column = column.fill_null(0)
+    return np.array(column.to_numpy(zero_copy_only=False), np.int64)
+
+
+def find_words(batch: pa.RecordBatch, vocabularies: dict[bytes, int]) -> NDArray[np.int64]:
+    """Return the bit of each notification's vocabulary; all bits for one that is not known."""
+    words = np.full(batch.num_rows, -1, np.int64)
+    if len(vocabularies) > 1 and "vocabulary" in batch.schema.names:
+        coded = batch.column("vocabulary").dictionary_encode()
+        bits = [vocabularies.get(word.as_py()) for word in coded.dictionary]
+        table = np.array([-1 if bit is None else 1 << bit for bit in bits] + [-1], np.int64)
+        codes = coded.indices.fill_null(len(bits)).to_numpy(zero_copy_only=False)
+        words = table[codes]
+    return words

@@ -1,0 +1,34 @@
+"""Compile ahead: the kernels of global matching, before workers are forked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backend.matching.kernels import count_readings, keep_hits, read_notes
+from edge.dens.matching import warmup
+
+
+def warm_up() -> None:
+    """Run once what workers run: the index's kernels, and those of this folder."""
+    warmup.warm_up()
+    data = np.array([0x80, 0, 0, 0, 0, 0, 0, 1, 7], np.uint8)
+    ends = np.array([0, 9], np.int64)
+    counts = np.zeros(1, np.int64)
+    count_readings(data, ends, counts)
+    starts = np.zeros(2, np.int64)
+    points = np.zeros((1, 4), np.int32)
+    read_notes(data, ends, counts, starts, np.zeros(1, np.int32), points, np.zeros(1, np.uint8))
+    one = np.zeros(1, np.int64)
+    byte = np.zeros(1, np.uint8)
+    keep_hits(
+        starts,
+        np.zeros(1, np.uint64),
+        byte,
+        byte,
+        np.zeros(1, np.int32),
+        one,
+        one,
+        one,
+        one,
+        np.zeros((5, 1), np.int64),
+    )
