@@ -12,6 +12,7 @@ fails before and after each of its operations.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from benchmarks.durability_stand import Verdict, make_mosquitto_stand, make_node
 from benchmarks.durability_world import make_plan
 
 ROUNDS, QUICK_ROUNDS = 200, 6
-STANDS = 2  # nodes that are killed at the same time
+STANDS = 3  # nodes that are killed at the same time
 QUICK_STEP = 25  # every so many commit points, in a quick run
 BROKERS = {
     "Mosquitto, default": [],
@@ -60,9 +61,11 @@ def measure(options: argparse.Namespace, rounds: int) -> dict[str, Any]:
     rounds = rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     say(f"seed {options.seed}, {rounds} rounds")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="denwatch-durability-") as folder:
-        nodes, brokers = run_stands(Path(folder), rounds, options.seed)
-        points, found = run_points(Path(folder) / "points", QUICK_STEP if options.quick else 1)
+    folder = Path(tempfile.mkdtemp(prefix="denwatch-durability-"))
+    say(f"stores and logs are in {folder} until the end")
+    nodes, brokers = run_stands(folder, rounds, options.seed)
+    points, found = run_points(folder / "points", QUICK_STEP if options.quick else 1)
+    shutil.rmtree(folder)  # not after an error: they say why
     table = format_verdicts([merge(nodes), *brokers])
     print(table)
     for verdict in (*nodes, *brokers):
@@ -191,7 +194,7 @@ lost, repeated or stuck.
 
 ## What was done
 
-Two nodes at a time, each with three devices that send sealed notification frames, a planner who
+Three nodes at a time, each with three devices that send sealed notification frames, a planner who
 subscribes and unsubscribes, a plain MQTT publisher, and an app; {rounds} rounds in all. In each
 round everybody is first acknowledged something; up to 0.4 s later the node, the app or both get
 SIGKILL and are started again. One round in ten also kills the node while it starts. What counts as

@@ -123,10 +123,9 @@ class NodeSite:
     devices: list[dict[str, Any]]
     vocabulary: bytes
 
-    @property
-    def log_folder(self) -> Path:
-        """Where its log's segments are."""
-        return self.folder / "node" / "data" / "log"
+    def list_segments(self) -> list[Path]:
+        """Return the files of its log."""
+        return sorted((self.folder / "node" / "data" / "log").iterdir())
 
 
 def make_node_site(folder: Path, devices: int) -> NodeSite:

@@ -18,6 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.durability_log import check_log
 from benchmarks.durability_senders import Device, Planner, Sender, Teller
 from benchmarks.durability_site import (
     APP,
@@ -29,7 +30,6 @@ from benchmarks.durability_site import (
     make_mosquitto,
     make_node_site,
 )
-from edge.dens.log import read_name, read_segment
 
 VICTIMS = ("server", "app", "both", "starting")
 _WEIGHTS = (40, 40, 10, 10)
@@ -331,19 +331,10 @@ class NodeStand(Stand):
 
     def _judge_log(self) -> None:
         """The log has every number once, over all lives of the node."""
-        spans = []
-        for path in sorted(self.site.log_folder.iterdir()):
-            found = read_name(path.name)
-            if found is None:
-                continue
-            contents = read_segment(path.read_bytes(), is_closed=found.is_closed)
-            self.verdict.log_faults += len(contents.damages)
-            spans += [(block.header.first, block.header.length) for block in contents.blocks]
-        expected = 1
-        for first, length in sorted(spans):
-            self.verdict.log_faults += first != expected
-            expected = first + length
-        self.verdict.log_records += expected - 1
+        check = check_log({path.name: path.read_bytes() for path in self.site.list_segments()})
+        self.verdict.log_records += check.records
+        self.verdict.log_faults += len(check.faults)
+        self.verdict.examples += [f"{self.verdict.name}: log: {each}" for each in check.faults[:5]]
 
 
 def make_node_stand(name: str, folder: Path, seed: str, devices: int = 3) -> NodeStand:

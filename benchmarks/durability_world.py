@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from benchmarks.durability_log import check_log
 from benchmarks.durability_site import call
 from edge.client.vocabulary import Vocabulary
 from edge.client.vocabulary.loading import load_shipped
 from edge.dens.config import NodeConfig, load_config
 from edge.dens.core.interface import Event
-from edge.dens.log import Writer, read_name, read_segment
+from edge.dens.log import Writer
 from edge.dens.mqtt.interface import Close, Input, Lost, Opened, OpenRules, Received, Send
 from edge.dens.mqtt.server import Server
 from edge.dens.replication.clock import Clocks
@@ -224,20 +225,10 @@ class Host:
     def find_log_fault(self) -> str:
         """Return what is wrong with the log: numbers from 1 on, each once; "" if nothing."""
         self._close_log()
-        expected = 1
-        spans = []
-        for name, data in self.files.files.items():
-            found = read_name(name)
-            assert found is not None
-            contents = read_segment(data, is_closed=found.is_closed)
-            if contents.damages:
-                return f"{name}: {contents.damages[0]}"
-            spans += [(block.header.first, block.header.length) for block in contents.blocks]
-        for first, length in sorted(spans):
-            if first != expected:
-                return f"record {expected} is followed by {first}"
-            expected = first + length
-        return "" if expected == self.store.next_number else f"the log ends at {expected}"
+        check = check_log(self.files.files)
+        if not check.faults and check.records + 1 != self.store.next_number:
+            return f"it ends at {check.records}, before {self.store.next_number - 1}"
+        return "; ".join(check.faults)
 
     def _close_log(self) -> None:
         """Stop in order; a death on the way is followed by another start."""

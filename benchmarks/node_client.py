@@ -119,7 +119,7 @@ class Client(asyncio.Protocol):
     async def answer(self) -> bytes:
         """Return the next CONNACK or SUBACK."""
         found = await asyncio.wait_for(self._answers.get(), _PATIENCE)
-        if not found or found[0] == 0x20 and found[3] or found[0] == 0x90 and found[-1] == 0x80:
+        if not found or (found[0] == 0x20 and found[3]) or (found[0] == 0x90 and found[-1] == 0x80):
             raise ConnectionError(f"the server refused: {found.hex() or 'closed'}")
         return found
 

@@ -11,11 +11,12 @@ import time
 from collections.abc import Sequence
 
 import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 
 from benchmarks.node_client import Login
 
 _PATIENCE = 120.0  # s
-WINDOW = 32
+WINDOW = 100
 
 
 class PahoPair:
@@ -62,7 +63,7 @@ class PahoPair:
 
 
 def _connect(port: int, login: Login) -> mqtt.Client:
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=login.client)
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=login.client)
     if login.user:
         client.username_pw_set(login.user, login.password)
     client.max_inflight_messages_set(WINDOW)

@@ -20,7 +20,7 @@ listener {port} 127.0.0.1
 allow_anonymous true
 persistence false
 set_tcp_nodelay true
-max_inflight_messages 32
+max_inflight_messages 100
 max_queued_messages 0
 """
 _AMQTT = """\

@@ -1,13 +1,13 @@
-"""A node to be measured: its folder, its names and keys, the subscriptions on its disk, its work.
+"""A node to be measured: its folder, its names and keys, what is on its disk, what devices send.
 
-The subscriptions are written as the items that a node would have made of requests, signed and
-all; the node that is started on the store finds them as after any restart.
+Subscriptions and notifications are written as a node would have written them, with its own
+encoders; the node that is started on the store finds them as after any restart.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +15,26 @@ from edge.client.vocabulary.loading import load_shipped
 from edge.commands.node_init import init_node
 from edge.dens.config import load_config
 from edge.dens.core.holdings import CONTEXT
-from edge.dens.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
+from edge.dens.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    NotificationBody,
+    SubscriptionBody,
+    encode_body,
+    read_dot,
+)
+from edge.dens.core.subscribers.tables import Want, encode_row
 from edge.dens.core.vocabularies import shorten_hash
 from edge.dens.matching.interface import FUZZY
 from edge.dens.replication.context import Range
 from edge.dens.runtime.build import DATABASE
 from edge.dens.security import open_keyring
-from edge.dens.security.registry import derive_device_password, derive_device_secret
 from edge.dens.security.changes import add_device, add_subscriber
 from edge.dens.security.files import KeyFile
-from edge.dens.store import Store
+from edge.dens.security.registry import derive_device_password, derive_device_secret
+from edge.dens.store import Change, Store
 from protocol import frames, notification
 from protocol.messages import encode_message
 from protocol.subscription import encode
@@ -40,6 +50,7 @@ _STEEP = (170, 255)  # gamma codes
 _OWNERS = 1_000
 _LIFE = 7 * 86_400_000  # ms
 _COMMIT = 5_000
+_DOUBT = 62_000  # ms
 _BAND = 25  # of the heart rate: whose device it is
 
 _LIMITS: Mapping[str, str] = {
@@ -47,6 +58,10 @@ _LIMITS: Mapping[str, str] = {
     "burst = 2000": "burst = 1000000",
     "notifications = 1000000": "notifications = 2000000",
     "shared = []": 'shared = ["bench/#"]',
+    "\nwindow = 32\n": "\nwindow = 100\n",
+    "queue = 1000\n": "queue = 1000000\n",
+    "queue_bytes = 4194304": "queue_bytes = 1073741824",
+    "total_queue_bytes = 268435456": "total_queue_bytes = 4294967296",
 }
 
 
@@ -122,6 +137,33 @@ def fill_store(node: Node, count: int, people: int, seed: int, now: int) -> None
         store.commit()
 
 
+def fill_notes(node: Node, count: int, seed: int, now: int) -> None:
+    """Put notifications for one absent person into the store, with the rows that go with them."""
+    rng = random.Random(seed)
+    config = load_config(node.config)
+    hash = shorten_hash(load_shipped("rescue"))
+    with Store(config.data / DATABASE, NAME) as store:
+        wish = next(key for key, _ in store.scan("item.subscription"))
+        hit = (read_dot(wish).id, 255, 255, 0)
+        readings = draw_readings(rng, 0, count)
+        for sequence, values in enumerate(readings, 1):
+            dot = Dot(NAME, store.epoch, sequence)
+            vector = encode_reading(values, sequence)
+            body = NotificationBody(name_device(0), 1, sequence, now, _DOUBT, hash, vector)
+            item = Item(dot, NOTIFICATION, now + _LIFE, encode_body(body))
+            want = Want(now, _DOUBT, item.expires, now + _DOUBT, [hit])
+            rows: list[Change] = [
+                ("item.notification", dot.key, item.encode()),
+                ("sub.want", dot.key, encode_row(want)),
+            ]
+            store.apply(rows)
+            if sequence % _COMMIT == 0:
+                store.commit()
+        seen = Range(count, 0).encode()
+        store.apply([(CONTEXT, Dot(NAME, store.epoch, 0).key, seen)])
+        store.commit()
+
+
 def _draw_wishes(rng: random.Random, count: int, people: int) -> Iterator[tuple[str, bytes]]:
     for number in range(people):
         low = number * _BAND % 250
@@ -140,48 +182,54 @@ def _draw_wishes(rng: random.Random, count: int, people: int) -> Iterator[tuple[
 # What devices send -----------------------------------------------------------------------------
 
 
-def make_hello(node: Node, device: str, epoch: int) -> bytes:
-    """Return a device's first frame."""
-    fields: dict[str, object] = {
-        "device": device,
-        "epoch": epoch,
-        "vocabulary": shorten_hash(load_shipped("rescue")),
-        "senses": {EVENT: [sum(1 << bit for bit in SENSED), 0]},
-        "capacity": 1024,
-        "languages": [1],
-    }
-    body = encode_message("hello", fields)
-    return frames.seal(node.links[device], frames.UP, frames.Frame(frames.MESSAGE, epoch, 1, body))
-
-
-def make_frames(
-    node: Node, device: str, person: int, count: int, batch: int, epoch: int, first: int = 1
-) -> list[bytes]:
-    """Return the frames of `count` notifications for one person, `batch` in each."""
-    rng = random.Random(f"{device} {first}")
+def draw_readings(rng: random.Random, person: int, count: int) -> list[tuple[int, ...]]:
+    """Return values of what a device senses that one person wants to know."""
     low = person * _BAND % 250
-    made = []
-    for start in range(first, first + count, batch):
-        end = min(start + batch, first + count)
-        vectors = [
-            notification.encode(
-                Notification(
-                    EVENT,
-                    [
-                        _read(0, rng.randrange(128, 256)),
-                        _read(1, rng.randrange(low, low + _BAND)),
-                        _read(2, rng.randrange(256)),
-                    ],
-                    sequence=sequence & 0xFFFF,
-                    age=0,
-                )
-            )
-            for sequence in range(start, end)
-        ]
-        frame = frames.Frame(frames.NOTIFICATIONS, epoch, end - 1, frames.join_vectors(vectors))
-        made.append(frames.seal(node.links[device], frames.UP, frame))
-    return made
+    return [
+        (rng.randrange(128, 256), rng.randrange(low, low + _BAND), rng.randrange(256))
+        for _ in range(count)
+    ]
 
 
-def _read(attribute: int, value: int) -> Reading:
-    return Reading(attribute, (value, value, value, value))
+def encode_reading(values: Sequence[int], sequence: int) -> bytes:
+    """Return a notification vector of 11 bytes."""
+    readings = [Reading(a, (v, v, v, v)) for a, v in zip(SENSED, values, strict=True)]
+    return notification.encode(Notification(EVENT, readings, sequence=sequence & 0xFFFF))
+
+
+class Device:
+    """A device's numbers, which go on from frame to frame."""
+
+    def __init__(self, node: Node, number: int, epoch: int) -> None:
+        self.name = name_device(number)
+        self.topic = f"dens/1/wd/{self.name}/"
+        self._link = node.links[self.name]
+        self._epoch = epoch
+        self._next = 1
+
+    def make_hello(self) -> bytes:
+        """Return the first frame."""
+        fields: dict[str, object] = {
+            "device": self.name,
+            "epoch": self._epoch,
+            "vocabulary": shorten_hash(load_shipped("rescue")),
+            "senses": {EVENT: [sum(1 << bit for bit in SENSED), 0]},
+            "capacity": 1024,
+            "languages": [1],
+        }
+        body = encode_message("hello", fields)
+        return self._seal(frames.MESSAGE, 1, body)
+
+    def make_frames(self, readings: Sequence[Sequence[int]], batch: int) -> list[bytes]:
+        """Return the frames of notifications, `batch` in each."""
+        made = []
+        for start in range(0, len(readings), batch):
+            part = readings[start : start + batch]
+            vectors = [encode_reading(values, self._next + i) for i, values in enumerate(part)]
+            self._next += len(part)
+            body = frames.join_vectors(vectors)
+            made.append(self._seal(frames.NOTIFICATIONS, self._next - 1, body))
+        return made
+
+    def _seal(self, kind: int, number: int, body: bytes) -> bytes:
+        return frames.seal(self._link, frames.UP, frames.Frame(kind, self._epoch, number, body))

@@ -37,11 +37,11 @@ class Shape:
     core: float  # mean width of a core, in 1/255 of the domain
     steep: int  # the lowest gamma code; 255 is crisp
     narrowest: int = 1
-    fewest: int = 5  # attributes of a notification
-    most: int = 9
+    fewest: int = 4  # attributes of a notification
+    most: int = 8
 
 
-MANY = Shape("many small masks", masks=18_000, core=10.0, steep=150)
+MANY = Shape("many small masks", masks=18_000, core=4.0, steep=170)
 FEW = Shape("few large masks", masks=120, core=10.0, steep=150, narrowest=2)
 
 
@@ -133,9 +133,8 @@ def _encode_subscriptions(
 ) -> list[bytes]:
     """Return plain subscription vectors; tests hold them against the protocol's encoder."""
     triples = np.stack((low, high, gamma), axis=2).astype(np.uint8)
-    rows = zip(
-        events.tolist(), features.tolist(), widths.tolist(), threshold.tolist(), triples, strict=True
-    )
+    columns = (events, features, widths, threshold)
+    rows = zip(*(column.tolist() for column in columns), triples, strict=True)
     return [
         bytes((0x40 | event, 0, 0, 0, least, 0, mask >> 8, mask & 255)) + triple[:width].tobytes()
         for event, mask, width, least, triple in rows

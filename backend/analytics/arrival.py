@@ -86,20 +86,37 @@ class Graph:
         return NEVER if number is None else int(arrivals[number])
 
 
-def meet(
+class Meeting(NamedTuple):
+    """Where and when somebody can have something at the earliest, and what that waited for."""
+
+    time: int
+    node: str
+    awaited: str  # nothing, contact, subscription or person
+
+
+def find_meeting(
     graph: Graph, note: Times, subscriptions: Iterable[Times], stays: Iterable[Stay], until: int
-) -> int:
-    """Return when a subscriber can have a notification at the earliest, NEVER if at no time.
+) -> Meeting | None:
+    """Return when a subscriber can have a notification at the earliest; None if at no time.
 
     It takes the notification, one of the matching subscriptions and the subscriber at one node.
     """
     asked = list(subscriptions)
-    best = NEVER
+    born = int(note.min(initial=NEVER))
+    best: Meeting | None = None
     for stay in stays:
+        here = graph.read(note, stay.node)
         known = min((graph.read(times, stay.node) for times in asked), default=NEVER)
-        time = max(graph.read(note, stay.node), known, stay.begin)
-        if time <= min(stay.end, until):
-            best = min(best, time)
+        time = max(here, known, stay.begin)
+        if time > min(stay.end, until) or time == NEVER or (best and best.time <= time):
+            continue
+        if time == born:
+            awaited = "nothing"
+        elif time == here:
+            awaited = "contact"
+        else:
+            awaited = "subscription" if time == known else "person"
+        best = Meeting(time, stay.node, awaited)
     return best
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
+from backend.matching.meanings import Meanings
 from backend.matching.vectors import decode_subscriptions
 from backend.session import is_local
 from edge.dens.matching.batch import EVENT_ATTRIBUTES, Batch
@@ -32,9 +33,7 @@ from edge.dens.matching.snapshot import load_index, save_index
 
 FOREVER = (1 << 63) - 1
 MAX_VOCABULARIES = 62
-ROWS, NAMES = "rows.npy", "names.json"
-
-Agree = Callable[[bytes, bytes, int, int], bool]  # two vocabularies, event, features
+ROWS, NAMES, CONTENTS = "rows.npy", "names.json", "content.json"
 
 
 class TooManyError(ValueError):
@@ -82,13 +81,13 @@ def build_index(
     *,
     folder: str | Path | None = None,
     limit: int = 1 << 30,
-    agree: Agree | None = None,
+    meanings: Meanings | None = None,
 ) -> SharedIndex:
     """Build the index of a table and hand it to the executors.
 
     The columns are subscription_id, owner, begins, ends (ms; see `windows`), vector, and if there
     are several, language and vocabulary. No shard takes more than `limit` bytes, unless one mask
-    alone does. `agree` says whether two vocabularies mean the same by the codes of an event.
+    alone does. Without `meanings` all vocabularies are taken to mean the same.
     """
     folder = Path(folder or tempfile.mkdtemp(prefix="denwatch-index-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,11 +102,12 @@ def build_index(
     failed = {int(ids[fuzzy[row]]): why for row, why in errors.items()}
     for row in np.flatnonzero((languages != FUZZY) & (languages != CONTENT)).tolist():
         failed[int(ids[row])] = f"the language {languages[row]} is not known to this version"
-    rows = _build_rows(table, ids, batch, folder, agree)
+    meanings = meanings or Meanings({})
+    rows = _build_rows(table, ids, batch, folder, meanings)
     np.save(folder / ROWS, rows)
     shards = tuple(_save_shards(batch, folder, limit))
-    content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT))
-    master = spark.sparkContext.master
+    content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT), meanings)
+    master = str(spark.sparkContext.master)
     index = SharedIndex(str(folder), not is_local(master), shards, size, content, failed)
     if index.is_shipped:
         _ship(spark, index)
@@ -119,36 +119,28 @@ def _get_column(table: pa.Table, name: str, default: NDArray[Any]) -> NDArray[An
 
 
 def _get_binary(table: pa.Table, name: str) -> pa.Array:
-    column = table[name]
-    chunks = column.chunks
-    joined = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.array([], pa.binary())])
-    return joined.cast(pa.large_binary())
+    chunks = table[name].cast(pa.large_binary()).chunks
+    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
 
 
 def _build_rows(
-    table: pa.Table, ids: NDArray[np.int64], batch: Batch, folder: Path, agree: Agree | None
+    table: pa.Table, ids: NDArray[np.int64], batch: Batch, folder: Path, meanings: Meanings
 ) -> NDArray[np.int64]:
     """Write the names, and return what keeping a hit needs of every subscription."""
-    size = len(ids)
-    owners = table["owner"].combine_chunks().dictionary_encode()
-    if isinstance(owners, pa.ChunkedArray):
-        owners = owners.combine_chunks()
-    rows = np.empty((5, size), np.int64)
+    owners = pa.array(table["owner"].to_pylist(), pa.string()).dictionary_encode()
+    rows = np.empty((5, len(ids)), np.int64)
     rows[0] = ids
     rows[1] = table["begins"].to_numpy()
     rows[2] = table["ends"].to_numpy()
-    rows[3] = owners.indices.to_numpy(zero_copy_only=False) if size else 0
+    rows[3] = owners.indices.to_numpy(zero_copy_only=False)
     rows[4] = -1
-    known: list[bytes] = []
-    if "vocabulary" in table.column_names:
-        mine = table["vocabulary"].to_pylist()
-        known = sorted({word for word in mine if word})
-        if len(known) > MAX_VOCABULARIES:
-            raise TooManyError(f"{len(known)} vocabularies; an index knows {MAX_VOCABULARIES}")
-        if agree is not None:
-            _mark_agreement(rows[4], mine, known, batch, agree)
+    known = meanings.known
+    if len(known) > MAX_VOCABULARIES:
+        raise TooManyError(f"{len(known)} vocabularies; an index knows {MAX_VOCABULARIES}")
+    if len(known) > 1 and "vocabulary" in table.column_names:
+        _mark_agreement(rows[4], table["vocabulary"].to_pylist(), batch, meanings)
     names = {
-        "owners": owners.dictionary.to_pylist() if size else [],
+        "owners": owners.dictionary.to_pylist(),
         "vocabularies": [word.hex() for word in known],
     }
     (folder / NAMES).write_text(json.dumps(names), encoding="utf-8")
@@ -156,40 +148,44 @@ def _build_rows(
 
 
 def _mark_agreement(
-    bits: NDArray[np.int64], mine: list[bytes], known: list[bytes], batch: Batch, agree: Agree
+    bits: NDArray[np.int64], mine: list[bytes], batch: Batch, meanings: Meanings
 ) -> None:
     """Take away, for each subscription, the vocabularies whose codes mean something else."""
-    places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
+    events, masks = _list_masks(batch)
     answers: dict[tuple[bytes, int, int], int] = {}
-    attributes = batch.preds["attribute"].astype(np.int64)
-    masks = np.bitwise_or.reduceat(1 << attributes % EVENT_ATTRIBUTES, places) if len(places) else []
-    events = attributes[places] // EVENT_ATTRIBUTES if len(places) else []
-    for row, event, mask in zip(batch.subs["id"].tolist(), events, masks, strict=True):
-        key = mine[row], int(event), int(mask)
+    rows = batch.subs["id"].tolist()
+    for row, event, mask in zip(rows, events.tolist(), masks.tolist(), strict=True):
+        key = mine[row], event, mask
         if key not in answers:
             gone = 0
-            for bit, other in enumerate(known):
-                if key[0] and not agree(key[0], other, key[1], key[2]):
-                    gone |= 1 << bit
+            for bit, other in enumerate(meanings.known):
+                gone |= (not meanings.agree(key[0], other, event, mask)) << bit
             answers[key] = ~gone
         bits[row] = answers[key]
+
+
+def _list_masks(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the event and the features of every subscription."""
+    attributes = batch.preds["attribute"].astype(np.int64)
+    places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
+    if not len(places):
+        return places, places
+    masks = np.bitwise_or.reduceat(1 << attributes % EVENT_ATTRIBUTES, places)
+    return attributes[places] // EVENT_ATTRIBUTES, masks
 
 
 def _save_shards(batch: Batch, folder: Path, limit: int) -> list[Shard]:
     """Write snapshots of at most `limit` bytes, cutting by event and mask."""
     if not len(batch):
         return []
-    places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
-    attributes = batch.preds["attribute"].astype(np.int64)
-    events = attributes[places] // EVENT_ATTRIBUTES
-    masks = np.bitwise_or.reduceat(1 << attributes % EVENT_ATTRIBUTES, places)
+    events, masks = _list_masks(batch)
     keys = events << EVENT_ATTRIBUTES | masks
     shards: list[Shard] = []
     waiting = [np.argsort(keys, kind="stable")]
     while waiting:
         chosen = waiting.pop()
         index = FuzzyIndex(EVENT_ATTRIBUTES * (int(events[chosen].max()) + 1))
-        index.add_batch(_take_batch(batch, chosen, places))
+        index.add_batch(_take_batch(batch, chosen))
         index.compact()
         cut = _find_cut(keys[chosen])
         if index.nbytes > limit and cut:
@@ -208,31 +204,33 @@ def _find_cut(keys: NDArray[np.int64]) -> int:
     return int(changes[np.argmin(np.abs(changes - len(keys) // 2))]) if len(changes) else 0
 
 
-def _take_batch(batch: Batch, chosen: NDArray[np.int64], places: NDArray[np.int64]) -> Batch:
-    """Return some subscriptions of a batch. Patterns and rules follow in the batch's order."""
-    if len(chosen) == len(batch):
-        return batch
-    order = np.sort(chosen)
-    counts = batch.subs["count"][order].astype(np.int64)
-    first = np.repeat(places[order], counts)
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+def _take_batch(batch: Batch, chosen: NDArray[np.int64]) -> Batch:
+    """Return some subscriptions of a batch, with their predicates, patterns and rules."""
+    is_kept = np.zeros(len(batch), np.bool_)
+    is_kept[chosen] = True
     count = batch.subs["count"].astype(np.int64)
-    lengths = batch.subs["pattern"].astype(np.int64)
-    lengths += batch.subs["rules"].astype(np.int64) * (count * (count - 1) // 2)
-    kept = np.repeat(np.isin(np.arange(len(batch)), order), lengths)
-    return Batch(batch.subs[order], batch.preds[first + within], batch.code[kept])
+    code = batch.subs["pattern"] + batch.subs["rules"] * (count * (count - 1) // 2)
+    return Batch(
+        batch.subs[is_kept],
+        batch.preds[np.repeat(is_kept, count)],
+        batch.code[np.repeat(is_kept, code)],
+    )
 
 
-def _save_content(folder: Path, vectors: pa.Array, rows: NDArray[np.int64]) -> int:
+def _save_content(
+    folder: Path, vectors: pa.Array, rows: NDArray[np.int64], meanings: Meanings
+) -> int:
     """Write the subscriptions to typed content: by row, their CBOR."""
     filters = {int(row): vectors[int(row)].as_py().hex() for row in rows}
-    (folder / "content.json").write_text(json.dumps(filters), encoding="utf-8")
+    documents = {key.hex(): text for key, text in meanings.documents.items()} if filters else {}
+    stored = {"filters": filters, "documents": documents}
+    (folder / CONTENTS).write_text(json.dumps(stored), encoding="utf-8")
     return len(filters)
 
 
 def list_parts(index: SharedIndex) -> Sequence[str]:
     """Return the names of an index's files."""
-    return [ROWS, NAMES, "content.json", *(shard.file for shard in index.shards)]
+    return [ROWS, NAMES, CONTENTS, *(shard.file for shard in index.shards)]
 
 
 def _ship(spark: SparkSession, index: SharedIndex) -> None:
@@ -246,9 +244,9 @@ def _ship(spark: SparkSession, index: SharedIndex) -> None:
 
 
 @lru_cache(maxsize=2)
-def load_shard(index_folder: Path) -> FuzzyIndex:
+def load_shard(path: Path) -> FuzzyIndex:
     """Return a shard, mapped; a worker keeps it for its next task."""
-    return load_index(index_folder)
+    return load_index(path)
 
 
 @lru_cache(maxsize=2)
@@ -263,3 +261,8 @@ def load_names(path: Path) -> Names:
     names = json.loads(path.read_text(encoding="utf-8"))
     words = {bytes.fromhex(word): bit for bit, word in enumerate(names["vocabularies"])}
     return Names(pa.array(names["owners"], pa.string()), words)
+
+
+def load_owners(index: SharedIndex) -> pa.Array:
+    """Return the owners' names."""
+    return load_names(index.find(NAMES)).owners

@@ -14,11 +14,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, ShortType, StringType, StructField, StructType
 
 from backend.matching.content import match_content
-from backend.matching.index import NAMES, ROWS, Shard, SharedIndex, load_names, load_rows, load_shard
+from backend.matching.index import (
+    NAMES,
+    ROWS,
+    Shard,
+    SharedIndex,
+    load_names,
+    load_rows,
+    load_shard,
+)
 from backend.matching.kernels import keep_hits
 from backend.matching.vectors import decode_notes, explain_note
 

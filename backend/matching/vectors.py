@@ -87,4 +87,3 @@ def decode_subscriptions(column: pa.Array) -> tuple[Batch, dict[int, str]]:
         ),
         errors,
     )
-

@@ -36,7 +36,7 @@ _TYPES: dict[str, spark.DataType] = {
     kinds.MAP: spark.StringType(),
 }
 _TEXT, _LONG = spark.StringType(), spark.LongType()
-_FIXED: dict[str, spark.DataType] = {name: _LONG for name in FIXED} | {"node": _TEXT}
+_FIXED: dict[str, spark.DataType] = dict.fromkeys(FIXED, _LONG) | {"node": _TEXT}
 _QUARANTINE: dict[str, spark.DataType] = {
     "file": _TEXT,
     "class": _TEXT,  # damage, duplicate or foreign
@@ -85,7 +85,7 @@ def convert_schema(schema: spark.StructType) -> pa.Schema:
 
 @cache
 def _find_types(kind: str) -> dict[str, str]:
-    fixed = {name: kinds.INT for name in FIXED} | {"node": kinds.TEXT}
+    fixed = dict.fromkeys(FIXED, kinds.INT) | {"node": kinds.TEXT}
     return fixed | {field.name: field.type for field in KINDS[kind].fields}
 
 

@@ -68,7 +68,7 @@ class LogSource(DataSource):
         """Return a reader of a batch."""
         return LogReader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a stream."""
         from backend.source.stream import LogStreamReader
 
@@ -84,7 +84,7 @@ class LogReader(DataSourceReader):
         self._bounds = read_bounds(options)
         self._schema = schema
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take from the filters what leaves out files and blocks; Spark applies them all."""
         self._bounds = apply_filters(self._bounds, filters)
         return filters
@@ -109,9 +109,7 @@ def make_tasks(plan: Plan, kind: str, bounds: Bounds) -> Iterator[InputPartition
             yield Task(piece)
 
 
-def read_task(
-    task: InputPartition, wanted: Wanted, schema: StructType
-) -> Iterator[pa.RecordBatch]:
+def read_task(task: InputPartition, wanted: Wanted, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a task."""
     arrow = convert_schema(schema)
     if isinstance(task, Task):  # a plan without tasks is one empty partition to Spark

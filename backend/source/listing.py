@@ -32,6 +32,7 @@ class Piece(NamedTuple):
     is_closed: bool
     node: str
     epoch: int
+    begun: int  # when the segment was begun, ms
     start: int
     stop: int
     is_first: bool  # of its file: it also tells of damage that no record's number belongs to
@@ -180,12 +181,7 @@ def split_segment(segment: Segment, ranges: Sequence[Range]) -> list[Piece]:
         cuts = [cut for cut in segment.cuts if start < cut < stop]
         for cut in [*cuts, stop]:
             if cut - begin >= PIECE_RECORDS or cut == stop:
-                is_first = begin == header.first
-                pieces.append(
-                    Piece(
-                        segment.path, segment.is_closed, header.node, header.epoch, begin, cut,
-                        is_first, cut == last,
-                    )  # fmt: skip
-                )
+                whose = segment.path, segment.is_closed, header.node, header.epoch, header.time
+                pieces.append(Piece(*whose, begin, cut, begin == header.first, cut == last))
                 begin = cut
     return pieces

@@ -8,7 +8,7 @@ that whatever way a file is cut, each is told once.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from backend.source.columns import ALL, QUARANTINE, build_batch, build_column
 from backend.source.listing import DAMAGE, Piece, Problem
 from edge.dens.log import Block, Columns, Damage, build_mask, decode_columns, read_segment
-
+from edge.dens.log.kinds import KINDS
 
 LOWEST, HIGHEST = -(1 << 63), 1 << 63
 
@@ -31,11 +31,20 @@ class Wanted(NamedTuple):
 
 
 def read_piece(piece: Piece, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a piece that have rows; `schema` may have fewer columns than the kind."""
+    """Yield the batches of a piece; `schema` may have fewer columns than the kind."""
+    schemas = dict.fromkeys((*KINDS, QUARANTINE), schema)
+    for _, batch in read_tables(piece, wanted, schemas):
+        yield batch
+
+
+def read_tables(
+    piece: Piece, wanted: Wanted, schemas: Mapping[str, pa.Schema]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield (kind, batch) of a piece, each with the schema of its kind."""
     kinds = None if wanted.kind in (ALL, QUARANTINE) else [wanted.kind]
     mask = None if kinds is None else build_mask(kinds)
     # Damage has no time: what is in quarantine is told whatever time is asked for.
-    times = (None, None) if wanted.kind == QUARANTINE else (wanted.since, wanted.until)
+    times = (None, None) if wanted.kind in (ALL, QUARANTINE) else (wanted.since, wanted.until)
     contents = read_segment(
         Path(piece.path).read_bytes(), is_closed=piece.is_closed, start=piece.start
     )
@@ -47,11 +56,11 @@ def read_piece(piece: Piece, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.R
         problems += _keep_own(piece, damages)
         if wanted.kind != QUARANTINE:
             for kind, columns in tables.items():
-                batch = _build(piece, block, kind, columns, wanted, schema)
+                batch = _build(piece, block, kind, columns, wanted, schemas[kind])
                 if batch.num_rows:
-                    yield batch
+                    yield kind, batch
     if problems and wanted.kind in (ALL, QUARANTINE):
-        yield build_problems(problems, schema)
+        yield QUARANTINE, build_problems(problems, schemas[QUARANTINE])
 
 
 def _build(
@@ -84,12 +93,9 @@ def _keep_own(piece: Piece, damages: Iterable[Damage]) -> list[Problem]:
             is_behind = damage.first >= piece.stop and piece.is_last
             is_own = piece.start <= damage.first < piece.stop or is_behind
         if is_own:
-            kept.append(
-                Problem(
-                    piece.path, DAMAGE, damage.reason, damage.offset, damage.size, piece.node,
-                    piece.epoch, damage.first, damage.length,
-                )  # fmt: skip
-            )
+            place = damage.offset, damage.size, piece.node, piece.epoch
+            lost = damage.first, damage.length
+            kept.append(Problem(piece.path, DAMAGE, damage.reason, *place, *lost))
     return kept
 
 
@@ -102,4 +108,3 @@ def build_problems(problems: list[Problem], schema: pa.Schema) -> pa.RecordBatch
             type_ = schema.field(column).type
             made[column] = pa.array([getattr(problem, name) for problem in problems], type_)
     return build_batch(schema, QUARANTINE, len(problems), made)
-

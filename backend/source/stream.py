@@ -73,19 +73,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: Known = {}
         self._target: Offset | None = None
 
-    def initialOffset(self) -> Offset:  # noqa: N802
+    def initialOffset(self) -> Offset:
         """Return the offset before everything."""
         return {"files": {}, "runs": {}}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a batch."""
         return ReadMaxRows(self._limit) if self._limit else ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Note what is there: a run of `availableNow` ends there."""
         self._target = self._find_latest()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return how far the next batch goes."""
         latest = self._target or self._find_latest()
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else None

@@ -17,7 +17,7 @@ from pathlib import Path
 from edge.client.publisher import SimulatedDevice, parse_reading
 from edge.client.vocabulary import Vocabulary, load_shipped
 from edge.dens.core.devices import Devices, DeviceSettings, VocabularySenses
-from edge.dens.core.devices.senses import list_senses
+from edge.dens.core.devices.contracts import list_senses
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.interface import (
     DEVICES,
@@ -28,14 +28,16 @@ from edge.dens.core.interface import (
     Event,
     Listening,
     Message,
+    Part,
     PeerDown,
     PeerUp,
     Publish,
 )
-from edge.dens.core.items import Dot
+from edge.dens.core.items import NOTIFICATION, Item, NotificationBody, decode_body
 from edge.dens.core.node import Node
 from edge.dens.core.peers import PeerPart, PeerSettings
 from edge.dens.core.subscribers import Subscribers, SubscriberSettings
+from edge.dens.core.turn import Turn
 from edge.dens.core.vocabularies import Vocabularies
 from edge.dens.log import DiskFiles, Writer
 from edge.dens.replication.clock import Clocks
@@ -84,21 +86,17 @@ def _sign(node: str, data: bytes) -> bytes:
     return hmac.new(b"key of " + node.encode(), data, "sha512").digest()
 
 
-class _OwnClock:
-    """Clocks as the subscribers' part asks them."""
+class _Listener(Part):
+    """Notes what devices bring."""
 
-    def __init__(self, clocks: Clocks, network: Network, skew: int) -> None:
-        self._clocks = clocks
-        self._network = network
-        self._skew = skew
+    def __init__(self, taken: list[tuple[str, int]]) -> None:
+        self._taken = taken
 
-    def localise(self, dot: Dot, ms: int) -> int:
-        """Return a time of an item in this node's clock."""
-        return self._clocks.localise(dot, ms)
-
-    def doubt(self, origin: str, epoch: int) -> int:
-        """Return by how much that may be wrong."""
-        return self._clocks.doubt(origin, epoch, self._network.now + self._skew)
+    def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002
+        """Note an item that is new here."""
+        if item.kind == NOTIFICATION and not source:
+            body = decode_body(NotificationBody, item.body)
+            self._taken.append((body.device, item.id))
 
 
 class Host:
@@ -110,6 +108,7 @@ class Host:
         self.name = name
         self.skew = skew
         self.keys = SmallKeys(name)
+        self.taken: list[tuple[str, int]] = []  # device and id of what was read here
         self.store = store = MemoryStore(name)
         clocks = Clocks(name, store.epoch)
         holdings = Holdings(name, store.epoch, store, self.keys.sign, clocks.localise)
@@ -118,7 +117,7 @@ class Host:
             holdings,
             store,
             vocabularies,
-            clock=_OwnClock(clocks, network, skew),
+            clock=clocks,
             settings=SubscriberSettings(held_limit=network.held_limit),
         )
         devices = Devices(
@@ -127,15 +126,17 @@ class Host:
             VocabularySenses(vocabularies.find, vocabularies.agree),
             clocks.localise,
             DeviceSettings(keep=keep),
-            has_room=lambda: True,
-            find_doubt=lambda: 0,
         )
         peers = PeerPart(
             holdings, store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
         )
-        node = Node(holdings, [peers, subscribers, devices])
+        node = Node(holdings, [peers, subscribers, devices, _Listener(self.taken)])
         self.station = Station(node, store, None, lambda _: None, clocks.stamp)
         self.writer = Writer(store, DiskFiles(folder))
+
+    def list_taken(self, device: str) -> list[int]:
+        """Return the ids of a device's notifications that this node took, in order."""
+        return [id for name, id in self.taken if name == device]
 
 
 class Network:

@@ -150,7 +150,6 @@ class Site:
             localise,
             self.settings,
             has_room=lambda: self.has_room,
-            find_doubt=lambda: 5,
         )
         self.node = Node(self.holdings, [self.part])
         self.node.restore(self.disk, self.now)

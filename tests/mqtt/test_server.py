@@ -409,20 +409,3 @@ class TestTime:
         link = world.connect("c", keep_alive=0)
         world.tick(10_000_000)
         assert link not in world.closed
-
-    def test_a_clock_that_was_set_blames_nobody(self) -> None:
-        world = World()
-        link = world.connect("c", keep_alive=10)
-        away = world.connect("away", clean=False)
-        world.send(away, wire.DISCONNECT)
-        slow = world.connect("slow")
-        world.perform(world.server.block(slow, True, world.now))
-        years = 3 * 365 * 86_400_000
-        world.now += years
-        world.server.shift_clock(years)
-        world.tick()
-        assert link not in world.closed
-        assert slow not in world.closed
-        assert ("", "away") in world.server.exchange.sessions
-        world.tick(15_001)
-        assert link in world.closed

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from demo.bridges import Bridges
 from demo.site import call, find_free_ports
+from edge.dens.runtime.discovery import list_addresses
 from tests.node.app import App
 from tests.node.hosting import HostedNode, Person, wait_for
 
@@ -38,6 +39,9 @@ class Links(Protocol):
 
     def find_url(self, place: str, caller: str | None = None) -> str:
         """Return where a place is reached from another; from here if that is None."""
+
+    def find_own_address(self, place: str) -> str:
+        """Return the address of this process, as a place sees it."""
 
     def find_prefix(self, place: str) -> tuple[str, ...]:
         """Return what goes before a command that shall run in a place."""
@@ -78,6 +82,7 @@ class Namespaces:
         _ip("-n", name, "link", "set", "lo", "up")
         _ip("link", "add", here, "type", "veth", "peer", "name", _PEOPLE, "netns", name)
         ours, self._addresses[place, _PEOPLE] = self._draw_addresses()
+        self._addresses[_PEOPLE, place] = ours
         _ip("addr", "add", f"{ours}/30", "dev", here)
         _ip("link", "set", here, "up")
         self._raise_interface(place, _PEOPLE, _PEOPLE)
@@ -108,6 +113,9 @@ class Namespaces:
 
     def find_url(self, place: str, caller: str | None = None) -> str:
         return f"mqtts://{self._addresses[place, caller or _PEOPLE]}:{_PORT}"
+
+    def find_own_address(self, place: str) -> str:
+        return self._addresses[_PEOPLE, place]
 
     def find_prefix(self, place: str) -> tuple[str, ...]:
         return "ip", "netns", "exec", self._names[place]
@@ -149,6 +157,9 @@ class Relays:
     def find_url(self, place: str, caller: str | None = None) -> str:
         port = self._ports[place] if caller is None else self._relays[place, caller]
         return f"mqtts://127.0.0.1:{port}"
+
+    def find_own_address(self, place: str) -> str:  # noqa: ARG002 - it is one machine
+        return list_addresses()[0]
 
     def find_prefix(self, place: str) -> tuple[str, ...]:  # noqa: ARG002
         return ()

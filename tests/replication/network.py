@@ -177,7 +177,7 @@ class Host:
 
     def _originate(self, now: int, kind: int, life: int, body: bytes) -> tuple[Item, list[Publish]]:
         made: list[Item] = []
-        expires = self.clocks.say(now) + life if life else 0
+        expires = now + life if life else 0
         published = self.act(
             now, lambda turn: made.append(self.holdings.originate(turn, kind, expires, body))
         )

@@ -1,4 +1,4 @@
-"""Clocks: wrong by minutes to years, jumping, falling at a restart; expiry is late, never early."""
+"""Clocks: wrong by minutes to years, set, falling at a restart; expiry is late, never early."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_two_frames_hold_the_true_offset_between_them(offset: int, there: int, b
     """b's clock is `offset` behind a's; frames take their time both ways."""
     a, b = Clocks("a", 1), Clocks("b", 1)
     real = 20 * YEAR
-    lag_of_a = b.measure("a", a.say(real), real + there - offset)
-    a.measure("b", b.say(real + there - offset), real + there + back, lag_of_a)
+    lag_of_a = b.measure("a", real, real + there - offset)
+    a.measure("b", real + there - offset, real + there + back, lag_of_a)
     a.witness(_save_to(Disk()), "b", b.tell([("b", 1)], real), real + there + back)
     event = Dot("b", 1, 1)
     true = real + 5_000
@@ -50,8 +50,8 @@ def test_offsets_add_up_along_a_path(offsets: list[int]) -> None:
     now = [real + offset for offset in offsets]
     for here, there in ((1, 0), (2, 1)):
         name = "abc"[there]
-        lag = clocks[there].measure("abc"[here], clocks[here].say(now[here]), now[there])
-        clocks[here].measure(name, clocks[there].say(now[there]), now[here], lag)
+        lag = clocks[there].measure("abc"[here], now[here], now[there])
+        clocks[here].measure(name, now[there], now[here], lag)
         table = clocks[there].tell([("a", 1)], now[there])
         clocks[here].witness(_save_to(Disk()), name, table, now[here])
     assert abs(clocks[2].estimate(Dot("a", 1, 1), now[0]) - now[2]) <= 10
@@ -64,14 +64,15 @@ def test_a_clock_of_which_nothing_is_known_is_late_by_a_day() -> None:
     assert clocks.localise(Dot("a", 1, 1), 1_000) == 1_000
 
 
-@pytest.mark.parametrize("jump", [1, 5 * MINUTE, 3 * YEAR])
-def test_a_corrected_clock_ends_nothing_early_or_late(jump: int) -> None:
+@pytest.mark.parametrize("jump", [-3 * YEAR, 1, 5 * MINUTE, 3 * YEAR])
+def test_a_clock_that_is_set_ends_nothing_early_or_late(jump: int) -> None:
     """An item of our own with an hour to live has an hour to live after the clock was set."""
     network = Network("a")
     host = network.hosts["a"]
     item, _ = host.subscribe(network.now, "medic", life=60 * MINUTE)
-    network.now += jump
     network.set_clock("a", jump)
+    assert host.clocks.show(item.dot, network.now) == network.now + jump
+    assert host.logs[-1].fields == {"offset": jump, "source": "machine"}
     for minutes, is_held in ((0, True), (59, True), (62, False)):
         host.handle(Tick(), network.now + minutes * MINUTE)
         assert (item.dot in host.list_dots(SUBSCRIPTION)) == is_held
@@ -103,9 +104,88 @@ def test_time_never_falls_over_a_restart() -> None:
     before.save(_save_to(disk), START)
     stamp = before.stamp(START)
     after = Clocks("a", 2)
-    after.restore(disk, 1_000)  # a machine without a clock of its own begins in 1970
-    assert after.say(1_000) >= START
-    assert after.stamp(1_000) > stamp
+    lead = after.restore(disk, 1_000)  # a machine without a clock of its own begins in 1970
+    assert 1_000 + lead > START
+    assert after.wall == -lead
+    assert after.stamp(1_000 + lead) > stamp
+
+
+_RUNS = st.tuples(
+    st.integers(0, 60 * YEAR),  # what the machine's clock shows at the start
+    st.lists(
+        st.tuples(
+            st.integers(0, 30 * MINUTE),  # until the next turn
+            st.integers(-20 * YEAR, 20 * YEAR) | st.just(0),  # by how much the clock is set then
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+)
+
+
+@given(st.lists(_RUNS, min_size=1, max_size=5))
+def test_whatever_the_machine_shows_time_rises_and_people_see_its_clock(
+    runs: list[tuple[int, list[tuple[int, int]]]],
+) -> None:
+    disk, latest, shown = Disk(), -1, -1
+    for epoch, (wall, turns) in enumerate(runs, 1):
+        clocks = Clocks("a", epoch)
+        now = wall + clocks.restore(disk, wall)
+        if not shown - 10_000 < wall < shown:  # it fell by less than is written down
+            assert now >= latest
+        assert now > latest - 10_000
+        for elapsed, jump in turns:
+            now, wall = now + elapsed, wall + elapsed + jump
+            clocks.save(_save_to(disk), now)
+            if jump:
+                clocks.correct(_save_to(disk), jump, now)
+            latest, shown = now, wall
+            assert clocks.date(now) == wall
+
+
+def test_a_lead_stays_and_makes_no_doubt_while_the_machine_is_right() -> None:
+    """A clock was ten years ahead when the node first ran, and set right since."""
+    disk = Disk()
+    first = Clocks("a", 1)
+    first.restore(disk, START + 10 * YEAR)
+    first.correct(_save_to(disk), -10 * YEAR, START + 10 * YEAR)
+    second = Clocks("a", 2)
+    assert second.restore(disk, START + MINUTE) == 10 * YEAR
+    own = Dot("a", 1, 1)
+    assert second.localise(own, START) == START
+    assert second.doubt("a", 1, START + 10 * YEAR) == 0
+    assert second.show(own, START + 10 * YEAR) == START
+
+
+def test_a_node_that_woke_in_the_past_twice_is_still_believed() -> None:
+    """What it made in its first run is neither over nor from nowhere at a node that is right."""
+    disk = Disk()
+    for epoch in (1, 2, 3):
+        lost = Clocks("a", epoch)
+        now = 5_000 + lost.restore(disk, 5_000)
+        lost.save(_save_to(disk), now)
+    right = Clocks("b", 1)
+    lag = lost.measure("b", START, now)
+    right.measure("a", now, START, lag)
+    right.witness(_save_to(Disk()), "a", lost.tell([("a", 1), ("a", 3)], now), START)
+    assert right.localise(Dot("a", 1, 1), 5_000 + MINUTE) >= START + MINUTE - (now - 5_000)
+    assert abs(right.localise(Dot("a", 3, 1), now + MINUTE) - START - MINUTE) < 10
+
+
+def test_what_was_measured_just_before_a_crash_is_in_doubt_after_it() -> None:
+    disk = Disk()
+    before = Clocks("a", 1)
+    before.restore(disk, START)
+    before.save(_save_to(disk), START)
+    now = START + 9_000  # later than what was saved
+    before.measure("b", now, now, 0)
+    before.witness(_save_to(disk), "b", [(("b", 1), 0, 5)], now)
+    assert before.doubt("b", 1, now) <= 10
+    after = Clocks("a", 2)
+    now = 1_000 + after.restore(disk, 1_000)  # nobody knows how long it was off
+    assert after.doubt("b", 1, now) > YEAR
+    assert after.localise(Dot("b", 1, 1), START) >= START
+    assert after.show(Dot("b", 1, 1), START) == START + after.wall  # as well as it is known
 
 
 def test_a_leap_over_a_restart_ends_nothing_before_somebody_confirms_it() -> None:
@@ -114,7 +194,7 @@ def test_a_leap_over_a_restart_ends_nothing_before_somebody_confirms_it() -> Non
     before.save(_save_to(disk), START)
     after = Clocks("a", 2)
     leap = START + 3 * YEAR
-    after.restore(disk, leap)
+    assert after.restore(disk, leap) == 0
     assert after.localise(Dot("a", 1, 1), START + MINUTE) >= leap + MINUTE
     soon = Clocks("a", 2)
     soon.restore(disk, START + TRUSTED_GAP)

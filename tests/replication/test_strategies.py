@@ -110,7 +110,7 @@ def test_encounters_are_remembered_and_passed_on_older() -> None:
     other.hear(keep, "c", told, 90_000)
     assert 0 < other.judge("c", 90_000) < told
     again = Encounters()
-    again.restore(disk, 90_000)
+    again.restore(disk)
     assert again.judge("b", 90_000) == told
     assert again.reach == 1
 

@@ -10,7 +10,7 @@ import pytest
 from edge.client.compiler import compile_subscription
 from edge.client.language import parse
 from edge.client.vocabulary import load_shipped
-from edge.dens.core.interface import NOTES, ClockSet, PeerUp
+from edge.dens.core.interface import NOTES, PeerUp
 from edge.dens.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -466,34 +466,3 @@ def test_the_own_vocabulary_is_told_once_and_others_are_learnt() -> None:
     other = other.restart()
     assert world.vocabularies.own_hash in other.vocabularies
     assert other.vocabularies.find_event(world.vocabularies.own_hash, 1) is not None
-
-
-class Corrected:
-    """A clock that was found to be a year ahead, after a number of this node's items."""
-
-    def __init__(self) -> None:
-        self.offset = 0
-        self.last = 0
-
-    def localise(self, dot: Dot, ms: int) -> int:
-        return ms + self.offset if dot.sequence <= self.last else ms
-
-    def doubt(self, origin: str, epoch: int) -> int:  # noqa: ARG002
-        return 0
-
-
-def test_a_corrected_clock_loses_nothing() -> None:
-    clock = Corrected()
-    world = World(clock=clock, settings=SubscriberSettings(purge_after=5000, is_announcing=False))
-    world.ask("m", "heart_rate is high")
-    world.attach("m")
-    _, published = world.read(patient(heart_rate=180), life=2 * 365 * DAY)
-    world.ack(published[0])
-    clock.offset, clock.last = -365 * DAY, world.holdings._sequence
-    world.now += clock.offset
-    world.do(ClockSet(clock.offset))
-    item, published = world.read(patient(heart_rate=180))
-    assert list_ids(published, "m") == [show(item.id)]
-    world.tick(6000)
-    assert world.holdings.count(DELIVERED) == 1
-    assert world.holdings.count(NOTIFICATION) == 1  # the first was let go in time

@@ -5,8 +5,8 @@ transaction (several turns may share it), commits, and only then performs its `P
 nothing is acknowledged, answered or handed on before it is on the disk, and nothing here waits.
 
 Times are milliseconds of the node's own timeline. It is near the machine's clock, which may be
-wrong, but it never falls and never jumps, not over restarts either; `ClockSet` says by how much
-somebody corrected the machine's clock, for those who show times to people.
+wrong, but it never falls and never jumps, not over restarts either. `ClockSet` says by how much
+somebody corrected the machine's clock: people are shown times by it, and nothing else changes.
 """
 
 from __future__ import annotations

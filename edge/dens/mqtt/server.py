@@ -175,13 +175,6 @@ class Server:
         self.exchange.outbound.was_freed = True  # a pace may have room again
         return self._finish(now)
 
-    def shift_clock(self, offset: int) -> None:
-        """Note that `now` goes on with an offset: nobody has been silent for that long."""
-        for link in self._links.all.values():
-            link.shift_clock(offset)
-        for session in self.exchange.sessions.values():
-            session.away_since += offset
-
     def _expire_sessions(self, now: int) -> None:
         for session in list(self.exchange.sessions.values()):
             if not session.link and now - session.away_since > self.limits.session_ms:

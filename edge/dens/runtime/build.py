@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from edge.dens.config import NodeConfig, Replication
 from edge.dens.core.devices import Devices, DeviceSettings, VocabularySenses
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.interface import Count
-from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION
 from edge.dens.core.node import Node
 from edge.dens.core.peers import PeerPart, PeerSettings
 from edge.dens.core.subscribers import Subscribers, SubscriberSettings
@@ -24,7 +23,7 @@ from edge.dens.core.vocabularies import Vocabularies
 from edge.dens.mqtt.limits import Limits
 from edge.dens.mqtt.server import Server
 from edge.dens.replication.clock import Clocks
-from edge.dens.runtime.clock import SteadyClock
+from edge.dens.runtime.clock import SteadyClock, read_wall
 from edge.dens.runtime.station import Station
 from edge.dens.runtime.status import StatusTimer
 from edge.dens.security import Access, Keyring, RateLimit, Roles, open_keyring
@@ -42,20 +41,6 @@ class Counter:
 
     def __call__(self, what: Count) -> None:
         self.target(what)
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """The clocks as the subscribers' part asks them: without a time of its own."""
-
-    clocks: Clocks
-    steady: Callable[[], int]
-
-    def localise(self, dot: Dot, ms: int) -> int:
-        return self.clocks.localise(dot, ms)
-
-    def doubt(self, origin: str, epoch: int) -> int:
-        return self.clocks.doubt(origin, epoch, self.steady())
 
 
 @dataclass(frozen=True)
@@ -103,18 +88,24 @@ class Assembly:
             "waiting": self.subscribers.count_waiting(),
             "attached": self.subscribers.count_attached(),
             "peers": len(self.station.peers),
-            "clock_doubt_ms": self.clocks.doubt(self.config.name, self.holdings.epoch, now),
+            "clock_doubt_ms": self.clocks.doubt_peers(now),
             **{f"devices_{name}": number for name, number in devices.items()},
         }
 
     def describe(self, now: int, uptime: int, totals: dict[str, int]) -> dict[str, object]:
-        """Return the node's status."""
+        """Return the node's status; times are in ms.
+
+        `at` is what the machine's clock shows, `clock_ms` by how much that is ahead of the node's
+        own timeline, `doubt_ms` by how much the node may be wrong about the timeline of a peer
+        that it is linked with. `lag_ms` is for how long something has been waiting to be
+        exchanged with such a peer, at most: 0 if all are up to date, null if there is none.
+        """
         gauges = self.read_gauges(now)
         return {
             "node": self.config.name,
             "version": find_version(),
             "epoch": self.holdings.epoch,
-            "at": now,
+            "at": self.clocks.date(now),
             "uptime_s": uptime // 1000,
             "subscriptions": gauges["subscriptions"],
             "notifications": gauges["notifications"],
@@ -123,6 +114,8 @@ class Assembly:
             "delivered": totals.get("notes_delivered", 0),
             "devices": gauges["devices_present"],
             "peers": sorted(self.station.peers),
+            "lag_ms": self.peers.find_lag(now),
+            "clock_ms": self.clocks.wall,
             "doubt_ms": gauges["clock_doubt_ms"],
             "conflicts": self.keyring.conflicts,
             "counts": totals,
@@ -147,14 +140,12 @@ def open_node(config: NodeConfig) -> Opened:
     vocabulary = load_vocabularies(config.vocabulary)
     config.data.mkdir(parents=True, exist_ok=True)
     (config.data / "log").mkdir(exist_ok=True)
-    started = int(time.time())
     # A store that was lost and made anew must not number its items as the lost one did.
-    store = Store(config.data / DATABASE, config.name, first_epoch=max(1, started))
+    first_epoch = max(1, read_wall() // 1000)
+    store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch)
     try:
         clocks = Clocks(config.name, store.epoch)
-        clocks.restore(store, started * 1000)
-        lead = clocks.adopt(started * 1000)
-        clock = SteadyClock(lead)
+        clock = SteadyClock(clocks.restore(store, read_wall()))
         assembly = build_assembly(config, keyring, vocabulary, store, clocks, clock)
         assembly.station.restore(clock.read())
     except BaseException:
@@ -169,7 +160,7 @@ def build_assembly(
     vocabulary: Vocabulary,
     store: Store,
     clocks: Clocks,
-    clock: SteadyClock,
+    clock: SteadyClock,  # noqa: ARG001 - whoever runs the node has it; no part asks for the time
 ) -> Assembly:
     """Put the parts together."""
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared)
@@ -181,7 +172,7 @@ def build_assembly(
         store,
         vocabularies,
         roles=_Roles(access, Roles(config.roles)),
-        clock=_Clock(clocks, clock.read),
+        clock=clocks,
         settings=SubscriberSettings(
             max_subscriptions=config.limits.requests_per_subscriber,
             window=config.limits.window,
@@ -198,7 +189,6 @@ def build_assembly(
             keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
         ),
         has_room=lambda: not subscribers.is_full,
-        find_doubt=lambda: clocks.doubt(config.name, store.epoch, clock.read()),
     )
     replication = PeerSettings(
         strategy=name_strategy(config.replication), chunk=config.replication.chunk_bytes

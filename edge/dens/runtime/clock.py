@@ -12,6 +12,17 @@ from collections.abc import Callable
 TOLERANCE = 2_000  # ms between the two clocks that count as drift, not as a correction
 
 
+def read_wall() -> int:
+    """Return what the machine's clock shows, in ms since 1970."""
+    return int(time.time() * 1000)
+
+
+def _read_elapsed() -> float:
+    """Return seconds that never fall and count while the machine sleeps, where it can say so."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
 class SteadyClock:
     """Milliseconds that start at the wall clock's, or later, and go on evenly.
 
@@ -23,7 +34,7 @@ class SteadyClock:
         self,
         lead: int = 0,
         wall: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = _read_elapsed,
     ) -> None:
         self._wall = wall
         self._monotonic = monotonic

@@ -7,8 +7,12 @@ message is acknowledged when the node says so, after its commit: what is lost be
 
 from __future__ import annotations
 
+import logging
+import socket
 import ssl
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +36,7 @@ from edge.dens.core.interface import (
     Publish,
 )
 
+_log = logging.getLogger("denwatch.links")
 Deliver = Callable[[Event, Callable[[], None] | None], None]
 KEEP_ALIVE = 15
 _FIRST_DELAY, _LONGEST_DELAY = 1, 30  # s between attempts
@@ -59,6 +64,7 @@ class Connection:
         self.is_up = False
         self._deliver = deliver
         self._tokens: dict[int, Publish] = {}  # by message id, until the server has it
+        self._trouble = ""  # why there is no link, as it was told last
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id, clean_session=True, manual_ack=True
         )
@@ -68,6 +74,7 @@ class Connection:
         client.reconnect_delay_set(_FIRST_DELAY, _LONGEST_DELAY)
         client.max_inflight_messages_set(self.in_flight)
         client.on_connect = self._connected
+        client.on_connect_fail = self._failed
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
         client.on_message = self._received
@@ -97,16 +104,32 @@ class Connection:
     def _connected(
         self, client: paho.Client, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any
     ) -> None:
-        if not reason.is_failure:
+        if reason.is_failure:
+            self._tell_trouble(f"refused: {str(reason).lower()}")
+        else:
             client.subscribe([(topic, 1) for topic in self.filters])
+
+    def _failed(self, _client: paho.Client, _data: Any) -> None:
+        self._tell_trouble(str(sys.exception()))  # paho calls us while it handles it
+
+    def _tell_trouble(self, why: str) -> None:
+        """Tell why there is no link: once, however often it is tried."""
+        if why != self._trouble:
+            self._trouble = why
+            _log.warning("no link to %s:%d: %s", self.address.host, self.address.port, why)
 
     def _subscribed(
         self, client: paho.Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
     ) -> None:
         if any(reason.is_failure for reason in reasons):
-            client.disconnect()  # the server does not let us: try again later
+            self._tell_trouble("refused: these topics are not ours")
+            found = client.socket()
+            with suppress(OSError):
+                if isinstance(found, socket.socket):
+                    found.shutdown(socket.SHUT_RDWR)  # which paho takes for a loss, and comes back
             return
         self.is_up = True
+        self._trouble = ""
         self.rise()
 
     def _disconnected(

@@ -16,13 +16,14 @@ from pathlib import Path
 from time import time
 
 from edge.dens.config import Address, NodeConfig
+from edge.dens.config.addresses import is_loopback
 from edge.dens.core.interface import PEERS, STATUS, Event, Publish
 from edge.dens.log import DiskFiles, Writer
 from edge.dens.mqtt.interface import Input
 from edge.dens.mqtt.listener import Listener
 from edge.dens.runtime.build import Assembly
 from edge.dens.runtime.clock import SteadyClock
-from edge.dens.runtime.discovery import Discovery
+from edge.dens.runtime.discovery import Discovery, list_addresses
 from edge.dens.runtime.links import Address as LinkAddress
 from edge.dens.runtime.links import BrokerConnection, Connection, PeerConnection
 from edge.dens.runtime.metrics import Metrics
@@ -33,6 +34,7 @@ from edge.dens.store import Store
 _log = logging.getLogger("denwatch.node")
 TICK = 0.25  # s
 _PRUNE_EVERY = 3_600_000  # ms
+_HINTS = 1_000  # announced names that are kept
 _LOG_BATCH = 20_000  # records moved to the segments at a time
 
 
@@ -52,6 +54,7 @@ class Process:
         self._started = clock.read()
         self._listener = Listener(self._take, assembly.limits)
         self._connections: dict[str, Connection] = {}
+        self._hints: dict[str, Address] = {}  # where peers are by their announcements
         self._broker: BrokerConnection | None = None
         self._arrived: list[tuple[Event, Callable[[], None] | None]] = []
         self._failure: BaseException | None = None
@@ -74,7 +77,7 @@ class Process:
 
     async def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop` is called or the store fails."""
-        self.station.log("start", self.assembly.describe_start(), self.clock.read())
+        self._log_start(self.clock.read())
         self._commit()
         try:
             await self._open()
@@ -89,6 +92,12 @@ class Process:
                 raise self._failure
         finally:
             await self._close()
+
+    def _log_start(self, now: int) -> None:
+        self.station.log("start", self.assembly.describe_start(), now)
+        wall = self.assembly.clocks.wall
+        if wall:  # the sum of a run's records is what the machine's clock is ahead of their times
+            self.station.log("clock", {"offset": wall, "source": "start"}, now)
 
     def stop(self) -> None:
         """Ask for the end; `run` returns after it."""
@@ -171,6 +180,7 @@ class Process:
             _log.warning("the clock was set by %.3f s", jump / 1000)
             self.station.set_clock(jump, now)
         self._reload_keys(now)
+        self._follow_hints()
         self.station.tick(now)
         if self.assembly.status.is_due(now):
             self._publish_status(now)
@@ -227,7 +237,7 @@ class Process:
     def _connect(self, name: str, address: Address) -> None:
         credentials = self.assembly.keyring.make_credentials(name)
         if credentials is None:
-            _log.error("peer %s is not among the known nodes: denwatch keys list", name)
+            _log.warning("peer %s is not among the known nodes yet: denwatch keys list", name)
             return
         context = make_client_context(self.config.tls.ca) if address.has_tls else None
         link = LinkAddress(address.host, address.port, *credentials, context)
@@ -239,7 +249,7 @@ class Process:
         outside = [a for a in self.config.listen if a.host not in ("127.0.0.1", "::1", "localhost")]
         for address, port in zip(self.config.listen, self.ports, strict=True):
             if address in outside or not outside:
-                self._discovery.start(_list_addresses(address.host), port, address.has_tls)
+                self._discovery.start(_resolve(address.host), port, address.has_tls)
                 return
 
     def _found(self, name: str, host: str, port: int, has_tls: bool) -> None:
@@ -248,9 +258,26 @@ class Process:
             self._loop.call_soon_threadsafe(self._meet, name, Address(host, port, has_tls))
 
     def _meet(self, name: str, address: Address) -> None:
-        # Of two nodes that see each other, the first by name calls.
-        is_known = self.assembly.keyring.kind_of(name) == "node"
-        if is_known and name > self.config.name and name not in self._connections:
+        if not address.has_tls and not is_loopback(address.host):
+            _log.warning("%s is said to be at %s without TLS: passed over", name, address.host)
+        elif name in self._hints or len(self._hints) < _HINTS:
+            self._hints[name] = address
+            self._follow_hints()
+
+    def _follow_hints(self) -> None:
+        """Call nodes that were announced, at the newest address unless an older one works."""
+        listed = {peer.name for peer in self.config.peers}
+        for name, address in self._hints.items():
+            old = self._connections.get(name)
+            place = None if old is None else (old.address.host, old.address.port)
+            is_new = place != (address.host, address.port)
+            # Of two nodes that see each other, the first by name calls.
+            if name < self.config.name or name in listed or not is_new or (old and old.is_up):
+                continue
+            if self.assembly.keyring.kind_of(name) != "node":
+                continue  # not yet, or a stranger
+            if old is not None:
+                self._loop.run_in_executor(None, old.stop)  # it waits for its thread
             _log.info("found %s at %s:%d", name, address.host, address.port)
             self._connect(name, address)
 
@@ -264,6 +291,9 @@ class Process:
         if keyring.generation != self._generation:
             self._generation = keyring.generation
             self.assembly.subscribers.forget_roles()
+            for peer in self.config.peers:
+                if peer.name not in self._connections and keyring.kind_of(peer.name) == "node":
+                    self._connect(peer.name, peer.address)
             for user in self.station.list_users():
                 if not self.assembly.access.is_welcome(user):
                     _log.warning("%s is no longer welcome", user)
@@ -300,8 +330,8 @@ def make_client_context(ca: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _list_addresses(host: str) -> list[str]:
-    if host not in ("0.0.0.0", "::"):
-        return [host]
-    found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-    return [str(info[4][0]) for info in found][:1]
+def _resolve(host: str) -> list[str]:
+    """Return the addresses that stand for where a server listens."""
+    if host in ("0.0.0.0", "::"):
+        return list_addresses()
+    return list(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(host, None)))

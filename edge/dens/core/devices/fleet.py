@@ -160,14 +160,6 @@ class Fleet:
             self._note_omitted(turn, key, group)
         return concerned
 
-    def shift(self, offset: int) -> None:
-        """Move all times, because the clock was set."""
-        self.book.shift(offset)
-        for sense in self._senses.values():
-            sense.shift(offset)
-        for installation in self:
-            installation.shift(offset)
-
     def _is_for(self, wish: Wish, sense: Sense) -> bool:
         """Return whether the devices of a sense can evaluate a wish, and mean the same by it."""
         key = sense.key

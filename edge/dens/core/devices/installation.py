@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from edge.dens.core.devices.contracts import DeviceSettings
 from edge.dens.core.devices.groups import Group, Room
-from edge.dens.core.devices.wishes import FOREVER, address_vector, shift_time
+from edge.dens.core.devices.wishes import FOREVER, address_vector
 from edge.dens.core.interface import Reader
 from edge.dens.core.turn import Turn
 from protocol.timecode import LAST_DURATION, decode_duration, encode_duration
@@ -108,15 +108,6 @@ class Installation:
     def look_at(self, bodies: list[bytes]) -> None:
         """Note that these may have to be told."""
         self._wrong.update(dict.fromkeys(bodies))
-
-    def shift(self, offset: int) -> None:
-        """Move all times, because the clock was set."""
-        for row in self._rows.values():
-            row.until = shift_time(row.until, offset)
-        if self.flight is not None:
-            self.flight.due += offset
-            for handle, until in self.flight.grants.items():
-                self.flight.grants[handle] = shift_time(until, offset)
 
     def erase(self, turn: Turn) -> None:
         """Forget all handles."""

@@ -54,16 +54,14 @@ class Devices(Part):
         settings: DeviceSettings | None = None,
         *,
         has_room: Callable[[], bool] = lambda: True,
-        find_doubt: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`has_room`: whether notifications can be taken; `find_doubt`: ms of our own clock."""
+        """`has_room`: whether notifications can be taken; `localise`: when others' items end."""
         self._holdings = holdings
         self._keys = keys
         self._vocabularies = vocabularies
         self._localise = localise
         self._settings = settings or DeviceSettings()
         self._has_room = has_room
-        self._find_doubt = find_doubt
         self._registry = Registry()
         self._fleet = Fleet(self._settings, vocabularies)
         self._downlink = Downlink(holdings.epoch, keys, self._registry, self._fleet, self._settings)
@@ -212,14 +210,13 @@ class Devices(Part):
         self._downlink.send(turn, name)
 
     def _take_fresh(self, turn: Turn, device: Device, frame: Frame, fresh: list[Note]) -> None:
-        slack = self._settings.transit + self._find_doubt()
         bodies = [
             NotificationBody(
                 device.name,
                 frame.epoch,
                 note.sequence,
                 turn.now - note.age,
-                note.doubt + slack,
+                note.doubt + self._settings.transit,
                 device.vocabulary,
                 note.vector,
             )
@@ -268,10 +265,6 @@ class Devices(Part):
         self._downlink.announce(turn, self._fleet.advance(turn))
         self._downlink.resend(turn)
 
-    def correct_clock(self, turn: Turn, offset: int) -> None:  # noqa: ARG002 - a Part's
-        """Keep all lives as long as they were."""
-        self._fleet.shift(offset)
-
     def forget_device(self, turn: Turn, name: str) -> bool:
         """Let a device begin anew, whose memory was erased; return whether it was known."""
         device = self._registry.get(name)
@@ -303,7 +296,7 @@ class Devices(Part):
             self._downlink.announce(turn, self._fleet.remove_wish(turn, removed[0]))
 
     def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
-        """Return the body of a subscription, and when it ends by our clock."""
+        """Return the body of a subscription, and when it ends in our timeline."""
         expires = FOREVER
         if item.expires != NEVER:
             expires = self._localise(item.dot, item.expires)

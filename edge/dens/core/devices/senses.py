@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from edge.dens.core.devices.contracts import Masks
-from edge.dens.core.devices.wishes import FOREVER, Wish, shift_time
+from edge.dens.core.devices.wishes import FOREVER, Wish
 from edge.dens.covering import Covering, Domains, Policy
 from edge.dens.covering.vectors import ATTRIBUTES_PER_EVENT, box_vector
 from protocol.subscription import decode
@@ -188,12 +188,6 @@ class Sense:
             self._horizon = longest
             self._list_short(change)
         return change
-
-    def shift(self, offset: int) -> None:
-        """Move all times, because the clock was set."""
-        self._horizon = shift_time(self._horizon, offset)
-        for body, lease in self._leases.items():
-            self._leases[body] = shift_time(lease, offset)
 
     def _find_end(self, body: bytes) -> int:
         """Return when the last subscription that asks for it ends."""

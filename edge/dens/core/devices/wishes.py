@@ -32,7 +32,7 @@ class Wish:
         self.body = body
         self.features, self.wides = masks
         self.ids: list[int] = []
-        self.expires = 0  # when the last of them does, by our clock
+        self.expires = 0  # when the last of them does, in our timeline
         self.score = 0.0
 
     @property
@@ -117,17 +117,6 @@ class WishBook:
         if not wish.ids:
             del shelf[key]
         return wish, not wish.ids
-
-    def shift(self, offset: int) -> None:
-        """Move all times, because the clock was set."""
-        for shelf in self._shelves.values():
-            for wish in shelf.values():
-                wish.expires = shift_time(wish.expires, offset)
-
-
-def shift_time(time: int, offset: int) -> int:
-    """Return a time after the clock was set; never and always stay."""
-    return time + offset if 0 < time < FOREVER else time
 
 
 def _read_score(body: SubscriptionBody) -> float:

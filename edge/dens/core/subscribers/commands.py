@@ -13,7 +13,7 @@ from edge.client.errors import LanguageError, suggest_names
 from edge.client.language import parse
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.interface import REQUESTS, Message
-from edge.dens.core.items import SUBSCRIPTION, SubscriptionBody, decode_body, encode_body
+from edge.dens.core.items import SUBSCRIPTION, Dot, SubscriptionBody, decode_body, encode_body
 from edge.dens.core.subscribers import requests
 from edge.dens.core.subscribers.asking import Asked, Refused, compile_content, compile_request
 from edge.dens.core.subscribers.delivery import Delivery
@@ -22,7 +22,7 @@ from edge.dens.core.subscribers.people import Owner, Sub, describe_content
 from edge.dens.core.subscribers.registry import Registry
 from edge.dens.core.subscribers.replies import Replies, describe_error
 from edge.dens.core.subscribers.requests import Request, read_id, read_reference, read_request
-from edge.dens.core.subscribers.settings import Roles, SubscriberSettings
+from edge.dens.core.subscribers.settings import Clock, Roles, SubscriberSettings
 from edge.dens.core.subscribers.tables import Priorities, Tables, encode_row, join_name
 from edge.dens.core.subscribers.wants import Wants
 from edge.dens.core.turn import Turn
@@ -46,6 +46,7 @@ class Commands:
         delivery: Delivery,
         replies: Replies,
         roles: Roles,
+        clock: Clock,
         tables: Tables,
         settings: SubscriberSettings,
         probe: Probe | None,
@@ -57,6 +58,7 @@ class Commands:
         self._delivery = delivery
         self._replies = replies
         self._roles = roles
+        self._clock = clock
         self._tables = tables
         self._settings = settings
         self._probe = probe or self._compare_vectors
@@ -168,7 +170,7 @@ class Commands:
             "id": sub.hex,
             "name": sub.name,
             **asked.told,
-            "expires": format_time(sub.expires) if sub.expires else None,
+            "expires": self._show(sub, sub.expires),
             "known": is_known,
             "replaced": [old.hex for old in replaced],
             "node": self._holdings.name,
@@ -204,12 +206,12 @@ class Commands:
 
     def _list(self, owner: Owner) -> dict[str, Any]:
         rows = []
-        for sub in sorted(owner.subs.values(), key=lambda sub: (sub.created, sub.dot)):
+        for sub in sorted(owner.subs.values(), key=self._rank_age):
             item = self._holdings.get(SUBSCRIPTION, sub.dot)
             words = decode_body(SubscriptionBody, item.body).words if item else ""
             row = {"id": sub.hex, "name": sub.name, "words": words}
-            row["created"] = format_time(sub.created)
-            row["expires"] = format_time(sub.expires) if sub.expires else None
+            row["created"] = self._show(sub, sub.created)
+            row["expires"] = self._show(sub, sub.expires)
             rows.append({**row, "origin": sub.dot.origin})
         waiting = 0
         for code in set(owner.codes):
@@ -217,6 +219,13 @@ class Commands:
             if want is not None and owner.name in self._wants.list_degrees(want):
                 waiting += 1
         return {"subscriptions": rows, "waiting": waiting, "muted": owner.is_muted}
+
+    def _rank_age(self, sub: Sub) -> tuple[int, Dot]:
+        return self._clock.show(sub.dot, sub.created), sub.dot
+
+    def _show(self, sub: Sub, time: int) -> str | None:
+        """Return a time of a subscription as people have it; None for never."""
+        return format_time(self._clock.show(sub.dot, time)) if time else None
 
     def _mute(self, turn: Turn, owner: Owner, is_muted: bool) -> dict[str, Any]:
         was_served = owner.is_served

@@ -19,7 +19,7 @@ from edge.dens.core.subscribers.marks import Marks
 from edge.dens.core.subscribers.notes import Note, render_note
 from edge.dens.core.subscribers.people import Owner
 from edge.dens.core.subscribers.registry import Registry
-from edge.dens.core.subscribers.settings import SubscriberSettings
+from edge.dens.core.subscribers.settings import Clock, SubscriberSettings
 from edge.dens.core.subscribers.tables import Want
 from edge.dens.core.subscribers.wants import Wants
 from edge.dens.core.turn import Turn
@@ -42,6 +42,7 @@ class Delivery:
         ledger: Ledger,
         judge: Judge,
         marks: Marks,
+        clock: Clock,
         settings: SubscriberSettings,
     ) -> None:
         self._holdings = holdings
@@ -51,6 +52,7 @@ class Delivery:
         self._ledger = ledger
         self._judge = judge
         self._marks = marks
+        self._clock = clock
         self._settings = settings
         self._notes: dict[int, Note] = {}
         self._token = 0
@@ -150,7 +152,8 @@ class Delivery:
         decided = want.offered.get(owner.name)
         rank, best = rank_hits(owner, hits)
         priority, value = rank if decided is None else decided[:2]
-        heapq.heappush(owner.heap, (-priority, -value, -best[1], -want.at, dot.id, code))
+        read = want.latest - want.doubt
+        heapq.heappush(owner.heap, (-priority, -value, -best[1], -read, dot.id, code))
         owner.queued.add(code)
         return True
 
@@ -238,8 +241,8 @@ class Delivery:
             (possible, certain, attribute),
             [hit[0].label for hit in hits],
             score,
-            self._judge.localise(note)[0],
-            until or None,
+            self._clock.show(note.dot, note.at),
+            self._clock.date(until) if until else None,
             self._holdings.name,
         )
         turn.publish(NOTES + owner.name, message, token=self._token)
@@ -297,7 +300,9 @@ class Delivery:
             degree=max((hit[1] for hit in hits), default=None),
         )
         turn.count("notes_delivered")
-        self._marks.keep(turn, owner.name, dot, want.expires)
+        # A mark is an item of ours: it lives as long as what it marks, in our timeline.
+        expires = want.expires and self._clock.localise(dot, want.expires)
+        self._marks.keep(turn, owner.name, dot, expires)
         self._check_all_have(turn, code, want)
         return True
 
@@ -310,10 +315,6 @@ class Delivery:
             self._check_all_have(turn, code, want)
 
     # Letting go -----------------------------------------------------------------------------
-
-    def correct_clock(self, offset: int) -> None:
-        """Move what is due by as much as the clock was moved."""
-        self._let_go = [(due + offset, code) for due, code in self._let_go]
 
     def _check_all_have(self, turn: Turn, code: int, want: Want) -> None:
         after = self._settings.purge_after

@@ -114,7 +114,7 @@ class Intake:
             features=sub.features,
         )
         turn.count("subscriptions_added")
-        if self._ledger.has_since(self._find_since(sub)):
+        if self._ledger.has_since(self._find_since(turn, sub)):
             self._late[sub.id] = None
             self._tables.late.put(turn, sub.id.to_bytes(8, "big"), b"")
         self._find_twins(sub)
@@ -170,10 +170,6 @@ class Intake:
                 self._registry.withdraw(sub, is_kept=False)
                 self._judge.forget(turn, sub)
 
-    def correct_clock(self, offset: int) -> None:
-        """Move what is due by as much as the clock was moved."""
-        self._ended = {id: end + offset for id, end in self._ended.items()}
-
     # Notifications --------------------------------------------------------------------------
 
     def learn_notes(self, turn: Turn, items: Sequence[Item], source: str) -> None:
@@ -187,7 +183,7 @@ class Intake:
                 continue
             note.event = self._vocabularies.find_event(note.vocabulary, note.vector.event)
             notes.append(note)
-        for note, hits in zip(notes, self._registry.match_many(notes), strict=True):
+        for note, hits in zip(notes, self._registry.match_many(notes, turn.now), strict=True):
             self._learn_note(turn, note, source, hits)
 
     def _learn_note(self, turn: Turn, note: Note, source: str, hits: list[Hit]) -> None:
@@ -299,9 +295,10 @@ class Intake:
 
     # Late subscriptions ---------------------------------------------------------------------
 
-    def _find_since(self, sub: Sub) -> int:
-        """Return since when held notifications may match, by our clock."""
-        return self._clock.localise(sub.dot, sub.created) - self._clock.doubt(*sub.run)
+    def _find_since(self, turn: Turn, sub: Sub) -> int:
+        """Return since when held notifications may match, in our timeline."""
+        latest = self._clock.localise(sub.dot, sub.created)
+        return latest - 2 * self._clock.doubt(*sub.run, turn.now)
 
     def catch_up(self, turn: Turn) -> None:
         """Match some held notifications with late subscriptions."""
@@ -310,7 +307,7 @@ class Intake:
                 return
             chosen = dict(self._late)
             subs = [self._registry.by_id[id] for id in chosen if id in self._registry.by_id]
-            since = min((self._find_since(sub) for sub in subs), default=turn.now)
+            since = min((self._find_since(turn, sub) for sub in subs), default=turn.now)
             self._catching = chosen, iter(list(self._ledger.iterate_since(since)))
         chosen, codes = self._catching
         for _ in range(self._settings.catch_up):
@@ -325,7 +322,7 @@ class Intake:
     def _match_all(self, turn: Turn, sub: Sub) -> None:
         """Match a late subscription that ends with all that is held, while it is in force."""
         chosen: dict[int, None] = {sub.id: None}
-        for code in list(self._ledger.iterate_since(self._find_since(sub))):
+        for code in list(self._ledger.iterate_since(self._find_since(turn, sub))):
             self._match_late(turn, code, chosen)
 
     def _match_late(self, turn: Turn, code: int, chosen: dict[int, None]) -> None:
@@ -337,7 +334,7 @@ class Intake:
         by_id = self._registry.by_id
         fresh = [
             hit
-            for hit in self._registry.match(note)
+            for hit in self._registry.match(note, turn.now)
             if hit[0] in chosen
             and hit[0] not in known
             and by_id[hit[0]].owner.name not in want.settled

@@ -65,7 +65,7 @@ class Judge:
         self._visible: dict[tuple[str, bytes, int, int], tuple[str | None, int]] = {}
 
     def localise(self, note: Note) -> tuple[int, int]:
-        """Return when a notification was read and when it expires (0: never), in our clock."""
+        """Return when a notification was read and when it expires (0: never), in our timeline."""
         localise = self._clock.localise
         return localise(note.dot, note.at), note.expires and localise(note.dot, note.expires)
 
@@ -119,7 +119,7 @@ class Judge:
             kept.append((hit, until))
         for hit, _ in kept:
             if hit[0].significance is not None:
-                self._remember(turn, hit[0], note)
+                self._remember(turn, hit[0], note, at)
         longest = max((until for _, until in kept), default=0)
         return [hit for hit, _ in kept], 0 if longest == math.inf else int(longest), refused
 
@@ -143,7 +143,7 @@ class Judge:
             hit = sub, possible, certain, attribute
         if sub.significance is not None:
             last = self._read_last(sub, note)
-            if not is_significant(sub, note, last, self._settings.episode):
+            if not is_significant(sub, note, at, last, self._settings.episode):
                 return "quiet", hit, 0
         return "", hit, until
 
@@ -185,8 +185,8 @@ class Judge:
         row = self._tables.last.get(_last_key(sub, note))
         return None if row is None else _last_decoder.decode(row)
 
-    def _remember(self, turn: Turn, sub: Sub, note: Note) -> None:
-        last = remember(sub, note, self._read_last(sub, note))
+    def _remember(self, turn: Turn, sub: Sub, note: Note, at: int) -> None:
+        last = remember(sub, note, at, self._read_last(sub, note))
         self._tables.last.put(turn, _last_key(sub, note), encode_row(last))
 
     def restore_gate(self, sub: Sub) -> None:

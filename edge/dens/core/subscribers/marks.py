@@ -33,16 +33,12 @@ class Marks:
             self._waiting.setdefault(name, {})[read_dot(rest)] = _decoder.decode(row).expires
 
     def keep(self, turn: Turn, name: str, dot: Dot, expires: int) -> None:
-        """Note that a subscriber has a notification that expires then."""
+        """Note that a subscriber has a notification that expires then, in our timeline."""
         self._table.put(turn, join_name(name, dot.key), encode_row(Mark(expires)))
         dots = self._waiting.setdefault(name, {})
         dots[dot] = expires
         if len(dots) >= self._settings.mark_batch:
             self._tell_of(turn, name)
-
-    def correct_clock(self, offset: int) -> None:
-        """Move what is due by as much as the clock was moved."""
-        self._told += offset
 
     def tell_due(self, turn: Turn) -> None:
         """Tell what others are to know, now and then."""

@@ -23,6 +23,7 @@ from protocol.matching import match
 from protocol.vectors import Notification, Reading
 
 _LAST = 253_402_300_799_999  # the last ms of the year 9999
+_KEPT_MEMBERS = 8192
 _encode = msgspec.json.encode
 
 
@@ -90,18 +91,51 @@ def name_attribute(event: Event | None, bit: int) -> str:
     return attribute.name if attribute else f"attribute_{bit}"
 
 
-_bits: dict[int, tuple[Event, dict[int, Attribute]]] = {}
+class _Words:
+    """An event's attributes by bit, which `Event` looks for one by one, and how readings look."""
+
+    __slots__ = ("bits", "event", "members")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.bits: dict[int, Attribute] = {a.bit: a for a in event.attributes.values()}
+        self.members: dict[tuple[int, tuple[int, ...], bool], bytes] = {}
+
+
+_words: dict[int, _Words] = {}
+
+
+def _find_words(event: Event) -> _Words:
+    known = _words.get(id(event))
+    if known is None or known.event is not event:
+        known = _Words(event)
+        if len(_words) > 4096:  # vocabularies come and go, slowly
+            _words.clear()
+        _words[id(event)] = known
+    return known
 
 
 def _find_bits(event: Event) -> dict[int, Attribute]:
-    """Return an event's attributes by bit; `Event` looks for them one by one."""
-    known = _bits.get(id(event))
-    if known is None or known[0] is not event:
-        known = event, {a.bit: a for a in event.attributes.values()}
-        if len(_bits) > 4096:  # vocabularies come and go, slowly
-            _bits.clear()
-        _bits[id(event)] = known
-    return known[1]
+    """Return an event's attributes by bit."""
+    return _find_words(event).bits
+
+
+def _describe_member(event: Event | None, reading: Reading) -> bytes:
+    """Return a reading as a JSON member: its name and what it says."""
+    if event is None:
+        name, described = name_attribute(None, reading.attribute), describe_reading(None, reading)
+        return _encode(name) + b":" + described
+    words = _find_words(event)
+    key = reading.attribute, reading.points, reading.wide
+    member = words.members.get(key)
+    if member is None:
+        name = name_attribute(event, reading.attribute)
+        described = describe_reading(words.bits.get(reading.attribute), reading)
+        member = _encode(name) + b":" + described
+        if len(words.members) > _KEPT_MEMBERS:
+            words.members.clear()
+        words.members[key] = member
+    return member
 
 
 @lru_cache(maxsize=8192)
@@ -143,19 +177,16 @@ def describe_reading(attribute: Attribute | None, reading: Reading) -> bytes:
 def _describe_note(note: Note, visible: int) -> bytes:
     """Return the JSON members that all subscribers with the same rights share."""
     event = note.event
-    bits = _find_bits(event) if event else {}
-    values = b",".join(
-        _encode(name_attribute(event, r.attribute))
-        + b":"
-        + describe_reading(bits.get(r.attribute), r)
-        for r in note.vector.readings
-        if visible >> r.attribute & 1
-    )
-    faults = note.vector.faults & visible
-    broken = [name_attribute(event, bit) for bit in range(16) if faults >> bit & 1]
+    members = [
+        _describe_member(event, r) for r in note.vector.readings if visible >> r.attribute & 1
+    ]
     head = {"event": name_event(note), "device": note.device}
-    shared = _encode(head)[1:-1] + b',"values":{' + values + b"}"
-    return shared + b',"faults":' + _encode(broken) if broken else shared
+    shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
+    faults = note.vector.faults & visible
+    if not faults:
+        return shared
+    broken = [name_attribute(event, bit) for bit in range(16) if faults >> bit & 1]
+    return shared + b',"faults":' + _encode(broken)
 
 
 def explain(note: Note, sub: Sub, possible: int, attribute: int) -> dict[str, Any] | None:

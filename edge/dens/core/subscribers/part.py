@@ -88,7 +88,7 @@ class Subscribers(Part):
         self._judge = judge = Judge(roles, clock, tables, settings)
         self._marks = Marks(holdings, tables, settings)
         self._delivery = delivery = Delivery(
-            holdings, vocabularies, registry, wants, ledger, judge, self._marks, settings
+            holdings, vocabularies, registry, wants, ledger, judge, self._marks, clock, settings
         )
         self._intake = Intake(
             holdings,
@@ -111,6 +111,7 @@ class Subscribers(Part):
             delivery,
             self._replies,
             roles,
+            clock,
             tables,
             settings,
             probe,
@@ -213,13 +214,6 @@ class Subscribers(Part):
         elif item.kind == DELIVERED:
             self._intake.forget_marks(turn, item)
         self._wants.flush(turn)
-
-    def correct_clock(self, turn: Turn, offset: int) -> None:  # noqa: ARG002
-        """Go on by the corrected clock: what is due at a time is due at the same moment."""
-        self._registry.is_steady = False
-        self._delivery.correct_clock(offset)
-        self._marks.correct_clock(offset)
-        self._intake.correct_clock(offset)
 
     def tick(self, turn: Turn) -> None:
         """Do what is due."""

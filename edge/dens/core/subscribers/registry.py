@@ -30,7 +30,6 @@ class Registry:
     def __init__(self, vocabularies: Vocabularies, clock: Clock, plugins: Plugins) -> None:
         self.owners: dict[str, Owner] = {}
         self.by_id: dict[int, Sub] = {}  # live ones, and ended ones that matches wait for
-        self.is_steady = True  # this run's clock was never corrected
         self._vocabularies = vocabularies
         self._clock = clock
         self._plugins = plugins
@@ -113,25 +112,27 @@ class Registry:
         if not is_kept:
             self.by_id.pop(sub.id, None)
 
-    def match(self, note: Note) -> list[Hit]:
+    def match(self, note: Note, now: int) -> list[Hit]:
         """Return the hits of a notification among all that are in force for it, by rising id."""
-        return self.match_many((note,))[0]
+        return self.match_many((note,), now)[0]
 
-    def match_many(self, notes: Sequence[Note]) -> list[list[Hit]]:
+    def match_many(self, notes: Sequence[Note], now: int) -> list[list[Hit]]:
         """Return the hits of each notification."""
         found: list[list[Hit]] = [[] for _ in notes]
         for language, matcher in self._matchers.items():
             if language == FUZZY:
-                self._match_fuzzy(matcher, notes, found)
+                self._match_fuzzy(matcher, notes, now, found)
             elif len(matcher):
                 for note, hits in zip(notes, found, strict=True):
                     rows = matcher.match(describe_content_values(note))
-                    self._add_valid(note, rows, hits)
+                    self._add_valid(note, now, rows, hits)
         for hits in found:
             hits.sort()
         return found
 
-    def _match_fuzzy(self, index: Any, notes: Sequence[Note], found: list[list[Hit]]) -> None:
+    def _match_fuzzy(
+        self, index: Any, notes: Sequence[Note], now: int, found: list[list[Hit]]
+    ) -> None:
         readings = pack_notifications([note.vector for note in notes], [_AGE] * len(notes))
         hits = index.match_batch(readings)
         if not len(hits.ids):
@@ -147,32 +148,31 @@ class Registry:
         )
         starts = hits.starts.tolist()
         for place, note in enumerate(notes):
-            self._add_valid(note, rows[starts[place] : starts[place + 1]], found[place])
+            self._add_valid(note, now, rows[starts[place] : starts[place + 1]], found[place])
 
     def _add_valid(
-        self, note: Note, rows: Iterable[tuple[int, int, int, int]], hits: list[Hit]
+        self, note: Note, now: int, rows: Iterable[tuple[int, int, int, int]], hits: list[Hit]
     ) -> None:
         for number, possible, certain, attribute in rows:
             sub = self._numbers[number]
             assert sub is not None, "a matcher knows what is not in force"
-            if self.is_valid(sub, note):
+            if self.is_valid(sub, note, now):
                 hits.append((sub.id, possible, certain, attribute))
 
-    def is_valid(self, sub: Sub, note: Note) -> bool:
+    def is_valid(self, sub: Sub, note: Note, now: int) -> bool:
         """Return whether a subscription is in force for a notification.
 
         It was there when the reading was made, as far as clocks can tell, and had not ended; and
         the vocabularies of both mean the same by the codes that it asks for.
         """
-        if sub.run == note.run and self.is_steady:
-            begin, end, at, slack = sub.created, sub.expires, note.at, note.doubt
-        else:
+        begin, end, earliest, latest = sub.created, sub.expires, note.at, note.at
+        if sub.run != note.run:  # times of two timelines: whatever is possible counts
             localise, doubt = self._clock.localise, self._clock.doubt
-            begin = localise(sub.dot, sub.created)
-            end = localise(sub.dot, sub.expires) if sub.expires else 0
-            at = localise(note.dot, note.at)
-            slack = note.doubt + doubt(*sub.run) + doubt(*note.run)
-        if begin - slack > at or (end and at >= end):
+            begin = localise(sub.dot, begin) - 2 * doubt(*sub.run, now)
+            end = localise(sub.dot, end) if end else 0
+            latest = localise(note.dot, note.at)
+            earliest = latest - 2 * doubt(*note.run, now)
+        if begin - note.doubt > latest or (end and earliest >= end):
             return False
         if sub.vocabulary == note.vocabulary or sub.event < 0:
             return True

@@ -43,13 +43,19 @@ class Roles(Protocol):
 
 
 class Clock(Protocol):
-    """What is known of other nodes' clocks; `edge.dens.replication.clock` has the real one."""
+    """What is known of clocks; `edge.dens.replication.clock` has the real one."""
 
-    def localise(self, dot: Dot, ms: int) -> int:
-        """Return a time of an item's origin in this node's clock, rather too late."""
+    def localise(self, dot: Dot, time: int) -> int:
+        """Return a time of an item's origin in this node's timeline, rather too late."""
 
-    def doubt(self, origin: str, epoch: int) -> int:
-        """Return by how much that may be wrong, in ms."""
+    def doubt(self, origin: str, epoch: int, now: int) -> int:
+        """Return by how much a time of a run may be wrong here: localised, twice this too late."""
+
+    def show(self, dot: Dot, time: int) -> int:
+        """Return a time of an item's origin as people have it."""
+
+    def date(self, time: int) -> int:
+        """Return a time of this node's timeline as people have it."""
 
 
 class OpenRoles:
@@ -72,10 +78,18 @@ class OpenRoles:
 class OneClock:
     """Everybody's clock is ours: for a node alone."""
 
-    def localise(self, dot: Dot, ms: int) -> int:  # noqa: ARG002
+    def localise(self, dot: Dot, time: int) -> int:  # noqa: ARG002
         """Return the time as it is."""
-        return ms
+        return time
 
-    def doubt(self, origin: str, epoch: int) -> int:  # noqa: ARG002
+    def doubt(self, origin: str, epoch: int, now: int) -> int:  # noqa: ARG002
         """Return no doubt."""
         return 0
+
+    def show(self, dot: Dot, time: int) -> int:  # noqa: ARG002
+        """Return the time as it is."""
+        return time
+
+    def date(self, time: int) -> int:
+        """Return the time as it is."""
+        return time

@@ -23,12 +23,12 @@ from edge.watchdog.significance import has_moved, is_due, is_quiet
 from protocol.timecode import decode_duration
 
 
-def is_significant(sub: Sub, note: Note, last: Last | None, episode: int) -> bool:
-    """Return whether a match is worth sending after what was sent last."""
+def is_significant(sub: Sub, note: Note, at: int, last: Last | None, episode: int) -> bool:
+    """Return whether a match, read at a time of ours, is worth sending after what was sent last."""
     rules = sub.significance
     if rules is None or last is None:
         return True
-    since = abs(note.at - last.at)
+    since = abs(at - last.at)
     if rules.quiet and is_quiet(since, 1000 * decode_duration(rules.quiet)):
         return False
     if not (rules.bands or rules.relative) or since >= episode:
@@ -57,16 +57,16 @@ def _left_band(sub: Sub, note: Note, last: Last) -> bool:
     return False
 
 
-def remember(sub: Sub, note: Note, last: Last | None) -> Last:
+def remember(sub: Sub, note: Note, at: int, last: Last | None) -> Last:
     """Return what is to be known as sent last: the newest reading, whatever order they come in."""
-    if last is not None and last.at > note.at:
+    if last is not None and last.at > at:
         return last
     values = {
         reading.attribute: _centre(reading.points)
         for reading in note.vector.readings
         if sub.features >> reading.attribute & 1
     }
-    return Last(note.at, values)
+    return Last(at, values)
 
 
 def _centre(points: tuple[int, int, int, int]) -> int:

@@ -31,17 +31,17 @@ Verdict = tuple[int, float, int, int]  # minus the winnow level, value, counts u
 class Want(msgspec.Struct, array_like=True):
     """What is known about the subscribers of one notification that is held."""
 
-    at: int
+    at: int  # in its origin's timeline, as `expires`
     doubt: int
     expires: int
-    latest: int  # by our clock, when it was read at the latest
+    latest: int  # in our timeline, when it was read at the latest
     hits: list[Hit]
     settled: list[str] = []  # subscribers who have it, or for whom it was decided against
     offered: dict[str, Verdict] = {}  # subscribers it was sent to, unacknowledged
 
 
 class Mark(msgspec.Struct, array_like=True):
-    """Somebody has a notification that expires then."""
+    """Somebody has a notification that expires then, in our timeline."""
 
     expires: int
 
@@ -49,7 +49,7 @@ class Mark(msgspec.Struct, array_like=True):
 class Last(msgspec.Struct, array_like=True):
     """What was sent last for one subscription from one device."""
 
-    at: int
+    at: int  # when it was read, in our timeline
     values: dict[int, int]  # by attribute, as 16-bit codes
 
 
@@ -103,15 +103,18 @@ def split_name(key: bytes) -> tuple[str, bytes]:
 class Table:
     """One space, as it is after what this turn has written."""
 
-    def __init__(self, space: str, reader: Reader) -> None:
+    def __init__(
+        self, space: str, reader: Reader, written: list[Table] | None = None
+    ) -> None:
+        """`written` is where a table that was written in this turn enters itself."""
         self.space = space
         self._reader = reader
+        self._written = [] if written is None else written
         self._fresh: dict[bytes, bytes | None] = {}
 
     def begin_turn(self) -> None:
         """Forget what is now where the reader finds it."""
-        if self._fresh:
-            self._fresh = {}
+        self._fresh = {}
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key."""
@@ -121,6 +124,8 @@ class Table:
 
     def put(self, turn: Turn, key: bytes, value: bytes | None) -> None:
         """Change a key; None deletes it."""
+        if not self._fresh:
+            self._written.append(self)
         self._fresh[key] = value
         turn.write(self.space, key, value)
 
@@ -155,22 +160,23 @@ class Tables:
     """All of them."""
 
     def __init__(self, reader: Reader) -> None:
-        self.want = Table("sub.want", reader)
-        self.done = Table("sub.done", reader)
-        self.mark = Table("sub.mark", reader)
-        self.ended = Table("sub.ended", reader)
-        self.late = Table("sub.late", reader)
-        self.gate = Table("sub.gate", reader)
-        self.last = Table("sub.last", reader)
-        self.prefer = Table("sub.prefer", reader)
-        self.mute = Table("sub.mute", reader)
-        self.reply = Table("sub.reply", reader)
-        self._all = tuple(vars(self).values())
+        self._written: list[Table] = []
         self._turn: Turn | None = None
+        self.want = Table("sub.want", reader, self._written)
+        self.done = Table("sub.done", reader, self._written)
+        self.mark = Table("sub.mark", reader, self._written)
+        self.ended = Table("sub.ended", reader, self._written)
+        self.late = Table("sub.late", reader, self._written)
+        self.gate = Table("sub.gate", reader, self._written)
+        self.last = Table("sub.last", reader, self._written)
+        self.prefer = Table("sub.prefer", reader, self._written)
+        self.mute = Table("sub.mute", reader, self._written)
+        self.reply = Table("sub.reply", reader, self._written)
 
     def begin(self, turn: Turn) -> None:
         """Note which turn it is."""
         if turn is not self._turn:
             self._turn = turn
-            for table in self._all:
+            for table in self._written:
                 table.begin_turn()
+            self._written.clear()

@@ -1,4 +1,7 @@
-"""Who wants which notification: the rows of `sub.want`, read once and written once in a turn."""
+"""Who wants which notification: the rows of `sub.want`, written once in a turn.
+
+The only file that reads and writes these rows, so what was read lately is still right.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from edge.dens.core.subscribers.registry import Registry
 from edge.dens.core.subscribers.tables import Tables, Want, decode_want, encode_row
 from edge.dens.core.turn import Turn
 
+_KEPT = 4_096  # rows at hand between turns
+
 
 class Wants:
     """The notifications that are held, with their subscribers."""
@@ -16,7 +21,7 @@ class Wants:
         self._table = tables.want
         self._registry = registry
         self._ledger = ledger
-        self._open: dict[int, Want] = {}  # read or made in this turn
+        self._open: dict[int, Want] = {}  # read or made lately
         self._changed: dict[int, Want] = {}
         self._turn: Turn | None = None
 
@@ -24,7 +29,8 @@ class Wants:
         """Note which turn it is."""
         if turn is not self._turn:
             self._turn = turn
-            self._open = {}
+            if len(self._open) > _KEPT:
+                self._open.clear()
 
     def find(self, code: int) -> Want | None:
         """Return what is known of a notification; change it only together with `change`."""

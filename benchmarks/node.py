@@ -1,0 +1,201 @@
+"""A whole node under load, as a process of its own, beside Mosquitto and amqtt.
+
+Durable PUBACK/s, notifications/s over the full path (a device's frame, its tag, matching, commit,
+JSON to the subscriber and its PUBACK), latency at half load, memory and start-up, and where the
+time goes. Every server is driven by the same clients; only the node writes to the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import median, percentile, run, say
+from benchmarks.node_client import Login
+from benchmarks.node_loads import (
+    PAYLOAD,
+    RELAY,
+    greet,
+    make_logins,
+    make_queue_login,
+    measure_devices,
+    measure_path,
+    measure_plain,
+    measure_relay,
+)
+from benchmarks.node_paho import PahoPair
+from benchmarks.node_report import Report, save_report
+from benchmarks.node_servers import Server, find_free_port, run_amqtt, run_mosquitto, run_node
+from benchmarks.node_site import (
+    Device,
+    Node,
+    draw_readings,
+    fill_notes,
+    fill_store,
+    make_node,
+    name_person,
+)
+from benchmarks.node_stages import Bench
+
+BATCH = 20  # notifications in a frame, as a watchdog sends them when it has many
+PEOPLE = 2  # the first is there, the second never: what is for her waits
+PUBLISHERS = (1, 10, 100)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    subscriptions: int
+    notifications: int
+    pubacks: int  # in each measurement
+    relayed: int
+    path: int
+    paho: int
+    paced: int
+    repeats: int
+    publishers: Sequence[int]
+
+
+FULL = Sizes(100_000, 1_000_000, 10_000, 20_000, 6_000, 3_000, 3_000, 3, PUBLISHERS)
+QUICK = Sizes(2_000, 5_000, 1_000, 4_000, 1_000, 1_000, 400, 1, (1, 10))
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run everything and return the headline figures."""
+    sizes = QUICK if options.quick else FULL
+    with tempfile.TemporaryDirectory(prefix="denwatch-node-") as name:
+        report = _measure_all(Path(name), sizes, options.seed)
+    for line in report.describe():
+        say(line)
+    if options.save:
+        save_report(report)
+    return report.summarise()
+
+
+def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
+    report = Report(sizes.subscriptions, sizes.notifications, tuple(sizes.publishers))
+    now = int(time.time() * 1000)
+    say(f"writing {sizes.subscriptions:,} subscriptions")
+    node = make_node(folder / "node", find_free_port(), max(sizes.publishers), PEOPLE)
+    fill_store(node, sizes.subscriptions, PEOPLE, seed, now)
+    devices = [Device(node, number, now // 1000) for number in range(max(sizes.publishers))]
+    with run_mosquitto(folder) as mosquitto:
+        with run_node(node.config, node.port) as server:
+            asyncio.run(greet(node, devices))
+            _measure_pubacks(report, sizes, mosquitto, node, devices, seed)
+            _measure_paths(report, sizes, mosquitto, server, node, devices[0])
+            report.busy_mb = server.read_memory()
+        with run_amqtt(folder) as amqtt:
+            say("amqtt")
+            report.add_plain(
+                "amqtt",
+                [_publish(amqtt.port, None, n, sizes.pubacks // 5) for n in sizes.publishers],
+            )
+            report.amqtt_relay = asyncio.run(measure_relay(amqtt.port, sizes.relayed // 10))
+    say("where the time goes")
+    for batch in (1, BATCH):
+        bench = Bench(node, devices[0], 0)
+        report.stages[batch] = bench.run(sizes.path, batch, seed)
+        bench.close()
+    _measure_store(report, sizes, folder, seed, now)
+    return report
+
+
+def _measure_pubacks(
+    report: Report,
+    sizes: Sizes,
+    mosquitto: Server,
+    node: Node,
+    devices: Sequence[Device],
+    seed: int,
+) -> None:
+    say("PUBACKs")
+    counts = sizes.publishers
+    report.add_plain(
+        "Mosquitto", [_publish(mosquitto.port, None, n, sizes.pubacks) for n in counts]
+    )
+    report.add_plain("node", [_publish(node.port, node, n, sizes.pubacks) for n in counts])
+    report.add_plain(
+        "node, notifications",
+        [asyncio.run(measure_devices(node, devices[:n], 1, sizes.pubacks, seed)) for n in counts],
+    )
+
+
+def _publish(port: int, node: Node | None, publishers: int, count: int) -> float:
+    logins, queue = make_logins(node, publishers), make_queue_login(node, 1)
+    return asyncio.run(measure_plain(port, logins, queue, count))
+
+
+def _measure_paths(
+    report: Report, sizes: Sizes, mosquitto: Server, server: Server, node: Node, device: Device
+) -> None:
+    """Measure relay and path in turn, several times, so that a busy machine is busy for both."""
+    for repeat in range(sizes.repeats):
+        say(f"full path {repeat + 1}")
+        report.add("relay", asyncio.run(measure_relay(mosquitto.port, sizes.relayed)))
+        for batch in (1, BATCH):
+            used = server.read_seconds()
+            path = asyncio.run(measure_path(node, device, 0, sizes.path, batch, None, repeat))
+            report.add(f"path {batch}", path.rate)
+            report.add(f"cpu {batch}", (server.read_seconds() - used) / sizes.path * 1e6)
+        report.add("paho relay", _relay_by_paho(mosquitto.port, sizes.paho))
+        for batch in (1, BATCH):
+            report.add(f"paho path {batch}", _path_by_paho(node, device, sizes.paho, batch, repeat))
+    half = median(report.samples["path 1"]) / 2
+    path = asyncio.run(measure_path(node, device, 0, sizes.paced, 1, half, -1))
+    report.half_rate = half
+    report.p50_ms = 1000 * percentile(path.latencies, 0.5)
+    report.p99_ms = 1000 * percentile(path.latencies, 0.99)
+
+
+def _relay_by_paho(port: int, count: int) -> float:
+    pair = PahoPair(port, Login("bench-sender"), Login("bench-receiver"), RELAY)
+    try:
+        return pair.measure(RELAY, [PAYLOAD] * count, count)
+    finally:
+        pair.close()
+
+
+def _path_by_paho(node: Node, device: Device, count: int, batch: int, seed: int) -> float:
+    name = name_person(0)
+    sender = Login(device.name, device.name, node.passwords[device.name])
+    receiver = Login(f"{name}-app", name, node.passwords[name])
+    readings = draw_readings(random.Random(seed), 0, count)
+    pair = PahoPair(node.port, sender, receiver, f"dens/1/note/{name}")
+    try:
+        return pair.measure(device.topic + "nv", device.make_frames(readings, batch), count)
+    finally:
+        pair.close()
+
+
+def _measure_store(report: Report, sizes: Sizes, folder: Path, seed: int, now: int) -> None:
+    """Start a node on a full store."""
+    say(f"writing {sizes.notifications:,} notifications")
+    node = make_node(folder / "full", find_free_port(), 1, PEOPLE)
+    fill_store(node, sizes.subscriptions, PEOPLE, seed, now)
+    with run_node(node.config, node.port) as server:
+        report.start_subscriptions_s = server.started_in
+        report.subscriptions_mb = server.read_memory()
+    fill_notes(node, sizes.notifications, seed, now)
+    database = sum(path.stat().st_size for path in (folder / "full" / "data").glob("node.db*"))
+    report.database_mb = database / 1e6
+    with run_node(node.config, node.port) as server:
+        report.start_full_s = server.started_in
+        report.full_mb = server.read_memory()
+
+
+def main() -> None:
+    """Run the benchmark."""
+    run(measure, __doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Where the time of the full path goes: the node in this process, without sockets, sampled.
+
+A timer of processor time interrupts the node a thousand times a second; what was used since the
+last time goes to the file whose code was running, and files are grouped into stages.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from types import FrameType
+
+from benchmarks.node_client import Login, write_connect, write_publish, write_subscribe
+from benchmarks.node_loads import RELAY_WINDOW
+from benchmarks.node_servers import ROOT
+from benchmarks.node_site import Device, Node, draw_readings, name_person
+from edge.dens.config import load_config
+from edge.dens.mqtt.interface import Opened, Received, Send
+from edge.dens.runtime.build import open_node
+
+STAGES = (
+    ("MQTT server", ("edge/dens/mqtt/",)),
+    (
+        "device frames: tag, vectors",
+        ("edge/dens/core/devices/", "protocol/", "edge/dens/security/"),
+    ),
+    ("matching", ("edge/dens/matching/", "edge/dens/core/subscribers/registry.py")),
+    (
+        "judging, JSON, delivery",
+        ("edge/dens/core/subscribers/", "edge/client/", "edge/dens/ranking/"),
+    ),
+    ("items, context, peers", ("edge/dens/core/", "edge/dens/replication/")),
+    ("log records", ("edge/dens/log/",)),
+    ("SQLite, with its commits", ("edge/dens/store/",)),
+    ("between them", ("edge/dens/runtime/",)),
+)
+_INTERVAL = 0.001  # s
+_DEVICE, _PERSON = 1, 2  # links
+
+
+class Sampler:
+    """Processor time by stage while it is on."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys((name for name, _ in STAGES), 0.0)
+        self._known: dict[str, str | None] = {}
+        self._last = 0.0
+
+    def __enter__(self) -> Sampler:
+        self._last = time.process_time()
+        self._old = signal.signal(signal.SIGPROF, self._take)
+        signal.setitimer(signal.ITIMER_PROF, _INTERVAL, _INTERVAL)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, self._old)
+
+    def _take(self, _: int, frame: FrameType | None) -> None:
+        now = time.process_time()
+        used, self._last = now - self._last, now
+        while frame is not None:
+            stage = self._find_stage(frame.f_code.co_filename)
+            if stage is not None:
+                self.seconds[stage] += used
+                return
+            frame = frame.f_back
+
+    def _find_stage(self, path: str) -> str | None:
+        if path not in self._known:
+            name = path.removeprefix(f"{ROOT}/")
+            found = [stage for stage, starts in STAGES if name.startswith(starts)]
+            self._known[path] = found[0] if found else None
+        return self._known[path]
+
+
+class Bench:
+    """A node on its store, with a device and a subscriber on links that are lists of bytes."""
+
+    def __init__(self, node: Node, device: Device, person: int) -> None:
+        self._opened = open_node(load_config(node.config))
+        self._station = self._opened.assembly.station
+        self._device = device
+        self._received = 0
+        name = name_person(person)
+        device_login = Login(device.name, device.name, node.passwords[device.name])
+        person_login = Login(name, name, node.passwords[name])
+        for link, login, topics in (
+            (_DEVICE, device_login, [device.topic + "sv", device.topic + "ack"]),
+            (_PERSON, person_login, [f"dens/1/note/{name}"]),
+        ):
+            self._take(Opened(link))
+            self._take(Received(link, write_connect(login, True) + write_subscribe(topics)))
+        for _ in range(100):  # vectors go down, some at a time
+            self._answer()
+            self._station.tick(self._opened.clock.read())
+
+    def run(self, count: int, batch: int, seed: int) -> dict[str, float]:
+        """Return the processor time of a notification in µs, by stage."""
+        readings = draw_readings(random.Random(seed), 0, count)
+        frames = self._device.make_frames(readings, batch)
+        group = max(1, RELAY_WINDOW // batch)
+        topic = self._device.topic + "nv"
+        packets = [write_publish(topic, frame) for frame in frames]
+        self._received = 0
+        with Sampler() as sampler:
+            for start in range(0, len(packets), group):
+                part = packets[start : start + group]
+                data = [
+                    head + (number % 60_000 + 1).to_bytes(2, "big") + payload
+                    for number, (head, payload) in enumerate(part, start)
+                ]
+                self._take(Received(_DEVICE, b"".join(data)))
+                self._answer()
+            while self._received < count:
+                self._answer()
+        return {stage: used / count * 1e6 for stage, used in sampler.seconds.items()}
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._opened.store.close()
+
+    def _take(self, event: Opened | Received) -> None:
+        self._station.take(event, self._opened.clock.read())
+
+    def _answer(self) -> None:
+        """Commit, and acknowledge what was sent."""
+        for output in self._station.commit().outputs:
+            if type(output) is Send:
+                acks = list(_acknowledge(output.data))
+                if output.link == _PERSON:
+                    self._received += len(acks)
+                if acks:
+                    self._take(Received(output.link, b"".join(acks)))
+
+
+def _acknowledge(data: bytes) -> list[bytes]:
+    acks = []
+    at = 0
+    while at < len(data):
+        first, size, body = data[at], data[at + 1], at + 2
+        if size > 127:
+            size, body = size & 127 | data[body] << 7, body + 1
+        if first >> 4 == 3 and first & 6:
+            start = body + 2 + (data[body] << 8 | data[body + 1])
+            acks.append(b"\x40\x02" + data[start : start + 2])
+        at = body + size
+    return acks

@@ -1,0 +1,182 @@
+"""One emulated node: the real core with all its parts, on an emulated disk.
+
+Does what the process of a real node does around a core, in the same order: writes and records of a
+turn, commit, and only then what it says. It dies where its disk says so (`Crashed`, `StoreError`):
+then it is started anew from what is on the disk. Knows nothing of links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from edge.client.vocabulary import Vocabulary
+from edge.dens.core.devices import Devices, DeviceSettings, VocabularySenses
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import ClockSet, Count, Event, Log, Publish, Write
+from edge.dens.core.items import Dot
+from edge.dens.core.node import Node
+from edge.dens.core.peers import PeerPart, PeerSettings
+from edge.dens.core.subscribers import Subscribers, SubscriberSettings
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.log import DiskFiles, Writer, encode_record
+from edge.dens.replication.clock import Clocks
+from edge.dens.store import Faults
+from edge.field.disk import FieldMedium, FieldStore
+from edge.field.keys import Ring, Roster
+
+Watch = Callable[["Host", Log, int], None]
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """How all nodes of a field are set up; times in ms."""
+
+    peers: PeerSettings = field(default_factory=PeerSettings)
+    # All have one vocabulary from the start: none has to tell it to the others.
+    subscribers: SubscriberSettings = field(
+        default_factory=lambda: SubscriberSettings(is_announcing=False)
+    )
+    devices: DeviceSettings = field(default_factory=DeviceSettings)
+    logs: str | None = None  # folder for log segments in the nodes' own format
+    disk_delay: int = 2  # from an event to what is said about it, for the commit
+
+    def with_strategy(self, strategy: str) -> HostSettings:
+        """Return these settings with another strategy."""
+        return replace(self, peers=replace(self.peers, strategy=strategy))
+
+
+@dataclass
+class _Clock:
+    """The clocks as the subscribers' part asks them."""
+
+    host: Host
+
+    def localise(self, dot: Dot, ms: int) -> int:
+        return self.host.clocks.localise(dot, ms)
+
+    def doubt(self, origin: str, epoch: int) -> int:
+        return self.host.clocks.doubt(origin, epoch, self.host.time)
+
+
+class Host:
+    """A node that may be up or down. `wall_error` is by how much its machine's clock is wrong."""
+
+    def __init__(
+        self,
+        name: str,
+        roster: Roster,
+        vocabulary: Vocabulary,
+        settings: HostSettings,
+        watch: Watch | None = None,
+    ) -> None:
+        self.name = name
+        self.ring = Ring(name, roster)
+        self.settings = settings
+        self.medium = FieldMedium()
+        self.faults = Faults()
+        self.wall_error = 0
+        self.time = 0  # of the last event, in the node's own timeline
+        self.is_up = False
+        self.counts: dict[str, int] = {}
+        self._vocabulary = vocabulary
+        self._watch = watch
+        self._base = 0  # the node's time = the field's time + this
+
+    def start(self, now: int) -> None:
+        """Start, or start again from the disk alone; raises what the disk raises."""
+        self.medium.is_open = False
+        store = self.store = FieldStore(self.name, self.medium, self.faults)
+        wall = now + self.wall_error
+        self.clocks = Clocks(self.name, store.epoch)
+        self.clocks.restore(store, wall)
+        self._base = self.wall_error + self.clocks.adopt(wall)
+        self.time = now + self._base
+        self._build()
+        self._writer = Writer(store, DiskFiles(self.settings.logs)) if self.settings.logs else None
+        self.node.restore(store, self.time)
+        self.is_up = True
+        self._perform([Log("start", {"software": "denwatch field"})])
+        store.commit()
+
+    def _build(self) -> None:
+        """Put the parts together, as `edge.dens.runtime.build` does."""
+        store, clocks = self.store, self.clocks
+        self.holdings = Holdings(self.name, store.epoch, store, self.ring.sign, clocks.localise)
+        self.vocabularies = Vocabularies(self._vocabulary)
+        self.subscribers = Subscribers(
+            self.holdings,
+            store,
+            self.vocabularies,
+            roles=self.ring,
+            clock=_Clock(self),
+            settings=self.settings.subscribers,
+        )
+        self.devices = Devices(
+            self.holdings,
+            self.ring,
+            VocabularySenses(self.vocabularies.find, self.vocabularies.agree),
+            clocks.localise,
+            self.settings.devices,
+            has_room=lambda: not self.subscribers.is_full,
+            find_doubt=lambda: clocks.doubt(self.name, store.epoch, self.time),
+        )
+        self.peers = PeerPart(
+            self.holdings, store, self.ring, self.subscribers, clocks, self.settings.peers
+        )
+        self.node = Node(self.holdings, [self.peers, self.subscribers, self.devices])
+
+    def handle(self, event: Event, now: int) -> list[Publish]:
+        """Take an event; return what may be said now that all of it is on the disk."""
+        self.time = now + self._base
+        published = self._perform(self.node.handle(event, self.time))
+        self.store.commit()
+        return published
+
+    def _perform(self, actions: list[Write | Publish | Log | Count]) -> list[Publish]:
+        """Write what is to be written; return what is to be said."""
+        writes: list[Write] = []
+        records: list[bytes] = []
+        published: list[Publish] = []
+        for action in actions:
+            if isinstance(action, Write):
+                writes.append(action)
+            elif isinstance(action, Publish):
+                published.append(action)
+            elif isinstance(action, Count):
+                self.counts[action.name] = self.counts.get(action.name, 0) + action.amount
+            else:
+                if self._watch is not None:
+                    self._watch(self, action, self.time)
+                if self.settings.logs:
+                    stamp = self.clocks.stamp(self.time)
+                    records.append(encode_record(action.kind, action.fields, self.time, stamp))
+        if writes or records:
+            self.store.apply(writes, records)
+        return published
+
+    def set_clock(self, offset: int, now: int) -> list[Publish]:
+        """Let somebody set the machine's clock: the node's own time goes on evenly."""
+        self.wall_error += offset
+        return self.handle(ClockSet(offset), now) if self.is_up else []
+
+    def die(self) -> None:
+        """Lose everything that is not on the disk."""
+        self.is_up = False
+        self.store.crash()
+
+    def move_log(self) -> None:
+        """Move records from the disk into segments."""
+        if self._writer is not None and self.is_up:
+            self._writer.move(self.time)
+            self.store.commit()
+
+    def close(self) -> None:
+        """Stop in order, with all records in segments."""
+        if self.is_up:
+            if self._writer is not None:
+                self._perform([Log("stop", {"reason": "the end of the emulation"})])
+                self.store.commit()
+                self._writer.close(self.time)
+            self.is_up = False
+            self.store.close()

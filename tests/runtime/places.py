@@ -1,0 +1,215 @@
+"""Nodes at places with clocks of their own: real cores, stations and stores, in memory.
+
+`World.real` is the true time. What each machine shows is off by its `error`, and what a machine
+without a battery shows falls at each start. Frames between nodes take their time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+from edge.client.vocabulary import load_shipped
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import (
+    DEVICES,
+    NOTES,
+    PEERS,
+    REPLIES,
+    REQUESTS,
+    Acknowledged,
+    Event,
+    Listening,
+    Message,
+    Part,
+    PeerDown,
+    PeerUp,
+)
+from edge.dens.core.items import NOTIFICATION, NotificationBody, encode_body
+from edge.dens.core.node import Node
+from edge.dens.core.peers import PeerPart, PeerSettings
+from edge.dens.core.subscribers import Subscribers, SubscriberSettings
+from edge.dens.core.turn import Turn
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.log.decoding import decode_record
+from edge.dens.replication.clock import Clocks
+from edge.dens.runtime.clock import SteadyClock
+from edge.dens.runtime.station import Station
+from edge.dens.store import Medium, MemoryStore
+from protocol import notification
+from tests.replication.network import Ring
+from tests.subscribers.world import patient
+
+FLIGHT = 200  # ms of a frame between two nodes
+
+
+class Sensor(Part):
+    """Makes a notification of every message, as the devices' part does."""
+
+    topics = (DEVICES,)
+
+    def __init__(self, holdings: Holdings, vocabulary: bytes) -> None:
+        self._holdings = holdings
+        self._vocabulary = vocabulary
+
+    def receive(self, turn: Turn, message: Message) -> None:
+        rate, life = json.loads(message.payload)
+        vector = notification.encode(patient(heart_rate=rate))
+        count = self._holdings.count(NOTIFICATION) + 1
+        body = NotificationBody("wd", 1, count, turn.now, 0, self._vocabulary, vector)
+        self._holdings.originate(turn, NOTIFICATION, turn.now + life, encode_body(body))
+
+
+class Place:
+    """One machine with its node; `error` is by how much its clock is wrong."""
+
+    def __init__(self, world: World, name: str, error: int) -> None:
+        self.world = world
+        self.name = name
+        self.error = error
+        self.medium = Medium()
+        self.ring = Ring(name)
+        self.notes: list[Any] = []  # what its subscriber got
+        self.reply: Any = None
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again from the disk."""
+        self.store = store = MemoryStore(self.name, self.medium)
+        self.clocks = Clocks(self.name, store.epoch)
+        lead = self.clocks.restore(store, self.read_wall())
+        self.clock = SteadyClock(
+            lead, lambda: self.read_wall() / 1000, lambda: self.world.real / 1000
+        )
+        self.holdings = Holdings(
+            self.name, store.epoch, store, self.ring.sign, self.clocks.localise
+        )
+        vocabularies = Vocabularies(load_shipped("rescue"))
+        self.subscribers = Subscribers(
+            self.holdings,
+            store,
+            vocabularies,
+            clock=self.clocks,
+            settings=SubscriberSettings(is_announcing=False),
+        )
+        self.peers = PeerPart(
+            self.holdings,
+            store,
+            self.ring,
+            self.subscribers,
+            self.clocks,
+            PeerSettings(strategy="epidemic"),
+        )
+        sensor = Sensor(self.holdings, vocabularies.own_hash)
+        node = Node(self.holdings, [self.peers, self.subscribers, sensor])
+        self.station = Station(node, store, None, lambda _: None, self.clocks.stamp)
+        self.station.restore(self.clock.read())
+
+    def stop(self) -> None:
+        """Die: what was not committed is gone."""
+        for other in list(self.world.places.values()):
+            self.world.cut(self.name, other.name)
+        self.store.crash()
+
+    def read_wall(self) -> int:
+        """Return what the machine's clock shows."""
+        return self.world.real + self.error
+
+    @property
+    def now(self) -> int:
+        """The node's own time."""
+        return self.clock.read()
+
+    def do(self, event: Event) -> None:
+        """Let something happen here."""
+        self.station.deliver(event, self.now)
+        self._commit()
+
+    def tick(self) -> None:
+        """Do what a process does several times a second."""
+        jump = self.clock.find_jump()
+        if jump:
+            self.station.set_clock(jump, self.now)
+        self.station.tick(self.now)
+        self._commit()
+
+    def _commit(self) -> None:
+        for publish in self.station.commit().outgoing:
+            topic, payload = publish.topic, publish.payload
+            if topic.startswith(PEERS):
+                self.world.post(self.name, topic.removeprefix(PEERS), payload)
+            elif topic.startswith(NOTES):
+                self.notes.append(json.loads(payload))
+                self.do(Acknowledged(topic, publish.token))
+            elif topic.startswith(REPLIES):
+                self.reply = json.loads(payload)
+
+    # People and devices -----------------------------------------------------------------------
+
+    def ask(self, words: str) -> Any:
+        """Let the subscriber of this place, who listens, say something; return the reply."""
+        person = f"medic-{self.name}"
+        for topic in (REPLIES, NOTES):
+            self.do(Listening(topic + person, True))
+        self.do(Message(person, REQUESTS + person, words.encode()))
+        return self.reply
+
+    def read(self, life: int, rate: int = 180) -> None:
+        """Let a device bring a reading."""
+        self.do(Message("wd", DEVICES + "wd/nv", json.dumps([rate, life]).encode()))
+
+    def count(self, kind: int) -> int:
+        """Return how many items of a kind are held."""
+        return self.holdings.count(kind)
+
+    def find_logs(self, kind: str) -> list[Any]:
+        """Return the fields of the log's records of a kind."""
+        rows = self.store.read_outbox(1_000)
+        records = [decode_record(record) for row in rows for record in row.records]
+        return [record.fields for record in records if record.kind == kind]
+
+
+class World:
+    """All places, and the true time."""
+
+    def __init__(self, real: int, **errors: int) -> None:
+        self.real = real
+        self._links: set[frozenset[str]] = set()
+        self._frames: deque[tuple[int, str, str, bytes]] = deque()
+        self.places: dict[str, Place] = {}
+        for name, error in errors.items():
+            self.places[name] = Place(self, name, error)
+
+    def link(self, one: str, other: str) -> None:
+        """Bring two nodes together."""
+        self._links.add(frozenset((one, other)))
+        self.places[one].do(PeerUp(other))
+        self.places[other].do(PeerUp(one))
+
+    def cut(self, one: str, other: str) -> None:
+        """Part two nodes."""
+        pair = frozenset((one, other))
+        if pair in self._links:
+            self._links.remove(pair)
+            self._frames = deque(f for f in self._frames if {f[1], f[2]} != pair)
+            self.places[one].do(PeerDown(other))
+            self.places[other].do(PeerDown(one))
+
+    def post(self, sender: str, receiver: str, payload: bytes) -> None:
+        """Send a frame to another node."""
+        if frozenset((sender, receiver)) in self._links:
+            self._frames.append((self.real + FLIGHT, sender, receiver, payload))
+
+    def wait(self, ms: int, step: int = 1_000) -> None:
+        """Let time go by: frames arrive, and every node ticks at each step."""
+        end = self.real + ms
+        while self.real < end:
+            until = min(end, self.real + step)
+            while self._frames and self._frames[0][0] <= until:
+                due, sender, receiver, payload = self._frames.popleft()
+                self.real = max(self.real, due)
+                self.places[receiver].do(Message(sender, PEERS + receiver, payload))
+            self.real = until
+            for place in list(self.places.values()):
+                place.tick()
