@@ -63,8 +63,9 @@ def measure(options: argparse.Namespace, rounds: int) -> dict[str, Any]:
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="denwatch-durability-"))
     say(f"stores and logs are in {folder} until the end")
-    nodes, brokers = run_stands(folder, rounds, options.seed)
+    # First, because it also has numba compile, and keep, what every node needs at its start.
     points, found = run_points(folder / "points", QUICK_STEP if options.quick else 1)
+    nodes, brokers = run_stands(folder, rounds, options.seed)
     shutil.rmtree(folder)  # not after an error: they say why
     table = format_verdicts([merge(nodes), *brokers])
     print(table)

@@ -46,6 +46,7 @@ class Sender:
         if user:
             client.username_pw_set(user, password)
         client.reconnect_delay_set(0.1, 0.3)  # type: ignore[arg-type]  # it waits for fractions, too
+        client.max_inflight_messages_set(0)  # no bound: each sender has its own
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_message = self._received
@@ -293,7 +294,6 @@ class Teller(Sender):
 
     def __init__(self, port: int, rng: random.Random, user: str = "", password: str = "") -> None:
         super().__init__("teller-bench", port, user, password)
-        self.client.max_inflight_messages_set(20)
         self._rng = rng
         self._next = 0
         self.acknowledged: set[int] = set()

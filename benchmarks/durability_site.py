@@ -60,7 +60,6 @@ class Process:
             self._process = subprocess.Popen(
                 [*self._command, *arguments],
                 cwd=ROOT,
-                env={"NUMBA_CACHE_DIR": str(ROOT / ".cache" / "numba"), **os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -6,6 +6,7 @@ last time goes to the file whose code was running, and files are grouped into st
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import time
@@ -95,6 +96,8 @@ class Bench:
         for _ in range(100):  # vectors go down, some at a time
             self._answer()
             self._station.tick(self._opened.clock.read())
+        gc.collect()  # as the process does
+        gc.freeze()
 
     def run(self, count: int, batch: int, seed: int) -> dict[str, float]:
         """Return the processor time of a notification in µs, by stage."""
@@ -119,6 +122,7 @@ class Bench:
 
     def close(self) -> None:
         """Let go of the store."""
+        gc.unfreeze()
         self._opened.store.close()
 
     def _take(self, event: Opened | Received) -> None:

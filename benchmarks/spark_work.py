@@ -175,6 +175,6 @@ def draw_notes(shape: Shape, count: int, rng: np.random.Generator) -> pa.Table:
             "vector": pa.Array.from_buffers(pa.binary(), count, buffers),
             "event": events.astype(np.int32),
             "features": features.astype(np.int32),
-            "values": pa.ListArray.from_arrays(starts, full),
+            "vals": pa.ListArray.from_arrays(starts, full),
         }
     )

@@ -24,6 +24,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from backend.matching.meanings import Meanings
+from backend.matching.stabs import Stabs, build_stabs, load_stabs
 from backend.matching.vectors import decode_subscriptions
 from backend.session import is_local
 from edge.dens.matching.batch import EVENT_ATTRIBUTES, Batch
@@ -42,9 +43,15 @@ class TooManyError(ValueError):
 
 @dataclass(frozen=True)
 class Shard:
-    """One snapshot, and the events of its subscriptions."""
+    """One snapshot of the node's index, and the events of its subscriptions.
+
+    Where they are worth it there are also lists by value (`stabs`), and then an index of those
+    subscriptions that are not in them.
+    """
 
     file: str
+    stabs: str
+    rest: str  # empty: none
     events: tuple[int, ...]
     nbytes: int
 
@@ -191,11 +198,26 @@ def _save_shards(batch: Batch, folder: Path, limit: int) -> list[Shard]:
         if index.nbytes > limit and cut:
             waiting += [chosen[cut:], chosen[:cut]]
             continue
-        name = f"shard-{len(shards)}.index"
-        save_index(index, folder / name)
         held = tuple(np.unique(events[chosen]).tolist())
-        shards.append(Shard(name, held, index.nbytes))
+        files = _save_shard(batch, index, folder, len(shards))
+        shards.append(Shard(*files, held, index.nbytes))
     return shards
+
+
+def _save_shard(batch: Batch, index: FuzzyIndex, folder: Path, number: int) -> tuple[str, str, str]:
+    """Write the files of a shard; return their names, empty where there is no such file."""
+    name, stabs, rest = (f"shard-{number}.{end}" for end in ("index", "stabs.npy", "rest"))
+    save_index(index, folder / name)
+    built = build_stabs(index)
+    if built is None:
+        return name, "", ""
+    built.stabs.save(folder / stabs)
+    if not len(built.rest):
+        return name, stabs, ""
+    others = FuzzyIndex(index.attributes)
+    others.add_batch(_take_batch(batch, np.flatnonzero(np.isin(batch.subs["id"], built.rest))))
+    save_index(others, folder / rest)
+    return name, stabs, rest
 
 
 def _find_cut(keys: NDArray[np.int64]) -> int:
@@ -230,7 +252,8 @@ def _save_content(
 
 def list_parts(index: SharedIndex) -> Sequence[str]:
     """Return the names of an index's files."""
-    return [ROWS, NAMES, CONTENTS, *(shard.file for shard in index.shards)]
+    shards = [name for shard in index.shards for name in (shard.file, shard.stabs, shard.rest)]
+    return [ROWS, NAMES, CONTENTS, *filter(None, shards)]
 
 
 def _ship(spark: SparkSession, index: SharedIndex) -> None:
@@ -243,10 +266,16 @@ def _ship(spark: SparkSession, index: SharedIndex) -> None:
         spark.sparkContext.addFile(str(copy))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def load_shard(path: Path) -> FuzzyIndex:
-    """Return a shard, mapped; a worker keeps it for its next task."""
+    """Return a shard's index, mapped; a worker keeps it for its next task."""
     return load_index(path)
+
+
+@lru_cache(maxsize=2)
+def load_lists(path: Path) -> Stabs:
+    """Return a shard's lists by value, mapped."""
+    return load_stabs(path)
 
 
 @lru_cache(maxsize=2)

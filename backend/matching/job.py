@@ -23,12 +23,15 @@ from backend.matching.index import (
     ROWS,
     Shard,
     SharedIndex,
+    load_lists,
     load_names,
     load_rows,
     load_shard,
 )
 from backend.matching.kernels import keep_hits
+from backend.matching.stabs import find_exact, match_stabs
 from backend.matching.vectors import decode_notes, explain_note
+from edge.dens.matching.batch import Hits, Readings
 
 MATCHES = StructType(
     [
@@ -110,33 +113,53 @@ def make_matcher(index: SharedIndex, shard: Shard) -> Callable[[Batches], Batche
 
     def match_batches(batches: Batches) -> Batches:
         for batch in batches:
-            yield match_batch(batch, index, shard)
+            yield from match_batch(batch, index, shard)
 
     return match_batches
 
 
-def match_batch(batch: pa.RecordBatch, index: SharedIndex, shard: Shard) -> pa.RecordBatch:
-    """Return the matches of a batch with the subscriptions of a shard."""
+def match_batch(batch: pa.RecordBatch, index: SharedIndex, shard: Shard) -> Batches:
+    """Yield the matches of a batch with the subscriptions of a shard."""
     names = load_names(index.find(NAMES))
     readings, _ = decode_notes(batch.column("vector"))
-    hits = load_shard(index.find(shard.file)).match_batch(readings)
-    notes, ids, owners, possible, certain, attributes = keep_hits(
-        hits.starts,
-        hits.ids,
-        hits.possible,
-        hits.certain,
-        hits.attributes,
-        copy_numbers(batch, "note_id"),
-        copy_numbers(batch, "at"),
-        copy_numbers(batch, "doubt"),
-        find_words(batch, names.vocabularies),
-        load_rows(index.find(ROWS)),
-    )
-    coded = pa.DictionaryArray.from_arrays(pa.array(owners), names.owners)
-    columns = [notes, ids, coded.cast(pa.string()), possible, certain, attributes]
-    return pa.RecordBatch.from_arrays(
-        [column if isinstance(column, pa.Array) else pa.array(column) for column in columns],
-        schema=_ARROW,
+    notes = [copy_numbers(batch, name) for name in ("note_id", "at", "doubt")]
+    words = find_words(batch, names.vocabularies)
+    rows = load_rows(index.find(ROWS))
+    for hits in find_hits(readings, index, shard):
+        found = hits.starts, hits.ids, hits.possible, hits.certain, hits.attributes
+        note_ids, ids, owners, *degrees = keep_hits(*found, *notes, words, rows)
+        coded = pa.DictionaryArray.from_arrays(pa.array(owners), names.owners)
+        columns = [pa.array(note_ids), pa.array(ids), coded.cast(pa.string())]
+        columns += [pa.array(degree) for degree in degrees]
+        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def find_hits(readings: Readings, index: SharedIndex, shard: Shard) -> Iterator[Hits]:
+    """Yield all hits of notifications among the subscriptions of a shard, in one or more parts."""
+    if not shard.stabs:
+        yield load_shard(index.find(shard.file)).match_batch(readings)
+        return
+    exact = find_exact(readings.starts, readings.points, readings.wides)
+    yield match_stabs(readings, load_lists(index.find(shard.stabs)), exact)
+    if shard.rest:
+        yield load_shard(index.find(shard.rest)).match_batch(keep_notes(readings, exact))
+    if not exact.all():
+        yield load_shard(index.find(shard.file)).match_batch(keep_notes(readings, ~exact))
+
+
+def keep_notes(readings: Readings, chosen: NDArray[np.bool_]) -> Readings:
+    """Return the same notifications, those that are not chosen without readings."""
+    if chosen.all():
+        return readings
+    counts = np.diff(readings.starts)
+    kept = np.repeat(chosen, counts)
+    starts = np.concatenate(([0], np.cumsum(counts * chosen)))
+    return Readings(
+        starts,
+        readings.attributes[kept],
+        readings.points[kept],
+        readings.wides[kept],
+        readings.ages,
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from backend.matching.kernels import count_readings, keep_hits, read_notes
+from backend.matching.stabs import Stabs, find_exact, match_stabs
 from edge.dens.matching import warmup
+from edge.dens.matching.batch import Readings
 
 
 def warm_up() -> None:
@@ -17,7 +19,11 @@ def warm_up() -> None:
     count_readings(data, ends, counts)
     starts = np.zeros(2, np.int64)
     points = np.zeros((1, 4), np.int32)
-    read_notes(data, ends, counts, starts, np.zeros(1, np.int32), points, np.zeros(1, np.uint8))
+    attributes, wides = np.zeros(1, np.int32), np.zeros(1, np.uint8)
+    read_notes(data, ends, counts, starts, attributes, points, wides)
+    readings = Readings(starts, attributes, points, wides, np.zeros(1, np.int64))
+    nothing = Stabs(np.zeros(257, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    match_stabs(readings, nothing, find_exact(starts, points, wides))
     one = np.zeros(1, np.int64)
     byte = np.zeros(1, np.uint8)
     keep_hits(

@@ -7,17 +7,17 @@ then it is started anew from what is on the disk. Knows nothing of links.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from edge.client.vocabulary import Vocabulary
 from edge.dens.core.devices import Devices, DeviceSettings, VocabularySenses
 from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import ClockSet, Count, Event, Log, Publish, Write
-from edge.dens.core.items import Dot
+from edge.dens.core.interface import Action, Count, Event, Log, Publish, Write
 from edge.dens.core.node import Node
 from edge.dens.core.peers import PeerPart, PeerSettings
 from edge.dens.core.subscribers import Subscribers, SubscriberSettings
+from edge.dens.core.turn import Turn
 from edge.dens.core.vocabularies import Vocabularies
 from edge.dens.log import DiskFiles, Writer, encode_record
 from edge.dens.replication.clock import Clocks
@@ -44,19 +44,6 @@ class HostSettings:
     def with_strategy(self, strategy: str) -> HostSettings:
         """Return these settings with another strategy."""
         return replace(self, peers=replace(self.peers, strategy=strategy))
-
-
-@dataclass
-class _Clock:
-    """The clocks as the subscribers' part asks them."""
-
-    host: Host
-
-    def localise(self, dot: Dot, ms: int) -> int:
-        return self.host.clocks.localise(dot, ms)
-
-    def doubt(self, origin: str, epoch: int) -> int:
-        return self.host.clocks.doubt(origin, epoch, self.host.time)
 
 
 class Host:
@@ -89,8 +76,7 @@ class Host:
         store = self.store = FieldStore(self.name, self.medium, self.faults)
         wall = now + self.wall_error
         self.clocks = Clocks(self.name, store.epoch)
-        self.clocks.restore(store, wall)
-        self._base = self.wall_error + self.clocks.adopt(wall)
+        self._base = self.wall_error + self.clocks.restore(store, wall)
         self.time = now + self._base
         self._build()
         self._writer = Writer(store, DiskFiles(self.settings.logs)) if self.settings.logs else None
@@ -109,7 +95,7 @@ class Host:
             store,
             self.vocabularies,
             roles=self.ring,
-            clock=_Clock(self),
+            clock=clocks,
             settings=self.settings.subscribers,
         )
         self.devices = Devices(
@@ -119,7 +105,6 @@ class Host:
             clocks.localise,
             self.settings.devices,
             has_room=lambda: not self.subscribers.is_full,
-            find_doubt=lambda: clocks.doubt(self.name, store.epoch, self.time),
         )
         self.peers = PeerPart(
             self.holdings, store, self.ring, self.subscribers, clocks, self.settings.peers
@@ -133,7 +118,19 @@ class Host:
         self.store.commit()
         return published
 
-    def _perform(self, actions: list[Write | Publish | Log | Count]) -> list[Publish]:
+    def act(self, change: Callable[[Turn], None], now: int) -> list[Publish]:
+        """Let something of the node itself happen, in a turn of its own."""
+        self.time = now + self._base
+        turn = Turn(self.time)
+        self.holdings.begin_turn()
+        change(turn)
+        for part in self.node.parts:
+            part.finish(turn)
+        published = self._perform(turn.actions)
+        self.store.commit()
+        return published
+
+    def _perform(self, actions: Sequence[Action]) -> list[Publish]:
         """Write what is to be written; return what is to be said."""
         writes: list[Write] = []
         records: list[bytes] = []
@@ -154,11 +151,6 @@ class Host:
         if writes or records:
             self.store.apply(writes, records)
         return published
-
-    def set_clock(self, offset: int, now: int) -> list[Publish]:
-        """Let somebody set the machine's clock: the node's own time goes on evenly."""
-        self.wall_error += offset
-        return self.handle(ClockSet(offset), now) if self.is_up else []
 
     def die(self) -> None:
         """Lose everything that is not on the disk."""

@@ -308,7 +308,7 @@ class Person:
     def __init__(
         self,
         name: str,
-        password: str,
+        password: str | None,
         url: str,
         folder: Path,
         ca: Path | None = None,

@@ -20,6 +20,8 @@ from edge.dens.core.devices.registry import Device, Number
 from edge.dens.log import LogError
 from edge.dens.runtime.station import Effects
 
+# In one worker and in this order: the first ones have numba compile what a node's start needs.
+pytestmark = pytest.mark.xdist_group("durability")
 STEP = 36  # every so many commit points here; the benchmark tries all
 
 

@@ -185,7 +185,8 @@ def test_what_was_measured_just_before_a_crash_is_in_doubt_after_it() -> None:
     now = 1_000 + after.restore(disk, 1_000)  # nobody knows how long it was off
     assert after.doubt("b", 1, now) > YEAR
     assert after.localise(Dot("b", 1, 1), START) >= START
-    assert after.show(Dot("b", 1, 1), START) == START + after.wall  # as well as it is known
+    shown = after.show(Dot("b", 1, 1), START)  # as well as it is known
+    assert abs(shown - START - after.wall) <= 5
 
 
 def test_a_leap_over_a_restart_ends_nothing_before_somebody_confirms_it() -> None:

@@ -32,7 +32,6 @@ from edge.dens.core.peers import PeerPart, PeerSettings
 from edge.dens.core.subscribers import Subscribers, SubscriberSettings
 from edge.dens.core.turn import Turn
 from edge.dens.core.vocabularies import Vocabularies
-from edge.dens.log.decoding import decode_record
 from edge.dens.replication.clock import Clocks
 from edge.dens.runtime.clock import SteadyClock
 from edge.dens.runtime.station import Station
@@ -162,12 +161,6 @@ class Place:
     def count(self, kind: int) -> int:
         """Return how many items of a kind are held."""
         return self.holdings.count(kind)
-
-    def find_logs(self, kind: str) -> list[Any]:
-        """Return the fields of the log's records of a kind."""
-        rows = self.store.read_outbox(1_000)
-        records = [decode_record(record) for row in rows for record in row.records]
-        return [record.fields for record in records if record.kind == kind]
 
 
 class World:

@@ -97,6 +97,10 @@ def test_a_quiet_time_counts_by_one_timeline() -> None:
     assert len(world.read(patient(heart_rate=180))[1]) == 1
     world.now += 60_000
     assert world.read(patient(heart_rate=180))[1] == []
+    again = make_note(
+        world, patient(heart_rate=180), Dot("b", 1, 2), at=world.now + 10 * YEAR, device="wd1"
+    )
+    assert world.bring(again) == []
 
 
 def test_of_equals_the_newest_goes_first_by_one_timeline() -> None:

@@ -168,12 +168,13 @@ class Clocks:
         return time + self._find_at(dot, time).high
 
     def estimate(self, dot: Dot, time: int) -> int:
-        """Return a time of an item in our timeline: the middle of what was measured.
+        """Return a time of an item in our timeline, as near as is known.
 
-        Gaps, of which nobody knows how long they were, count as the clock has them.
+        As it was measured, the latest: frames are seldom long on their way. Drift and gaps, of
+        which nobody knows how long they were, are left out.
         """
         known = self._offsets.get((dot.origin, dot.epoch))
-        return time + (known.low + known.high) // 2 if known else time
+        return time + known.high if known else time
 
     def show(self, dot: Dot, time: int) -> int:
         """Return a time of an item as the machine's clock has it, for people."""

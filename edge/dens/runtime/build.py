@@ -141,11 +141,11 @@ def open_node(config: NodeConfig) -> Opened:
     config.data.mkdir(parents=True, exist_ok=True)
     (config.data / "log").mkdir(exist_ok=True)
     # A store that was lost and made anew must not number its items as the lost one did.
-    first_epoch = max(1, read_wall() // 1000)
+    first_epoch = max(1, int(read_wall()))
     store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch)
     try:
         clocks = Clocks(config.name, store.epoch)
-        clock = SteadyClock(clocks.restore(store, read_wall()))
+        clock = SteadyClock(clocks.restore(store, int(read_wall() * 1000)))
         assembly = build_assembly(config, keyring, vocabulary, store, clocks, clock)
         assembly.station.restore(clock.read())
     except BaseException:

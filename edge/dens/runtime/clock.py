@@ -12,9 +12,9 @@ from collections.abc import Callable
 TOLERANCE = 2_000  # ms between the two clocks that count as drift, not as a correction
 
 
-def read_wall() -> int:
-    """Return what the machine's clock shows, in ms since 1970."""
-    return int(time.time() * 1000)
+def read_wall() -> float:
+    """Return what the machine's clock shows, in seconds since 1970."""
+    return time.time()
 
 
 def _read_elapsed() -> float:
@@ -33,7 +33,7 @@ class SteadyClock:
     def __init__(
         self,
         lead: int = 0,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = read_wall,
         monotonic: Callable[[], float] = _read_elapsed,
     ) -> None:
         self._wall = wall

@@ -1,0 +1,212 @@
+"""A shorter way into the index, for very many small masks: from a value to who may want it.
+
+A node must take a subscription at any moment; here all are known before the first notification
+comes, and there are millions of those. So every plain subscription (the min of 8-bit sets) is filed
+under each value of its most selective interval: a notification looks up its few values, drops those
+whose mask it lacks, and evaluates the rest by the index's own records. Where masks are few, or
+intervals wide, the lists would be long and the index's bit rows are better: `build_stabs` decides.
+Readings in doubt or of 16 bits, and subscriptions that are not plain, always go to the index.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.dens.matching.arithmetic import cut_set
+from edge.dens.matching.batch import Hits, Readings
+from edge.dens.matching.compiling import Array, compiled, int64
+from edge.dens.matching.evaluation import NO_MATCH, evaluate_plain
+from edge.dens.matching.index import FuzzyIndex
+from edge.dens.matching.masks import COUNT_GROUPS, grow
+from edge.dens.matching.records import (
+    HEADER,
+    PLAIN,
+    gather_records,
+    get_attribute,
+    get_certain,
+    get_count,
+    get_flags,
+    get_threshold,
+)
+
+VALUES = 256
+MIN_MASKS = 1_000  # with fewer, the index's groups are large and its rows fast
+MAX_LIST = 256  # subscriptions under a value, on average
+
+
+@dataclass(frozen=True)
+class Stabs:
+    """Plain subscriptions by (attribute, value): entries[starts[key] : starts[key + 1]].
+
+    An entry is the mask within the event << 32 and the place of the record.
+    """
+
+    starts: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    recs: NDArray[np.int64]
+
+    def save(self, path: Path) -> None:
+        """Write all arrays into one file."""
+        np.save(path, np.concatenate(([len(self.starts), len(self.entries)], *self._arrays())))
+
+    def _arrays(self) -> tuple[NDArray[np.int64], ...]:
+        return self.starts, self.entries, self.recs
+
+
+class Built(NamedTuple):
+    """The lists, and the ids of the subscriptions that are not in them."""
+
+    stabs: Stabs
+    rest: NDArray[np.int64]
+
+
+def load_stabs(path: Path) -> Stabs:
+    """Return what was saved, mapped."""
+    flat = np.asarray(np.load(path, mmap_mode="c"))
+    first, second = 2 + int(flat[0]), 2 + int(flat[0]) + int(flat[1])
+    return Stabs(flat[2:first], flat[first:second], flat[second:])
+
+
+@compiled
+def find_narrowest(recs: Array, r: int) -> tuple[int, int, int]:
+    """Return the attribute and the interval that fewest values meet, for a plain record."""
+    head = recs[r + 1]
+    level = max(get_threshold(head), get_certain(head))
+    best = get_attribute(recs[r + HEADER])
+    low = int64(0)
+    high = int64(255)
+    for at in range(r + HEADER, r + HEADER + get_count(head)):
+        word = recs[at]
+        if (word >> 52) & 1:  # negated: two intervals
+            continue
+        first, last = cut_set(
+            word & 0xFFFF, (word >> 16) & 0xFFFF, (word >> 32) & 255, (word >> 40) & 255,
+            (word >> 48) & 15, 0, level,
+        )  # fmt: skip
+        if last - first < high - low:
+            best, low, high = get_attribute(word), first, last
+    return best, low, high
+
+
+@compiled
+def file_records(
+    recs: Array, places: Array, counts: Array, entries: Array, is_counting: bool
+) -> int:
+    """Count the entries of each key, or write them where `counts` says; return how many."""
+    total = 0
+    for i in range(places.size):
+        r = places[i]
+        mask = int64(0)
+        for at in range(r + HEADER, r + HEADER + get_count(recs[r + 1])):
+            mask |= int64(1) << (get_attribute(recs[at]) & 15)
+        attribute, low, high = find_narrowest(recs, r)
+        for key in range(attribute * VALUES + low, attribute * VALUES + high + 1):
+            if not is_counting:
+                entries[counts[key]] = mask << 32 | r
+            counts[key] += 1
+            total += 1
+    return total
+
+
+def build_stabs(index: FuzzyIndex, min_masks: int = MIN_MASKS) -> Built | None:
+    """Return the lists of an index's plain subscriptions; None where they are not worth it."""
+    columns = index.columns
+    recs, found = gather_records(columns["recs"].data, columns["id_heads"].data, index.id_shape)
+    places = found[:-1]
+    is_plain = find_plain(recs, places)
+    rest = recs[places[~is_plain]]
+    places = places[is_plain]
+    if index.counts[COUNT_GROUPS] < min_masks or len(rest) > len(places):
+        return None
+    counts = np.zeros(index.attributes * VALUES, np.int64)
+    nothing = np.zeros(0, np.int64)
+    total = int(file_records(recs, places, counts, nothing, True))
+    if total > MAX_LIST * max(1, np.count_nonzero(counts)):
+        return None
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    entries = np.empty(total, np.int64)
+    file_records(recs, places, starts[:-1].copy(), entries, False)
+    return Built(Stabs(starts, entries, recs), rest)
+
+
+@compiled
+def find_plain(recs: Array, places: Array) -> Array:
+    """Return which records are the min of 8-bit sets."""
+    plain = np.empty(places.size, np.bool_)
+    for i in range(places.size):
+        plain[i] = get_flags(recs[places[i] + 1]) & PLAIN != 0
+    return plain
+
+
+@compiled
+def find_exact(starts: Array, points: Array, wides: Array) -> Array:
+    """Return which notifications have exact 8-bit values only."""
+    exact = np.ones(starts.size - 1, np.bool_)
+    for n in range(starts.size - 1):
+        for at in range(starts[n], starts[n + 1]):
+            if points[at, 0] != points[at, 3] or wides[at]:
+                exact[n] = False
+    return exact
+
+
+@compiled
+def stab(
+    starts: Array, attributes: Array, points: Array, exact: Array, lists: Array, entries: Array,
+    recs: Array,
+) -> tuple[Array, Array, Array, int]:  # fmt: skip
+    """Return (ends, ids, answers, number of candidates) of the exact notifications."""
+    width = (lists.size - 1) // VALUES
+    values = np.full(width, -1, np.int32)
+    ends = np.zeros(starts.size, np.int64)
+    ids = np.empty(1024, np.int64)
+    answers = np.empty(1024, np.int32)
+    total = 0
+    looked = 0
+    for n in range(starts.size - 1):
+        present = int64(0)
+        for at in range(starts[n], starts[n + 1] if exact[n] else starts[n]):
+            if attributes[at] < width:
+                values[attributes[at]] = points[at, 0]
+                present |= int64(1) << (attributes[at] & 15)
+        lacking = ~present & 0xFFFF
+        for at in range(starts[n], starts[n + 1] if exact[n] else starts[n]):
+            if attributes[at] >= width:
+                continue
+            key = int64(attributes[at]) * VALUES + points[at, 0]
+            first = lists[key]
+            last = lists[key + 1]
+            looked += last - first
+            if total + last - first > ids.size:
+                ids = grow(ids, total + last - first)
+                answers = grow(answers, total + last - first)
+            for e in range(first, last):
+                entry = entries[e]
+                if (entry >> 32) & lacking:
+                    continue
+                r = entry & 0xFFFFFFFF
+                answer = evaluate_plain(recs, r, recs[r + 1], values)
+                if answer != NO_MATCH:
+                    ids[total] = recs[r]
+                    answers[total] = answer
+                    total += 1
+        ends[n + 1] = total
+    return ends, ids[:total], answers[:total], looked
+
+
+def match_stabs(readings: Readings, stabs: Stabs, exact: NDArray[np.bool_]) -> Hits:
+    """Return the hits of the exact notifications; the others have none here."""
+    r = readings
+    ends, ids, answers, looked = stab(
+        r.starts, r.attributes, r.points, exact, stabs.starts, stabs.entries, stabs.recs
+    )
+    possible = (answers & 255).astype(np.uint8)
+    certain = (answers >> 8 & 255).astype(np.uint8)
+    return Hits(ends, ids.view(np.uint64), possible, certain, answers >> 16, int(looked))

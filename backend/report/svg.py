@@ -1,0 +1,175 @@
+"""Drawing: axes, bars, lines and text as SVG, in the colours of the page around them. Pure.
+
+Pictures have no script and no outside reference. What carries data has the class `mark` and a
+`title`, which browsers show as a tip; colours are classes, so that the page decides light or dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 640, 260
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
+
+
+class Scale(NamedTuple):
+    """From values to places on the page."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    is_log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """Return where a value is."""
+        low, high = self.low, self.high
+        if self.is_log:
+            low, high, value = math.log10(low), math.log10(high), math.log10(max(value, self.low))
+        share = (value - low) / (high - low) if high > low else 0.5
+        return round(self.start + share * (self.stop - self.start), 1)
+
+
+def make_scales(
+    xs: tuple[float, float], ys: tuple[float, float], *, height: int = HEIGHT, is_log: bool = False
+) -> tuple[Scale, Scale]:
+    """Return the scales of a picture with axes; y grows upwards."""
+    x = Scale(xs[0], xs[1], LEFT, WIDTH - RIGHT, is_log)
+    return x, Scale(ys[0], ys[1], height - BOTTOM, TOP)
+
+
+def choose_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return round values between two."""
+    if high <= low:
+        return [low]
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough)
+    first = math.ceil(low / step - 1e-9)
+    return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def choose_powers(low: float, high: float) -> list[float]:
+    """Return powers of ten between two."""
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    return [10.0**n for n in range(first, last + 1)]
+
+
+def format_number(value: float) -> str:
+    """Return a number as short as it can be read."""
+    if abs(value) >= 1_000_000:
+        return f"{value / 1_000_000:.3g} M"
+    if abs(value) >= 10_000:
+        return f"{value / 1_000:.3g} k"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+
+
+def format_span(ms: float) -> str:
+    """Return a length of time."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if abs(ms) >= size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms:.0f} ms"
+
+
+def tag(name: str, content: str = "", **attributes: object) -> str:
+    """Return an element; a trailing underscore of a name is left out, others become hyphens."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value), quote=True)}"'
+        for key, value in attributes.items()
+    )
+    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+
+
+def write_text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "label") -> str:
+    """Return text at a place."""
+    return tag("text", escape(words), x=x, y=y, text_anchor=anchor, class_=kind)
+
+
+def draw_axes(
+    x: Scale,
+    y: Scale,
+    x_ticks: Iterable[float],
+    y_ticks: Iterable[float],
+    write_x: Callable[[float], str] = format_number,
+    write_y: Callable[[float], str] = format_number,
+    titles: tuple[str, str] = ("", ""),
+) -> str:
+    """Return grid, ticks and titles."""
+    parts = []
+    for value in y_ticks:
+        place = y(value)
+        parts.append(tag("line", x1=x.start, x2=x.stop, y1=place, y2=place, class_="grid"))
+        parts.append(write_text(x.start - 6, place + 4, write_y(value), "end"))
+    for value in x_ticks:
+        parts.append(tag("line", x1=x(value), x2=x(value), y1=y.start, y2=y.start + 4, class_="axis"))
+        parts.append(write_text(x(value), y.start + 16, write_x(value)))
+    parts.append(tag("line", x1=x.start, x2=x.stop, y1=y.start, y2=y.start, class_="axis"))
+    if titles[0]:
+        parts.append(write_text((x.start + x.stop) / 2, y.start + 31, titles[0], kind="title"))
+    if titles[1]:
+        place = f"rotate(-90 12 {(y.start + y.stop) / 2:.0f})"
+        middle = (y.start + y.stop) / 2
+        parts.append(
+            tag(
+                "text",
+                escape(titles[1]),
+                x=12,
+                y=middle,
+                text_anchor="middle",
+                class_="title",
+                transform=place,
+            )
+        )
+    return "".join(parts)
+
+
+def draw_bar(x: float, y: float, width: float, height: float, colour: str, tip: str) -> str:
+    """Return a bar."""
+    return tag(
+        "rect",
+        tag("title", escape(tip)),
+        x=round(x, 1),
+        y=round(y, 1),
+        width=max(round(width, 1), 0.5),
+        height=max(round(height, 1), 0.5),
+        class_=f"mark fill-{colour}",
+    )
+
+
+def draw_line(points: Sequence[tuple[float, float]], colour: str, tip: str) -> str:
+    """Return a line through points."""
+    path = " ".join(f"{x},{y}" for x, y in points)
+    return tag("polyline", tag("title", escape(tip)), points=path, class_=f"mark line-{colour}")
+
+
+def draw_dot(x: float, y: float, radius: float, colour: str, tip: str) -> str:
+    """Return a dot."""
+    return tag(
+        "circle", tag("title", escape(tip)), cx=x, cy=y, r=round(radius, 1), class_=f"mark fill-{colour}"
+    )
+
+
+def draw_key(entries: Sequence[tuple[str, str]], x: float = LEFT, y: float = 8) -> str:
+    """Return a legend: colours and what they are."""
+    parts = []
+    for colour, words in entries:
+        parts.append(tag("rect", x=x, y=y - 8, width=10, height=10, class_=f"fill-{colour}"))
+        parts.append(write_text(x + 14, y + 1, words, "start"))
+        x += 26 + 6.6 * len(words)
+    return "".join(parts)
+
+
+def frame(content: str, label: str, height: int = HEIGHT) -> str:
+    """Return a whole picture."""
+    return tag(
+        "svg",
+        content,
+        viewBox=f"0 0 {WIDTH} {height}",
+        role="img",
+        aria_label=label,
+        xmlns="http://www.w3.org/2000/svg",
+    )

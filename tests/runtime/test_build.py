@@ -1,0 +1,68 @@
+"""A node opened from its folder: it goes on in its own time, whatever its machine's clock shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.commands.node import run
+from edge.dens.config import NodeConfig, load_config
+from edge.dens.runtime import clock
+from edge.dens.runtime.build import Opened, open_node
+
+RIGHT = 1_800_000_000.0  # s
+YEAR = 365 * 86_400_000
+MINUTE = 60_000
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> NodeConfig:
+    arguments = ["--init", str(tmp_path), "--name", "tent", "--listen", "mqtt://127.0.0.1:1"]
+    assert run(arguments) == 0
+    return load_config(tmp_path / "node.toml")
+
+
+def open_at(config: NodeConfig, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """Open the node on a machine that shows this time."""
+    monkeypatch.setattr(clock.time, "time", lambda: seconds)
+    opened = open_node(config)
+    opened.assembly.station.tick(opened.clock.read())
+    opened.assembly.station.commit()
+    return opened
+
+
+def test_time_goes_on_over_starts_and_the_status_says_how_far_the_machine_is_off(
+    config: NodeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_at(config, RIGHT, monkeypatch)
+    now = opened.clock.read()
+    described = opened.assembly.describe(now, 0, {})
+    assert described["at"] == now
+    assert (described["clock_ms"], described["doubt_ms"]) == (0, 0)
+    assert described["lag_ms"] is None
+    opened.store.close()
+    again = open_at(config, 5.0, monkeypatch)
+    later = again.clock.read()
+    assert now <= later < now + MINUTE
+    described = again.assembly.describe(later, 0, {})
+    assert abs(int(str(described["at"])) - 5_000) < MINUTE
+    assert abs(int(str(described["clock_ms"])) + RIGHT * 1000) < MINUTE
+    again.store.close()
+
+
+def test_a_clock_that_is_set_while_the_node_runs_is_kept_over_starts(
+    config: NodeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_at(config, 5.0, monkeypatch)
+    monkeypatch.setattr(clock.time, "time", lambda: RIGHT)
+    before = opened.clock.read()
+    jump = opened.clock.find_jump()
+    opened.assembly.station.set_clock(jump, opened.clock.read())
+    opened.assembly.station.commit()
+    assert abs(opened.assembly.clocks.date(opened.clock.read()) - RIGHT * 1000) < MINUTE
+    opened.store.close()
+    again = open_at(config, RIGHT + 60, monkeypatch)
+    assert 0 < again.clock.read() - before < 2 * MINUTE  # its own time is still of 1970
+    assert again.assembly.clocks.wall > 50 * YEAR
+    again.store.close()

@@ -1,0 +1,193 @@
+"""Three nodes, one in 1970, one years ahead, one right: each lives in its own time, and all agree.
+
+Nothing ends early anywhere, everything ends soon after its time, and people see the clocks of the
+machines that they stand at.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+from edge.dens.replication.clock import LINK
+from tests.runtime.places import World
+
+REAL = 1_800_000_000_000
+SECOND = 1_000
+MINUTE = 60_000
+YEAR = 365 * 24 * 60 * MINUTE
+NAMES = ("ahead", "lost", "right")
+WISH = "heart_rate is high"
+
+
+def make() -> World:
+    """Return three nodes in a row, which met when they had nothing to tell each other."""
+    world = World(REAL, ahead=12 * YEAR, lost=5 * SECOND - REAL, right=0)
+    world.link("lost", "right")
+    world.link("ahead", "right")
+    world.wait(3 * SECOND)
+    return world
+
+
+def read_time(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def count_all(world: World, kind: int) -> list[int]:
+    return [place.count(kind) for place in world.places.values()]
+
+
+def restart_lost(world: World, away: int) -> None:
+    """Let the node without a clock be off for some time, and begin in 1970 again."""
+    lost = world.places["lost"]
+    lost.stop()
+    world.places = {name: world.places[name] for name in ("ahead", "right")}
+    world.wait(away)
+    lost.error = 5 * SECOND - world.real
+    world.places["lost"] = lost
+    lost.start()
+    world.link("lost", "right")
+
+
+def test_all_get_what_they_want_and_it_ends_in_time_everywhere() -> None:
+    world = make()
+    for place in world.places.values():
+        assert place.ask(WISH)["ok"]
+    world.wait(5 * SECOND)
+    assert count_all(world, SUBSCRIPTION) == [3, 3, 3]
+    began = world.real
+    for place in world.places.values():
+        place.read(life=60 * MINUTE)
+    world.wait(10 * SECOND)
+    for place in world.places.values():
+        assert {note["node"] for note in place.notes} == {place.name}
+        assert len({note["id"] for note in place.notes}) == len(place.notes) == 3
+        for note in place.notes:  # by the clock of the machine here, wrong as it is
+            assert abs(read_time(note["at"]) - (began + place.error)) < 2 * SECOND
+    world.wait(began + 59 * MINUTE - world.real, 30 * SECOND)
+    assert count_all(world, NOTIFICATION) == [3, 3, 3]
+    assert min(count_all(world, DELIVERED)) > 0
+    world.wait(3 * MINUTE, 10 * SECOND)
+    assert count_all(world, NOTIFICATION) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("asker", NAMES)
+def test_a_wish_ends_everywhere_when_its_time_is_over(asker: str) -> None:
+    world = make()
+    began = world.real
+    reply = world.places[asker].ask(WISH + ", valid for 10 min")
+    life = read_time(reply["expires"]) - world.places[asker].read_wall()
+    assert abs(life - 10 * MINUTE) < MINUTE
+    world.wait(began + life - 2 * SECOND - world.real, 10 * SECOND)
+    assert count_all(world, SUBSCRIPTION) == [1, 1, 1]
+    for place in world.places.values():
+        place.read(life=60 * MINUTE)
+    world.wait(LINK + 4 * SECOND)
+    assert len(world.places[asker].notes) == 3  # read just in time
+    assert count_all(world, SUBSCRIPTION) == [0, 0, 0]
+    for place in world.places.values():
+        place.read(life=60 * MINUTE)
+    world.wait(5 * SECOND)
+    assert len(world.places[asker].notes) == 3
+
+
+@pytest.mark.parametrize("away", [2 * SECOND, 20 * MINUTE])
+def test_a_node_whose_clock_falls_again_goes_on_in_its_own_time(away: int) -> None:
+    world = make()
+    lost, right = world.places["lost"], world.places["right"]
+    for place in world.places.values():
+        place.ask(WISH)
+    world.wait(3 * SECOND)
+    began = world.real
+    lost.read(life=60 * MINUTE)
+    right.read(life=60 * MINUTE)
+    world.wait(8 * SECOND)
+    before = lost.now
+    restart_lost(world, away)
+    assert lost.now >= before
+    assert lost.read_wall() < before  # the machine's clock did fall
+    world.wait(5 * SECOND)
+    assert count_all(world, NOTIFICATION) == [2, 2, 2]
+    lost.read(life=60 * MINUTE)
+    world.wait(10 * SECOND)
+    assert [len(place.notes) for place in world.places.values()] == [3, 3, 2]
+    lost.ask("list")  # its subscriber listens again, and gets what came meanwhile
+    world.wait(5 * SECOND)
+    assert len({note["id"] for note in lost.notes}) == len(lost.notes) == 3
+    world.wait(began + 59 * MINUTE - world.real, 30 * SECOND)
+    assert min(count_all(world, NOTIFICATION)) == 3
+    world.wait(away + 4 * MINUTE, 30 * SECOND)  # it may be late by the time that it was off
+    assert count_all(world, NOTIFICATION) == [0, 0, 0]
+
+
+def test_twice_lost_its_old_items_are_taken_by_a_node_that_never_met_it() -> None:
+    world = World(REAL, lost=5 * SECOND - REAL, right=0)
+    lost, right = world.places["lost"], world.places["right"]
+    lost.ask(WISH)
+    lost.read(life=60 * MINUTE)
+    for _ in range(2):
+        world.wait(20 * SECOND)
+        lost.stop()
+        lost.error = 5 * SECOND - world.real
+        lost.start()
+    world.link("lost", "right")
+    world.wait(5 * SECOND)
+    assert (right.count(SUBSCRIPTION), right.count(NOTIFICATION)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["ahead", "lost"])
+def test_a_clock_that_is_set_right_changes_what_people_see_and_nothing_else(name: str) -> None:
+    world = make()
+    place = world.places[name]
+    for each in world.places.values():
+        each.ask(WISH)
+    world.wait(3 * SECOND)
+    began = world.real
+    for each in world.places.values():
+        each.read(life=60 * MINUTE)
+    world.wait(5 * SECOND)
+    assert len(place.notes) == 3
+    now, held = place.now, place.medium.copy().spaces
+    place.error = 0
+    place.tick()
+    assert place.now == now
+    for space, rows in place.medium.spaces.items():
+        assert space == "clock" or rows == held[space]
+    assert abs(place.clocks.date(place.now) - world.real) < 2 * SECOND
+    (row,) = place.ask("list")["subscriptions"]
+    assert abs(read_time(row["created"]) - began) < 10 * SECOND
+    for each in world.places.values():
+        each.read(life=60 * MINUTE)
+    world.wait(5 * SECOND)
+    assert len(place.notes) == 6
+    for note in place.notes[3:]:
+        assert abs(read_time(note["at"]) - world.real) < 7 * SECOND
+    world.wait(began + 59 * MINUTE - world.real, 30 * SECOND)
+    assert count_all(world, NOTIFICATION) == [6, 6, 6]
+    world.wait(3 * MINUTE, 10 * SECOND)
+    assert count_all(world, NOTIFICATION) == [0, 0, 0]
+    # The correction is remembered: after a start with the right clock all is as it was.
+    before = place.now
+    place.stop()
+    place.start()
+    assert 0 <= place.now - before < 15 * SECOND
+    assert abs(place.clocks.date(place.now) - world.real) < 2 * SECOND
+    assert place.clocks.doubt(name, 1, place.now) == 0
+
+
+def test_the_lag_is_how_long_something_waits_to_be_exchanged() -> None:
+    world = make()
+    right = world.places["right"]
+    assert right.peers.find_lag(right.now) == 0
+    world.wait(5 * SECOND)
+    world.post = lambda *_: None  # type: ignore[method-assign]
+    right.ask(WISH)
+    world.wait(40 * SECOND)
+    lag = right.peers.find_lag(right.now)
+    assert lag is not None
+    assert 38 * SECOND <= lag <= 41 * SECOND
+    world.cut("lost", "right")
+    world.cut("ahead", "right")
+    assert right.peers.find_lag(right.now) is None
