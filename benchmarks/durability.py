@@ -211,16 +211,18 @@ acknowledged is known to senders that are never killed:
 
 ## Where Mosquitto loses
 
-By default it writes its state every 30 minutes, so a kill loses the sessions, what waited for them,
-and what is published before a receiver has subscribed anew. With `autosave_interval 1` and
-`autosave_on_changes true` it writes its whole state after each change, but after the PUBACK, and a
-kill in between loses that. Plain messages came again, which QoS 1 allows: {repeated}.
+By default it saves its state every 30 minutes (mosquitto.conf(5)), so a kill takes the sessions,
+what waited for them, and what is published before a receiver has subscribed anew. With
+`autosave_on_changes true` and `autosave_interval 1`, the smallest there is, it saves whenever more
+than one thing has changed. What is lost even then was not traced; a PUBACK that leaves before its
+message is saved would explain it. `max_queued_messages 0` took away its bound on queues, so nothing
+was lost for lack of room. Plain messages came again, which QoS 1 allows: {repeated}.
 
 ## What this does not show
 
 SIGKILL leaves what the kernel was given; it does not cut the power. That a commit is on the disk
-rests on SQLite's `synchronous=FULL` and on the disk. Kills that fall between rounds of load are not
-counted as under load, and the numbers of Mosquitto depend on how long its receiver was away.
+rests on SQLite's `synchronous=FULL` and on the disk. How much Mosquitto loses depends on how long
+its receiver is away and how fast messages come; that it loses does not.
 """
 
 

@@ -60,16 +60,21 @@ class Sender:
 
     def start(self) -> None:
         """Begin to connect, and to send."""
+        self.connect()
+        self._thread.start()
+
+    def connect(self) -> None:
+        """Only connect: nothing is sent by itself."""
         self.client.connect_async("127.0.0.1", self._port, 30)
         self.client.loop_start()
-        self._thread.start()
 
     def stop(self) -> None:
         """Send nothing new, and leave when what was begun is done, or nobody is there."""
         with self.changed:
             self.is_stopping = True
             self.changed.notify_all()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         self.client.disconnect()
         self.client.loop_stop()
 

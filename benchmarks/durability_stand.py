@@ -321,8 +321,7 @@ class NodeStand(Stand):
     def _list_subscriptions(self, person: str) -> set[str]:
         port, password = self.server.port, self.site.passwords[person]
         asker = Planner(person, password, port, random.Random(self.rng.random()))
-        asker.is_stopping = True  # it only asks what is asked here
-        asker.start()
+        asker.connect()
         answer = asker.ask({"list": True})
         asker.stop()
         if answer is None:

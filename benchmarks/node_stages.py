@@ -101,24 +101,26 @@ class Bench:
 
     def run(self, count: int, batch: int, seed: int) -> dict[str, float]:
         """Return the processor time of a notification in µs, by stage."""
-        readings = draw_readings(random.Random(seed), 0, count)
-        frames = self._device.make_frames(readings, batch)
-        group = max(1, RELAY_WINDOW // batch)
-        topic = self._device.topic + "nv"
-        packets = [write_publish(topic, frame) for frame in frames]
+        chunks = self._prepare(count, batch, seed)
         self._received = 0
         with Sampler() as sampler:
-            for start in range(0, len(packets), group):
-                part = packets[start : start + group]
-                data = [
-                    head + (number % 60_000 + 1).to_bytes(2, "big") + payload
-                    for number, (head, payload) in enumerate(part, start)
-                ]
-                self._take(Received(_DEVICE, b"".join(data)))
+            for chunk in chunks:
+                self._take(Received(_DEVICE, chunk))
                 self._answer()
             while self._received < count:
                 self._answer()
         return {stage: used / count * 1e6 for stage, used in sampler.seconds.items()}
+
+    def _prepare(self, count: int, batch: int, seed: int) -> list[bytes]:
+        """Return what the device sends, in chunks of about a window."""
+        readings = draw_readings(random.Random(seed), 0, count)
+        topic = self._device.topic + "nv"
+        packets = []
+        for number, frame in enumerate(self._device.make_frames(readings, batch)):
+            head, payload = write_publish(topic, frame)
+            packets.append(head + (number % 60_000 + 1).to_bytes(2, "big") + payload)
+        group = max(1, RELAY_WINDOW // batch)
+        return [b"".join(packets[i : i + group]) for i in range(0, len(packets), group)]
 
     def close(self) -> None:
         """Let go of the store."""

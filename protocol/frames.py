@@ -40,11 +40,18 @@ class Link(Record):
         if len(secret) < MIN_SECRET or len(set(secret)) < MIN_SECRET // 2:
             raise ProtocolError(f"a key has at least {MIN_SECRET} bytes, and they differ")
         self._key = Key(secret)
+        self._starts = [self._begin(direction) for direction in (UP, DOWN)]
+
+    def _begin(self, direction: int) -> bytes:
+        """Return how what the tag covers begins: an array of six, of which two are the frame's."""
+        covered = cbor.encode(["denwatch", direction, self.device, self.node, b"", b""])
+        return covered[:-2]
 
     def tag(self, direction: int, head: bytes, body: bytes) -> bytes:
         """Return the tag of one frame."""
-        covered = ["denwatch", direction, self.device, self.node, head, body]
-        return self._key.tag(cbor.encode(covered))
+        return self._key.tag(
+            self._starts[direction] + _measure(head) + head + _measure(body) + body
+        )
 
 
 class Frame(Record):
@@ -57,6 +64,14 @@ class Frame(Record):
         self.epoch = epoch
         self.sequence = sequence
         self.body = body
+
+
+def _measure(data: bytes) -> bytes:
+    """Return what stands before bytes in CBOR; a frame has fewer than 65,536."""
+    size = len(data)
+    if size < 24:
+        return bytes([0x40 + size])
+    return bytes([0x58, size]) if size < 256 else bytes([0x59, size >> 8, size & 255])
 
 
 def seal(link: Link, direction: int, frame: Frame) -> bytes:

@@ -41,15 +41,22 @@ def find_contacts(logs: Logs) -> DataFrame:
 
 
 def find_stays(logs: Logs) -> DataFrame:
-    """Return where subscribers were: subscriber, node, begin, end; no two of a pair overlap."""
+    """Return where subscribers were: subscriber, node, begin, end; no two of a pair overlap.
+
+    Who came and did not leave stays until the run is over, or the logs are.
+    """
+    last = F.when(F.col("is_over"), F.col("ends")).otherwise(F.lit(logs.end))
     moves = Window.partitionBy("node", "epoch", "subscriber").orderBy("number")
     stays = (
         logs.get("attach")
         .withColumn("end", F.lead("time").over(moves))
         .where("is_up")
-        .join(logs.runs.select("node", "epoch", "ends"), ["node", "epoch"], "left")
+        .join(logs.runs.select("node", "epoch", last.alias("last")), ["node", "epoch"], "left")
         .select(
-            "subscriber", "node", F.col("time").alias("begin"), F.coalesce("end", "ends").alias("end")
+            "subscriber",
+            "node",
+            F.col("time").alias("begin"),
+            F.coalesce("end", "last").alias("end"),
         )
     )
     proven = logs.get("deliver").select(

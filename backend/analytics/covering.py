@@ -27,7 +27,9 @@ def find_minimal(windows: DataFrame, at: int) -> DataFrame:
     Columns: subscription_id, event, bytes, is_active, why (for passive ones: the same bytes as
     another, covered, or unreadable).
     """
-    live = windows.where((F.col("begins") <= at) & (F.col("ends") > at) & (F.col("language") == FUZZY))
+    live = windows.where(
+        (F.col("begins") <= at) & (F.col("ends") > at) & (F.col("language") == FUZZY)
+    )
     # The first byte of a vector has the event.
     keyed = live.select(
         "subscription_id", "vector", "vocabulary", F.substring("vector", 1, 1).alias("first")
@@ -40,7 +42,9 @@ def _place_all(frame: pd.DataFrame) -> pd.DataFrame:
     whys: dict[int, str] = {}
     vectors: dict[int, Subscription] = {}
     seen: set[bytes] = set()
-    sizes = {int(k): bytes(v) for k, v in zip(frame["subscription_id"], frame["vector"], strict=True)}
+    sizes = {
+        int(k): bytes(v) for k, v in zip(frame["subscription_id"], frame["vector"], strict=True)
+    }
     for key, data in sorted(sizes.items()):
         try:
             decoded = codec.decode(data)
@@ -81,7 +85,7 @@ def sum_minimal(places: DataFrame) -> DataFrame:
         places.groupBy("event")
         .agg(
             F.count("*").alias("subscriptions"),
-            F.count_if("is_active").alias("sent"),
+            F.count_if(F.col("is_active")).alias("sent"),
             F.sum("bytes").alias("bytes"),
             F.sum(F.expr("case when is_active then 0 else bytes end")).alias("bytes_saved"),
         )

@@ -66,7 +66,9 @@ def _decide_all(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.sort_values(["offered", "note_id", "subscription_id"], kind="stable")
     for (offered, note_id), hits in frame.groupby(["offered", "note_id"], sort=False):
         verdicts = replay.decide(int(offered), hits)
-        rows += [(int(note_id), key, replay.owner.name, int(offered), verdicts[key]) for key in verdicts]
+        rows += [
+            (int(note_id), key, replay.owner.name, int(offered), verdicts[key]) for key in verdicts
+        ]
     return pd.DataFrame(rows, columns=["note_id", "subscription_id", "owner", "offered", "verdict"])
 
 

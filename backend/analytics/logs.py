@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from backend.analytics.timeline import Run, correct_times, find_bounds, solve_offsets
@@ -48,18 +48,23 @@ class Logs:
 
     @cached_property
     def runs(self) -> DataFrame:
-        """One row a run of a node: node, epoch, begins, ends (its last record), records."""
-        parts = [self.get(kind).select("node", "epoch", "time") for kind in _LIVELY]
+        """One row a run of a node: node, epoch, begins, ends (its last record), records, is_over.
+
+        A run is over if its node stopped in order or started again; of others nobody knows.
+        """
+        parts = [
+            self.get(kind).select("node", "epoch", "time", F.lit(kind == "stop").alias("is_stop"))
+            for kind in _LIVELY
+        ]
         together = reduce(DataFrame.unionByName, parts)
-        return (
-            together.groupBy("node", "epoch")
-            .agg(
-                F.min("time").alias("begins"),
-                F.max("time").alias("ends"),
-                F.count("*").alias("records"),
-            )
-            .cache()
+        runs = together.groupBy("node", "epoch").agg(
+            F.min("time").alias("begins"),
+            F.max("time").alias("ends"),
+            F.count("*").alias("records"),
+            F.bool_or("is_stop").alias("is_stopped"),
         )
+        later = F.max("epoch").over(Window.partitionBy("node")) > F.col("epoch")
+        return runs.withColumn("is_over", later | F.col("is_stopped")).drop("is_stopped").cache()
 
     @cached_property
     def end(self) -> int:

@@ -37,7 +37,7 @@ def count_replicas(copies: DataFrame, begin: int, end: int, step: int) -> DataFr
     return (
         each.groupBy("time")
         .agg(
-            F.count_if("copies > 0").alias("notes"),
+            F.count_if(F.expr("copies > 0")).alias("notes"),
             F.sum("copies").alias("copies"),
             F.max("copies").alias("most"),
         )
@@ -73,10 +73,16 @@ def measure_costs(logs: Logs, deliveries: int) -> DataFrame:
     the deliveries, for each delivery (in the sense of the ONE simulator: relayed less delivered by
     delivered). Bytes are those of whole contacts: comparing, marks and subscriptions included.
     """
-    moved = logs.get("transfer").where("not is_out").agg(
-        F.count_if("what = 'notification'").alias("relays"),
-        F.sum(F.expr("case when what = 'notification' then bytes else 0 end")).alias("note_bytes"),
-        F.sum("bytes").alias("item_bytes"),
+    moved = (
+        logs.get("transfer")
+        .where("not is_out")
+        .agg(
+            F.count_if(F.expr("what = 'notification'")).alias("relays"),
+            F.sum(F.expr("case when what = 'notification' then bytes else 0 end")).alias(
+                "note_bytes"
+            ),
+            F.sum("bytes").alias("item_bytes"),
+        )
     )
     links = logs.get("contact_end").agg(
         F.sum(F.expr("digest_out + known_out + items_out")).alias("link_bytes"),

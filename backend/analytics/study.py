@@ -162,7 +162,9 @@ class Study:
     @cached_property
     def ideal(self) -> DataFrame:
         """What top-k and the like would decide in a network without delays."""
-        offers = self.matches.join(self.notes.select("note_id", F.col("at").alias("offered")), "note_id")
+        offers = self.matches.join(
+            self.notes.select("note_id", F.col("at").alias("offered")), "note_id"
+        )
         return replay_decisions(offers, self.notes, self.subscriptions).cache()
 
     def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
@@ -178,7 +180,10 @@ class Study:
             ),
             "latency": ("how long deliveries took", lambda: spread_latency(self.outcomes)),
             "subscribers": ("outcomes by subscriber", lambda: count_by(self.outcomes, "owner")),
-            "origins": ("outcomes by the node that read", lambda: count_by(self.outcomes, "origin")),
+            "origins": (
+                "outcomes by the node that read",
+                lambda: count_by(self.outcomes, "origin"),
+            ),
             "links": ("the contact graph", lambda: summarise_links(self.logs, self.contacts)),
             "contacts": ("contacts of nodes", lambda: self.contacts.orderBy("begin", "first")),
             "stays": ("subscribers at nodes", lambda: self.stays.orderBy("begin", "subscriber")),

@@ -33,7 +33,7 @@ def count_causes(outcomes: DataFrame) -> DataFrame:
     """Return how many pairs have which outcome and cause, the most frequent first."""
     return (
         outcomes.groupBy("outcome", "cause", "is_deliberate")
-        .agg(F.count("*").alias("pairs"), F.count_if("is_open").alias("still_open"))
+        .agg(F.count("*").alias("pairs"), F.count_if(F.col("is_open")).alias("still_open"))
         .orderBy("outcome", F.desc("pairs"), "cause")
     )
 
@@ -94,7 +94,7 @@ def sum_up(outcomes: DataFrame) -> DataFrame:
     ours = F.sum(F.when(delivered, F.col("latency")))
     return outcomes.agg(
         *_count_outcomes(),
-        F.count_if("is_open").alias("still_open"),
+        F.count_if(F.col("is_open")).alias("still_open"),
         F.count_if(wished).alias("wished"),
         F.count_if(possible).alias("possible"),
         F.count_if(delivered).alias("delivered"),

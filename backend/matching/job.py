@@ -122,14 +122,14 @@ def match_batch(batch: pa.RecordBatch, index: SharedIndex, shard: Shard) -> Batc
     """Yield the matches of a batch with the subscriptions of a shard."""
     names = load_names(index.find(NAMES))
     readings, _ = decode_notes(batch.column("vector"))
-    notes = [copy_numbers(batch, name) for name in ("note_id", "at", "doubt")]
+    note_ids, at, doubt = (copy_numbers(batch, name) for name in ("note_id", "at", "doubt"))
     words = find_words(batch, names.vocabularies)
     rows = load_rows(index.find(ROWS))
     for hits in find_hits(readings, index, shard):
         found = hits.starts, hits.ids, hits.possible, hits.certain, hits.attributes
-        note_ids, ids, owners, *degrees = keep_hits(*found, *notes, words, rows)
+        matched, ids, owners, *degrees = keep_hits(*found, note_ids, at, doubt, words, rows)
         coded = pa.DictionaryArray.from_arrays(pa.array(owners), names.owners)
-        columns = [pa.array(note_ids), pa.array(ids), coded.cast(pa.string())]
+        columns = [pa.array(matched), pa.array(ids), coded.cast(pa.string())]
         columns += [pa.array(degree) for degree in degrees]
         yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 

@@ -129,7 +129,7 @@ def build_stabs(index: FuzzyIndex, min_masks: int = MIN_MASKS) -> Built | None:
     counts = np.zeros(index.attributes * VALUES, np.int64)
     nothing = np.zeros(0, np.int64)
     total = int(file_records(recs, places, counts, nothing, True))
-    if total > MAX_LIST * max(1, np.count_nonzero(counts)):
+    if total > MAX_LIST * int(np.count_nonzero(counts)):
         return None
     starts = np.concatenate(([0], np.cumsum(counts)))
     entries = np.empty(total, np.int64)

@@ -40,7 +40,13 @@ _LEAST_MS = 10.0
 
 
 def _write_time(begin: float, end: float) -> str:
-    return "%m-%d %H:%M" if end - begin > 86_400_000 else "%H:%M:%S" if end - begin < 7_200_000 else "%H:%M"
+    return (
+        "%m-%d %H:%M"
+        if end - begin > 86_400_000
+        else "%H:%M:%S"
+        if end - begin < 7_200_000
+        else "%H:%M"
+    )
 
 
 def _show_time(ms: float, form: str) -> str:
@@ -143,7 +149,12 @@ def draw_causes(table: pd.DataFrame) -> str:
         if row["still_open"]:
             tip += f", {row['still_open']} may still arrive"
         rows.append(
-            (f"{row['outcome']}: {row['cause']}", float(row["pairs"]), OUTCOMES[row["outcome"]], tip)
+            (
+                f"{row['outcome']}: {row['cause']}",
+                float(row["pairs"]),
+                OUTCOMES[row["outcome"]],
+                tip,
+            )
         )
     return draw_bars(rows, "Misses by cause")
 
@@ -249,7 +260,9 @@ def draw_sources(table: pd.DataFrame) -> str:
         parts.append(draw_bar(start, top + 3, x(sent) - start, _ROW - 6, "main", tip))
         if saved:
             tip = f"{row['device']}: {row['filtered']} not sent, {format_number(saved)} bytes ({about})"
-            parts.append(draw_bar(x(sent), top + 3, x(sent + saved) - x(sent), _ROW - 6, "good", tip))
+            parts.append(
+                draw_bar(x(sent), top + 3, x(sent + saved) - x(sent), _ROW - 6, "good", tip)
+            )
         words = f"{saved / (sent + saved):.0%} saved"
         parts.append(write_text(x(sent + saved) + 5, top + 14, words, "start"))
     return frame("".join(parts), "Bytes saved at the source", height)

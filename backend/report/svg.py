@@ -105,7 +105,9 @@ def draw_axes(
         parts.append(tag("line", x1=x.start, x2=x.stop, y1=place, y2=place, class_="grid"))
         parts.append(write_text(x.start - 6, place + 4, write_y(value), "end"))
     for value in x_ticks:
-        parts.append(tag("line", x1=x(value), x2=x(value), y1=y.start, y2=y.start + 4, class_="axis"))
+        parts.append(
+            tag("line", x1=x(value), x2=x(value), y1=y.start, y2=y.start + 4, class_="axis")
+        )
         parts.append(write_text(x(value), y.start + 16, write_x(value)))
     parts.append(tag("line", x1=x.start, x2=x.stop, y1=y.start, y2=y.start, class_="axis"))
     if titles[0]:
@@ -149,7 +151,12 @@ def draw_line(points: Sequence[tuple[float, float]], colour: str, tip: str) -> s
 def draw_dot(x: float, y: float, radius: float, colour: str, tip: str) -> str:
     """Return a dot."""
     return tag(
-        "circle", tag("title", escape(tip)), cx=x, cy=y, r=round(radius, 1), class_=f"mark fill-{colour}"
+        "circle",
+        tag("title", escape(tip)),
+        cx=x,
+        cy=y,
+        r=round(radius, 1),
+        class_=f"mark fill-{colour}",
     )
 
 

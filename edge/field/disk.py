@@ -26,6 +26,14 @@ class FieldMedium(Medium):
         return sum(len(key) + len(value) for key, value in rows)
 
 
+class FieldFaults(Faults):
+    """A plan of faults that can be given up."""
+
+    def clear(self) -> None:
+        """Let nothing more go wrong."""
+        self._plan.clear()
+
+
 class FieldStore(MemoryStore):
     """A node's store on such a disk."""
 

@@ -73,6 +73,7 @@ class Dog:
         self.name = name
         self.node = ""  # where it is connected
         self.told: dict[tuple[int, int], Told] = {}
+        self.freed: set[tuple[int, int]] = set()  # told, and gone from the spool on a node's word
         self.field_now = 0
         self.is_up = False
         self.flash = Flash()
@@ -137,8 +138,14 @@ class Dog:
     def sample(self, now: int) -> int:
         """Measure what is due and save it; return when to come again."""
         time = self._clock(now)
-        self.execution.step(time)
-        self.spool.flush(time)
+        before = set(self.told)
+        try:
+            self.execution.step(time)
+            self.spool.flush(time)
+        except PowerCut:  # what was not saved was never told
+            for number in set(self.told) - before:
+                del self.told[number]
+            raise
         return self._started + self.execution.find_next()
 
     def next_message(self, now: int) -> tuple[str, bytes] | None:
@@ -147,7 +154,10 @@ class Dog:
 
     def receive(self, topic: str, payload: bytes, now: int) -> None:
         """Take what the node says."""
+        before = self.list_waiting()
         self.uplink.receive(topic, payload, self._clock(now))
+        if topic.endswith("/ack"):
+            self.freed |= before - self.list_waiting()
 
     def list_waiting(self) -> set[tuple[int, int]]:
         """Return the numbers that the device still has to tell."""

@@ -21,8 +21,7 @@ from edge.dens.core.turn import Turn
 from edge.dens.core.vocabularies import Vocabularies
 from edge.dens.log import DiskFiles, Writer, encode_record
 from edge.dens.replication.clock import Clocks
-from edge.dens.store import Faults
-from edge.field.disk import FieldMedium, FieldStore
+from edge.field.disk import FieldFaults, FieldMedium, FieldStore
 from edge.field.keys import Ring, Roster
 
 Watch = Callable[["Host", Log, int], None]
@@ -61,7 +60,7 @@ class Host:
         self.ring = Ring(name, roster)
         self.settings = settings
         self.medium = FieldMedium()
-        self.faults = Faults()
+        self.faults = FieldFaults()
         self.wall_error = 0
         self.time = 0  # of the last event, in the node's own timeline
         self.is_up = False
@@ -82,8 +81,7 @@ class Host:
         self._writer = Writer(store, DiskFiles(self.settings.logs)) if self.settings.logs else None
         self.node.restore(store, self.time)
         self.is_up = True
-        self._perform([Log("start", {"software": "denwatch field"})])
-        store.commit()
+        self._settle([Log("start", {"software": "denwatch field"})])
 
     def _build(self) -> None:
         """Put the parts together, as `edge.dens.runtime.build` does."""
@@ -114,9 +112,7 @@ class Host:
     def handle(self, event: Event, now: int) -> list[Publish]:
         """Take an event; return what may be said now that all of it is on the disk."""
         self.time = now + self._base
-        published = self._perform(self.node.handle(event, self.time))
-        self.store.commit()
-        return published
+        return self._settle(self.node.handle(event, self.time))
 
     def act(self, change: Callable[[Turn], None], now: int) -> list[Publish]:
         """Let something of the node itself happen, in a turn of its own."""
@@ -126,15 +122,14 @@ class Host:
         change(turn)
         for part in self.node.parts:
             part.finish(turn)
-        published = self._perform(turn.actions)
-        self.store.commit()
-        return published
+        return self._settle(turn.actions)
 
-    def _perform(self, actions: Sequence[Action]) -> list[Publish]:
-        """Write what is to be written; return what is to be said."""
+    def _settle(self, actions: Sequence[Action]) -> list[Publish]:
+        """Write what is to be written, commit, and return what may be said now."""
         writes: list[Write] = []
         records: list[bytes] = []
         published: list[Publish] = []
+        logs: list[Log] = []
         for action in actions:
             if isinstance(action, Write):
                 writes.append(action)
@@ -143,13 +138,16 @@ class Host:
             elif isinstance(action, Count):
                 self.counts[action.name] = self.counts.get(action.name, 0) + action.amount
             else:
-                if self._watch is not None:
-                    self._watch(self, action, self.time)
+                logs.append(action)
                 if self.settings.logs:
                     stamp = self.clocks.stamp(self.time)
                     records.append(encode_record(action.kind, action.fields, self.time, stamp))
         if writes or records:
             self.store.apply(writes, records)
+        self.store.commit()
+        if self._watch is not None:  # only what is on the disk has happened
+            for log in logs:
+                self._watch(self, log, self.time)
         return published
 
     def die(self) -> None:
@@ -167,8 +165,7 @@ class Host:
         """Stop in order, with all records in segments."""
         if self.is_up:
             if self._writer is not None:
-                self._perform([Log("stop", {"reason": "the end of the emulation"})])
-                self.store.commit()
+                self._settle([Log("stop", {"reason": "the end of the emulation"})])
                 self._writer.close(self.time)
             self.is_up = False
             self.store.close()

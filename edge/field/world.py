@@ -87,7 +87,7 @@ class World:
         self.bytes = 0  # over links that are gone
         self.contacts = 0
         self.deaths = 0
-        self.frames: Callable[[str, str, bytes], None] | None = None  # is shown what is sent
+        self.overhear: Callable[[Message], None] | None = None  # is shown what is on the air
         self.tell: Callable[[str, str], None] = lambda kind, what: None  # is told what happens
         self._watch = watch
         self._near: set[tuple[str, str]] = set()  # in range, whether or not a link is up
@@ -108,6 +108,7 @@ class World:
         host = Host(name, self.roster, self.vocabulary, settings or self.settings.host, self._watch)
         self.hosts[name] = host
         self._starts[name] = 0
+        self._ticks[name] = (0, 0)
         self._start(name)
         return host
 
@@ -165,19 +166,19 @@ class World:
         return True
 
     def _plan_tick(self, name: str, wait: int) -> None:
-        number, current = self._ticks.get(name, (0, 0))
+        number, current = self._ticks[name]
         if wait == 1_000 and current == 1_000:
             return
         self._ticks[name] = (number + 1, wait)
         self.calendar.wait(wait, self._tick, name, number + 1)
 
     def _tick(self, name: str, number: int) -> None:
-        if self._ticks[name][0] != number or not self.hosts[name].is_up:
+        planned, wait = self._ticks[name]
+        if planned != number:
             return
-        wait = self._ticks[name][1]
         self._ticks[name] = (number, 0)
         self.give(name, Tick())
-        if self._ticks[name] == (number, 0):
+        if self._ticks[name] == (number, 0) and self.hosts[name].is_up:
             self._plan_tick(name, min(2 * wait, self.settings.longest_tick))
 
     def kill(self, name: str, why: str = "killed", down: int | None = None) -> None:
@@ -193,7 +194,7 @@ class World:
         for person in self.people.values():
             if person.node == name:
                 person.visits.append((self.now, ""))
-        self._ticks.pop(name, None)
+        self._ticks[name] = (self._ticks[name][0] + 1, 0)  # what is planned is void
         wait = self.settings.restart_after if down is None else down
         self.calendar.wait(wait, self._start, name)
 
@@ -210,7 +211,6 @@ class World:
             self.deaths += 1
             self.calendar.wait(self.settings.restart_after, self._start, name)
             return
-        self._ticks[name] = (self._ticks.get(name, (0, 0))[0] + 1_000_000, 0)
         self._plan_tick(name, 1_000)
         for pair in sorted(pair for pair in self._near if name in pair):
             self._link(pair)
@@ -312,8 +312,8 @@ class World:
         air = self.links.get(pair)
         if air is None:
             return
-        if self.frames is not None:
-            self.frames(sender, receiver, payload)
+        if self.overhear is not None:
+            self.overhear(Message(sender, PEERS + receiver, payload))
         for time, frame in air.ways[sender].send(payload, self.now, self.rng):
             self.calendar.enter(time, self._arrive, pair, air, sender, receiver, frame)
 
@@ -455,6 +455,8 @@ class World:
         self._pump(name, start)
 
     def _hear_dog(self, name: str, node: str, event: Message) -> None:
+        if self.overhear is not None:
+            self.overhear(event)
         if self.dogs[name].node == node:
             self.give(node, event)
 

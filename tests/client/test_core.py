@@ -61,8 +61,12 @@ class Run:
         return self.do(self.core.receive(NOTES, payload, mid, self.now))
 
 
+NOTHING = {"received": []}  # a report that only says that we listen
+
+
 def read_sent(actions: list[Action]) -> list[dict[str, Any]]:
-    return [json.loads(action.payload) for action in actions if isinstance(action, Send)]
+    found = [json.loads(action.payload) for action in actions if isinstance(action, Send)]
+    return [document for document in found if document != NOTHING]
 
 
 def find(actions: list[Action], kind: type) -> list[Any]:
@@ -76,7 +80,21 @@ def test_one_server_is_opened_without_probing() -> None:
     run = Run()
     assert find(run.core.tick(run.now), Open) == [Open(A, False)]
     assert run.core.opened(run.now) == [Listen((REPLIES, NOTES))]
-    assert run.core.listened(run.now) == [Tell(State.ONLINE, A.url)]
+    assert find(run.core.listened(run.now), Tell) == [Tell(State.ONLINE, A.url)]
+
+
+def test_a_report_opens_each_link_and_answers_a_node_that_asks() -> None:
+    run = Run()
+    (first,) = find(run.go_online(), Send)
+    assert json.loads(first.payload) == NOTHING
+    run.note(1)
+    run.core.failed("lost", run.now)
+    run.now = run.core.find_next_time()
+    assert read_sent(run.go_online())[0] == {"received": [number(1)]}
+    payload = json.dumps({"ok": True, "ask": "listening", "node": "north"}).encode()
+    asked = run.core.receive(REPLIES, payload, 8, run.now)
+    assert [json.loads(send.payload) for send in find(asked, Send)] == [NOTHING]
+    assert Acknowledge(8) in asked
 
 
 def test_nothing_is_sent_before_the_topics_are_heard() -> None:
@@ -342,10 +360,10 @@ def test_what_an_earlier_run_left_is_taken_up() -> None:
     )
     said = read_sent(run.go_online())
     assert [s.get("name") or s.get("unsubscribe") or "report" for s in said] == [
+        "report",
         "cold",
         "burns",
         "old",
-        "report",
     ]
 
 

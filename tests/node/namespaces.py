@@ -65,6 +65,7 @@ class Namespaces:
         _remove_stale()
         self._names = {place: f"{_PREFIX}{os.getpid()}-{place}" for place in places}
         self._addresses: dict[tuple[str, str], str] = {}  # (place, whom it faces): its address
+        self._net = _find_free_net()
         self._blocks = iter(range(0, 256, 4))
         try:
             for place in places:
@@ -101,9 +102,9 @@ class Namespaces:
         _ip("-n", name, "link", "set", interface, "up")
 
     def _draw_addresses(self) -> tuple[str, str]:
-        """Return the two addresses of one more link, of the range that is for tests of networks."""
+        """Return the two addresses of one more link."""
         block = next(self._blocks)
-        return tuple(f"198.18.{os.getpid() % 256}.{block + k}" for k in (1, 2))  # type: ignore
+        return f"{self._net}.{block + 1}", f"{self._net}.{block + 2}"
 
     def listen(self, place: str) -> str:  # noqa: ARG002 - a namespace has ports of its own
         return f"mqtts://0.0.0.0:{_PORT}"
@@ -174,8 +175,10 @@ class Relays:
         self._bridges.close()
 
 
-def open_links(places: Sequence[str]) -> tuple[Links, str]:
+def open_links(places: Sequence[str], has_relays: bool = False) -> tuple[Links, str]:
     """Return a network, and why it is not one of namespaces; "" if it is."""
+    if has_relays:
+        return Relays(places), "relays were asked for"
     if shutil.which("ip") is None:
         return Relays(places), "there is no `ip` here"
     try:
@@ -186,6 +189,13 @@ def open_links(places: Sequence[str]) -> tuple[Links, str]:
 
 def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def _find_free_net() -> str:
+    """Return the beginning of addresses that nobody has here, in the range for network tests."""
+    listed = subprocess.run(["ip", "-4", "addr"], check=True, capture_output=True, text=True)
+    nets = (f"198.18.{(os.getpid() + k) % 256}" for k in range(256))
+    return next(net for net in nets if f" {net}." not in listed.stdout)
 
 
 def _remove_stale() -> None:
@@ -201,9 +211,9 @@ def _remove_stale() -> None:
 class Site:
     """A node in each place, all of them peers of each other."""
 
-    def __init__(self, folder: Path, places: Sequence[str]) -> None:
+    def __init__(self, folder: Path, places: Sequence[str], *, has_relays: bool = False) -> None:
         self.folder = folder
-        self.links, self.excuse = open_links(places)
+        self.links, self.excuse = open_links(places, has_relays)
         self.nodes: dict[str, HostedNode] = {}
         self._passwords: dict[str, str] = {}
         for place in places:

@@ -61,12 +61,11 @@ class World:
 
     def wait_until_all_have_all(self) -> None:
         """Wait until nothing waits for anybody at any node."""
-        for place in PLACES:
-            wait_for(
-                f"an empty queue at {place}",
-                lambda place=place: self.read_status(place).get("queue") == 0,
-                60,
-            )
+        wait_for(
+            "empty queues",
+            lambda: all(self.read_status(place).get("queue") == 0 for place in PLACES),
+            60,
+        )
 
     def wait_until_nobody_asks(self) -> None:
         """Wait until no device has a subscription any more."""
@@ -85,11 +84,15 @@ class World:
             app.close()
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture(
+    scope="module", params=["best links", pytest.param("relays", marks=pytest.mark.slow)]
+)
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("network")
     with ExitStack() as stack:
-        site = Site(folder, PLACES)
+        site = Site(folder, PLACES, has_relays=request.param == "relays")
         stack.callback(site.close)
         site.add_people("watcher", "medic", "chief", "walker", "ferried", "broad", "narrow", "last")
         sensors = {}
@@ -119,8 +122,11 @@ def list_names(app: App, person: str) -> set[str]:
 
 
 def wait_for_names(apps: list[App], person: str, names: set[str]) -> None:
-    for app in apps:
-        wait_for(f"{person} to have {names}", lambda app=app: list_names(app, person) == names, 60)
+    wait_for(
+        f"{person} to have {names}",
+        lambda: all(list_names(app, person) == names for app in apps),
+        60,
+    )
 
 
 def test_subscriptions_and_their_ends_reach_every_node(world: World) -> None:

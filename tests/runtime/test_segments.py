@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from edge.dens.log.segment import Header, pack_header
 from edge.dens.runtime.segments import remove_old_segments
 
-DAY = 86_400
+DAY = 86_400_000
 
 
 def test_only_closed_segments_that_are_old_enough_go(tmp_path: Path) -> None:
-    ages = {"a.dlog": 9, "b.dlog": 6, "c.open": 30, "notes.txt": 30}
-    for name, days in ages.items():
-        (tmp_path / name).write_bytes(b"x")
-        os.utime(tmp_path / name, (100 * DAY - days * DAY,) * 2)
+    for name, days in {"a.dlog": 9, "b.dlog": 6, "c.open": 30, "d.dlog": 8}.items():
+        header = Header("north", 1, 1, 100 * DAY - days * DAY)
+        (tmp_path / name).write_bytes(pack_header(header) + bytes(2000))
+    (tmp_path / "foreign.dlog").write_bytes(b"not a segment")
     assert remove_old_segments(tmp_path, 0, 100 * DAY) == []
-    assert remove_old_segments(tmp_path, 7, 100 * DAY) == ["a.dlog"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.dlog", "c.open", "notes.txt"]
+    assert remove_old_segments(tmp_path, 7, 100 * DAY) == ["a.dlog", "d.dlog"]
+    left = ["b.dlog", "c.open", "foreign.dlog"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left

@@ -157,18 +157,19 @@ class Core:
             return [Send(self.topics.requests, write_probe(self._probe, texts, _MAX_PROBE))]
         self.state = State.ONLINE
         self.servers.note_success(self.server)
-        actions: list[Action] = [Tell(self.state, self.server.url)]
-        self._renew(self.server.url)
-        for waiting in self._requests.values():
-            waiting.patience = 0
-            actions += self._send_request(waiting, now)
         self._unreported = {
             **dict.fromkeys(key for keys in self._reporting.values() for key in keys),
             **self._unreported,
         }
         self._reporting.clear()
         self._report_due = now
-        return actions + self._report(now)
+        actions: list[Action] = [Tell(self.state, self.server.url)]
+        actions += self._report(now) or [self._report_nothing()]
+        self._renew(self.server.url)
+        for waiting in self._requests.values():
+            waiting.patience = 0
+            actions += self._send_request(waiting, now)
+        return actions
 
     def failed(self, reason: str, now: int) -> list[Action]:
         """Note that the server cannot be reached, refused us, or that the link broke."""
@@ -301,6 +302,8 @@ class Core:
             if not self._probe or reply.request != self._probe:
                 return []
             return self._take_offer(reply, now)
+        if self.state is State.ONLINE and reply.is_question:
+            return [self._report_nothing()]
         if self.server is None or reply.request not in self._requests:
             return []
         request = self._requests.pop(reply.request).request
@@ -334,6 +337,10 @@ class Core:
             self._reporting[self._tokens] = keys
             actions.append(Send(self.topics.requests, write_received(keys), self._tokens))
         return actions
+
+    def _report_nothing(self) -> Action:
+        """Say that we listen, and report what we have: a broker does not tell a node so."""
+        return Send(self.topics.requests, write_received(()))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(64):016x}"

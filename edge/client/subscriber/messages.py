@@ -114,6 +114,11 @@ class Reply:
     is_ok: bool
     fields: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_question(self) -> bool:
+        """Whether it is no answer, but a node that asks whether we listen."""
+        return self.fields.get("ask") == "listening"
+
     def build_error(self) -> RefusedError:
         """Return what the node has against the request."""
         hints = self.fields.get("suggestions")

@@ -7,6 +7,8 @@ has sequences and expiries.
 
 from __future__ import annotations
 
+import heapq
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from edge.dens.core.interface import Part, Reader
@@ -19,6 +21,7 @@ from edge.dens.core.items import (
     decode_item,
     encode_body,
     read_dot,
+    read_expires,
 )
 from edge.dens.core.turn import Turn
 from edge.dens.replication.context import Context, Run, decode_range
@@ -53,7 +56,9 @@ class Holdings:
         self._sign = sign
         self._localise = localise
         self._sequence = 0
-        self._buckets: dict[int, list[tuple[int, Dot]]] = {}
+        # What expires in which second: sequences by kind and run, eight bytes each.
+        self._buckets: dict[int, dict[tuple[int, Run], array[int]]] = {}
+        self._due: list[int] = []  # a heap of the buckets
         self._swept = 0
         self._parts: tuple[Part, ...] = ()
         self._fresh: dict[Dot, Item] = {}  # added in this turn: not on the disk before its end
@@ -68,9 +73,12 @@ class Holdings:
             dot = read_dot(key)
             self.context.runs[dot.origin, dot.epoch] = decode_range(value)
         for kind in KINDS:
+            start, run = b"", ("", 0)
             for key, value in self._reader.scan(_SPACES[kind]):
-                item = decode_item(key, value)
-                self._hold(item.dot, kind, item.expires)
+                if key[:-8] != start:  # the next run
+                    start, run = key[:-8], read_dot(key)[:2]
+                dot = Dot(*run, int.from_bytes(key[-8:], "big"))
+                self._hold(dot, kind, read_expires(value))
 
     # Looking --------------------------------------------------------------------------------
 
@@ -163,18 +171,21 @@ class Holdings:
         present = turn.now // _BUCKET
         if present <= self._swept:
             return
-        due = sorted(bucket for bucket in self._buckets if bucket < present)
-        for bucket in due:
-            for kind, dot in self._buckets.pop(bucket):
-                expires = self.live[kind].get((dot.origin, dot.epoch), {}).get(dot.sequence)
-                if not expires:
-                    continue
-                local = self._localise(dot, expires)
-                if local <= turn.now:
-                    self.remove(turn, kind, dot, "expired")
-                else:  # the clocks have learnt something since
-                    self._buckets.setdefault(local // _BUCKET, []).append((kind, dot))
+        while self._due and self._due[0] < present:
+            groups = self._buckets.pop(heapq.heappop(self._due))
+            for (kind, run), sequences in groups.items():
+                for sequence in sequences:
+                    expires = self.live[kind].get(run, {}).get(sequence)
+                    if expires:
+                        self._judge_end(turn, kind, Dot(*run, sequence), expires)
         self._swept = present
+
+    def _judge_end(self, turn: Turn, kind: int, dot: Dot, expires: int) -> None:
+        local = self._localise(dot, expires)
+        if local <= turn.now:
+            self.remove(turn, kind, dot, "expired")
+        else:  # the clocks have learnt something since
+            self._schedule(kind, dot, local // _BUCKET)
 
     def _add(self, turn: Turn, item: Item, source: str) -> None:
         self._take(turn, item)
@@ -200,7 +211,18 @@ class Holdings:
         self.live[kind].setdefault((dot.origin, dot.epoch), {})[dot.sequence] = expires
         if expires != NEVER:
             bucket = self._localise(dot, expires) // _BUCKET
-            self._buckets.setdefault(max(bucket, self._swept), []).append((kind, dot))
+            self._schedule(kind, dot, max(bucket, self._swept))
+
+    def _schedule(self, kind: int, dot: Dot, bucket: int) -> None:
+        groups = self._buckets.get(bucket)
+        if groups is None:
+            groups = self._buckets[bucket] = {}
+            heapq.heappush(self._due, bucket)
+        key = (kind, (dot.origin, dot.epoch))
+        sequences = groups.get(key)
+        if sequences is None:
+            sequences = groups[key] = array("Q")
+        sequences.append(dot.sequence)
 
     def _write_context(self, turn: Turn, run: Run) -> None:
         key = Dot(run[0], run[1], 0).key

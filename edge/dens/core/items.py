@@ -99,6 +99,13 @@ def decode_item(key: bytes, value: bytes) -> Item:
     return Item(read_dot(key), kind, expires, body, signature)
 
 
+def read_expires(value: bytes) -> int:
+    """Return when a stored item expires; a start with a million of them reads no more than that."""
+    if value[0] == 0x84 and value[1] < 24 and value[2] == 0x1B:  # an array, its kind, eight bytes
+        return int.from_bytes(value[3:11], "big")
+    return int(cbor2.loads(value)[1])
+
+
 # Bodies ------------------------------------------------------------------------------------
 
 

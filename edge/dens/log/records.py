@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from struct import Struct
+from struct import error as StructError
 from typing import Any, NamedTuple
 
 import cbor2
@@ -105,10 +107,10 @@ def _check_values(layout: _Layout, row: list[Any]) -> str | None:
         shape = layout.shape(classes)
         if len(layout.accepted) < 1024:
             layout.accepted[classes] = shape
-    for take, low, high in shape.ranges:  # all values of one range at once
-        values = take(row)
-        if min(values) < low or max(values) >= high:
-            return layout.find_out_of_range(row)
+    try:
+        shape.pack(*shape.take(row))  # takes exactly what is in the ranges, all at once
+    except StructError:
+        return layout.find_out_of_range(row)
     for place, is_right in shape.contents:
         if not is_right(row[place]):
             return layout.describe_range(place, row[place])
@@ -161,7 +163,8 @@ def name_fields(row: list[Any]) -> dict[str, Any]:
 class _Shape(NamedTuple):
     """What the types of a row do not say."""
 
-    ranges: tuple[tuple[Callable[[list[Any]], tuple[int, ...]], int, int], ...]
+    take: Callable[[list[Any]], tuple[int, ...]]  # the two times, and all integers
+    pack: Callable[..., bytes]
     contents: tuple[tuple[int, Callable[[Any], bool]], ...]
 
 
@@ -179,18 +182,17 @@ class _Layout(NamedTuple):
 
     def shape(self, classes: tuple[type, ...]) -> _Shape:
         """Return what is left to check of rows with these types."""
-        places: dict[tuple[int, int], list[int]] = {(_LOW, _HIGH): [1, 2]}  # the two times
-        for place, low, high in self.ranges:
+        places, letters = [1, 2], "qq"  # the two times
+        for place, low, _ in self.ranges:
             if place < len(classes) and classes[place] is int:
-                places.setdefault((low, high), []).append(place)
-        # The first place twice: one value makes a tuple, too.
-        ranges = [(itemgetter(found[0], *found), *limit) for limit, found in places.items()]
+                places.append(place)
+                letters += "q" if low else "Q"
         contents = [
             (place, is_right)
             for place, is_right in self.contents
             if place < len(classes) and classes[place] is not type(None)
         ]
-        return _Shape(tuple(ranges), tuple(contents))
+        return _Shape(itemgetter(*places), Struct(f"<{letters}").pack, tuple(contents))
 
     def find_wrong_type(self, row: list[Any]) -> str | None:
         """Say which value is missing, or of another type than it must be."""

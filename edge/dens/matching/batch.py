@@ -6,6 +6,7 @@ An attribute here is global: event * 16 + the attribute's bit within the event.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -223,21 +224,22 @@ def build_readings(
 
 def pack_notifications(notifications: Sequence[Notification], ages: Sequence[int]) -> Readings:
     """Return the readings of notifications; `ages` are theirs, in seconds."""
-    starts = [0]
-    rows: list[int] = []
-    points: list[tuple[int, ...]] = []
-    wides: list[bool] = []
+    starts = array("q", (0,))
+    rows = array("i")
+    points = array("i")
+    wides = bytearray()
     for n in notifications:
         base = n.event * EVENT_ATTRIBUTES
         for reading in n.readings:
             rows.append(base + reading.attribute)
-            points.append(reading.points)
+            points.extend(reading.points)
             wides.append(reading.wide)
         starts.append(len(rows))
+    # Columns over the lists' own memory: for one notification, a third of copying them.
     return Readings(
-        np.array(starts, np.int64),
-        np.array(rows, np.int32),
-        np.array(points, np.int32).reshape(-1, 4),
-        np.array(wides, np.uint8),
+        np.frombuffer(starts, np.int64),
+        np.frombuffer(rows, np.int32) if rows else np.empty(0, np.int32),
+        np.frombuffer(points, np.int32).reshape(-1, 4) if rows else np.empty((0, 4), np.int32),
+        np.frombuffer(wides, np.uint8) if rows else np.empty(0, np.uint8),
         np.array(ages, np.int64),
     )

@@ -63,13 +63,6 @@ class Link:
             return "silent beyond its keep-alive"
         return ""
 
-    def shift_clock(self, offset: int) -> None:
-        """Move all times."""
-        self.seen += offset
-        self.since += offset
-        if self.blocked_since >= 0:
-            self.blocked_since += offset
-
 
 class Links:
     """All links; `held` are those with packets that wait."""

@@ -31,6 +31,7 @@ from edge.dens.store import Store
 from edge.version import find_version
 
 DATABASE = "node.db"
+_BROKER_WINDOW = 400  # notifications: twice what our library reports at once
 
 
 @dataclass
@@ -175,7 +176,8 @@ def build_assembly(
         clock=clocks,
         settings=SubscriberSettings(
             max_subscriptions=config.limits.requests_per_subscriber,
-            window=config.limits.window,
+            # Behind a broker apps report what they have, now and then: more is on its way.
+            window=max(config.limits.window, 0 if config.broker is None else _BROKER_WINDOW),
             held_limit=config.limits.notifications,
             organisation=config.organisation,
         ),

@@ -191,12 +191,17 @@ class BrokerConnection(Connection):
     """Somebody else's broker, in the place of our own server.
 
     A broker does not say who listens. So whoever asks for something is taken to listen for the
-    answer, and a node whose status is there is a peer; the broker's acknowledgement counts for
-    apps that do not send their own.
+    answer, and a node whose status is there is a peer. `risen` is called when the connection is
+    there: then those who asked before are to be asked whether they still listen. The broker's
+    acknowledgement counts for apps that never report what they have: a broker may forget.
     """
 
-    def __init__(self, own: str, address: Address, deliver: Deliver) -> None:
+    def __init__(
+        self, own: str, address: Address, deliver: Deliver, risen: Callable[[], None]
+    ) -> None:
         self.own = own
+        self._risen = risen
+        self._reporters: set[str] = set()  # the note topics of apps that report what they have
         self.filters = (
             REQUESTS + "+",
             DEVICES + "+/hello",
@@ -207,6 +212,9 @@ class BrokerConnection(Connection):
         self._known: set[str] = set()
         super().__init__(f"denwatch-{own}", address, deliver)
         self._client.will_set(STATUS + own, b"", 1, True)
+
+    def rise(self) -> None:
+        self._risen()
 
     def fall(self) -> None:
         known, self._known = self._known, set()
@@ -221,12 +229,31 @@ class BrokerConnection(Connection):
             self._note_node(message.topic.removeprefix(STATUS), bool(message.payload))
             acknowledge()
             return
+        if message.topic.startswith(REQUESTS):
+            self._note_reports(NOTES + message.topic.removeprefix(REQUESTS), message.payload)
         self._deliver(message, acknowledge)
         is_there = bool(message.payload)  # a device's will is an empty hello
         for topic in _guess_listeners(message.topic):
             if (topic in self._known) != is_there:
                 (self._known.add if is_there else self._known.discard)(topic)
                 self._deliver(Listening(topic, is_there), None)
+
+    def _note_reports(self, topic: str, payload: bytes) -> None:
+        """Note whether an app reports: its library begins with that; plain ones number nothing."""
+        if payload.startswith(b'{"received"'):
+            self._reporters.add(topic)
+        elif topic in self._reporters and b'"request"' not in payload:
+            self._reporters.discard(topic)
+            if topic in self._known:  # what it did not report is sent again
+                self._known.discard(topic)
+                self._deliver(Listening(topic, False), None)
+
+    def _report(self, mid: int) -> None:
+        message = self._tokens.get(mid)
+        if message is not None and message.topic in self._reporters:
+            del self._tokens[mid]
+        else:
+            super()._report(mid)
 
     def _note_node(self, name: str, is_up: bool) -> None:
         topic = PEERS + name

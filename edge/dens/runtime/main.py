@@ -7,14 +7,16 @@ import gc
 import logging
 import signal
 import time
+from collections import deque
 
 from edge.dens.config import NodeConfig
 from edge.dens.runtime.build import Opened, open_node
 from edge.dens.runtime.process import Process
-from edge.dens.store import StoreFull
+from edge.dens.store import StoreError, StoreFull
 
 _log = logging.getLogger("denwatch.node")
 _PAUSE = 5.0  # s before a node with a full disk tries again
+_DEFECTS, _PERIOD = 5, 60.0  # so many within so many seconds end the process
 
 
 def check_node(config: NodeConfig) -> None:
@@ -23,16 +25,27 @@ def check_node(config: NodeConfig) -> None:
 
 
 def serve_node(config: NodeConfig) -> None:
-    """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot go on."""
+    """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot go on.
+
+    After a full disk, or a defect of ours, memory may be ahead of the disk: it starts again from
+    what is there. A defect that comes back at once is not run after for ever.
+    """
+    defects: deque[float] = deque(maxlen=_DEFECTS)
     while True:
         opened = open_node(config)
         try:
             asyncio.run(_serve(opened))
             return
         except StoreFull as error:
-            # What was not committed is gone from memory, too: start again from the disk.
             _log.error("%s; nothing is acknowledged until there is room", error)
             time.sleep(_PAUSE)
+        except (StoreError, OSError):
+            raise
+        except Exception:
+            defects.append(time.monotonic())
+            if len(defects) == _DEFECTS and defects[-1] - defects[0] < _PERIOD:
+                raise
+            _log.exception("a defect ended this run; the node starts again from its store")
         finally:
             opened.store.close()
 

@@ -13,11 +13,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from time import time
 
 from edge.dens.config import Address, NodeConfig
 from edge.dens.config.addresses import is_loopback
-from edge.dens.core.interface import PEERS, STATUS, Event, Publish
+from edge.dens.core.interface import PEERS, REPLIES, STATUS, Event, Publish
+from edge.dens.core.subscribers.replies import encode_question
 from edge.dens.log import DiskFiles, Writer
 from edge.dens.mqtt.interface import Input
 from edge.dens.mqtt.listener import Listener
@@ -116,6 +116,7 @@ class Process:
                     where.host, where.port, config.broker.user, config.broker.password, context
                 ),
                 self._deliver,
+                self._rejoin,
             )
             self._broker.start()
         else:
@@ -228,7 +229,9 @@ class Process:
         if self.clock.read() >= self._prune_at:
             self._prune_at = self.clock.read() + _PRUNE_EVERY
             days = self.config.log.keep_days
-            removed = await asyncio.to_thread(remove_old_segments, self._log_folder, days, time())
+            removed = await asyncio.to_thread(
+                remove_old_segments, self._log_folder, days, self.clock.read()
+            )
             if removed:
                 _log.info("removed %d segments of the log older than %d days", len(removed), days)
 
@@ -244,6 +247,16 @@ class Process:
         connection = PeerConnection(self.config.name, name, link, self._deliver)
         self._connections[name] = connection
         connection.start()
+
+    def _rejoin(self) -> None:
+        """Find out who listens at a broker that we came (back) to, in its connection's thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ask_who_listens)
+
+    def _ask_who_listens(self) -> None:
+        question = encode_question(self.config.name)
+        for name in self.assembly.subscribers.list_owners():
+            self._send(Publish(REPLIES + name, question))
 
     def _announce(self) -> None:
         outside = [a for a in self.config.listen if a.host not in ("127.0.0.1", "::1", "localhost")]

@@ -199,6 +199,8 @@ class Station:
 
     def _translate(self, event: Event) -> Event | None:
         """Return a peer's coming and going once, however many links there are to it."""
+        if type(event) is Acknowledged or type(event) is Message:
+            return event
         if isinstance(event, Listening) and event.topic.startswith(PEERS):
             name = event.topic.removeprefix(PEERS)
             event = PeerUp(name) if event.is_up else PeerDown(name)

@@ -19,11 +19,11 @@ def open_upward(keys: Keys, device: str, payload: bytes) -> tuple[Frame, int]:
         raise RefusedError("too long", f"{len(payload)} bytes")
     if len(payload) < frames.OVERHEAD:
         raise RefusedError("truncated", f"{len(payload)} bytes are no frame")
-    if not keys.list_key_ids(device):
-        raise RefusedError("unknown device", "it has no key that is good")
     key_id = frames.read_key_id(payload)
     link = keys.link_for(device, key_id)
     if link is None:
+        if not keys.list_key_ids(device):
+            raise RefusedError("unknown device", "it has no key that is good")
         raise RefusedError("unknown key", f"key {key_id} is not good")
     try:
         return frames.open_frame(link, frames.UP, payload), key_id

@@ -273,6 +273,10 @@ class Subscribers(Part):
         """Whether the node holds as many notifications as it may."""
         return self._holdings.count(NOTIFICATION) >= self._settings.held_limit
 
+    def list_owners(self) -> list[str]:
+        """Return who has subscriptions."""
+        return sorted(name for name, owner in self._registry.owners.items() if owner.subs)
+
     def count_subscriptions(self) -> int:
         """Return how many subscriptions are in force."""
         return self._registry.count

@@ -28,6 +28,11 @@ def describe_error(error: LanguageError) -> dict[str, Any]:
     return body
 
 
+def encode_question(node: str) -> bytes:
+    """Return what asks an app whether it listens; our library answers with a report."""
+    return msgspec.json.encode({"ok": True, "ask": "listening", "node": node})
+
+
 class Replies:
     """What was answered, and who listens."""
 

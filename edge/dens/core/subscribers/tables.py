@@ -103,9 +103,7 @@ def split_name(key: bytes) -> tuple[str, bytes]:
 class Table:
     """One space, as it is after what this turn has written."""
 
-    def __init__(
-        self, space: str, reader: Reader, written: list[Table] | None = None
-    ) -> None:
+    def __init__(self, space: str, reader: Reader, written: list[Table] | None = None) -> None:
         """`written` is where a table that was written in this turn enters itself."""
         self.space = space
         self._reader = reader

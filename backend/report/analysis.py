@@ -1,0 +1,121 @@
+"""`denwatch analyze`: logs in, tables and report out, with progress. The only file that runs it all.
+
+Records are first put into Parquet beside the report (`records`), which a second run only adds to;
+everything else is worked out from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from backend.analytics.logs import Logs
+from backend.analytics.outcomes import LATE
+from backend.analytics.study import Study
+from backend.analytics.whatif import STRATEGIES, recommend
+from backend.report.contents import Figures, build_page
+from backend.report.page import write_page
+from backend.report.tables import save_table, save_text
+from backend.source import QUARANTINE
+from backend.tables import Tables
+
+Tell = Callable[[str], None]
+_SMALL = 300_000  # records
+
+
+class EmptyLogsError(ValueError):
+    """There is nothing to analyse, and why."""
+
+
+class Report(NamedTuple):
+    """What came of it."""
+
+    page: Path
+    tables: Path
+    headline: dict[str, Any]
+    advice: str
+    quarantined: int
+
+
+def analyze(
+    spark: SparkSession,
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    late: int = LATE,
+    strategies: tuple[str, ...] = STRATEGIES,
+    tell: Tell = lambda _: None,
+) -> Report:
+    """Analyse the logs below some folders, and write report.html and tables into another."""
+    began = time.monotonic()
+    tables = out / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    tell("reading logs")
+    kept = Tables(out / "records")
+    counts = kept.update(spark, folders)
+    quarantine = kept.read(spark, QUARANTINE).drop("day")
+    bad = save_table(quarantine, tables, QUARANTINE)
+    assert bad is not None, "what is damaged is shown"
+    records = sum(rows for kind, rows in counts.items() if kind != QUARANTINE)
+    _check(folders, records, bad)
+    tell(f"{records:,} records, {len(bad):,} parts in quarantine")
+    _tune(spark, records)
+    logs = Logs(lambda kind: kept.read(spark, kind).drop("day"))
+    wrong = {run: offset for run, offset in logs.offsets.items() if offset}
+    for (node, _), offset in sorted(wrong.items()):
+        tell(f"the clock of {node} was {offset / 1000:+,.1f} s off: corrected")
+    study = Study(logs, late=late, strategies=strategies)
+    small: dict[str, pd.DataFrame] = {}
+    listed = study.list_tables()
+    for number, (name, (words, make)) in enumerate(listed.items(), 1):
+        tell(f"{number}/{len(listed)} {words}")
+        table = save_table(make(), tables, name)
+        if table is not None:
+            small[name] = table
+    used = _find_strategy(logs)
+    best, advice = recommend(small["strategies"], used)
+    figures = Figures(
+        small, bad, study.step, best, used, advice, wrong, late, [str(f) for f in folders]
+    )
+    tell("writing the report")
+    page = out / "report.html"
+    words_of = {name: words for name, (words, _) in listed.items()}
+    save_text(page, write_page(build_page(figures, words_of)))
+    logs.release()
+    tell(f"done in {time.monotonic() - began:.0f} s: {page}")
+    headline: dict[str, Any] = small["headline"].iloc[0].to_dict()
+    return Report(page, tables, headline, advice, len(bad))
+
+
+def _tune(spark: SparkSession, records: int) -> None:
+    """Let small logs be worked on as they are: compiling each query would take most of the time."""
+    is_small = records < _SMALL
+    spark.conf.set("spark.sql.codegen.wholeStage", str(not is_small).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if is_small else "FALLBACK")
+
+
+def _check(folders: Sequence[Path], records: int, bad: pd.DataFrame) -> None:
+    """Complain if there is nothing to work with."""
+    if records:
+        return
+    where = ", ".join(map(str, folders))
+    if bad.empty:
+        raise EmptyLogsError(
+            f"no log segments below {where}: they end in .dlog or .open and lie in a node's data/log"
+        )
+    first = bad.iloc[0]
+    raise EmptyLogsError(
+        f"no readable records below {where}: {len(bad)} files or parts are damaged or foreign, "
+        f"the first: {first['file']}: {first['reason']}"
+    )
+
+
+def _find_strategy(logs: Logs) -> str:
+    """Return the strategy that the nodes used, if they all used one."""
+    rows = logs.get("start").where("strategy is not null").select("strategy").distinct().collect()
+    return str(rows[0]["strategy"]) if len(rows) == 1 else ""

@@ -1,0 +1,147 @@
+"""The report as one HTML file that needs nothing else: no script, no request, no font. Pure.
+
+It follows the reader's light or dark setting, fits a telephone, and prints on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+_STYLE = """
+:root{color-scheme:light dark;--paper:#fff;--ink:#1b2733;--soft:#5b6b7a;--rule:#d9e0e6;
+--card:#f5f7f9;--main:#2f6db3;--good:#1d8a6b;--fair:#c98412;--bad:#c0392f;--odd:#7d4fa3;
+--pale:#9db7d3}
+@media (prefers-color-scheme:dark){:root{--paper:#12181f;--ink:#e4eaf0;--soft:#9aa8b5;
+--rule:#2c3844;--card:#1a232c;--main:#6ea8e6;--good:#43bd98;--fair:#e6ae4c;--bad:#ec7468;
+--odd:#b78be0;--pale:#48627d}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:1100px;margin:0 auto;padding:24px 20px 48px}
+h1{font-size:1.6rem;margin:0 0 4px}h2{font-size:1.1rem;margin:0 0 6px}
+p{margin:0 0 10px}.note{color:var(--soft);font-size:.9rem}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:18px 0}
+.card{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 12px}
+.card b{display:block;font-size:1.45rem;line-height:1.2}.card span{color:var(--soft);font-size:.85rem}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:18px}
+figure{margin:0;border:1px solid var(--rule);border-radius:8px;padding:14px;break-inside:avoid}
+figcaption{margin-top:6px}svg{display:block;width:100%;height:auto}
+.empty{color:var(--soft);padding:30px 0;text-align:center}
+.advice{border-left:4px solid var(--good);background:var(--card);padding:10px 14px;margin:18px 0}
+.warn{border-left-color:var(--fair)}
+table{border-collapse:collapse;width:100%;font-size:.85rem}
+th,td{text-align:right;padding:3px 8px;border-bottom:1px solid var(--rule)}
+th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}
+details{margin-top:8px}summary{cursor:pointer;color:var(--soft);font-size:.85rem}
+.scroll{overflow-x:auto}section{margin-top:26px}
+.label{font-size:11px;fill:var(--soft)}.title{font-size:11px;fill:var(--ink)}
+.name{font-size:13px;fill:var(--ink);font-weight:600}
+.grid-line,.grid line{stroke:var(--rule)}line.grid{stroke:var(--rule)}line.axis{stroke:var(--soft)}
+line.link{stroke:var(--pale);stroke-linecap:round}
+.fill-main{fill:var(--main)}.fill-good{fill:var(--good)}.fill-fair{fill:var(--fair)}
+.fill-bad{fill:var(--bad)}.fill-odd{fill:var(--odd)}.fill-soft{fill:var(--pale)}
+polyline{fill:none;stroke-width:2}.line-main{stroke:var(--main)}.line-good{stroke:var(--good)}
+.line-soft{stroke:var(--pale)}
+@media print{main{max-width:none;padding:0}details{display:none}figure,.card{border-color:#bbb}}
+"""
+
+
+class Card(NamedTuple):
+    """One figure of the headline."""
+
+    value: str
+    words: str
+
+
+class Picture(NamedTuple):
+    """A picture, what it says, and the table behind it."""
+
+    name: str
+    heading: str
+    svg: str  # "" if there is nothing to show
+    caption: str
+    empty: str  # what to say then
+    table: str  # HTML
+    file: str  # where the whole table is
+
+
+class Page(NamedTuple):
+    """All of a report."""
+
+    title: str
+    about: str
+    cards: Sequence[Card]
+    advice: str
+    warnings: Sequence[str]
+    pictures: Sequence[Picture]
+    tables: Sequence[tuple[str, str]]  # heading and HTML
+    files: Sequence[tuple[str, str]]  # file and what it holds
+
+
+def write_page(page: Page) -> str:
+    """Return the page."""
+    cards = "".join(
+        f'<div class="card"><b>{escape(card.value)}</b><span>{escape(card.words)}</span></div>'
+        for card in page.cards
+    )
+    warnings = "".join(f'<p class="advice warn">{escape(text)}</p>' for text in page.warnings)
+    advice = f'<p class="advice"><b>Recommendation.</b> {escape(page.advice)}</p>'
+    pictures = "".join(_write_picture(picture) for picture in page.pictures)
+    tables = "".join(
+        f'<section><h2>{escape(heading)}</h2><div class="scroll">{html}</div></section>'
+        for heading, html in page.tables
+    )
+    files = "".join(
+        f"<li><code>{escape(name)}</code>: {escape(words)}</li>" for name, words in page.files
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        # Nothing may be asked for, whatever a log's text might say.
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+        '<link rel="icon" href="data:,">'
+        f"<title>{escape(page.title)}</title><style>{_STYLE}</style></head><body><main>"
+        f'<h1>{escape(page.title)}</h1><p class="note">{escape(page.about)}</p>{warnings}'
+        f'<div class="cards">{cards}</div>{advice}<div class="grid">{pictures}</div>{tables}'
+        f'<section><h2>The tables</h2><p class="note">Each as CSV and Parquet, in '
+        f"<code>tables</code> beside this page.</p><ul>{files}</ul></section>"
+        "</main></body></html>\n"
+    )
+
+
+def _write_picture(picture: Picture) -> str:
+    shown = picture.svg or f'<p class="empty">{escape(picture.empty)}</p>'
+    table = (
+        f"<details><summary>the figures ({escape(picture.file)})</summary>"
+        f'<div class="scroll">{picture.table}</div></details>'
+    )
+    return (
+        f'<figure id="{escape(picture.name)}"><h2>{escape(picture.heading)}</h2>{shown}'
+        f'<figcaption class="note">{escape(picture.caption)}</figcaption>{table}</figure>'
+    )
+
+
+def write_table(names: Sequence[str], rows: Sequence[Sequence[object]], left_out: int = 0) -> str:
+    """Return rows as an HTML table; `left_out` says how many more there are."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_show(value))}</td>" for value in row) + "</tr>"
+        for row in rows
+    )
+    more = f'<p class="note">and {left_out:,} more rows in the file</p>' if left_out else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _show(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value == int(value) or abs(value) >= 1_000 else f"{value:.3g}"
+    return str(value)

@@ -1,0 +1,72 @@
+"""What really happened in a scenario, seen from outside: for the checks, which nobody else is.
+
+Sees nodes only by what they have committed to the log, people by what they were told and shown,
+devices by what went into their spools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import cbor2
+
+from edge.dens.core.interface import Log
+from edge.dens.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    NotificationBody,
+    SubscriptionBody,
+    decode_body,
+    read_dot,
+)
+from edge.field.host import Host
+from edge.field.world import World
+
+
+class Truth:
+    """The observer."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.sent_after: list[tuple[str, str, int]] = []  # node, owner, note: after its delivery
+        self.dropped: set[int] = set()  # notes given up for want of room
+        self.most_held = 0
+        self.lies: set[int] = set()  # items that somebody made up
+        self.liars: set[str] = set()  # nodes that hand them on
+        self.sent: set[tuple[str, int]] = set()  # owner and note: offered more than once
+        self._delivered: set[tuple[str, str, int]] = set()
+
+    def watch(self, host: Host, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
+        """See one record of a node, once it is on the disk."""
+        fields = log.fields
+        if log.kind == "deliver":
+            self._delivered.add((host.name, str(fields["owner"]), int(str(fields["note"]))))
+        elif log.kind == "send":
+            key = (host.name, str(fields["owner"]), int(str(fields["note"])))
+            if int(str(fields["attempt"])) > 1:
+                self.sent.add(key[1:])
+            if key in self._delivered:
+                self.sent_after.append(key)
+        elif log.kind == "drop" and fields.get("item") is not None:
+            self.dropped.add(int(str(fields["item"])))
+        elif log.kind == "note":
+            self.most_held = max(self.most_held, host.holdings.count(NOTIFICATION))
+
+
+def iterate_notes(host: Host) -> Iterator[tuple[int, NotificationBody]]:
+    """Yield the notifications on a node's disk, with their ids."""
+    for key, value in sorted(host.medium.spaces.get("item.notification", {}).items()):
+        yield read_dot(key).id, decode_body(NotificationBody, cbor2.loads(value)[2])
+
+
+def iterate_subscriptions(host: Host) -> Iterator[tuple[int, SubscriptionBody]]:
+    """Yield the subscriptions on a node's disk, with their ids."""
+    for key, value in sorted(host.medium.spaces.get("item.subscription", {}).items()):
+        yield read_dot(key).id, decode_body(SubscriptionBody, cbor2.loads(value)[2])
+
+
+def list_live(host: Host, kind: int = SUBSCRIPTION) -> set[tuple[str, int, int]]:
+    """Return the dots that a node holds in memory."""
+    return {
+        (*run, sequence) for run, held in host.holdings.live[kind].items() for sequence in held
+    }

@@ -1,0 +1,134 @@
+"""Nodes whose machines show another year, as real processes: nothing ends early, all is told.
+
+Each process sees a wall clock of its own. `north` is right, `past` is ten years behind, `future`
+ten years ahead; the wrong ones are linked with the right one only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.node.app import App
+from tests.node.hosting import (
+    HostedNode,
+    Person,
+    Sensor,
+    make_node,
+    running_watchdog,
+    wait_for,
+)
+
+YEARS = 10 * 365 * 86_400.0  # s
+ERRORS = {"north": 0.0, "past": -YEARS, "future": YEARS}
+WORDS = "east between 1 and 60000 m, event patient, valid for 1 h"
+SLACK = 120.0  # s: what a busy machine and a reading without a clock may cost
+
+
+@dataclass
+class Place:
+    """The three nodes, somebody at each, and a sensor at each of the wrong ones."""
+
+    nodes: dict[str, HostedNode]
+    passwords: dict[str, str]
+    people: dict[str, Person]
+    sensors: dict[str, Sensor]
+
+    def emit(self) -> list[int]:
+        return [number for sensor in self.sensors.values() for number in sensor.emit(3)]
+
+    def list_subscriptions(self, place: str, owner: str) -> list[dict[str, Any]]:
+        """Return somebody's subscriptions, as a node has them."""
+        with App(self.nodes[place].port, owner, self.passwords[owner], f"at-{place}") as app:
+            if app.refused:
+                return []  # it has not heard of them yet
+            app.subscribe(f"dens/1/reply/{owner}")
+            found: list[dict[str, Any]] = app.ask(owner, "list")["subscriptions"]
+            return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("clocks")
+    with ExitStack() as stack:
+        north = make_node(folder / "north", "north")
+        nodes = {"north": north}
+        for name in ("past", "future"):
+            invitation = str(folder / f"{name}.invite")
+            north.keys("invite", name, "--url", north.url, "--output", invitation)
+            nodes[name] = make_node(folder / name, name, "mqtt", "--join", invitation)
+            nodes[name].clock_error = ERRORS[name]
+        passwords = {f"medic-{name}": north.add_subscriber(f"medic-{name}") for name in nodes}
+        sensors = {}
+        for k, name in enumerate(("past", "future")):
+            device = nodes[name].add_device(f"bed-{name}")
+            sensors[name] = Sensor(folder / f"bed-{name}", device, 1 + 1000 * k)
+        for node in nodes.values():
+            node.launch()
+            stack.callback(node.kill)
+        for node in nodes.values():
+            node.wait_until_ready()
+        people = {}
+        for name, node in nodes.items():
+            owner = f"medic-{name}"
+            people[name] = Person(owner, passwords[owner], node.url, folder)
+            stack.enter_context(people[name])
+        for sensor in sensors.values():
+            stack.enter_context(running_watchdog(sensor.config))
+        yield Place(nodes, passwords, people, sensors)
+
+
+def read_time(text: str) -> float:
+    """Return a time that a node shows, in s since 1970."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_subscriptions_with_an_end_live_at_every_node_until_then(place: Place) -> None:
+    for person in place.people.values():
+        person.subscriber.subscribe(WORDS, name="hour", timeout=60)
+    for where, error in ERRORS.items():
+        for owner in place.passwords:
+            look = partial(place.list_subscriptions, where, owner)
+            (found,) = wait_for(f"{where} to know what {owner} wants", look, 60)
+            left = read_time(found["expires"]) - (time.time() + error)
+            # Spans have one byte: an hour is a little longer.
+            assert 3600 - SLACK < left < 4000 + SLACK, (where, owner, left)
+
+
+def test_notifications_arrive_from_any_year_in_any_year(place: Place) -> None:
+    for sensor in place.sensors.values():
+        sensor.wait_for_subscriptions()
+    numbers = place.emit()
+    for where, person in place.people.items():
+        person.expect(numbers)
+        for note in person.notes:
+            assert note.at is not None
+            assert note.expires is not None
+            there = time.time() + ERRORS[where]  # by the clock of the node where they stand
+            assert abs(note.at / 1000 - there) < SLACK, (where, note)
+            assert note.expires / 1000 > there + 3600
+
+
+def test_a_clock_that_is_put_right_ends_nothing(place: Place) -> None:
+    past = place.nodes["past"]
+    past.kill()
+    past.clock_error = 0.0
+    past.start()
+    place.people["past"].subscriber.wait_until_connected(60)
+    for where in ERRORS:
+        for owner in place.passwords:
+            assert place.list_subscriptions(where, owner), (where, owner)
+    fresh = place.emit()
+    numbers = [number for sensor in place.sensors.values() for number in sensor.emitted]
+    for person in place.people.values():
+        person.expect(numbers)
+    person = place.people["past"]
+    times = {n: note.at for n, note in zip(person.numbers, person.notes, strict=True)}
+    assert all(abs((times[number] or 0) / 1000 - time.time()) < SLACK for number in fresh)

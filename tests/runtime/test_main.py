@@ -1,0 +1,58 @@
+"""A node that stumbles over its own defect goes on from its store, but not for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.dens.config import load_config
+from edge.dens.runtime import main
+from edge.dens.runtime.build import Opened
+from edge.dens.store import StoreFailed, StoreFull
+from tests.node.hosting import make_node
+
+
+class Stage:
+    """Stands in for the event loop: each run ends as the script says."""
+
+    def __init__(self, *endings: BaseException | None) -> None:
+        self.endings = list(endings)
+        self.epochs: list[int] = []
+
+    async def serve(self, opened: Opened) -> None:
+        self.epochs.append(opened.store.epoch)
+        ending = self.endings.pop(0)
+        if ending is not None:
+            raise ending
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *endings: BaseException | None) -> Stage:
+    node = make_node(tmp_path / "north", "north")
+    stage = Stage(*endings)
+    monkeypatch.setattr(main, "_serve", stage.serve)
+    monkeypatch.setattr(main, "_PAUSE", 0)
+    main.serve_node(load_config(node.folder / "node.toml"))
+    return stage
+
+
+def test_after_a_defect_and_a_full_disk_it_starts_again_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = run(tmp_path, monkeypatch, KeyError("defect"), StoreFull("no room"), None)
+    first = stage.epochs[0]
+    assert stage.epochs == [first, first + 1, first + 2]  # a run of its own each time
+
+
+def test_a_defect_that_comes_back_at_once_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyError):
+        run(tmp_path, monkeypatch, *[KeyError("defect")] * 20)
+
+
+def test_a_store_that_fails_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreFailed):
+        run(tmp_path, monkeypatch, StoreFailed("broken"))
