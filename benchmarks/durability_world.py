@@ -137,12 +137,11 @@ class Host:
         self.store = MemoryStore(self.name, self.medium, faults=self.faults)
         self._crash = self.store.crash
         clocks = Clocks(self.name, self.store.epoch)
-        clocks.restore(self.store, self.now)
-        lead = clocks.adopt(self.now)
+        lead = clocks.restore(self.store, self.now)
         read = lambda: self.now / 1000  # noqa: E731
         clock = SteadyClock(lead, read, read)
         store = cast("Store", self.store)  # what is used of it, both have
-        assembly = build_assembly(config, keyring, self.plan.vocabulary, store, clocks, clock)
+        assembly = build_assembly(config, keyring, self.plan.vocabulary, store, clocks)
         # Names are not the matter here: everybody is let in under the one that he gives.
         server = Server(OpenRules(), assembly.limits)
         node = assembly.station.node

@@ -3,9 +3,8 @@
 A stab join: every subscription is filed under each value of its most selective interval, and a
 notification looks up its values there. That is an equality join, which both engines hash; a join on
 intervals or on masks is many times slower in both. What passes is cut down by mask, intervals and
-time, and its degree is computed. Two shapes of it are offered, and a run keeps the faster: `wide`
-carries all of a subscription in the lists, `thin` only its mask and fetches the rest for what is
-left. All numbers are prepared in the tables, no vector has to be decoded.
+time, and its degree is computed. The lists carry all of a subscription: fetching it by a second
+join was slower. All numbers are prepared in the tables, no vector has to be decoded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from benchmarks.spark_work import WIDEST
 
 CHECKED = "count(*) as matches, sum(possible) as degrees, sum(mixed) as mixed"
-WIDE, THIN = "wide", "thin"
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,15 @@ def _pick(stem: str) -> str:
     return f"(case best {cases} else {stem}{WIDEST - 1} end)"
 
 
-def list_stabs(dialect: Dialect, form: str) -> str:
+def list_stabs(dialect: Dialect) -> str:
     """Return the query that files subscriptions under values."""
     spans = [f"case when width > {i} then last{i} - first{i} else 999 end" for i in range(WIDEST)]
     least = f"least({', '.join(spans)})"
     best = " ".join(f"when {span} = {least} then {i}" for i, span in enumerate(spans[:-1]))
-    kept = "subscription_id, features" if form == THIN else _list_columns()
     key = f"event * 4096 + {_pick('a')} * 256 + v as key"
     spread = dialect.spread.format(low=_pick("first"), high=_pick("last"))
     inner = f"select *, case {best} else {WIDEST - 1} end as best from subscriptions"
-    return f"select {key}, {kept} from ({inner}) s {spread}"
+    return f"select {key}, {_list_columns()} from ({inner}) s {spread}"
 
 
 def _list_columns() -> str:
@@ -72,7 +69,7 @@ def _list_columns() -> str:
     return ", ".join(["subscription_id", "features", "begins", "ends", "width", *numbers])
 
 
-def match(dialect: Dialect, form: str) -> str:
+def match(dialect: Dialect) -> str:
     """Return the query that counts matches and sums what shows that they are the same."""
     at = '"at"' if dialect is DUCKDB else "`at`"
     values = [f"n.vals[s.a{i} + {dialect.first}]" for i in range(WIDEST)]
@@ -88,12 +85,6 @@ def match(dialect: Dialect, form: str) -> str:
     possible = f"least({', '.join(degrees)})"
     mixed = "(n.note_id % 1000003) * (s.subscription_id % 1009)"
     joined = f"({dialect.explode}) n join stabs s on n.key = s.key"
-    if form == THIN:
-        passed = "t.features & ~n.features"
-        joined = (
-            f"({dialect.explode}) n join stabs t on n.key = t.key and ({passed}) = 0"
-            " join subscriptions s on s.subscription_id = t.subscription_id"
-        )
     return (
         f"select {CHECKED} from (select {possible} as possible, {mixed} as mixed from {joined}"
         f" where (s.features & ~n.features) = 0 and {' and '.join(held)}"

@@ -8,7 +8,7 @@ slopes, exact because every subscription is a min over plain sets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,16 @@ class Work:
     note_files: Path
 
     @property
+    def note_glob(self) -> str:
+        """The notifications' files as a pattern."""
+        is_one = self.note_files.suffix == ".parquet"
+        return str(self.note_files if is_one else self.note_files / "*.parquet")
+
+    def take_first(self) -> Work:
+        """Return the same work with the first file of notifications only."""
+        return replace(self, notes=self.notes // FILES, note_files=self.note_files / "0.parquet")
+
+    @property
     def pairs(self) -> int:
         """How many pairs the plain definition would look at."""
         return self.subscriptions * self.notes
@@ -68,14 +78,14 @@ def make_work(
     folder.mkdir(parents=True, exist_ok=True)
     table = draw_subscriptions(shape, subscriptions, rng)
     subscription_file = folder / "subscriptions.parquet"
-    pq.write_table(table, subscription_file)  # type: ignore[no-untyped-call]
+    pq.write_table(table, subscription_file)
     note_files = folder / "notes"
     note_files.mkdir(exist_ok=True)
     drawn = draw_notes(shape, notes, rng)
     step = -(-notes // FILES)
     for i in range(FILES):
         part = drawn.slice(i * step, step)
-        pq.write_table(part, note_files / f"{i}.parquet")  # type: ignore[no-untyped-call]
+        pq.write_table(part, note_files / f"{i}.parquet")
     return Work(shape, subscriptions, notes, subscription_file, note_files)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from statistics import median_low
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ def solve_offsets(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run
         ahead, width = _compare(most.get((one, other)), most.get((other, one)))
         edges[one].append((width, -ahead, other))
         edges[other].append((width, ahead, one))
-    for one, other in zip(everyone, everyone[1:], strict=False):
+    for one, other in pairwise(everyone):
         if one[0] == other[0]:  # a node's timeline goes on over its restarts
             edges[one].append((_SAME_NODE, 0, other))
             edges[other].append((_SAME_NODE, 0, one))

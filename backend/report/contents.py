@@ -12,6 +12,7 @@ from backend.report import pictures as draw
 from backend.report.page import Card, Page, Picture, write_table
 from backend.report.svg import format_number, format_span
 
+NOTHING = "\u2013"  # a dash, for what there is no figure of
 _SHOWN = 40  # rows of a table in the page
 
 
@@ -59,11 +60,11 @@ def _show_time(ms: int) -> str:
 
 
 def _share(value: object) -> str:
-    return "–" if value is None or value != value else f"{float(value):.1%}"  # type: ignore[arg-type]
+    return NOTHING if value is None or value != value else f"{float(value):.1%}"  # type: ignore[arg-type]
 
 
 def _span(value: object) -> str:
-    return "–" if value is None or value != value else format_span(float(value))  # type: ignore[arg-type]
+    return NOTHING if value is None or value != value else format_span(float(value))  # type: ignore[arg-type]
 
 
 def _list_cards(figures: Figures) -> list[Card]:
@@ -76,7 +77,7 @@ def _list_cards(figures: Figures) -> list[Card]:
         Card(_share(head["quality"]), "delivered of what contacts made possible"),
         Card(_span(head["p50_ms"]), f"median latency; {_span(head['best_p50_ms'])} was possible"),
         Card(_span(head["p95_ms"]), f"95 % within; {_span(head['best_p95_ms'])} was possible"),
-        Card("–" if copies != copies or copies is None else f"{copies:.2f}", "copies a delivery"),
+        Card(NOTHING if copies != copies or copies is None else f"{copies:.2f}", "copies a delivery"),
         Card(
             format_number(int(head["missed"])), f"missed, {int(head['still_open'])} may still come"
         ),

@@ -199,7 +199,7 @@ def draw_graph(links: pd.DataFrame, nodes: Mapping[str, float]) -> str:
             )
         )
         if len(names) <= 8:
-            words = f"{row['contacts']} × {format_span(row['up_ms'] / max(1, row['contacts']))}"
+            words = f"{row['contacts']} x {format_span(row['up_ms'] / max(1, row['contacts']))}"
             parts.append(write_text((x1 + x2) / 2, (y1 + y2) / 2 - 6, words))
     most = max(nodes.values()) or 1.0
     for name in names:
@@ -259,7 +259,8 @@ def draw_sources(table: pd.DataFrame) -> str:
         tip = f"{row['device']}: {row['sent']} sent, {format_number(sent)} bytes"
         parts.append(draw_bar(start, top + 3, x(sent) - start, _ROW - 6, "main", tip))
         if saved:
-            tip = f"{row['device']}: {row['filtered']} not sent, {format_number(saved)} bytes ({about})"
+            tip = f"{row['device']}: {row['filtered']} not sent, "
+            tip += f"{format_number(saved)} bytes ({about})"
             parts.append(
                 draw_bar(x(sent), top + 3, x(sent + saved) - x(sent), _ROW - 6, "good", tip)
             )

@@ -7,7 +7,6 @@ Spark as a directory of Parquet alone, so that nothing depends on the driver's m
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def save_table(frame: DataFrame, folder: Path, name: str) -> pd.DataFrame | None
     if name in LARGE:
         _write_large(frame, folder / f"{name}.parquet")
         return None
-    table = frame.toPandas()
+    table: pd.DataFrame = frame.toPandas()
     flat = table.copy()
     for field in frame.schema:
         if isinstance(field.dataType, ArrayType | StructType):
@@ -51,7 +50,7 @@ def save_table(frame: DataFrame, folder: Path, name: str) -> pd.DataFrame | None
     _replace(folder / f"{name}.csv", flat.to_csv(index=False).encode())
     partial = folder / f".{name}.parquet"
     table.to_parquet(partial, index=False)
-    os.replace(partial, folder / f"{name}.parquet")
+    partial.replace(folder / f"{name}.parquet")
     return table
 
 
@@ -70,7 +69,7 @@ def _write_large(frame: DataFrame, path: Path) -> None:
 def _replace(path: Path, data: bytes) -> None:
     partial = path.with_name(f".{path.name}")
     partial.write_bytes(data)
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def save_text(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ start. `TRUTH` is what an analysis of the logs must say; nothing here computes i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -164,20 +165,20 @@ def run_script(folder: Path, skews: dict[str, int] | None = None) -> dict[int, i
 def _list_events(network: Network) -> list[tuple[int, int | None, Callable[[], object]]]:
     events: list[tuple[int, int | None, Callable[[], object]]] = []
     for device, node in BEDS.items():
-        events.append((1, None, lambda d=device, n=node: network.connect(d, n)))
+        events.append((1, None, partial(network.connect, device, node)))
     for person, node, second, words in ASKED:
-        events.append((second, None, lambda p=person, n=node, w=words: network.ask(p, n, w)))
+        events.append((second, None, partial(network.ask, person, node, words)))
     for person, node, begin, end in STAYS:
-        events.append((begin, None, lambda p=person, n=node: network.attach(p, n)))
+        events.append((begin, None, partial(network.attach, person, node)))
         if end < END:
-            events.append((end, None, lambda p=person: network.detach(p)))
+            events.append((end, None, partial(network.detach, person)))
     for one, other, begin, end in CONTACTS:
-        events.append((begin, None, lambda a=one, b=other: network.link(a, b)))
-        events.append((end, None, lambda a=one, b=other: network.cut(a, b)))
-    events.append((SILENT, None, lambda: _set_listening(network, False)))
-    events.append((SILENT + 2, None, lambda: _set_listening(network, True)))
+        events.append((begin, None, partial(network.link, one, other)))
+        events.append((end, None, partial(network.cut, one, other)))
+    events.append((SILENT, None, partial(_set_listening, network, False)))
+    events.append((SILENT + 2, None, partial(_set_listening, network, True)))
     for reading in READINGS:
-        events.append((reading.second, reading.number, lambda r=reading: _read(network, r)))
+        events.append((reading.second, reading.number, partial(_read, network, reading)))
     return sorted(events, key=lambda event: event[0])
 
 

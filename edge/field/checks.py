@@ -6,17 +6,17 @@ the protocol's own matching as the judge and nothing else of the nodes but what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from edge.dens.core.interface import Tick
-from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, NotificationBody
+from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
 from edge.field.dog import Told
 from edge.field.host import Host
 from edge.field.person import Person
 from edge.field.trouble import HIDDEN, SENSES, Play
-from edge.field.truth import iterate_notes, iterate_subscriptions, list_live
+from edge.field.truth import Seen, iterate_notes, iterate_subscriptions, list_live
 from edge.watchdog.sample import Sample
 from protocol.matching import match
 from protocol.notification import decode as decode_notification
@@ -72,14 +72,9 @@ def _list_honest(play: Play) -> list[Host]:
     return [host for name, host in play.world.hosts.items() if name not in play.truth.liars]
 
 
-def _gather_notes(play: Play) -> dict[int, NotificationBody]:
-    """Return all notifications that are on any disk, by id."""
-    return {id: body for host in play.world.hosts.values() for id, body in iterate_notes(host)}
-
-
-def _find_told(play: Play, body: NotificationBody) -> Told | None:
-    dog = play.world.dogs.get(body.device)
-    return dog.told.get((body.device_epoch, body.device_sequence)) if dog else None
+def _find_told(play: Play, seen: Seen) -> Told | None:
+    dog = play.world.dogs.get(seen.device)
+    return dog.told.get((seen.device_epoch, seen.device_sequence)) if dog else None
 
 
 # Checks -------------------------------------------------------------------------------------
@@ -89,12 +84,12 @@ def check_acknowledged(play: Play) -> None:
     """Acknowledged is never lost: what a device may forget is on a disk."""
     there = {
         (body.device, body.device_epoch, body.device_sequence)
-        for host in _list_honest(play)
+        for host in play.world.hosts.values()
         for _, body in iterate_notes(host)
     }
     given_up = len(play.truth.dropped)
     for dog in play.world.dogs.values():
-        lost = sorted(n for n in dog.freed if n in dog.told and (dog.name, *n) not in there)
+        lost = sorted(n for n in dog.freed - dog.unsure if (dog.name, *n) not in there)
         if len(lost) > given_up:
             raise Violation("acknowledged", f"{dog.name} was told to forget {lost}, nobody has it")
 
@@ -127,17 +122,17 @@ def check_once(play: Play) -> None:
     """Delivered once: nothing is sent again after its delivery, and nobody sees a reading twice."""
     for node, owner, note in play.truth.sent_after:
         raise Violation("once", f"{node} sent {note:016x} to {owner} after it was delivered")
-    notes = _gather_notes(play)
+    notes = play.truth.notes
     for person in play.world.people.values():
         seen: dict[tuple[str, int, int], str] = {}
         for shown in person.notes.values():
             body = notes.get(int(shown.id, 16))
             if body is None:
                 continue
-            number = (body.device, body.device_epoch, body.device_sequence)
-            if number in seen:
-                raise Violation("once", f"{person.name} saw {number} as {seen[number]}, {shown.id}")
-            seen[number] = shown.id
+            if body.number in seen:
+                told = f"{seen[body.number]} and {shown.id}"
+                raise Violation("once", f"{person.name} saw {body.number} as {told}")
+            seen[body.number] = shown.id
 
 
 def check_converged(play: Play) -> None:
@@ -151,7 +146,7 @@ def check_converged(play: Play) -> None:
 
 def check_wanted(play: Play) -> None:
     """Nobody receives what they did not ask for, or may not see, or what was never read."""
-    notes = _gather_notes(play)
+    notes = play.truth.notes
     for person in play.world.people.values():
         wishes = list_wishes(play, person)
         role = play.world.roster.roles[person.name]
@@ -179,7 +174,7 @@ def _matches(wish: Subscription, note: Notification) -> bool:
 
 def check_arrived(play: Play) -> None:
     """Everything arrives: what was asked for before it was read is shown in the end."""
-    notes = _gather_notes(play)
+    notes = play.truth.notes
     for person in play.world.people.values():
         hidden = HIDDEN.get(play.world.roster.roles[person.name], ())
         if person.node in play.truth.liars:
@@ -192,7 +187,7 @@ def check_arrived(play: Play) -> None:
                 continue
             for id, body in sorted(notes.items()):
                 told = _find_told(play, body)
-                if id in play.truth.lies or told is None or id in play.truth.dropped:
+                if id in play.truth.lies or told is None or body.origin in play.truth.liars:
                     continue
                 is_due = told.time > wish.told + _SLACK and not play.truth.dropped
                 if not is_due or told.time > play.world.now - 4 * _SLACK:
@@ -200,18 +195,14 @@ def check_arrived(play: Play) -> None:
                 if not _matches(wish.vector, decode_notification(body.vector)):
                     continue
                 if not _has_seen(person, notes, body):
-                    raise Violation("arrived", f"{person.name} never saw {id:016x} of {body.device}")
+                    raise Violation(
+                        "arrived", f"{person.name} never saw {id:016x} of {body.device}"
+                    )
 
 
-def _has_seen(
-    person: Person, notes: dict[int, NotificationBody], wanted: NotificationBody
-) -> bool:
-    number = (wanted.device, wanted.device_epoch, wanted.device_sequence)
-    for shown in person.notes.values():
-        body = notes.get(int(shown.id, 16))
-        if body and (body.device, body.device_epoch, body.device_sequence) == number:
-            return True
-    return False
+def _has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:
+    shown = (notes.get(int(id, 16)) for id in person.notes)
+    return any(seen is not None and seen.number == wanted.number for seen in shown)
 
 
 def check_top_k(play: Play) -> None:
@@ -235,15 +226,14 @@ def check_top_k(play: Play) -> None:
 
 
 def _age(play: Play, shown: Any) -> int:
-    body = _gather_notes(play).get(int(shown.id, 16))
+    body = play.truth.notes.get(int(shown.id, 16))
     told = _find_told(play, body) if body else None
     return shown.time - told.time if told else 0
 
 
 def check_expired(play: Play) -> None:
     """Expiry is respected: nothing is delivered after it, by the clock of the node that read it."""
-    notes = _gather_notes(play)
-    origins = {id: name for name, host in play.world.hosts.items() for id in _list_own(host)}
+    notes = play.truth.notes
     for person in play.world.people.values():
         for wish in list_wishes(play, person):
             life = int(wish.request.get("expiry", 0)) * 1000
@@ -252,22 +242,13 @@ def check_expired(play: Play) -> None:
                     continue
                 body = notes.get(int(shown.id, 16))
                 told = _find_told(play, body) if body else None
-                is_here = origins.get(int(shown.id, 16)) == shown.node
+                is_here = body is not None and body.origin == shown.node
                 if shown.fields["subscription_id"] != wish.id or told is None or not is_here:
                     continue
                 assert body is not None
                 late = shown.time - told.time - life - 2 * body.doubt - _SLACK
                 if late > 0 and not _was_sent_in_time(play, person, shown.id):
                     raise Violation("expired", f"{person.name}: {shown.id} {late} ms too late")
-
-
-def _list_own(host: Host) -> Iterator[int]:
-    from edge.dens.core.items import read_dot
-
-    for key in sorted(host.medium.spaces.get("item.notification", {})):
-        dot = read_dot(key)
-        if dot.origin == host.name:
-            yield dot.id
 
 
 def _was_sent_in_time(play: Play, person: Person, note: str) -> bool:

@@ -74,6 +74,9 @@ class Dog:
         self.node = ""  # where it is connected
         self.told: dict[tuple[int, int], Told] = {}
         self.freed: set[tuple[int, int]] = set()  # told, and gone from the spool on a node's word
+        self.unsure: set[tuple[int, int]] = (
+            set()
+        )  # perhaps told: the power went while they were saved
         self.field_now = 0
         self.is_up = False
         self.flash = Flash()
@@ -142,9 +145,8 @@ class Dog:
         try:
             self.execution.step(time)
             self.spool.flush(time)
-        except PowerCut:  # what was not saved was never told
-            for number in set(self.told) - before:
-                del self.told[number]
+        except PowerCut:
+            self.unsure |= set(self.told) - before
             raise
         return self._started + self.execution.find_next()
 

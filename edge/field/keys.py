@@ -59,7 +59,9 @@ class Roster:
         self.nodes: dict[str, None] = {}
         self.devices: dict[str, None] = {}
         self.roles: dict[str, str] = {}  # of subscribers
-        self.hidden: dict[str, tuple[str, ...]] = {}  # by role: what it may not see, event.attribute
+        self.hidden: dict[
+            str, tuple[str, ...]
+        ] = {}  # by role: what it may not see, event.attribute
 
 
 class Ring:

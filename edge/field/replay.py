@@ -153,9 +153,7 @@ class Replay:
                 changed.append(other)
         return list(dict.fromkeys(changed))
 
-    def _ask(
-        self, giver: _Place, taker: _Place, candidates: Sequence[Candidate], now: int
-    ) -> Peer:
+    def _ask(self, giver: _Place, taker: _Place, candidates: Sequence[Candidate], now: int) -> Peer:
         """Return what the strategy wants to know of a peer, as question and answer tell it."""
         if not self._strategy.is_asking:
             return Peer(taker.name, {}, 0)

@@ -40,7 +40,10 @@ def parse_contacts(lines: Iterable[str], name: str = "trace") -> Iterator[Contac
         try:
             time, first, second, state = words
             event = ContactEvent(
-                round(float(time) * 1000), int(first), int(second), {"up": True, "down": False}[state]
+                round(float(time) * 1000),
+                int(first),
+                int(second),
+                {"up": True, "down": False}[state],
             )
         except (ValueError, KeyError):
             raise TraceError(f"{name}, line {number}: no contact: {line.strip()!r}") from None

@@ -254,10 +254,10 @@ class Play:
 
     # Who lies -------------------------------------------------------------------------------
 
-    def _lie(self, first: int, item: Item) -> None:
+    def _lie(self, item: Item) -> None:
         """Let a node of the site have an item that nobody made, and hand it on."""
         self.truth.lies.add(item.dot.id)
-        host = self.world.hosts[self._node(first)]
+        host = self.world.hosts[self.scenario.names[-1]]  # one liar is enough
 
         def accept(turn: Turn) -> None:
             if not host.holdings.context.holds(*item.dot):
@@ -268,7 +268,7 @@ class Play:
 
     def _make_lie(self, first: int, second: int, size: int = 0) -> Item:
         self._count += 1
-        victim, _ = self._pair(first + 1, second)
+        victim = self._node(first % (self.scenario.nodes - 1))  # not the liar itself
         host = self.world.hosts[victim]
         epoch = host.medium.epoch + (second % 3 == 0)
         dot = Dot(victim, epoch, (900, 500_000)[second >> 4 & 1] + self._count)
@@ -277,24 +277,32 @@ class Play:
             vector = notification.encode(Notification(1, values)) + bytes(size)
             body = encode_body(
                 NotificationBody(
-                    "dog-0", 1, 60_000 + self._count, host.time, 0, self.world.vocabulary_hash, vector
+                    "dog-0",
+                    1,
+                    60_000 + self._count,
+                    host.time,
+                    0,
+                    self.world.vocabulary_hash,
+                    vector,
                 )
             )
             kind = NOTIFICATION
         else:
             owner = self._person(second)
             fields = (owner, "all", "lie", host.time, 0, self.world.vocabulary_hash)
-            body = encode_body(SubscriptionBody(*fields, bytes.fromhex("410000008000000191ffab"), {}))
+            body = encode_body(
+                SubscriptionBody(*fields, bytes.fromhex("410000008000000191ffab"), {})
+            )
             kind = SUBSCRIPTION
         return Item(dot, kind, NEVER, body, bytes(64))
 
     def _do_forged_item(self, first: int, second: int) -> None:
-        self._lie(first, self._make_lie(first, second))
+        self._lie(self._make_lie(first, second))
 
     def _do_oversized(self, first: int, second: int) -> None:
         one, other = self._pair(first, second)
         if second & 1:
-            self._lie(first, self._make_lie(first, second, MAX_BODY))
+            self._lie(self._make_lie(first, second, MAX_BODY))
         else:
             payload = bytes([0x41]) + bytes(300_000)
             self.world.give(other, Message(one, PEERS + other, payload))

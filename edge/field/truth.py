@@ -7,6 +7,7 @@ devices by what went into their spools.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import cbor2
 
@@ -23,12 +24,29 @@ from edge.field.host import Host
 from edge.field.world import World
 
 
+class Seen(NamedTuple):
+    """A notification that some node took."""
+
+    device: str
+    device_epoch: int
+    device_sequence: int
+    vector: bytes
+    doubt: int
+    origin: str
+
+    @property
+    def number(self) -> tuple[str, int, int]:
+        """What its device calls it."""
+        return self[:3]
+
+
 class Truth:
     """The observer."""
 
     def __init__(self) -> None:
         self.world: World | None = None
         self.sent_after: list[tuple[str, str, int]] = []  # node, owner, note: after its delivery
+        self.notes: dict[int, Seen] = {}  # by id
         self.dropped: set[int] = set()  # notes given up for want of room
         self.most_held = 0
         self.lies: set[int] = set()  # items that somebody made up
@@ -50,6 +68,13 @@ class Truth:
         elif log.kind == "drop" and fields.get("item") is not None:
             self.dropped.add(int(str(fields["item"])))
         elif log.kind == "note":
+            number = (fields["device"], fields["device_epoch"], fields["device_sequence"])
+            self.notes[int(str(fields["item"]))] = Seen(
+                *number,
+                fields["vector"],
+                fields["doubt"],
+                fields["origin"],  # type: ignore[arg-type]
+            )
             self.most_held = max(self.most_held, host.holdings.count(NOTIFICATION))
 
 
@@ -67,6 +92,4 @@ def iterate_subscriptions(host: Host) -> Iterator[tuple[int, SubscriptionBody]]:
 
 def list_live(host: Host, kind: int = SUBSCRIPTION) -> set[tuple[str, int, int]]:
     """Return the dots that a node holds in memory."""
-    return {
-        (*run, sequence) for run, held in host.holdings.live[kind].items() for sequence in held
-    }
+    return {(*run, sequence) for run, held in host.holdings.live[kind].items() for sequence in held}

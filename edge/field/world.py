@@ -162,7 +162,9 @@ class World:
             self.kill(host.name, str(error))
             return False
         for publish in published:
-            self.calendar.wait(host.settings.disk_delay, self._route, host.name, host.store, publish)
+            self.calendar.wait(
+                host.settings.disk_delay, self._route, host.name, host.store, publish
+            )
         return True
 
     def _plan_tick(self, name: str, wait: int) -> None:
@@ -503,6 +505,8 @@ class World:
                     hash.update(len(key).to_bytes(4, "big") + key)
                     hash.update(len(value).to_bytes(4, "big") + value)
         for name, person in sorted(self.people.items()):
-            hash.update(f"{name} {sorted((n.time, n.id, n.node) for n in person.notes.values())}".encode())
+            hash.update(
+                f"{name} {sorted((n.time, n.id, n.node) for n in person.notes.values())}".encode()
+            )
         hash.update(f"{self.count_bytes()} {self.contacts} {self.deaths}".encode())
         return hash.hexdigest()

@@ -26,6 +26,8 @@ from tests.node.hosting import (
     wait_for,
 )
 
+pytestmark = pytest.mark.xdist_group("clocks")  # one set of nodes for all
+
 YEARS = 10 * 365 * 86_400.0  # s
 ERRORS = {"north": 0.0, "past": -YEARS, "future": YEARS}
 WORDS = "east between 1 and 60000 m, event patient, valid for 1 h"
@@ -80,6 +82,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             owner = f"medic-{name}"
             people[name] = Person(owner, passwords[owner], node.url, folder)
             stack.enter_context(people[name])
+            people[name].subscriber.subscribe(WORDS, name="hour", timeout=60)
         for sensor in sensors.values():
             stack.enter_context(running_watchdog(sensor.config))
         yield Place(nodes, passwords, people, sensors)
@@ -91,8 +94,6 @@ def read_time(text: str) -> float:
 
 
 def test_subscriptions_with_an_end_live_at_every_node_until_then(place: Place) -> None:
-    for person in place.people.values():
-        person.subscriber.subscribe(WORDS, name="hour", timeout=60)
     for where, error in ERRORS.items():
         for owner in place.passwords:
             look = partial(place.list_subscriptions, where, owner)

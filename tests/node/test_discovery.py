@@ -23,7 +23,7 @@ from edge.dens.runtime.discovery import SERVICE
 from tests.node.hosting import HostedNode, wait_for
 from tests.node.namespaces import Namespaces, Site
 
-pytestmark = pytest.mark.xdist_group("network")
+pytestmark = pytest.mark.xdist_group("network")  # namespaces are made by one at a time
 
 ALPHA, BRAVO = "alpha", "bravo"
 GHOST = "ghost"  # belongs to the site, and never comes

@@ -17,7 +17,7 @@ from tests.node.app import App
 from tests.node.hosting import Person, Sensor, running_watchdog, wait_for
 from tests.node.namespaces import Site
 
-pytestmark = pytest.mark.xdist_group("network")
+pytestmark = pytest.mark.xdist_group("network")  # one set of nodes for all
 
 ALPHA, BRAVO, CHARLIE = PLACES = ("alpha", "bravo", "charlie")
 ALL = "east between 1 and 60000 m, event patient"

@@ -24,6 +24,8 @@ from tests.node.hosting import (
     running_watchdog,
 )
 
+pytestmark = pytest.mark.xdist_group("restart")  # one node for all
+
 WORDS = "east between 1 and 60000 m, event patient"
 BATCH = 10
 

@@ -30,6 +30,8 @@ from tests.node.hosting import (
     wait_for,
 )
 
+pytestmark = pytest.mark.xdist_group("tls")  # one pair of nodes for all
+
 WORDS = "east between 1 and 60000 m, event patient"
 COUNTS = ("connects", "connects_refused")
 NOT_TRUSTED = "its certificate is not trusted"

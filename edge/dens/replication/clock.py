@@ -114,10 +114,6 @@ class Clocks:
             self._gaps[self._epoch] = Offset(0, elapsed, start)
         return start
 
-    def adopt(self, now: int) -> int:  # noqa: ARG002
-        """Return the lead that `restore` returned, for who did not take it there."""
-        return -self._wall
-
     # Time of our own ------------------------------------------------------------------------
 
     @property

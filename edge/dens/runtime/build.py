@@ -147,7 +147,7 @@ def open_node(config: NodeConfig) -> Opened:
     try:
         clocks = Clocks(config.name, store.epoch)
         clock = SteadyClock(clocks.restore(store, int(read_wall() * 1000)))
-        assembly = build_assembly(config, keyring, vocabulary, store, clocks, clock)
+        assembly = build_assembly(config, keyring, vocabulary, store, clocks)
         assembly.station.restore(clock.read())
     except BaseException:
         store.close()
@@ -161,7 +161,6 @@ def build_assembly(
     vocabulary: Vocabulary,
     store: Store,
     clocks: Clocks,
-    clock: SteadyClock,  # noqa: ARG001 - whoever runs the node has it; no part asks for the time
 ) -> Assembly:
     """Put the parts together."""
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared)
