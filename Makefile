@@ -31,7 +31,7 @@ demo: $(SETUP) $(UNIX_RUNTIME) ## See the whole path work, from words to a senso
 	@$(PYTHON) -m demo
 
 test: $(SETUP) $(RUNTIMES) ## Run all tests, on CPython and on every MicroPython runtime
-	$(PYTHON) -m pytest -n 2 --dist loadgroup tests firmware_tests
+	$(PYTHON) -m pytest -n 2 --dist loadfile tests firmware_tests
 	$(MAKE) coverage
 
 coverage: $(SETUP) ## Check that the protocol's tests reach every branch

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +88,13 @@ def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
     say(f"writing {sizes.subscriptions:,} subscriptions")
     node = make_node(folder / "node", find_free_port(), max(sizes.publishers), PEOPLE)
     fill_store(node, sizes.subscriptions, PEOPLE, seed, now)
+    full = folder / "full"
+    shutil.copytree(node.config.parent, full)
     devices = [Device(node, number, now // 1000) for number in range(max(sizes.publishers))]
     with run_mosquitto(folder) as mosquitto:
         with run_node(node.config, node.port) as server:
+            report.start_subscriptions_s = server.started_in
+            report.subscriptions_mb = server.read_memory()
             asyncio.run(greet(node, devices))
             _measure_pubacks(report, sizes, mosquitto, node, devices, seed)
             _measure_paths(report, sizes, mosquitto, server, node, devices[0])
@@ -101,11 +107,12 @@ def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
             )
             report.amqtt_relay = asyncio.run(measure_relay(amqtt.port, sizes.relayed // 10))
     say("where the time goes")
+    bench = Bench(node, devices[0], 0)
     for batch in (1, BATCH):
-        bench = Bench(node, devices[0], 0)
+        bench.run(sizes.path // 10, batch, seed)
         report.stages[batch] = bench.run(sizes.path, batch, seed)
-        bench.close()
-    _measure_store(report, sizes, folder, seed, now)
+    bench.close()
+    _measure_store(report, sizes, node, full, seed, now)
     return report
 
 
@@ -149,6 +156,7 @@ def _measure_paths(
         report.add("paho relay", _relay_by_paho(mosquitto.port, sizes.paho))
         for batch in (1, BATCH):
             report.add(f"paho path {batch}", _path_by_paho(node, device, sizes.paho, batch, repeat))
+    report.load = os.getloadavg()[0]
     half = median(report.samples["path 1"]) / 2
     path = asyncio.run(measure_path(node, device, 0, sizes.paced, 1, half, -1))
     report.half_rate = half
@@ -176,18 +184,16 @@ def _path_by_paho(node: Node, device: Device, count: int, batch: int, seed: int)
         pair.close()
 
 
-def _measure_store(report: Report, sizes: Sizes, folder: Path, seed: int, now: int) -> None:
-    """Start a node on a full store."""
+def _measure_store(
+    report: Report, sizes: Sizes, node: Node, folder: Path, seed: int, now: int
+) -> None:
+    """Start the node on a copy of its store as it was at first, with many notifications."""
     say(f"writing {sizes.notifications:,} notifications")
-    node = make_node(folder / "full", find_free_port(), 1, PEOPLE)
-    fill_store(node, sizes.subscriptions, PEOPLE, seed, now)
-    with run_node(node.config, node.port) as server:
-        report.start_subscriptions_s = server.started_in
-        report.subscriptions_mb = server.read_memory()
-    fill_notes(node, sizes.notifications, seed, now)
-    database = sum(path.stat().st_size for path in (folder / "full" / "data").glob("node.db*"))
+    twin = replace(node, config=folder / node.config.name)
+    fill_notes(twin, sizes.notifications, seed, now)
+    database = sum(path.stat().st_size for path in (folder / "data").glob("node.db*"))
     report.database_mb = database / 1e6
-    with run_node(node.config, node.port) as server:
+    with run_node(twin.config, twin.port) as server:
         report.start_full_s = server.started_in
         report.full_mb = server.read_memory()
 

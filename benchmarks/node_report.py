@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ class Report:
     samples: dict[str, list[float]] = field(default_factory=dict)
     stages: dict[int, dict[str, float]] = field(default_factory=dict)  # batch: stage: µs
     amqtt_relay: float = 0.0
+    load: float = 0.0  # the machine's load average
     half_rate: float = 0.0
     p50_ms: float = 0.0
     p99_ms: float = 0.0
@@ -82,6 +84,7 @@ class Report:
             "p99_ms_half_load": round(self.p99_ms, 2),
             "memory_mb": round(self.full_mb),
             "startup_s": round(self.start_full_s, 1),
+            "load_average": round(self.load, 1),
         }
 
     def describe(self) -> list[str]:
@@ -100,11 +103,13 @@ def _write(report: Report) -> str:
     singles = [report.find(name) for name in ("path 1", "paho path 1")]
     batches = [report.find(name) for name in (f"path {_BATCH}", f"paho path {_BATCH}")]
     relays = [report.find(name) for name in ("relay", "paho relay")]
+    machine = f"{describe_machine()}, {os.cpu_count()} cores, load average {report.load:.0f}"
     return f"""# A whole node under load
 
-`python -m benchmarks.node --save`, one run; {describe_machine()}, two cores that other work shared,
-so read the figures as ratios: what is compared was measured in turn. Every server is a process of
-its own on the loopback; the node is `denwatch node` with SQLite in WAL mode, `synchronous=FULL`,
+`python -m benchmarks.node --save`, one run; {machine} while the full path
+was measured: above the number of cores, other work had its share of everything, and what needs most
+processor time, the node, loses most. Every server is a process of its
+own on the loopback; the node is `denwatch node` with SQLite in WAL mode, `synchronous=FULL`,
 {report.subscriptions:,} subscriptions, its rate limits and queue lengths raised, all else as it
 is shipped. Mosquitto 2.0.11 and amqtt 0.12.1 keep everything in memory.
 

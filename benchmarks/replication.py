@@ -192,7 +192,7 @@ _paths = ("", "")
 
 def main() -> None:
     """Run it."""
-    global _paths  # noqa: PLW0603 - the common command line has no place for them
+    global _paths
     _paths = take_paths()
     run(measure, __doc__)
 

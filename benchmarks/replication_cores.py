@@ -69,7 +69,7 @@ def measure_cores(
     text = format_table(header, rows)
     text += (
         f"\n\nReal cores sent {score.bytes / 1e6:.2f} MB in {world.contacts} contacts over"
-        f" {end / HOUR:.2f} hours: subscriptions, marks, messages and all that finds out what to send."
+        f" {end / HOUR:.2f} hours: subscriptions, marks, messages, and what finds out what to send."
     )
     return Cores(
         text,

@@ -205,8 +205,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             return make_work(shape, subscriptions, notes, place, rng)
 
         rounds.append(compare(spark, make(MANY, *size), ALL_NAMES))
-        rounds.append(compare(spark, make(FEW, *size), ALL_NAMES))
         tenths = [(size[0], size[1] // 10), (size[0] // 10, size[1])]
+        rounds.append(compare(spark, make(FEW, *tenths[0]), ALL_NAMES))
         rounds += [compare(spark, make(MANY, *tenth), ("job", "matcher")) for tenth in tenths]
         log = measure_log(spark, Path(folder) / "log", 40_000 if options.quick else 400_000)
         spark.stop()

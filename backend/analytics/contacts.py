@@ -113,4 +113,4 @@ def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:
         *(F.count_if(F.col("what") == what).alias(name) for name, what in kinds.items())
     )
     joined = pairs.join(sent, ["first", "second"], "left").join(items, ["first", "second"], "left")
-    return joined.fillna(0, ["bytes", *kinds])
+    return joined.fillna(0, ["bytes", *kinds]).orderBy("first", "second")

@@ -80,7 +80,7 @@ def _build_table(vectors: dict[int, Subscription]) -> Covering[int]:
 
 
 def sum_minimal(places: DataFrame) -> DataFrame:
-    """Return one row an event: subscriptions, sent, bytes of all, and bytes saved to each device."""
+    """Return one row an event: subscriptions, sent, bytes, and bytes saved to each device."""
     return (
         places.groupBy("event")
         .agg(

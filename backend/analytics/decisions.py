@@ -42,8 +42,8 @@ def replay_decisions(offers: DataFrame, notes: DataFrame, windows: DataFrame) ->
     """Return for each match what a node decides: delivered, top-k, expired or quiet.
 
     `offers` has the matches (note_id, subscription_id, owner, possible, certain, attribute) and
-    `offered`, when the node had to decide (ms); of one subscriber's, earlier ones go first, of those
-    at one time the smaller id. `notes` and `windows` are those of `backend.matching`.
+    `offered`, when the node had to decide (ms); of one subscriber's, earlier ones go first, of
+    those at one time the smaller id. `notes` and `windows` are those of `backend.matching`.
     """
     note = F.struct(
         *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),

@@ -44,8 +44,8 @@ def judge_outcomes(
 ) -> DataFrame:
     """Return one row a pair: outcome, cause, when and where, and what would have been possible.
 
-    `pairs` is what `describe_pairs` returns and `oracle` what `find_earliest` does with it. Columns:
-    note_id, owner, origin, at, degree, outcome, cause, is_deliberate, is_open (still worth
+    `pairs` is what `describe_pairs` returns and `oracle` what `find_earliest` does with it.
+    Columns: note_id, owner, origin, at, degree, outcome, cause, is_deliberate, is_open (still worth
     something when the logs end), delivered, node, latency, best, best_node, best_latency, until.
     """
     read = notes.select(

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backend.commands.common import add_master, find_folders, open_session
@@ -23,8 +24,8 @@ _QUERY = re.compile(r"\s*(select|with|values|from|describe|desc|explain|show)\b"
 _DESCRIPTION = """
 Views are the tables of `denwatch analyze` (outcomes, causes, links, strategies …), log_KIND for the
 records of each kind in one timeline (log_note, log_contact_end …), and quarantine. Ids are
-hexadecimal in the tables; times are milliseconds: timestamp_millis(at) shows them. Only what a query
-names is worked out. Without a query the views are listed."""
+hexadecimal in the tables; times are milliseconds: timestamp_millis(at) shows them. Only what a
+query names is worked out. Without a query the views are listed."""
 _EXAMPLES = """
 denwatch sql logs
 denwatch sql logs "select outcome, cause, pairs from causes"
@@ -82,7 +83,7 @@ def build_views(
 
     views = {key: (words, name(make)) for key, (words, make) in study.list_tables().items()}
     for kind in KINDS.values():
-        views[RECORDS + kind.name] = (kind.meaning, lambda k=kind.name: logs.get(k))  # type: ignore[misc]
+        views[RECORDS + kind.name] = (kind.meaning, partial(logs.get, kind.name))
     bad = "what could not be read, and why"
     views[QUARANTINE] = (bad, lambda: read_kind(session, folders, QUARANTINE))
     return views

@@ -116,7 +116,7 @@ def file_records(
     return total
 
 
-def build_stabs(index: FuzzyIndex, min_masks: int = MIN_MASKS) -> Built | None:
+def build_stabs(index: FuzzyIndex, min_masks: int) -> Built | None:
     """Return the lists of an index's plain subscriptions; None where they are not worth it."""
     columns = index.columns
     recs, found = gather_records(columns["recs"].data, columns["id_heads"].data, index.id_shape)

@@ -1,4 +1,4 @@
-"""`denwatch analyze`: logs in, tables and report out, with progress. The only file that runs it all.
+"""`denwatch analyze`: logs in, tables and report out, with progress. The only file that does all.
 
 Records are first put into Parquet beside the report (`records`), which a second run only adds to;
 everything else is worked out from there.
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from backend.analytics.logs import Logs
 from backend.analytics.outcomes import LATE
+from backend.analytics.replay import make_strategy
 from backend.analytics.study import Study
 from backend.analytics.whatif import STRATEGIES, recommend
 from backend.report.contents import Figures, build_page
@@ -69,7 +70,8 @@ def analyze(
     wrong = {run: offset for run, offset in logs.offsets.items() if offset}
     for (node, _), offset in sorted(wrong.items()):
         tell(f"the clock of {node} was {offset / 1000:+,.1f} s off: corrected")
-    study = Study(logs, late=late, strategies=strategies)
+    used = _find_strategy(logs)
+    study = Study(logs, late=late, strategies=tuple(dict.fromkeys([*strategies, *_try(used)])))
     small: dict[str, pd.DataFrame] = {}
     listed = study.list_tables()
     for number, (name, (words, make)) in enumerate(listed.items(), 1):
@@ -77,7 +79,6 @@ def analyze(
         table = save_table(make(), tables, name)
         if table is not None:
             small[name] = table
-    used = _find_strategy(logs)
     best, advice = recommend(small["strategies"], used)
     figures = Figures(
         small, bad, study.step, best, used, advice, wrong, late, [str(f) for f in folders]
@@ -106,13 +107,22 @@ def _check(folders: Sequence[Path], records: int, bad: pd.DataFrame) -> None:
     where = ", ".join(map(str, folders))
     if bad.empty:
         raise EmptyLogsError(
-            f"no log segments below {where}: they end in .dlog or .open and lie in a node's data/log"
+            f"no log segments below {where}: they end in .dlog or .open, in a node's data/log"
         )
     first = bad.iloc[0]
     raise EmptyLogsError(
         f"no readable records below {where}: {len(bad)} files or parts are damaged or foreign, "
         f"the first: {first['file']}: {first['reason']}"
     )
+
+
+def _try(used: str) -> list[str]:
+    """Return the strategy in use if it can be replayed: newer nodes may have others."""
+    try:
+        make_strategy(used)
+    except ValueError:
+        return []
+    return [used]
 
 
 def _find_strategy(logs: Logs) -> str:

@@ -77,7 +77,9 @@ def _list_cards(figures: Figures) -> list[Card]:
         Card(_share(head["quality"]), "delivered of what contacts made possible"),
         Card(_span(head["p50_ms"]), f"median latency; {_span(head['best_p50_ms'])} was possible"),
         Card(_span(head["p95_ms"]), f"95 % within; {_span(head['best_p95_ms'])} was possible"),
-        Card(NOTHING if copies != copies or copies is None else f"{copies:.2f}", "copies a delivery"),
+        Card(
+            NOTHING if copies != copies or copies is None else f"{copies:.2f}", "copies a delivery"
+        ),
         Card(
             format_number(int(head["missed"])), f"missed, {int(head['still_open'])} may still come"
         ),
@@ -102,9 +104,8 @@ def _list_warnings(figures: Figures) -> list[str]:
         )
     head = figures.tables["headline"].iloc[0]
     if int(head["wrong"]):
-        warnings.append(
-            f"{int(head['wrong'])} deliveries match no subscription in force: see the causes."
-        )
+        text = f"Deliveries that match no subscription in force: {int(head['wrong'])}."
+        warnings.append(text + " See the causes.")
     return warnings
 
 

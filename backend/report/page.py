@@ -24,7 +24,8 @@ h1{font-size:1.6rem;margin:0 0 4px}h2{font-size:1.1rem;margin:0 0 6px}
 p{margin:0 0 10px}.note{color:var(--soft);font-size:.9rem}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:18px 0}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 12px}
-.card b{display:block;font-size:1.45rem;line-height:1.2}.card span{color:var(--soft);font-size:.85rem}
+.card b{display:block;font-size:1.45rem;line-height:1.2}
+.card span{color:var(--soft);font-size:.85rem}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:18px}
 figure{margin:0;border:1px solid var(--rule);border-radius:8px;padding:14px;break-inside:avoid}
 figcaption{margin-top:6px}svg{display:block;width:100%;height:auto}
@@ -106,8 +107,8 @@ def write_page(page: Page) -> str:
         f"<title>{escape(page.title)}</title><style>{_STYLE}</style></head><body><main>"
         f'<h1>{escape(page.title)}</h1><p class="note">{escape(page.about)}</p>{warnings}'
         f'<div class="cards">{cards}</div>{advice}<div class="grid">{pictures}</div>{tables}'
-        f'<section><h2>The tables</h2><p class="note">Each as CSV and Parquet, in '
-        f"<code>tables</code> beside this page.</p><ul>{files}</ul></section>"
+        '<section><h2>The tables</h2><p class="note">Parquet, in <code>tables</code> beside '
+        f"this page; those behind the pictures also as CSV.</p><ul>{files}</ul></section>"
         "</main></body></html>\n"
     )
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
+from backend.analytics.summaries import choose_step
 from backend.report.svg import (
     HEIGHT,
     LEFT,
@@ -18,8 +19,9 @@ from backend.report.svg import (
     TOP,
     WIDTH,
     Scale,
-    choose_powers,
+    choose_spans,
     choose_ticks,
+    choose_times,
     draw_axes,
     draw_bar,
     draw_dot,
@@ -61,12 +63,11 @@ def draw_delivery(table: pd.DataFrame, step: int) -> str:
     totals = table[list(OUTCOMES)].sum(axis=1)
     x, y = make_scales((begin, end), (0, float(totals.max())))
     form = _write_time(begin, end)
-    ticks = choose_ticks(0, end - begin, 5)
     parts = [
         draw_axes(
             x,
             y,
-            [begin + tick for tick in ticks],
+            choose_times(begin, end, choose_step(int(begin), int(end), 6)),
             choose_ticks(0, float(totals.max()), 5),
             lambda ms: _show_time(ms, form),
             titles=("time of reading (UTC)", "matches of subscribers"),
@@ -96,7 +97,7 @@ def draw_latency(table: pd.DataFrame) -> str:
         draw_axes(
             x,
             y,
-            choose_powers(_LEAST_MS, float(highest) * 1.1),
+            choose_spans(_LEAST_MS, float(highest) * 1.1),
             [0, 0.25, 0.5, 0.75, 1],
             format_span,
             lambda share: f"{share:.0%}",
@@ -222,7 +223,7 @@ def draw_replicas(table: pd.DataFrame, nodes: int) -> str:
     highest = float(max(table["most"].max(), 1))
     x, y = make_scales((begin, max(end, begin + 1)), (0, highest))
     form = _write_time(begin, end)
-    ticks = [begin + tick for tick in choose_ticks(0, end - begin, 5)]
+    ticks = choose_times(begin, end, choose_step(int(begin), int(end), 6))
     parts = [
         draw_axes(
             x,
@@ -289,29 +290,45 @@ def draw_strategies(table: pd.DataFrame, best: str, used: str) -> str:
             titles=("copies handed over, a delivery", "delivered of wanted"),
         )
     ]
-    taken: list[tuple[float, float]] = []
-    for row in kept.sort_values(["copies_per_delivery", "ratio", "strategy"]).to_dict("records"):
+    for row in kept.to_dict("records"):
         name = row["strategy"]
-        px, py = x(row["copies_per_delivery"]), y(row["ratio"])
         tip = (
             f"{name}: {row['ratio']:.1%}, {row['copies_per_delivery']:.2f} copies a delivery, "
             f"half within {format_span(row['p50_ms'])}, 95 % within {format_span(row['p95_ms'])}"
         )
         colour = "good" if name == best else "fair" if name == used else "main"
-        parts.append(draw_dot(px, py, 6 if name == best else 4.5, colour, tip))
-        place = py + 4
-        while any(abs(place - other) < 12 and abs(px - at) < 90 for at, other in taken):
-            place += 12
-        taken.append((px, place))
-        is_right = px > WIDTH - RIGHT - 90
-        parts.append(
-            write_text(px - 9 if is_right else px + 9, place, name, "end" if is_right else "start")
-        )
+        size = 6 if name == best else 4.5
+        place = x(row["copies_per_delivery"]), y(row["ratio"])
+        parts.append(draw_dot(*place, size, colour, tip))
+    parts += _label_strategies(kept, x, y)
     key = [("good", "recommended")]
     if used:
         key.append(("fair", "in use"))
     parts.append(draw_key(key, LEFT))
     return frame("".join(parts), "Strategies", HEIGHT + 40)
+
+
+def _label_strategies(table: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
+    """Return the names beside their dots; those of dots that are close stand together."""
+    groups: list[tuple[float, float, list[str]]] = []
+    for row in table.sort_values(["copies_per_delivery", "ratio", "strategy"]).to_dict("records"):
+        px, py = x(row["copies_per_delivery"]), y(row["ratio"])
+        for gx, gy, names in groups:
+            if abs(gx - px) < 70 and abs(gy - py) < 14:
+                names.append(row["strategy"])
+                break
+        else:
+            groups.append((px, py, [row["strategy"]]))
+    labels = []
+    for px, py, names in groups:
+        is_right = px > WIDTH - RIGHT - 100
+        for line, name in enumerate(names):
+            # Above the dots if there is room, so that no name covers one.
+            up = py - 10 - 12 * (len(names) - 1 - line)
+            place = up if py - 12 * len(names) > TOP else py + 18 + 12 * line
+            anchor = "end" if is_right else "start"
+            labels.append(write_text(px + (4 if is_right else -4), place, name, anchor))
+    return labels
 
 
 def draw_terms(table: pd.DataFrame) -> str:

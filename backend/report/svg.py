@@ -12,7 +12,10 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 26, 34
+_SPANS = (  # ms that read well
+    *(10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000),
+)
 
 
 class Scale(NamedTuple):
@@ -52,10 +55,15 @@ def choose_ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def choose_powers(low: float, high: float) -> list[float]:
-    """Return powers of ten between two."""
-    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    return [10.0**n for n in range(first, last + 1)]
+def choose_spans(low: float, high: float) -> list[float]:
+    """Return lengths of time between two, for a logarithmic axis."""
+    return [span for span in _SPANS if low <= span <= high]
+
+
+def choose_times(begin: float, end: float, step: int) -> list[float]:
+    """Return moments between two at multiples of a step, as a clock has them."""
+    first = math.ceil(begin / step)
+    return [float(n * step) for n in range(first, math.floor(end / step) + 1)]
 
 
 def format_number(value: float) -> str:
@@ -113,7 +121,7 @@ def draw_axes(
     if titles[0]:
         parts.append(write_text((x.start + x.stop) / 2, y.start + 31, titles[0], kind="title"))
     if titles[1]:
-        place = f"rotate(-90 12 {(y.start + y.stop) / 2:.0f})"
+        turned = f"rotate(-90 12 {(y.start + y.stop) / 2:.0f})"
         middle = (y.start + y.stop) / 2
         parts.append(
             tag(
@@ -123,7 +131,7 @@ def draw_axes(
                 y=middle,
                 text_anchor="middle",
                 class_="title",
-                transform=place,
+                transform=turned,
             )
         )
     return "".join(parts)

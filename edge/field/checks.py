@@ -15,7 +15,7 @@ from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
 from edge.field.dog import Told
 from edge.field.host import Host
 from edge.field.person import Person
-from edge.field.trouble import HIDDEN, SENSES, Play
+from edge.field.trouble import HIDDEN, SENSES, TERMS, Play
 from edge.field.truth import Seen, iterate_notes, iterate_subscriptions, list_live
 from edge.watchdog.sample import Sample
 from protocol.matching import match
@@ -49,10 +49,15 @@ class Wish:
     @property
     def is_plain(self) -> bool:
         """Whether every match of it is to be shown."""
-        return "top" not in self.request and "expiry" not in self.request
+        return self.request["subscribe"] not in TERMS
+
+    @property
+    def terms(self) -> tuple[int, int]:
+        """How many are shown at a time, and for how many ms each counts; 0 for no limit."""
+        return TERMS.get(self.request["subscribe"], (0, 0))
 
 
-def list_wishes(play: Play, person: Person) -> list[Wish]:
+def list_wishes(person: Person) -> list[Wish]:
     """Return the subscriptions of a person that a node confirmed."""
     return [
         Wish(
@@ -99,7 +104,7 @@ def check_confirmed(play: Play) -> None:
     for person in play.world.people.values():
         for request in person.list_open():
             raise Violation("confirmed", f"{person.name}: no answer to {request.body}")
-        for wish in list_wishes(play, person):
+        for wish in list_wishes(person):
             if "name" in wish.request:
                 continue  # may have been replaced, or taken back
             for host in _list_honest(play):
@@ -119,20 +124,24 @@ def _has_equal(host: Host, wish: Wish) -> bool:
 
 
 def check_once(play: Play) -> None:
-    """Delivered once: nothing is sent again after its delivery, and nobody sees a reading twice."""
+    """Delivered once: nothing is sent again after its delivery, and nobody sees a reading twice.
+
+    A reading that two nodes took, because its device lost the word of the first, is two notes.
+    """
     for node, owner, note in play.truth.sent_after:
         raise Violation("once", f"{node} sent {note:016x} to {owner} after it was delivered")
     notes = play.truth.notes
     for person in play.world.people.values():
-        seen: dict[tuple[str, int, int], str] = {}
+        seen: dict[tuple[str, ...], str] = {}
         for shown in person.notes.values():
             body = notes.get(int(shown.id, 16))
             if body is None:
                 continue
-            if body.number in seen:
-                told = f"{seen[body.number]} and {shown.id}"
+            taken = (body.origin, *map(str, body.number))
+            if taken in seen:
+                told = f"{seen[taken]} and {shown.id}"
                 raise Violation("once", f"{person.name} saw {body.number} as {told}")
-            seen[body.number] = shown.id
+            seen[taken] = shown.id
 
 
 def check_converged(play: Play) -> None:
@@ -148,7 +157,7 @@ def check_wanted(play: Play) -> None:
     """Nobody receives what they did not ask for, or may not see, or what was never read."""
     notes = play.truth.notes
     for person in play.world.people.values():
-        wishes = list_wishes(play, person)
+        wishes = list_wishes(person)
         role = play.world.roster.roles[person.name]
         for shown in person.notes.values():
             if shown.node in play.truth.liars:
@@ -179,7 +188,7 @@ def check_arrived(play: Play) -> None:
         hidden = HIDDEN.get(play.world.roster.roles[person.name], ())
         if person.node in play.truth.liars:
             continue
-        for wish in list_wishes(play, person):
+        for wish in list_wishes(person):
             if not wish.is_plain or "name" in wish.request:
                 continue
             names = wish.request["subscribe"].split(" is ")[0]
@@ -208,11 +217,16 @@ def _has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:
 def check_top_k(play: Play) -> None:
     """Top k as defined: nothing is delivered that k better ones, still valid, came before."""
     for person in play.world.people.values():
-        for wish in list_wishes(play, person):
-            if "top" not in wish.request:
+        for wish in list_wishes(person):
+            top, life = wish.terms
+            if not top:
                 continue
-            life = int(wish.request["expiry"]) * 1000
-            shown = [n for n in person.notes.values() if n.fields["subscription_id"] == wish.id]
+            shown = [
+                note
+                for note in person.notes.values()
+                if note.fields["subscription_id"] == wish.id
+                and len(note.fields["subscriptions"]) == 1
+            ]
             for place, note in enumerate(shown):
                 better = [
                     other
@@ -221,7 +235,7 @@ def check_top_k(play: Play) -> None:
                     and other.fields["score"] > note.fields["score"]
                     and note.time - other.time < life - 2 * _SLACK - _age(play, other)
                 ]
-                if len(better) >= int(wish.request["top"]):
+                if len(better) >= top:
                     raise Violation("top-k", f"{person.name}: {note.id} after {len(better)} better")
 
 
@@ -235,10 +249,10 @@ def check_expired(play: Play) -> None:
     """Expiry is respected: nothing is delivered after it, by the clock of the node that read it."""
     notes = play.truth.notes
     for person in play.world.people.values():
-        for wish in list_wishes(play, person):
-            life = int(wish.request.get("expiry", 0)) * 1000
+        for wish in list_wishes(person):
+            life = wish.terms[1]
             for shown in person.notes.values():
-                if not life or shown.fields["subscriptions"] != [shown.fields["subscription"]]:
+                if not life or len(shown.fields["subscriptions"]) > 1:
                     continue
                 body = notes.get(int(shown.id, 16))
                 told = _find_told(play, body) if body else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from edge.dens.store import Faults, MemoryStore, Medium
+from edge.dens.store import Faults, Medium, MemoryStore
 from edge.dens.store.group import find_prefix_end
 
 

@@ -1,4 +1,4 @@
-"""An emulated device: the real watchdog's spool, filter, execution and uplink, with made-up sensors.
+"""An emulated device: the real watchdog's spool, filter, execution and uplink; made-up sensors.
 
 What `edge.watchdog.app` does with tasks happens here when the field says so: sample, save, send.
 Readings follow from the device's own generator, so that they do not depend on what else happens.
@@ -90,7 +90,7 @@ class Dog:
         self._started = 0
 
     def start(self, now: int, wall: int | None = None) -> None:
-        """Start, or start again from the flash; `wall` is what a clock with a battery shows, in s."""
+        """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s."""
         self.field_now = self._started = now
         self.flash = Flash(image=bytes(self.flash.image))
         self.spool = Spool(self.flash, 0, wall)

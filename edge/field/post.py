@@ -72,7 +72,7 @@ class Post:
     def watch(self, host: Host, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
         """See what nodes log: which messages go from node to node."""
         if log.kind == "transfer" and not log.fields["is_out"]:
-            parcel = self._by_item.get(log.fields["item"])  # type: ignore[arg-type]
+            parcel = self._by_item.get(int(str(log.fields["item"])))
             if parcel is not None:
                 self.score.relays += 1
                 self.score.payload += parcel.size

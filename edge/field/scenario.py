@@ -15,7 +15,7 @@ MINUTE = 60_000
 TROUBLE = 5 * MINUTE  # how long things happen
 CALM = 4 * MINUTE  # how long all is well afterwards
 
-ORDINARY = ("meet", "part", "subscribe", "unsubscribe", "walk", "carry")
+ORDINARY = ("meet", "part", "subscribe", "subscribe", "unsubscribe", "walk", "leave", "carry")
 FAULTS = (
     "kill",  # a node dies between two events
     "crash",  # ... in an operation of its store, before it has an effect
@@ -89,6 +89,6 @@ def make_scenario(seed: int) -> Scenario:
         rng.randrange(1, 4),
         rng.randrange(1, 3),
         "epidemic" if rng.random() < 0.7 else "utility:4",
-        30 if rng.random() < 0.15 else 100_000,
+        12 if rng.random() < 0.2 else 100_000,
         tuple(sorted(happenings)),
     )

@@ -31,23 +31,24 @@ from edge.field.air import FAIR, Weather
 from edge.field.calendar import START
 from edge.field.dog import Sense
 from edge.field.host import HostSettings
-from edge.field.scenario import CALM, MINUTE, TROUBLE, Happening, Scenario
+from edge.field.scenario import CALM, TROUBLE, Happening, Scenario
 from edge.field.truth import Truth
 from edge.field.world import World, WorldSettings
 from protocol import notification
 from protocol.vectors import Notification, Reading
 
 HIDDEN = {"helper": ("patient.heart_rate",)}  # what the role may not see
-WISHES: tuple[dict[str, object], ...] = (
-    {"subscribe": "patient temperature is high"},
-    {"subscribe": "patient temperature is very high"},
-    {"subscribe": "heart rate is not normal"},
-    {"subscribe": "patient temperature is high and heart rate is high"},
-    {"subscribe": "patient temperature is low"},
-    {"subscribe": "fire temperature is high"},
-    {"subscribe": "patient temperature is high", "top": 2, "expiry": 60},
-    {"subscribe": "heart rate is high", "expiry": 30},
+WISHES = (
+    "patient temperature is high",
+    "patient temperature is very high",
+    "heart rate is not normal",
+    "patient temperature is high and heart rate is high",
+    "patient temperature is normal",
+    "fire temperature is high",
+    "heart rate is high, top 2, expires after 60 s",
+    "patient temperature is low, expires after 30 s",
 )
+TERMS = {WISHES[6]: (2, 60_000), WISHES[7]: (0, 30_000)}  # how many at a time, and ms of a life
 SENSES = (Sense(1, (0, 1), period=12_000), Sense(2, (0,), period=20_000))
 _LINGER = 20_000  # ms that most troubles last
 _KEPT = 40  # frames that a listener in the middle remembers
@@ -62,7 +63,10 @@ class Play:
         settings = HostSettings(
             peers=PeerSettings(strategy=scenario.strategy, retry=2_000, chunk=4_096),
             subscribers=SubscriberSettings(is_announcing=False, held_limit=scenario.room),
-            devices=DeviceSettings(policy=Exact(), patience=4_000, longest_patience=16_000),
+            # A device that was with another node has that node's handles: tell it everything.
+            devices=DeviceSettings(
+                policy=Exact(), patience=4_000, longest_patience=16_000, has_listeners=False
+            ),
         )
         self.world = world = World(
             scenario.seed,
@@ -80,7 +84,7 @@ class Play:
             world.add_node(name)
         for number in range(scenario.people):
             role = "helper" if number == 1 else "all"
-            world.add_person(f"person-{number}", self._home(number), role)
+            world.add_person(f"person-{number}", self._node(number + 2), role)  # not at home
         for number in range(scenario.dogs):
             world.add_dog(f"dog-{number}", self._node(number), SENSES)
 
@@ -107,7 +111,8 @@ class Play:
         """Play it all, trouble and calm."""
         world = self.world
         for number in range(self.scenario.people):  # somebody wants something from the start
-            world.ask(f"person-{number}", dict(WISHES[number % 3]))
+            for wish in (WISHES[number % 3], WISHES[6 + number % 2]):
+                world.ask(f"person-{number}", {"subscribe": wish})
         first, second = self._pair(0, 0)
         world.meet(first, second, True)
         for happening in self.scenario.happenings:
@@ -154,7 +159,7 @@ class Play:
         self.world.meet(*self._pair(first, second), False)
 
     def _do_subscribe(self, first: int, second: int) -> None:
-        wish = dict(WISHES[second % len(WISHES)])
+        wish: dict[str, object] = {"subscribe": WISHES[second % len(WISHES)]}
         if first & 256:
             wish["name"] = f"wish-{second % 3}"
         self.world.ask(self._person(first), wish)
@@ -164,6 +169,12 @@ class Play:
 
     def _do_walk(self, first: int, second: int) -> None:
         self.world.move_person(self._person(first), self._node(second))
+
+    def _do_leave(self, first: int, second: int) -> None:
+        name = self._person(first)
+        self.world.move_person(name, "")
+        wait = 10_000 + second % 70_000
+        self.world.calendar.wait(wait, self.world.move_person, name, self._node(second))
 
     def _do_carry(self, first: int, second: int) -> None:
         self.world.move_dog(self._dog(first), self._node(second))
@@ -221,7 +232,7 @@ class Play:
     def _do_corrupt(self, first: int, second: int) -> None:
         self._spoil(first, second, Weather(corrupt=0.1 + second % 5 / 10))
 
-    def _do_partition(self, first: int, second: int) -> None:
+    def _do_partition(self, first: int, _: int) -> None:
         names = self.scenario.names
         cut = 1 + first % (len(names) - 1)
         self.world.partition([names[:cut], names[cut:]])
@@ -238,11 +249,11 @@ class Play:
         dog.flash.rng = Random(second)
         dog.flash.cut_at = dog.flash.changes + 1 + second % 9
 
-    def _do_hang_up(self, first: int, second: int) -> None:  # noqa: ARG002
+    def _do_hang_up(self, first: int, _: int) -> None:
         person = self.world.people[self._person(first)]
         self.world.move_person(person.name, person.node)
 
-    def _do_mute(self, first: int, second: int) -> None:  # noqa: ARG002
+    def _do_mute(self, first: int, _: int) -> None:
         person = self.world.people[self._person(first)]
         person.is_mute = True
 
@@ -336,4 +347,4 @@ class Play:
         self._play_back(first, second, DEVICES)
 
 
-__all__ = ["HIDDEN", "MINUTE", "SENSES", "WISHES", "Play"]
+__all__ = ["HIDDEN", "SENSES", "TERMS", "WISHES", "Play"]

@@ -6,8 +6,8 @@ devices by what went into their spools.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import cbor2
 
@@ -40,6 +40,10 @@ class Seen(NamedTuple):
         return self[:3]
 
 
+def _read_note(fields: Mapping[str, Any]) -> Seen:
+    return Seen(*(fields[name] for name in Seen._fields))
+
+
 class Truth:
     """The observer."""
 
@@ -68,13 +72,7 @@ class Truth:
         elif log.kind == "drop" and fields.get("item") is not None:
             self.dropped.add(int(str(fields["item"])))
         elif log.kind == "note":
-            number = (fields["device"], fields["device_epoch"], fields["device_sequence"])
-            self.notes[int(str(fields["item"]))] = Seen(
-                *number,
-                fields["vector"],
-                fields["doubt"],
-                fields["origin"],  # type: ignore[arg-type]
-            )
+            self.notes[int(str(fields["item"]))] = _read_note(fields)
             self.most_held = max(self.most_held, host.holdings.count(NOTIFICATION))
 
 

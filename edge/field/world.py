@@ -61,6 +61,10 @@ class WorldSettings:
     restart_after: int = 5_000
 
 
+def _say_nothing(kind: str, what: str) -> None:
+    """Nobody wants to know."""
+
+
 class World:
     """All of it."""
 
@@ -88,7 +92,7 @@ class World:
         self.contacts = 0
         self.deaths = 0
         self.overhear: Callable[[Message], None] | None = None  # is shown what is on the air
-        self.tell: Callable[[str, str], None] = lambda kind, what: None  # is told what happens
+        self.tell: Callable[[str, str], None] = _say_nothing  # is told what happens
         self._watch = watch
         self._near: set[tuple[str, str]] = set()  # in range, whether or not a link is up
         self._ticks: dict[str, tuple[int, int]] = {}  # number of the plan, wait
@@ -302,7 +306,7 @@ class World:
         topic = publish.topic
         if topic.startswith(PEERS):
             self._send(name, topic.removeprefix(PEERS), publish.payload)
-        elif topic.startswith(NOTES) or topic.startswith(REPLIES):
+        elif topic.startswith((NOTES, REPLIES)):
             owner = topic.rpartition("/")[2]
             self.calendar.wait(self.settings.local_delay, self._hand, name, owner, publish)
         elif topic.startswith(DEVICES):

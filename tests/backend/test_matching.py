@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import cbor2
 import numpy as np
@@ -11,10 +12,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from backend.matching import build_index, find_unreadable, match_notes
+from backend.matching import (
+    build_index,
+    find_notes,
+    find_unreadable,
+    find_windows,
+    match_globally,
+    match_notes,
+)
 from backend.matching.index import FOREVER, SharedIndex
 from backend.matching.meanings import Meanings
 from backend.matching.stabs import build_stabs, find_exact, match_stabs
+from backend.source import read_kind
 from edge.client.vocabulary import load_shipped
 from edge.dens.core.vocabularies import shorten_hash, write_document
 from edge.dens.matching.batch import pack_notifications, pack_subscriptions
@@ -22,9 +31,8 @@ from edge.dens.matching.index import FuzzyIndex
 from protocol import notification, subscription
 from protocol.degrees import MIN
 from protocol.vectors import Notification, Predicate, Reading, Subscription
+from tests.backend.logs import NOW, write_segment
 from tests.backend.oracle import Found, Note, Sub, find_matches
-
-NOW = 1_790_000_000_000
 
 
 def draw_subscription(rng: random.Random, is_plain: bool) -> Subscription:
@@ -82,12 +90,10 @@ def site() -> tuple[list[Note], list[Sub]]:
     return notes, subs
 
 
-def make_index(
-    spark: SparkSession, subs: list[Sub], folder: Path, limit: int = 1 << 30
-) -> SharedIndex:
+def make_index(spark: SparkSession, subs: list[Sub], folder: Path, **options: int) -> SharedIndex:
     names = ("subscription_id", "owner", "begins", "ends", "vector")
     table = pa.table(dict(zip(names, map(list, zip(*subs, strict=True)), strict=True)))
-    return build_index(spark, table, folder=folder, limit=limit)
+    return build_index(spark, table, folder=folder, **options)  # type: ignore[arg-type]
 
 
 def make_frame(spark: SparkSession, notes: list[Note]) -> DataFrame:
@@ -102,9 +108,8 @@ def collect(matches: DataFrame) -> set[Found]:
 
 
 def test_it_equals_the_oracle_for_any_partitioning(
-    spark: SparkSession, site: tuple[list[Note], list[Sub]], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    spark: SparkSession, site: tuple[list[Note], list[Sub]], tmp_path: Path
+) -> None:
     notes, subs = site
     wanted = find_matches(notes, subs)
     assert len(wanted) > 1000
@@ -115,12 +120,11 @@ def test_it_equals_the_oracle_for_any_partitioning(
     for parts in (1, 2, 7):
         assert collect(match_notes(frame.repartition(parts), index)) == wanted
     # As if there were very many masks: filed by value, the rest beside it, and cut in shards.
-    monkeypatch.setattr("backend.matching.stabs.MIN_MASKS", 1)
-    filed = make_index(spark, subs, tmp_path / "filed")
+    filed = make_index(spark, subs, tmp_path / "filed", min_masks=1)
     assert filed.shards[0].stabs
     assert filed.shards[0].rest
     assert collect(match_notes(frame, filed)) == wanted
-    cut = make_index(spark, subs, tmp_path / "cut", limit=40_000)
+    cut = make_index(spark, subs, tmp_path / "cut", limit=8_000, min_masks=1)
     assert len(cut.shards) > 4
     assert collect(match_notes(frame.repartition(3), cut)) == wanted
 
@@ -164,18 +168,17 @@ def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> None:
-    """Codes of a vocabulary that means something else do not match; content goes by names."""
-    mine = load_shipped("rescue")
-    document = write_document(mine)
-    other = Meanings({shorten_hash(mine): document})
-    assert other.known == [shorten_hash(mine)]
-    assert not other.errors
-    assert Meanings({b"\x00" * 8: document}).errors
+    """Codes that mean something else do not match; typed content goes by names."""
+    mine, other = load_shipped("rescue"), load_shipped("weather")
+    own, foreign, unknown = shorten_hash(mine), shorten_hash(other), b"\x09" * 8
+    meanings = Meanings({own: write_document(mine), foreign: write_document(other), unknown: None})
+    assert meanings.known == sorted((own, foreign))
+    assert list(Meanings({unknown: write_document(mine)}).errors) == [unknown]
     event = next(iter(mine.events.values()))
-    number = next(n for n in range(64) if (found := mine.find_number(n)) and found is event)
+    number = next(n for n in range(64) if mine.find_number(n) is event)
     vector = notification.encode(Notification(number, [Reading(0, (5, 5, 5, 5))]))
     fuzzy = subscription.encode(Subscription(number, [Predicate(0, 0, 255)]))
-    filters = cbor2.dumps([["event", "=", event.name], ["device", "prefix", "wd"]])
+    content = cbor2.dumps([["event", "=", event.name], ["device", "prefix", "wd"]])
     table = pa.table(
         {
             "subscription_id": [1, 2, 3],
@@ -183,18 +186,71 @@ def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> 
             "begins": [0, 0, NOW + 1],
             "ends": [FOREVER] * 3,
             "language": [0, 1, 1],
-            "vocabulary": pa.array([shorten_hash(mine)] * 3, pa.binary()),
-            "vector": pa.array([fuzzy, filters, filters], pa.binary()),
+            "vocabulary": pa.array([own] * 3, pa.binary()),
+            "vector": pa.array([fuzzy, content, content], pa.binary()),
         }
     )
-    index = build_index(spark, table, folder=tmp_path, meanings=other)
+    index = build_index(spark, table, folder=tmp_path, meanings=meanings)
     assert index.content == 2
+    rows = [(7, own, "wd7"), (8, own, "x"), (9, foreign, "wd7"), (10, unknown, "wd7")]
     notes = spark.createDataFrame(
-        [
-            (7, NOW, 0, vector, shorten_hash(mine), "wd7"),
-            (8, NOW, 0, vector, shorten_hash(mine), "x"),
-        ],
+        [(note, NOW, 0, vector, vocabulary, device) for note, vocabulary, device in rows],
         "note_id bigint, at bigint, doubt bigint, vector binary, vocabulary binary, device string",
     )
     found = collect(match_notes(notes, index))
-    assert {row[:3] for row in found} == {(7, 1, "a"), (8, 1, "a"), (7, 2, "b")}
+    # Of a vocabulary that nobody logged, nothing is held against a note.
+    assert {row[:3] for row in found} == {(7, 1, "a"), (8, 1, "a"), (10, 1, "a"), (7, 2, "b")}
+
+
+def make_subscribe(item: int, source: str, expires: int) -> tuple[str, dict[str, Any]]:
+    vector = subscription.encode(Subscription(1, [Predicate(0, 0, 255)]))
+    fields = {"item": item, "origin": "north", "run": 1, "sequence": item, "owner": "medic7"}
+    fields |= {"role": "medic", "words": "any", "language": 0, "vocabulary": b"", "vector": vector}
+    fields |= {"created": NOW, "expires": expires, "options": {"top": 3}, "source": source}
+    return "subscribe", fields
+
+
+def make_note(item: int, at: int, source: str) -> tuple[str, dict[str, Any]]:
+    vector = notification.encode(Notification(1, [Reading(0, (5, 5, 5, 5))]))
+    fields = {"item": item, "origin": "north", "run": 1, "sequence": item, "device": "wd7"}
+    fields |= {"device_epoch": 1, "device_sequence": item, "at": at, "doubt": 10, "expires": 0}
+    fields |= {"vocabulary": b"", "vector": vector, "source": source}
+    return "note", fields
+
+
+def test_from_logs_to_matches(spark: SparkSession, tmp_path: Path) -> None:
+    """One subscription expires, one is taken away, one stays; nodes tell of each other's."""
+    gone = {"owner": "medic7"}
+    north = [
+        *(make_subscribe(item, "", expires) for item, expires in ((1, NOW + 100), (2, 0), (3, 0))),
+        *(make_note(10 + i, NOW + at, "") for i, at in enumerate((-11, -10, 99, 100, 500))),
+        ("unsubscribe", {"item": 1, "reason": "expired", **gone}),
+    ]
+    south = [
+        *(make_subscribe(item, "north", 0) for item in (2, 3)),
+        *(make_note(10 + i, NOW + at, "north") for i, at in ((2, 99), (4, 500))),
+        ("unsubscribe", {"item": 2, "reason": "removed", **gone}),
+    ]
+    write_segment(tmp_path / "log", [north], time=NOW)
+    write_segment(tmp_path / "log", [south], node="south", time=NOW + 295)
+    kinds = {
+        kind: read_kind(spark, [tmp_path / "log"], kind)
+        for kind in ("subscribe", "unsubscribe", "note", "vocabulary")
+    }
+    windows = find_windows(kinds["subscribe"], kinds["unsubscribe"])
+    told = {
+        row.subscription_id: (row.begins, row.ends, row.end_reason) for row in windows.collect()
+    }
+    assert told == {
+        1: (NOW, NOW + 100, "expired"),
+        2: (NOW, NOW + 300, "removed"),
+        3: (NOW, FOREVER, None),
+    }
+    notes = find_notes(kinds["note"])
+    assert notes.count() == 5
+    matches, index = match_globally(notes, windows, kinds["vocabulary"], folder=tmp_path / "index")
+    assert not index.errors
+    pairs = sorted(row[:2] for row in collect(matches))
+    early, all_three, late = [], [1, 2, 3], [2, 3]
+    wanted = {10: early, 11: all_three, 12: all_three, 13: late, 14: [3]}
+    assert pairs == [(note, sub) for note, subs in wanted.items() for sub in subs]

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.interface import Part
-from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot, Item
+from edge.dens.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    NotificationBody,
+    encode_body,
+)
 from edge.dens.core.node import Node
 from edge.dens.core.turn import Turn
 from tests.core.runner import DictReader
@@ -52,6 +59,24 @@ def test_an_item_is_held_written_and_told() -> None:
     assert holdings.get(SUBSCRIPTION, item.dot) == item  # from the disk
     assert witness.learned == [(item.dot, "")]
     assert list(holdings.iterate(SUBSCRIPTION)) == [item]
+
+
+def test_items_that_come_together_are_as_if_they_came_one_by_one() -> None:
+    together, one_by_one = DictReader(), DictReader()
+    bodies = [NotificationBody("dog-1", 1, n, 900 + n, 5, b"vocabula", b"nv") for n in range(3)]
+    holdings, witness = make(together)
+    turn = Turn(1000)
+    items = holdings.originate_many(turn, NOTIFICATION, 9_000, bodies)
+    together.apply(turn.actions)
+    other, other_witness = make(one_by_one)
+    turn = Turn(1000)
+    for body in bodies:
+        other.originate(turn, NOTIFICATION, 9_000, encode_body(body), is_signed=False)
+    one_by_one.apply(turn.actions)
+    assert together.spaces == one_by_one.spaces
+    assert witness.learned == other_witness.learned == [(item.dot, "") for item in items]
+    assert [item.said for item in items] == bodies
+    assert holdings.live == other.live
 
 
 def test_what_was_seen_is_not_taken_again() -> None:

@@ -19,6 +19,7 @@ from edge.dens.core.items import (
     decode_item,
     encode_body,
     read_dot,
+    read_expires,
 )
 from protocol.errors import ProtocolError
 
@@ -90,3 +91,9 @@ def test_an_item_survives_and_its_signature_covers_all_but_itself() -> None:
         Item(Dot("a", 1, 2), NOTIFICATION, 99, b"Body"),
     ]
     assert len({other.signed for other in [item, *others]}) == 7
+
+
+@given(st.integers(0, 2**64 - 1), st.binary(max_size=40))
+def test_the_end_of_a_stored_item_is_read_without_the_rest(expires: int, body: bytes) -> None:
+    stored = Item(Dot("a", 1, 1), NOTIFICATION, expires, body).encode()
+    assert read_expires(stored) == expires

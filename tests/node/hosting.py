@@ -335,7 +335,7 @@ class Person:
         """Go to another node."""
         self.subscriber.use_servers([url])
 
-    def expect(self, numbers: list[int], patience: float = 60.0) -> None:
+    def expect(self, numbers: list[int], patience: float = 120.0) -> None:
         """Wait for all of these patients, and see that they came once, and nobody else."""
         what = f"{len(numbers)} notes for {self.name}"
         wait_for(what, lambda: set(numbers) <= set(self.numbers), patience)

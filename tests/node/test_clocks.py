@@ -46,6 +46,9 @@ class Place:
     def emit(self) -> list[int]:
         return [number for sensor in self.sensors.values() for number in sensor.emit(3)]
 
+    def list_emitted(self) -> list[int]:
+        return [number for sensor in self.sensors.values() for number in sensor.emitted]
+
     def list_subscriptions(self, place: str, owner: str) -> list[dict[str, Any]]:
         """Return somebody's subscriptions, as a node has them."""
         with App(self.nodes[place].port, owner, self.passwords[owner], f"at-{place}") as app:
@@ -85,6 +88,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             people[name].subscriber.subscribe(WORDS, name="hour", timeout=60)
         for sensor in sensors.values():
             stack.enter_context(running_watchdog(sensor.config))
+        for sensor in sensors.values():
+            sensor.wait_for_subscriptions()
         yield Place(nodes, passwords, people, sensors)
 
 
@@ -104,11 +109,9 @@ def test_subscriptions_with_an_end_live_at_every_node_until_then(place: Place) -
 
 
 def test_notifications_arrive_from_any_year_in_any_year(place: Place) -> None:
-    for sensor in place.sensors.values():
-        sensor.wait_for_subscriptions()
-    numbers = place.emit()
+    place.emit()
     for where, person in place.people.items():
-        person.expect(numbers)
+        person.expect(place.list_emitted())
         for note in person.notes:
             assert note.at is not None
             assert note.expires is not None
@@ -127,9 +130,8 @@ def test_a_clock_that_is_put_right_ends_nothing(place: Place) -> None:
         for owner in place.passwords:
             assert place.list_subscriptions(where, owner), (where, owner)
     fresh = place.emit()
-    numbers = [number for sensor in place.sensors.values() for number in sensor.emitted]
     for person in place.people.values():
-        person.expect(numbers)
+        person.expect(place.list_emitted())
     person = place.people["past"]
     times = {n: note.at for n, note in zip(person.numbers, person.notes, strict=True)}
     assert all(abs((times[number] or 0) / 1000 - time.time()) < SLACK for number in fresh)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -107,6 +108,14 @@ def world(
         for place in PLACES:
             world.wait_for_peers(place, *(other for other in PLACES if other != place))
         yield world
+
+
+@pytest.fixture(autouse=True)
+def _heal(world: World) -> Iterator[None]:
+    """Leave no link cut, also after a failure."""
+    yield
+    for one, other in combinations(PLACES, 2):
+        world.links.heal(one, other)
 
 
 def test_links_are_interfaces_of_network_namespaces(world: World) -> None:

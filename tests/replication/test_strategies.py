@@ -72,11 +72,34 @@ def test_those_who_get_around_get_more_and_those_who_sit_get_nothing() -> None:
     for number in range(19):
         encounters.meet(save, f"node{number}", 1_000, True)
         encounters.meet(save, f"node{number}", 2_000, False)
-    candidate = make_candidate(1, copies=12)
-    (same,) = Utility(12).choose([candidate], Peer("peer", {}, 19), encounters, 3_000)
-    (more,) = Utility(12).choose([candidate], Peer("peer", {}, 59), encounters, 3_000)
+    candidate, ours = make_candidate(1, copies=12), encounters.reach
+    (same,) = Utility(12).choose([candidate], Peer("peer", {}, ours), encounters, 3_000)
+    (more,) = Utility(12).choose([candidate], Peer("peer", {}, 3 * ours), encounters, 3_000)
     assert (same.given, more.given) == (6, 9)
-    assert not Utility(12).choose([candidate], Peer("peer", {}, 5), encounters, 3_000)
+    assert not Utility(12).choose([candidate], Peer("peer", {}, ours // 4), encounters, 3_000)
+
+
+def test_with_few_copies_left_only_the_best_get_one() -> None:
+    encounters = Encounters()
+    encounters.meet(save, "node", 1_000, True)
+    peer = Peer("peer", {}, 4 * encounters.reach // 5)
+    assert Utility(12).choose([make_candidate(1, copies=6)], peer, encounters, 3_000)
+    assert not Utility(12).choose([make_candidate(1, copies=5)], peer, encounters, 3_000)
+
+
+def test_reach_does_not_become_the_same_for_all() -> None:
+    """Who meets everybody every two hours gets around more than who meets them once a day."""
+    busy, idle, hour = Encounters(), Encounters(), 3_600_000
+    for time in range(1, 48):
+        for node in range(10):
+            if time % 2 == 0:
+                busy.meet(save, f"node{node}", time * hour, True)
+                busy.meet(save, f"node{node}", time * hour + 1_000, False)
+                busy.meet(save, f"node{node}", time * hour + 9_000, True)  # the same meeting
+            if time % 24 == 0:
+                idle.meet(save, f"node{node}", time * hour, True)
+    idle.meet(save, "node0", 47 * hour, True)
+    assert 5 * idle.reach < busy.reach < 20 * idle.reach
 
 
 def test_a_lone_copy_goes_to_a_node_that_is_linked_to_the_destination_once() -> None:
@@ -112,12 +135,12 @@ def test_encounters_are_remembered_and_passed_on_older() -> None:
     again = Encounters()
     again.restore(disk)
     assert again.judge("b", 90_000) == told
-    assert again.reach == 1
+    assert again.reach == encounters.reach > 0
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "copies"),
-    [("epidemic", Epidemic, 0), ("spray:6", SprayAndWait, 6), ("utility", Utility, 11)],
+    [("epidemic", Epidemic, 0), ("spray:6", SprayAndWait, 6), ("utility", Utility, 12)],
 )
 def test_strategies_have_names(text: str, kind: type, copies: int) -> None:
     strategy = build_strategy(text)

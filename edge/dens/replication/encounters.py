@@ -3,6 +3,9 @@
 For each node: when it was last met, directly or through others (each hop makes a report older by
 `PENALTY`), and the smoothed time between meetings. `judge` makes one byte of it, which travels:
 255 is a link that is up now, and each step down is a 1.09 times older report, to a month.
+
+`reach` says how much a node gets around: meetings a while apart, per time. Unlike the number of
+nodes ever met, it does not become the same for all in a small network after some hours.
 """
 
 from __future__ import annotations
@@ -19,6 +22,11 @@ PENALTY = 30_000  # ms a hop
 _STEPS = 254
 _OLDEST = 30 * 24 * 3_600_000  # ms; older than this is as good as never
 _GRAIN = 1_000  # ms; younger than this is now
+_APART = 3_600_000  # ms; who is met again within this time is no news
+_SPAN = 100 * 3_600_000  # ms; reach is meetings in a hundred hours
+_EARLY = 600_000  # ms; before that long, a few meetings say little
+_OWN = b""  # the key of what is known of ourselves
+_KEPT = 0.98  # of the weight of those met before, at each meeting
 _RATIO = math.log(_OLDEST / _GRAIN) / (_STEPS - 1)
 
 
@@ -55,14 +63,20 @@ class Encounters:
     def __init__(self) -> None:
         self._nodes: dict[str, Encounter] = {}
         self._linked: set[str] = set()
+        self._meetings = 0  # with nodes that were not met for a while
+        self._first = self._last = 0  # when any node was first and last met
+        self._others = (0.0, 0.0)  # the reach of nodes met, summed, and how many; both fading
 
     def restore(self, reader: Reader) -> None:
         """Take up what an earlier run knew."""
         for key, value in reader.scan(SPACE):
-            met, heard, gap = (
+            one, two, three = (
                 int.from_bytes(value[i : i + 8], "big", signed=True) for i in (0, 8, 16)
             )
-            self._nodes[key.decode()] = Encounter(met, heard, gap)
+            if key == _OWN:
+                self._meetings, self._first, self._last = one, two, three
+            else:
+                self._nodes[key.decode()] = Encounter(one, two, three)
 
     def meet(self, save: Save, node: str, now: int, is_up: bool) -> None:
         """Note that a link came or went."""
@@ -70,6 +84,7 @@ class Encounters:
         gap = known.gap
         if is_up:
             self._linked.add(node)
+            self._count_meeting(save, now, is_news=not known.met or now - known.met > _APART)
             if known.met:
                 gap = (7 * gap + 3 * (now - known.met)) // 10 if gap else now - known.met
         else:
@@ -94,8 +109,25 @@ class Encounters:
 
     @property
     def reach(self) -> int:
-        """How many nodes were ever met: who gets around has many."""
-        return sum(1 for known in self._nodes.values() if known.met)
+        """How many nodes are met in a hundred hours: who gets around meets many."""
+        if not self._meetings:
+            return 0
+        return (self._meetings + 2) * _SPAN // (self._last - self._first + _EARLY)
+
+    def compare(self, reach: int) -> float:
+        """Note the reach of a node that is met; return it as a multiple of what is usual."""
+        total, count = self._others
+        self._others = (total * _KEPT + reach, count * _KEPT + 1)
+        usual = self._others[0] / self._others[1]
+        return reach / usual if usual else 1.0
+
+    def _count_meeting(self, save: Save, now: int, *, is_news: bool) -> None:
+        self._first = self._first or now
+        self._last = max(self._last, now)
+        if is_news:
+            self._meetings += 1
+            own = Encounter(self._meetings, self._first, self._last)
+            save(SPACE, _OWN, own.encode())
 
     def list_known(self) -> Iterable[str]:
         """Return all nodes of which something is known, in the order of names."""

@@ -1,16 +1,14 @@
 """A bounded number of copies, most of them to nodes that get around; marks flooded as in MaxProp.
 
 A notification begins with L copies. A node that has several gives some to each node it meets, in
-proportion to how many others each of the two has ever met (their reach), and none to one that gets
-around clearly less: a copy with a node that sits still is a copy lost. A copy that is alone waits
-for a destination, or goes on to a node that is about to meet one (`_SOON`) and more likely to than
-any carrier this copy has met. The marks that say "delivered" go to everybody first and purge what
-is left, which is MaxProp's acknowledgement. Reach and likelihood come by question and answer: two
-bytes, and one for each destination.
+proportion to how much each of the two gets around (their reach), and none to one that gets around
+clearly less than itself or than is usual: a copy with a node that sits still is a copy lost. With
+many copies left it is quick rather than choosy, with few it waits for the best. A copy that is
+alone waits for a destination, or goes on to a node that is linked with one. The marks that say
+"delivered" go to everybody first and purge what is left, which is MaxProp's acknowledgement. Reach
+and likelihood come by question and answer: two bytes, and one for each destination.
 
-Numbers of a prototype without delays or limits, on the Helsinki trace (126 hosts; the earliest
-possible is 0.979 delivered, median 749 s): 12 copies by halves 0.965, 1,263 s, overhead 10.6; 11
-copies shared by reach, with `_LEAST`, 0.965, 1,189 s, overhead 9.4.
+`python -m benchmarks.replication` has the figures, and results/replication.md those on a trace.
 """
 
 from __future__ import annotations
@@ -20,7 +18,9 @@ from collections.abc import Sequence
 from edge.dens.replication.encounters import Encounters
 from edge.dens.replication.strategies.interface import Candidate, Choice, Peer, rank
 
-_LEAST = 0.8  # of our own reach: a node with less gets nothing to carry
+_LEAST_OF_MANY = 0.6  # of our own reach: a node with less gets nothing while copies are many ...
+_LEAST_OF_FEW = 0.9  # ... and when less than half of them are left
+_USUAL = 0.8  # of the reach that is usual: a node with less carries nothing
 _SOON = 255  # a link to the destination is up
 
 
@@ -29,7 +29,7 @@ class Utility:
 
     is_asking = True
 
-    def __init__(self, copies: int = 11) -> None:
+    def __init__(self, copies: int = 12) -> None:
         self._copies = copies
 
     @property
@@ -42,6 +42,7 @@ class Utility:
     ) -> list[Choice]:
         """Return what is for the peer, what it should carry, and what it carries better."""
         ours, theirs = encounters.reach + 1, peer.reach + 1
+        is_usual = encounters.compare(peer.reach) >= _USUAL
         choices = []
         for each in rank(candidates, peer):
             copy = each.copy
@@ -49,7 +50,8 @@ class Utility:
                 choices.append(Choice(each.dot, 1, copy))
                 continue
             have = copy.copies or self._copies
-            if have > 1 and theirs >= _LEAST * ours:
+            least = _LEAST_OF_MANY if 2 * have >= self._copies else _LEAST_OF_FEW
+            if have > 1 and is_usual and theirs >= least * ours:
                 given = min(have - 1, max(1, (2 * have * theirs // (ours + theirs) + 1) // 2))
                 choices.append(Choice(each.dot, given, copy._replace(copies=have - given)))
                 continue

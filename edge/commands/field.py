@@ -1,0 +1,113 @@
+"""`denwatch field`: a day of moving nodes, people and devices in an emulated sparse network."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from edge.commands.common import build_parser
+from edge.commands.failures import MISSING, WRONG_USAGE, CommandError
+
+_SUMMARY = "An emulated day in the field."
+_DESCRIPTION = """
+Real node and watchdog cores, simulated time and links. One seed gives one day, byte for byte. The
+logs are those that real nodes write; `denwatch analyze` reads them."""
+_EXAMPLES = """
+denwatch field --nodes 50 --hours 6 --strategy spray:8 --seed 7 --map out.svg
+denwatch field --nodes 20 --hours 1 --mobility waypoint --logs day
+denwatch field --contacts trace.txt.xz --hours 2 --strategy epidemic"""
+_BAR = 40
+_PICTURES = 6
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; return the exit status."""
+    parser = build_parser("field", _SUMMARY, _DESCRIPTION, _EXAMPLES)
+    add_options(parser)
+    options = parser.parse_args(argv)
+    return run_day(options)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Name the options."""
+    parser.add_argument("--nodes", type=int, default=50, help="how many (50)")
+    parser.add_argument("--hours", type=float, default=6.0, help="how long the day is (6)")
+    parser.add_argument("--strategy", default="utility", help="epidemic, spray:L, utility[:L]")
+    parser.add_argument("--seed", type=int, default=7, help="one seed is one day (7)")
+    parser.add_argument("--mobility", choices=("disaster", "waypoint"), default="disaster")
+    parser.add_argument("--reach", type=float, default=60.0, help="of a radio, in m (60)")
+    parser.add_argument("--contacts", metavar="FILE", help="contacts in the ONE's format instead")
+    parser.add_argument("--write-contacts", metavar="FILE", help="write the contacts of the day")
+    parser.add_argument("--map", metavar="FILE", help="write a picture of the day (SVG)")
+    parser.add_argument("--logs", metavar="DIR", help="write the nodes' logs")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
+
+
+def run_day(options: argparse.Namespace) -> int:
+    """Let the day pass and say what came of it."""
+    from edge.dens.replication.strategies import build_strategy
+    from edge.field.air import Radio
+    from edge.field.day import Day, Plan
+    from edge.field.picture import draw_day
+    from edge.field.traces import (
+        ContactEvent,
+        TraceError,
+        close_contacts,
+        read_contacts,
+        write_contacts,
+    )
+
+    duration = round(options.hours * 3_600_000)
+    if options.nodes < 2 or duration < 1:
+        raise CommandError("at least two nodes and some time are needed", WRONG_USAGE)
+    contacts: tuple[ContactEvent, ...] = ()
+    nodes = options.nodes
+    try:
+        build_strategy(options.strategy)
+        if options.contacts:
+            contacts = tuple(close_contacts(read_contacts(Path(options.contacts)), duration))
+            nodes = 1 + max((max(event.first, event.second) for event in contacts), default=1)
+    except (TraceError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{options.contacts}: {error.strerror}", MISSING) from None
+    if options.logs:
+        Path(options.logs).mkdir(parents=True, exist_ok=True)
+    plan = Plan(
+        options.seed,
+        nodes,
+        duration,
+        options.strategy,
+        options.mobility,
+        Radio(reach=options.reach),
+        options.logs,
+        contacts,
+    )
+    day = Day(plan)
+    if options.write_contacts:
+        write_contacts(Path(options.write_contacts), day.contacts)
+    day.run(show_progress, _PICTURES if options.map else 0)
+    figures = day.describe()
+    if options.map:
+        groups = [path.group for path in day.paths]
+        title = f"{nodes} nodes, {options.hours:g} hours, {options.strategy}, seed {options.seed}"
+        Path(options.map).write_text(draw_day(day.snapshots, groups, title), encoding="utf-8")
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        width = max(map(len, figures))
+        for name, value in figures.items():
+            print(f"{name.replace('_', ' '):<{width}}  {value:g}")
+    return 0
+
+
+def show_progress(share: float) -> None:
+    """Show how much of the day has passed, where somebody looks."""
+    if not sys.stderr.isatty():
+        return
+    done = round(_BAR * share)
+    end = "\n" if share >= 1 else ""
+    bar = "#" * done + "." * (_BAR - done)
+    print(f"\r[{bar}] {share:4.0%}", end=end, file=sys.stderr, flush=True)

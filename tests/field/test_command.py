@@ -1,0 +1,56 @@
+"""`denwatch field`: a short day, its figures, its picture, its logs, its contacts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from edge.commands.failures import CommandError
+from edge.commands.field import run
+from edge.dens.log import decode_records, read_segment
+from edge.field.traces import read_contacts
+
+
+def test_a_day_leaves_figures_a_picture_and_logs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, logs, trace = tmp_path / "day.svg", tmp_path / "logs", tmp_path / "day.txt"
+    words = f"--nodes 8 --hours 0.2 --seed 3 --mobility waypoint --reach 400 --json --map {picture}"
+    assert run([*words.split(), "--logs", str(logs), "--write-contacts", str(trace)]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["nodes"] == 8
+    assert figures["contacts"] > 0
+    assert 0 < figures["delivered"] <= figures["wanted"]
+    panels = ElementTree.parse(picture).getroot().findall("{http://www.w3.org/2000/svg}g")
+    assert len(panels) == 6
+    assert {event.is_up for event in read_contacts(trace)} == {True, False}
+    kinds: dict[str, int] = {}
+    for file in sorted(logs.iterdir()):
+        for block in read_segment(file.read_bytes(), is_closed=file.suffix == ".dlog").blocks:
+            records, damages = decode_records(block)
+            assert not damages
+            for record in records:
+                kinds[record.kind] = kinds.get(record.kind, 0) + 1
+    assert kinds["start"] == kinds["stop"] == 8
+    assert kinds["deliver"] == figures["delivered"]
+
+
+def test_a_trace_takes_the_place_of_movement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "three.txt"
+    trace.write_text("1 CONN 0 2 up\n200 CONN 0 2 down\n", encoding="ascii")
+    assert run(["--contacts", str(trace), "--hours", "0.1", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert (figures["nodes"], figures["contacts"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "words", ["--nodes 1", "--hours 0", "--strategy flood", "--contacts nowhere.txt"]
+)
+def test_what_cannot_be_is_refused(words: str) -> None:
+    with pytest.raises(CommandError):
+        run(words.split())
