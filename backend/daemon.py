@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 
 from pyspark.daemon import manager
 
@@ -29,5 +30,8 @@ def prepare() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["pyspark.worker"]:  # planners of data sources do not match
-        prepare()
+        try:
+            prepare()
+        except Exception:  # noqa: BLE001 - a cold worker is slow, but none at all is worse
+            traceback.print_exc()
     manager()

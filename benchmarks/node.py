@@ -147,12 +147,16 @@ def _measure_paths(
     """Measure relay and path in turn, several times, so that a busy machine is busy for both."""
     for repeat in range(sizes.repeats):
         say(f"full path {repeat + 1}")
+        used = mosquitto.read_seconds()
         report.add("relay", asyncio.run(measure_relay(mosquitto.port, sizes.relayed)))
+        report.add("relay cpu", (mosquitto.read_seconds() - used) / sizes.relayed * 1e6)
         for batch in (1, BATCH):
-            used = server.read_seconds()
+            used, waited = server.read_seconds(), server.read_waiting()
             path = asyncio.run(measure_path(node, device, 0, sizes.path, batch, None, repeat))
             report.add(f"path {batch}", path.rate)
             report.add(f"cpu {batch}", (server.read_seconds() - used) / sizes.path * 1e6)
+            waited = server.read_waiting() - waited
+            report.add(f"waiting {batch}", waited * path.rate / sizes.path)
         report.add("paho relay", _relay_by_paho(mosquitto.port, sizes.paho))
         for batch in (1, BATCH):
             report.add(f"paho path {batch}", _path_by_paho(node, device, sizes.paho, batch, repeat))

@@ -81,6 +81,11 @@ class Server:
         user, system = fields.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
+    def read_waiting(self) -> float:
+        """Return for how long its main thread was ready to run and had no processor, in s."""
+        path = Path(f"/proc/{self._process.pid}/schedstat")
+        return int(path.read_text(encoding="ascii").split()[1]) / 1e9
+
     def stop(self) -> None:
         """End it in order."""
         self._process.send_signal(signal.SIGTERM)

@@ -302,7 +302,7 @@ def check_bounded(play: Play) -> None:
     room = play.scenario.room
     for host in play.world.hosts.values():
         held = host.holdings.count(NOTIFICATION)
-        if held > room + 16:
+        if held > room + 8:
             raise Violation("bounded", f"{host.name} holds {held}, {room} are allowed")
         if len(host.peers.contacts) >= play.scenario.nodes:
             raise Violation("bounded", f"{host.name} has contacts with {list(host.peers.contacts)}")

@@ -8,32 +8,42 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from edge.field.day import Snapshot
 
-_SIDE = 300  # of one panel
+_SIDE = 300  # of one panel, at most
 _GAP = 16
 _COLUMNS = 3
 _HEAD = 40
 
 
+class Box(NamedTuple):
+    """How places become points of a panel."""
+
+    x: float
+    y: float
+    scale: float
+    height: int
+
+
 def draw_day(snapshots: Sequence[Snapshot], groups: Sequence[str], title: str) -> str:
     """Return the picture; without places, nodes stand in a circle."""
+    places = [snapshot.places or _stand_around(len(snapshot.held)) for snapshot in snapshots]
+    box = _find_box([place for each in places for place in each])
     rows = -(-len(snapshots) // _COLUMNS)
     width = _COLUMNS * (_SIDE + _GAP) + _GAP
-    height = rows * (_SIDE + _GAP + 20) + _HEAD + _GAP
+    height = rows * (box.height + _GAP + 20) + _HEAD + _GAP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         f' width="{width}" height="{height}" font-family="sans-serif">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="{_GAP}" y="24" font-size="15">{escape(title)}</text>',
     ]
-    places = [snapshot.places or _stand_around(len(snapshot.held)) for snapshot in snapshots]
-    box = _find_box([place for each in places for place in each])
     most = max((max(snapshot.held, default=0) for snapshot in snapshots), default=0)
     for number, snapshot in enumerate(snapshots):
         x = _GAP + number % _COLUMNS * (_SIDE + _GAP)
-        y = _HEAD + number // _COLUMNS * (_SIDE + _GAP + 20)
+        y = _HEAD + number // _COLUMNS * (box.height + _GAP + 20)
         parts.append(f'<g transform="translate({x},{y})">')
         parts += _draw_panel(snapshot, places[number], groups, box, most)
         parts.append("</g>")
@@ -45,17 +55,15 @@ def _draw_panel(
     snapshot: Snapshot,
     places: Sequence[tuple[float, float]],
     groups: Sequence[str],
-    box: tuple[float, float, float],
+    box: Box,
     most: int,
 ) -> list[str]:
-    left, top, scale = box
-
     def find(number: int) -> tuple[float, float]:
         x, y = places[number]
-        return round(10 + (x - left) * scale, 1), round(10 + (y - top) * scale, 1)
+        return round(10 + (x - box.x) * box.scale, 1), round(10 + (y - box.y) * box.scale, 1)
 
     hours, minutes = divmod(snapshot.time // 60_000, 60)
-    parts = [f'<rect width="{_SIDE}" height="{_SIDE}" fill="#f6f6f4" stroke="#cccccc"/>']
+    parts = [f'<rect width="{_SIDE}" height="{box.height}" fill="#f6f6f4" stroke="#cccccc"/>']
     for first, second in snapshot.links:
         (x1, y1), (x2, y2) = find(first), find(second)
         parts.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#7a9cc6"/>')
@@ -70,7 +78,7 @@ def _draw_panel(
             f"<title>{escape(name)} {number}: {held} notifications</title></circle>"
         )
     told = f"{hours}:{minutes:02d} h, {len(snapshot.links)} links, {snapshot.delivered} delivered"
-    parts.append(f'<text x="2" y="{_SIDE + 14}" font-size="11">{told}</text>')
+    parts.append(f'<text x="2" y="{box.height + 14}" font-size="11">{told}</text>')
     return parts
 
 
@@ -79,10 +87,10 @@ def _stand_around(count: int) -> list[tuple[float, float]]:
     return [(math.cos(turn * number), math.sin(turn * number)) for number in range(count)]
 
 
-def _find_box(places: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the left and upper end of all places, and the scale that makes them fit a panel."""
-    if not places:
-        return 0.0, 0.0, 1.0
-    xs, ys = [place[0] for place in places], [place[1] for place in places]
+def _find_box(places: Sequence[tuple[float, float]]) -> Box:
+    """Return where all places begin, the scale that makes them fit a panel, and its height."""
+    xs = [place[0] for place in places] or [0.0]
+    ys = [place[1] for place in places] or [0.0]
     extent = max(max(xs) - min(xs), max(ys) - min(ys)) or 1.0
-    return min(xs), min(ys), (_SIDE - 20) / extent
+    scale = (_SIDE - 20) / extent
+    return Box(min(xs), min(ys), scale, round((max(ys) - min(ys)) * scale) + 20)

@@ -74,7 +74,7 @@ def test_contacts_are_those_of_places(plan: object) -> None:
     paths = plan(12, 10 * MINUTE, Random(5))  # type: ignore[operator]
     contacts = find_contacts(paths, 10 * MINUTE, 100.0)
     for time in range(0, 10 * MINUTE, 7_000):
-        linked = set()
+        linked: set[tuple[int, int]] = set()
         for event in contacts:
             if event.time <= time:
                 pair = (event.first, event.second)

@@ -32,10 +32,10 @@ def build_chain() -> World:
 def shuttle(world: World, rounds: int) -> None:
     """Let the node in the middle meet one end and then the other."""
     for number in range(rounds):
-        for ends in ("ab", "bc"):
-            world.meet(*ends, True)
-            world.run((2 * number + 1 + (ends == "bc")) * MINUTE)
-            world.meet(*ends, False)
+        for first, second in ("ab", "bc"):
+            world.meet(first, second, True)
+            world.run((2 * number + 1 + (second == "c")) * MINUTE)
+            world.meet(first, second, False)
 
 
 def test_things_happen_in_the_order_of_time_and_of_entry() -> None:

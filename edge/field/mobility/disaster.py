@@ -36,7 +36,7 @@ AREAS = {
     "clearing": Area(750, 250, 150, 150),
     "command": Area(800, 550, 80, 60),
     "parking": Area(1_050, 200, 120, 100),
-    "hospital": Area(2_800, 900, 150, 100),
+    "hospital": Area(1_500, 850, 150, 100),
 }
 # By group: share of all, its tour of areas, whether it drives on the last ones.
 _ROLES: tuple[tuple[str, float, tuple[str, ...]], ...] = (
