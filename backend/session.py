@@ -36,6 +36,9 @@ def build_session(
 ) -> SparkSession:
     """Return a session with our data source in it; `options` are Spark's own, and win."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # For the workers on this machine, and those that plan the reading of a source.
+    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     cache = os.environ.setdefault("NUMBA_CACHE_DIR", str(_find_cache()))
     conf = SparkConf()
     chosen = master or conf.get("spark.master") or os.environ.get("MASTER") or "local[*]"
@@ -58,8 +61,6 @@ def build_session(
         cores = os.cpu_count() or 1
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.sql.shuffle.partitions"] = str(2 * cores)
-        paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     else:
         settings["spark.archives"] = f"{pack_code()}#{ARCHIVE}"
         settings["spark.executorEnv.PYTHONPATH"] = ARCHIVE

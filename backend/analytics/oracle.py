@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame
@@ -69,7 +70,7 @@ def _judge(
 ) -> tuple[object, ...]:
     note_id, owner, origin, born, until, asked = row
     assert isinstance(owner, str)
-    limit = end if until is None or until != until else min(end, int(until))  # type: ignore[call-overload]
+    limit = limit_time(until, end)
     here = stays.get(owner, ())
     note = find(str(origin), int(born))  # type: ignore[call-overload]
     known = [find(each["origin"], int(each["begins"])) for each in asked]  # type: ignore[attr-defined]
@@ -79,6 +80,11 @@ def _judge(
     if best is None:
         return note_id, owner, None, None, None, free and free.time, is_present
     return note_id, owner, best.time, best.node, best.awaited, free and free.time, is_present
+
+
+def limit_time(until: Any, end: int) -> int:
+    """Return until when something counts: null, in any of its forms, is the end of the logs."""
+    return end if pd.isna(until) else min(end, int(until))
 
 
 def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:

@@ -169,14 +169,14 @@ class Study:
 
     def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
         """Return the tables for people: what each says, and how to get it."""
-        begin, end = self.logs.begin, self.logs.end
+        logs = self.logs
         return {
             "headline": ("all outcomes in one row", lambda: self.headline),
             "outcomes": ("what became of each match of a subscriber", lambda: self.outcomes),
             "causes": ("outcomes by cause", lambda: count_causes(self.outcomes)),
             "delivery": (
                 "outcomes over time",
-                lambda: count_over_time(self.outcomes, begin, self.step),
+                lambda: count_over_time(self.outcomes, logs.begin, self.step),
             ),
             "latency": ("how long deliveries took", lambda: spread_latency(self.outcomes)),
             "subscribers": ("outcomes by subscriber", lambda: count_by(self.outcomes, "owner")),
@@ -189,7 +189,7 @@ class Study:
             "stays": ("subscribers at nodes", lambda: self.stays.orderBy("begin", "subscriber")),
             "replicas": (
                 "copies over time",
-                lambda: count_replicas(find_copies(self.logs), begin, end, self.step),
+                lambda: count_replicas(find_copies(logs), logs.begin, logs.end, self.step),
             ),
             "staleness": ("how old news is at each node", lambda: measure_staleness(self.logs)),
             "costs": ("bytes and copies a delivery", lambda: self.costs),
@@ -203,7 +203,7 @@ class Study:
             "decisions": ("top-k in a network without delays", lambda: self.ideal),
             "covering": (
                 "the minimal set of subscriptions",
-                lambda: find_minimal(self.subscriptions, end),
+                lambda: find_minimal(self.subscriptions, logs.end),
             ),
             "runs": ("runs of nodes", lambda: self.logs.runs.orderBy("node", "epoch")),
             "subscriptions": (

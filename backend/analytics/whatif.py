@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from backend.analytics.arrival import Contact, Graph, Stay
+from backend.analytics.oracle import limit_time
 from backend.analytics.replay import Carried, World, list_places, make_strategy, replay
 from backend.analytics.summaries import measure_latency
 
@@ -83,8 +84,8 @@ def _read_note(
     wanted: dict[str, tuple[int, list[Stay]]] = {}
     last = 0
     for want in row["wanted"]:  # type: ignore[attr-defined]
-        owner, until = want["owner"], want["until"]
-        limit = end if until is None or until != until else min(end, int(until))
+        owner = want["owner"]
+        limit = limit_time(want["until"], end)
         last = max(last, limit)
         wanted[owner] = int(want["degree"]), _limit_stays(graph, stays, want["asked"], owner, limit)
     return Carried(int(row["note_id"]), str(row["origin"]), int(row["born"]), last, wanted)  # type: ignore[call-overload]

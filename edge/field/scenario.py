@@ -89,6 +89,6 @@ def make_scenario(seed: int) -> Scenario:
         rng.randrange(1, 4),
         rng.randrange(1, 3),
         "epidemic" if rng.random() < 0.7 else "utility:4",
-        8 if rng.random() < 0.2 else 100_000,
+        8 if rng.random() < 0.3 else 100_000,
         tuple(sorted(happenings)),
     )

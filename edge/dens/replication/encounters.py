@@ -22,11 +22,11 @@ PENALTY = 30_000  # ms a hop
 _STEPS = 254
 _OLDEST = 30 * 24 * 3_600_000  # ms; older than this is as good as never
 _GRAIN = 1_000  # ms; younger than this is now
-_APART = 3_600_000  # ms; who is met again within this time is no news
+_APART = 7_200_000  # ms; who is met again within this time is no news
 _SPAN = 100 * 3_600_000  # ms; reach is meetings in a hundred hours
-_EARLY = 600_000  # ms; before that long, a few meetings say little
+_EARLY = 300_000  # ms; before that long, a few meetings say little
 _OWN = b""  # the key of what is known of ourselves
-_KEPT = 0.98  # of the weight of those met before, at each meeting
+_KEPT = 0.99  # of the weight of those met before, at each meeting
 _RATIO = math.log(_OLDEST / _GRAIN) / (_STEPS - 1)
 
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from edge.dens.replication.encounters import Encounters
 from edge.dens.replication.strategies.interface import Candidate, Choice, Peer, rank
 
-_LEAST_OF_MANY = 0.6  # of our own reach: a node with less gets nothing while copies are many ...
-_LEAST_OF_FEW = 0.9  # ... and when less than half of them are left
-_USUAL = 0.8  # of the reach that is usual: a node with less carries nothing
+_LEAST_OF_MANY = 0.65  # of our own reach: a node with less gets nothing while copies are many ...
+_LEAST_OF_FEW = 0.91  # ... and when less than half of them are left
+_USUAL = 0.75  # of the reach that is usual: a node with less carries nothing
 _SOON = 255  # a link to the destination is up
 
 
