@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DateType, StructField, StructType
 
 from backend.source.columns import ALL, QUARANTINE, build_schema, convert_schema
 from backend.source.listing import Piece, Problem, list_segments, plan_reading
@@ -44,7 +45,8 @@ class Tables:
 
     def read(self, spark: SparkSession, kind: str) -> DataFrame:
         """Return the records of a kind, with their `day`; none if none were logged."""
-        schema = build_schema(kind).add("day", "date")
+        # A schema of its own: the one of the kind is shared by all who read it.
+        schema = StructType([*build_schema(kind).fields, StructField("day", DateType())])
         found = self.folder / f"kind={kind}"
         if not found.is_dir():
             return spark.createDataFrame([], schema)

@@ -43,7 +43,6 @@ class Person:
         self.requests: dict[str, Request] = {}
         self.notes: dict[str, Shown] = {}  # by id
         self.again: list[tuple[str, str, int]] = []  # id, node, time of what came once more
-        self.visits: list[tuple[int, str]] = []
 
     def ask(self, body: dict[str, Any], now: int) -> Request:
         """Make a request, which the field sends until it is answered."""
