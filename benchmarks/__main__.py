@@ -12,7 +12,7 @@ import sys
 
 from benchmarks.common import format_table, say
 
-MEASUREMENTS = ("wire", "match", "peers", "device", "air", "reconcile", "durability", "node")
+MEASUREMENTS = ("wire", "match", "peers", "device", "air", "reconcile", "durability", "node", "spark")
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 
 

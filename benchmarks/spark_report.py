@@ -14,10 +14,10 @@ from benchmarks.common import (
 
 NAMES = {
     "job": "our Spark job",
-    "worker": "what its workers do, without Spark, 2 threads",
+    "worker": "the same matching code alone, 2 threads",
     "matcher": "the node's index alone, 2 threads",
     "duckdb": "DuckDB, stab join",
-    "spark_sql": "Spark SQL, stab join, tuned",
+    "spark_sql": "Spark SQL, stab join, huge methods compiled",
 }
 
 
@@ -52,16 +52,35 @@ def save_report(rounds: list[Any], result: dict[str, Any]) -> None:
 
 
 def _explain(result: dict[str, Any]) -> list[str]:
-    few = result["few_over_matcher_alone"]
+    goals = (
+        ("over_matcher_alone", "at most", 1.35, result["over_matcher_alone"] <= 1.35),
+        ("over_spark_sql", "at least", 8, result["over_spark_sql"] >= 8),
+        ("over_duckdb", "at least", 4, result["over_duckdb"] >= 4),
+    )
+    rows = [
+        (name, f"{how} {goal}", result[name], "met" if is_met else "**missed**")
+        for name, how, goal, is_met in goals
+    ]
+    lines = ["## Goals", "", format_table(("figure", "goal", "measured", ""), rows), ""]
+    if result["two_cores_over_one"] < 1:
+        lines += [
+            "In this run our job took longer on two cores than on one: other work disturbed the"
+            " two-core time, which every ratio is taken to. None of them is to be relied on before"
+            " a run on a quiet machine.",
+            "",
+        ]
     return [
-        "The goals are at most 1.35 times the matcher alone, at least 8 times the best Spark SQL"
-        " and 4 times the best DuckDB form. The headline is many small masks. There the job files"
-        " subscriptions under values before it begins, which a node cannot do, and so can be faster"
-        " than the node's index; `over_worker_alone` is what Spark adds to the same work.",
+        *lines,
+        "`over_matcher_alone` compares with the same matching code in one process, without Spark."
+        " With many small masks that is not the node's index but lists by value, which were added"
+        " after the index had been seen to take only about 2.3 times less CPU than DuckDB;"
+        " `over_node_index_alone` compares with the index.",
         "",
-        f"With few large masks the index takes so little time (our job takes {few:g} times as long)"
-        " that reading Parquet, crossing to Python and back, and handing out one row a match are"
-        " most of it.",
+        "The workload was changed once after a first look: with cores of 10, slopes from code 150"
+        " and 5-9 attributes a notification had 15.8 hits, the index took 29-34 us of CPU, and no"
+        " SQL form was timed to its end. It was made narrower to come near 6.6 matches a"
+        " notification, before any contender was compared on it. With few large masks all work is"
+        " a tenth of the notifications, for want of time.",
     ]
 
 
@@ -72,7 +91,6 @@ def _draw(rounds: list[Any]) -> None:
         seconds = [done.timings[name].seconds for name in names]
         axis.barh([NAMES[name] for name in names], seconds, color="#4477aa")
         axis.invert_yaxis()
-        axis.set_xscale("log")
-        axis.set_xlabel("seconds (log)")
+        axis.set_xlabel("seconds")
         axis.set_title(f"{done.work.shape.name}: {done.work.pairs:.0e} pairs", fontsize=10)
     save_figure(figure, "spark.svg")

@@ -1,10 +1,12 @@
-"""The same matching in SQL, for Spark and for DuckDB, each in the best form that we found.
+"""The same matching in SQL, for Spark and for DuckDB: a stab join.
 
-A stab join: every subscription is filed under each value of its most selective interval, and a
-notification looks up its values there. That is an equality join, which both engines hash; a join on
-intervals or on masks is many times slower in both. What passes is cut down by mask, intervals and
-time, and its degree is computed. The lists carry all of a subscription: fetching it by a second
-join was slower. All numbers are prepared in the tables, no vector has to be decoded.
+Every subscription is filed under each value of its most selective interval, and a notification
+looks up its values there: an equality join, which both engines hash. What passes is cut down by
+mask, intervals and time, and its degree is computed. All numbers are prepared in the tables, no
+vector has to be decoded. On DuckDB two other forms were tried with 20,000 notifications and
+stopped: lists by mask and value (after 60 s), and lists that hold only ids with a second join for
+the rest (after more than 100 s); this one took 2 s. On Spark only this form was tried, its lists
+broadcast.
 """
 
 from __future__ import annotations
