@@ -82,7 +82,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     )
     print(text, table, faults, sep="\n\n")
     if options.save:
-        head = f"# Trouble by the thousand\n\n`python -m benchmarks.campaign --seeds {count} --save`: {text}"
+        command = f"`python -m benchmarks.campaign --seeds {count} --save`"
+        head = f"# Trouble by the thousand\n\n{command}: {text}"
         save_text("campaign.md", f"{head}\n\n{table}\n\n{faults}")
     return {
         "seeds": count,
