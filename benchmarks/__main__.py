@@ -12,7 +12,10 @@ import sys
 
 from benchmarks.common import format_table, say
 
-MEASUREMENTS = ("wire", "match", "peers", "device", "air", "reconcile", "durability", "node", "spark")
+MEASUREMENTS = (
+    *("wire", "match", "peers", "device", "air"),
+    *("reconcile", "durability", "node", "replication", "campaign", "spark"),
+)
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 
 

@@ -167,7 +167,7 @@ def save(work: Work, table: str, cores: str, scores: dict[str, Score], oracle: S
             others,
             "",
             "The constants of the default strategy were chosen on this trace; others near them"
-            " give 0.987 to 0.990 of the oracle's delivery at overheads of 9.8 to 10.1. Our"
+            " give 0.985 to 0.990 of the oracle's delivery at overheads of 9.8 to 10.1. Our"
             " epidemic costs less than the ONE's: marks of delivery stop what is on its way.",
             "",
             "The same through real node cores, with every frame, signature and commit:",

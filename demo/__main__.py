@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import statistics
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -22,6 +24,7 @@ from demo.picture import draw_day
 from demo.site import NODES, DevicePlan, Site, load_vocabulary, make_site
 from demo.view import View, describe_note
 from demo.weather import read_station
+from edge.cli import main as denwatch
 from edge.client.compiler import compile_subscription
 from edge.client.language import parse
 
@@ -45,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path(".cache/demo"), help="for everything")
     parser.add_argument("--picture", type=Path, default=Path(".cache/demo/day.svg"))
     parser.add_argument("--pace", type=float, default=1.0, help="1: as written; less is shorter")
+    parser.add_argument("--no-spark", dest="spark", action="store_false", help="no report")
     options = parser.parse_args(argv)
     folder = make_folder(options.folder)
     devices = list(plan_devices())
@@ -53,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     site = make_site(folder.resolve(), [who for who, _, _ in ASKED], devices)
     print(f"   {', '.join(NODES)} in {folder}; {len(devices)} watchdogs; {len(ASKED)} people\n")
     print("3  It runs", flush=True)
-    play(site, devices, options.pace, options.picture)
+    play(site, devices, options.pace, options.picture, options.spark)
 
 
 def plan_devices() -> list[DevicePlan]:
@@ -79,7 +83,9 @@ def show_words() -> None:
         print(f"      {data.hex(' ')}   {len(data)} bytes\n")
 
 
-def play(site: Site, devices: Sequence[DevicePlan], pace: float, picture: Path) -> None:
+def play(
+    site: Site, devices: Sequence[DevicePlan], pace: float, picture: Path, has_spark: bool
+) -> None:
     """Start everybody, tell the story, and sum it up."""
     with contextlib.ExitStack() as stack:
         bridges = Bridges()
@@ -103,6 +109,7 @@ def play(site: Site, devices: Sequence[DevicePlan], pace: float, picture: Path) 
         sum_up(dogs, people, bridges)
     print(f"\nLogs of the nodes, for analysis: {site.folder}/*/data/log")
     draw_patients(devices, people, picture)
+    report(site, has_spark)
 
 
 def tell(view: View, bridges: Bridges, people: Sequence[Person], pace: float) -> None:
@@ -146,6 +153,18 @@ def sum_up(dogs: Sequence[WatchdogProcess], people: Sequence[Person], bridges: B
             print(f"      best: {describe_note(best)}")
     if not all(person.notes for person in people):
         sys.exit("somebody got nothing: that is a defect")
+
+
+def report(site: Site, has_spark: bool) -> None:
+    """Let Spark look at all nodes' logs together, where it is installed."""
+    print("\n5  All nodes' logs together, on Spark\n", flush=True)
+    if not has_spark or find_spec("pyspark") is None or shutil.which("java") is None:
+        print("   left out: it needs Java and `pip install denwatch[spark]`")
+        return
+    logs = [str(site.folder / node / "data" / "log") for node in NODES]
+    status = denwatch(["analyze", *logs, "--out", str(site.folder / "report"), "--quiet"])
+    if status:
+        sys.exit(f"denwatch analyze: exit status {status}")
 
 
 def draw_patients(devices: Sequence[DevicePlan], people: Sequence[Person], picture: Path) -> None:

@@ -44,6 +44,7 @@ COMMANDS = {
     "subscribe": Command("edge.commands.subscribe:run", "ask in words, and see what arrives"),
     "publish": Command("edge.commands.publish:run", "send a reading as a device would"),
     "status": Command("edge.commands.status:run", "what the nodes are doing"),
+    "field": Command("edge.commands.field:run", "an emulated day in the field"),
     "analyze": Command("backend.commands.analyze:run", "all nodes' logs, on Spark, to a report"),
     "sql": Command("backend.commands.sql:run", "questions to all nodes' logs, in SQL"),
 }

@@ -50,7 +50,15 @@ def run(argv: list[str]) -> int:
 def _run_micropython(interpreter: str, path: Path, period: float) -> int:
     code = f"from edge.watchdog.boot import main; main({str(path.resolve())!r}, {period})"
     environment = {**os.environ, "MICROPYPATH": f"{ROOT}:.frozen"}
-    return subprocess.run([interpreter, "-c", code], env=environment, check=False).returncode
+    process = subprocess.Popen([interpreter, "-c", code], env=environment)
+    # Who ends this command means the watchdog.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: process.terminate())
+    try:
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
