@@ -146,8 +146,10 @@ class Devices(Part):
         device.is_present = True
         self._registry.save(turn, device)
         installation = self._fleet.assign(device)
-        is_restarted = known is None or known.epoch != device.epoch
-        if is_restarted or not self._settings.has_listeners:
+        # A hello that does not follow the last one here was preceded by one at another node, whose
+        # vectors may stand under our handles now.
+        last = (0, 0) if known is None else known.hello
+        if device.hello != (last[0], last[1] + 1) or not self._settings.has_listeners:
             installation.doubt_all()
         self._downlink.set_reachable(name, True)
         turn.count("device_hellos")
