@@ -63,7 +63,10 @@ class Play:
         settings = HostSettings(
             peers=PeerSettings(strategy=scenario.strategy, retry=2_000, chunk=4_096),
             subscribers=SubscriberSettings(is_announcing=False, held_limit=scenario.room),
-            devices=DeviceSettings(policy=Exact(), patience=4_000, longest_patience=16_000),
+            # A device that was with another node has that node's handles: tell it everything.
+            devices=DeviceSettings(
+                policy=Exact(), patience=4_000, longest_patience=16_000, has_listeners=False
+            ),
         )
         self.world = world = World(
             scenario.seed,
