@@ -12,6 +12,7 @@ import json
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ _PAUSES = (0.0, 0.06)  # s between batches
 _LIVE_REQUESTS = 200
 
 
-class Sender:
+class Sender(ABC):
     """A client that connects again and again; `run` works on a thread until `stop`."""
 
     filters: tuple[str, ...] = ()
@@ -83,14 +84,14 @@ class Sender:
         with self.changed:
             return self.changed.wait_for(condition, timeout)
 
+    @abstractmethod
     def work(self) -> None:
         """Send one thing, and wait for what follows; called while there is a connection."""
-        raise NotImplementedError
 
-    def receive(self, topic: str, payload: bytes) -> None:
+    def receive(self, topic: str, payload: bytes) -> None:  # noqa: B027 - not all of them listen
         """Take a message; `changed` is held."""
 
-    def confirm(self, number: int) -> None:
+    def confirm(self, number: int) -> None:  # noqa: B027 - nor number what they send
         """Note that the server has what was published under a number; `changed` is held."""
 
     def publish(self, topic: str, payload: bytes, number: int) -> None:

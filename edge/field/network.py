@@ -11,6 +11,7 @@ at most, and nothing else changes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -52,7 +53,7 @@ def _say_nothing(kind: str, what: str) -> None:
     """Nobody wants to know."""
 
 
-class Network:
+class Network(ABC):
     """Nodes that come into each other's range and leave it, live and die."""
 
     def __init__(
@@ -251,13 +252,13 @@ class Network:
         else:
             self._bring(name, publish)
 
+    @abstractmethod
     def _greet(self, name: str, start: int) -> None:
         """Let those who are with a node connect again, after its start with this number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bring(self, name: str, publish: Publish) -> None:
         """Bring what a node said to those who are with it."""
-        raise NotImplementedError
 
     def _send(self, sender: str, receiver: str, payload: bytes) -> None:
         pair = (sender, receiver) if sender < receiver else (receiver, sender)
