@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from demo.bridges import Bridges
 from demo.cast import NodeProcess, Person, WatchdogProcess, make_folder
 from demo.patients import make_day
 from demo.picture import draw_day
-from demo.site import NODES, DevicePlan, Site, load_vocabulary, make_site
+from demo.site import NODES, PERIOD, DevicePlan, Site, load_vocabulary, make_site
 from demo.view import View, describe_note
 from demo.weather import read_station
 from edge.cli import main as denwatch
@@ -40,6 +40,7 @@ ASKED = (
 TOGETHER, APART, AGAIN = 20.0, 25.0, 20.0  # s of each act
 READING = 19 + 1 + 11  # bytes on the air of a reading sent by itself: frame, length, vector
 STATIONS = 3
+NEAR = 8  # readings around the one that a time says: times are told to 1/16 s
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -167,23 +168,48 @@ def report(site: Site, has_spark: bool) -> None:
         sys.exit(f"denwatch analyze: exit status {status}")
 
 
+def place_notes(
+    rows: Sequence[Mapping[str, float]], notes: Sequence[tuple[int, Mapping[str, float]]]
+) -> list[int]:
+    """Return which reading each notification (its time, its values) is.
+
+    Values are rounded, so that some fit several readings. But most fit one: these say together when
+    the device began, and near the time that follows from it one fits best.
+    """
+
+    def find_nearest(values: Mapping[str, float], minutes: range) -> int:
+        # Relative, so that a degree of temperature counts as much as two beats of the heart.
+        return min(
+            minutes,
+            key=lambda minute: sum((1 - values[n] / rows[minute][n]) ** 2 for n in rows[minute]),
+        )
+
+    if not notes:
+        return []
+    guesses = [find_nearest(values, range(len(rows))) for _, values in notes]
+    begin = statistics.median(
+        at - PERIOD * guess for (at, _), guess in zip(notes, guesses, strict=True)
+    )
+    places = []
+    for at, values in notes:
+        middle = min(max(round((at - begin) / PERIOD), 0), len(rows) - 1)
+        around = range(max(0, middle - NEAR), min(len(rows), middle + NEAR + 1))
+        places.append(find_nearest(values, around))
+    return places
+
+
 def draw_patients(devices: Sequence[DevicePlan], people: Sequence[Person], picture: Path) -> None:
     """Draw the patients' day, and what reached somebody."""
     beds = [device for device in devices if device.event == "patient"]
     got: list[dict[int, object]] = []
     for bed in beds:
-        rows = {
-            tuple(round(row[name], 1) for name in ("heart_rate",)): minute
-            for minute, row in enumerate(bed.rows)
-        }
-        minutes: dict[int, object] = {}
-        for person in people:
-            for note in person.notes:
-                value = note.values.get("heart_rate", {}).get("value")
-                if note.fields.get("device") == bed.name and value is not None:
-                    nearest = min(rows, key=lambda key: abs(key[0] - value))
-                    minutes[rows[nearest]] = note
-        got.append(minutes)
+        notes = [
+            (note.at, {name: entry["value"] for name, entry in note.values.items()})
+            for person in people
+            for note in person.notes
+            if note.fields.get("device") == bed.name and note.at is not None
+        ]
+        got.append(dict.fromkeys(place_notes(bed.rows, notes)))
     draw_day([list(map(dict, bed.rows)) for bed in beds], got, picture)
     print(f"The patients' day as a picture: {picture}")
 

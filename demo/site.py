@@ -22,6 +22,7 @@ from edge.dens.core.vocabularies import shorten_hash
 
 VOCABULARIES = ("rescue", "weather")
 NODES = ("north", "middle", "south")
+PERIOD = 50  # ms from one reading of a device to the next
 _SCALE = 100  # steps of a sensor in one unit
 
 
@@ -152,7 +153,7 @@ def _make_device(site: Site, device: DevicePlan, vocabulary: Vocabulary) -> None
                 "scales": [_SCALE] * len(names),
             }
         },
-        "events": [{"event": event.number, "period": 50, "channels": channels}],
+        "events": [{"event": event.number, "period": PERIOD, "channels": channels}],
         "link": {"longest_delay": 2},
     }
     (folder / "watchdog.json").write_text(json.dumps(config), encoding="utf-8")
