@@ -41,9 +41,9 @@ def draw_day(
             axis.set_xticks([0, 12, 24])
             if column == 0:
                 axis.set_ylabel(label)
-        grid[0][column].set_title(f"patient {column}: {len(notes)} sent", fontsize=9)
+        grid[0][column].set_title(f"patient {column}", fontsize=9)
         grid[-1][column].set_xlabel("hour")
-    figure.suptitle("Sensed (grey), and sent because somebody asked (red)", fontsize=11)
+    figure.suptitle("Sensed (grey), and what reached somebody who asked (red)", fontsize=11)
     figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file)
