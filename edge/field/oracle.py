@@ -7,6 +7,8 @@ code with what it is compared with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from edge.field.traces import ContactEvent, Parcel
 
@@ -36,30 +38,36 @@ def find_arrivals(
                     if other == parcel.target:
                         arrivals[parcel.name] = time - parcel.time
 
-    def bear(time: int) -> None:
+    def bear(until: int) -> None:
+        """Let messages begin that are older than a time."""
         nonlocal born
-        while born < len(waiting) and waiting[born].time <= time:
+        while born < len(waiting) and waiting[born].time < until:
             parcel = waiting[born]
             live[born] = parcel
             held.setdefault(parcel.source, set()).add(born)
             spread(parcel.source, born, parcel.time)
             born += 1
 
-    for event in events:
-        bear(event.time)
-        for number in [n for n, p in live.items() if p.time + p.life < event.time]:
+    # A contact holds from its first moment until just before its last: of one moment, all
+    # changes come first, and only then do messages move.
+    for time, changes in groupby(events, key=attrgetter("time")):
+        bear(time)
+        for number in [n for n, p in live.items() if p.time + p.life < time]:
             del live[number]
             for numbers in held.values():
                 numbers.discard(number)
-        first, second = event.first, event.second
-        if not event.is_up:
-            linked.get(first, {}).pop(second, None)
-            linked.get(second, {}).pop(first, None)
-            continue
-        linked.setdefault(first, {})[second] = None
-        linked.setdefault(second, {})[first] = None
-        for one, other in ((first, second), (second, first)):
-            for number in sorted(held.get(one, set()) - held.get(other, set())):
-                spread(one, number, event.time)
-    bear(end)
+        begun: list[tuple[int, int]] = []
+        for _, first, second, is_up in changes:
+            if is_up:
+                linked.setdefault(first, {})[second] = None
+                linked.setdefault(second, {})[first] = None
+                begun += [(first, second), (second, first)]
+            else:
+                linked.get(first, {}).pop(second, None)
+                linked.get(second, {}).pop(first, None)
+        for one, other in begun:
+            if other in linked[one]:
+                for number in sorted(held.get(one, set()) - held.get(other, set())):
+                    spread(one, number, time)
+    bear(end + 1)
     return arrivals

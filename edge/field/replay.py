@@ -67,11 +67,12 @@ class Replay:
 
     def run(self, contacts: Iterable[ContactEvent]) -> Score:
         """Let all contacts and messages happen, in the order of time."""
-        births = ((parcel.time, 0, number, 0) for number, parcel in enumerate(self._parcels))
-        meetings = ((e.time, 2 if e.is_up else 1, e.first, e.second) for e in contacts)
+        # Of one moment: first contacts end, then messages begin, then contacts begin.
+        births = ((parcel.time, 1, number, 0) for number, parcel in enumerate(self._parcels))
+        meetings = sorted((e.time, 2 if e.is_up else 0, e.first, e.second) for e in contacts)
         for time, kind, first, second in merge(births, meetings):
             now = START + time
-            if kind == 0:
+            if kind == 1:
                 self._bear(first, now)
                 continue
             one, other = self._places[first], self._places[second]

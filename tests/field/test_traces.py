@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge.field.mobility import find_contacts, find_place, plan_disaster, walk_randomly
@@ -117,6 +117,7 @@ def find_by_force(contacts: list[ContactEvent], parcel: Parcel, end: int) -> int
 contact = st.tuples(st.integers(0, 30), st.integers(0, 4), st.integers(0, 4), st.booleans())
 
 
+@example([(0, 1, 2, True), (0, 2, 4, True), (1, 0, 1, True), (1, 1, 2, False)], 0, 5)
 @settings(max_examples=150, deadline=None)
 @given(st.lists(contact, max_size=14), st.integers(0, 30), st.integers(5, 40))
 def test_the_oracle_is_what_flooding_finds(
