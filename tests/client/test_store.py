@@ -69,6 +69,35 @@ def test_a_note_is_new_once_and_reported_again_when_it_comes_again(path: Path) -
     store.close()
 
 
+def test_one_reading_through_two_nodes_is_one_note_and_both_nodes_are_told(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    inbox = Inbox(path, Clock())
+    assert store.keep([keep(1, reading="cuff/3/9"), keep(2, reading="cuff/3/9")]) == 1
+    assert store.keep([keep(3, reading="cuff/3/10"), keep(4), keep(5)]) == 3
+    assert drain(inbox) == [1, 3, 4, 5]
+    keys = [json.dumps(number(index)) for index in (1, 2, 3, 4, 5)]
+    assert store.list_unreported() == keys
+    store.keep([KeepReported(tuple(keys))])
+    assert store.keep([keep(2, reading="cuff/3/9"), keep(1, reading="cuff/3/9")]) == 0
+    assert sorted(store.list_unreported()) == sorted(keys[:2])
+    assert drain(inbox) == []
+    inbox.close()
+    store.close()
+
+
+def test_a_store_of_the_first_schema_is_taken_over(path: Path) -> None:
+    store = Store(path, "medic7", "device")
+    store.keep([keep(1)])
+    ask = store._connection.execute
+    ask("DROP INDEX denwatch_readings")
+    ask("ALTER TABLE denwatch_inbox DROP COLUMN reading")
+    ask("PRAGMA user_version=1")
+    store.close()
+    store = Store(path, "medic7", "device")
+    assert store.keep([keep(1), keep(2, reading="a/1/1"), keep(3, reading="a/1/1")]) == 1
+    store.close()
+
+
 def test_numbers_and_texts_are_different_ids_and_come_back_as_they_were(path: Path) -> None:
     store = Store(path, "medic7", "device")
     store.keep([keep(1, id=7), keep(2, id="7"), keep(3, id=2**63 + 1)])

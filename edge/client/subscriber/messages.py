@@ -168,6 +168,12 @@ class Note:
         return found
 
     @property
+    def reading(self) -> str | None:
+        """What was read, by device, start and number: the same through whichever node it came."""
+        found = self.fields.get("reading")
+        return found if isinstance(found, str) and found else None
+
+    @property
     def is_certain(self) -> bool:
         """Whether the reading surely meets what was asked; else it possibly does.
 

@@ -19,6 +19,7 @@ from typing import IO
 
 from edge.client.subscriber.actions import Keep, KeepAnswer, KeepNote, Request
 from edge.client.subscriber.errors import RefusedError, StoreError
+from edge.client.subscriber.messages import Note
 
 try:
     import fcntl
@@ -26,7 +27,7 @@ except ImportError:  # not on this system: nothing then keeps a second process o
     fcntl = None  # type: ignore[assignment]
 
 _APPLICATION = 0x64656E73  # "dens": whose file it is
-_VERSION = 1
+_VERSION = 2
 _PATIENCE = 10_000  # ms
 _SCHEMA = """
 CREATE TABLE denwatch_about (name TEXT NOT NULL, device TEXT NOT NULL);
@@ -44,11 +45,19 @@ CREATE TABLE denwatch_inbox (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, payload BLOB,
     at INTEGER NOT NULL, is_handled INTEGER NOT NULL DEFAULT 0,
     is_reported INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0,
-    not_before INTEGER NOT NULL DEFAULT 0
+    not_before INTEGER NOT NULL DEFAULT 0, reading TEXT
 );
+CREATE UNIQUE INDEX denwatch_readings ON denwatch_inbox (reading);
 CREATE INDEX denwatch_waiting ON denwatch_inbox (not_before, sequence) WHERE NOT is_handled;
 CREATE INDEX denwatch_unreported ON denwatch_inbox (sequence) WHERE NOT is_reported;
 """
+# By schema: what makes the next one of it.
+_MIGRATIONS = {
+    1: (
+        "ALTER TABLE denwatch_inbox ADD COLUMN reading TEXT",
+        "CREATE UNIQUE INDEX denwatch_readings ON denwatch_inbox (reading)",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -124,21 +133,29 @@ class Store:
         (application,) = found.execute("PRAGMA application_id").fetchone()
         (version,) = found.execute("PRAGMA user_version").fetchone()
         (tables,) = found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if application != _APPLICATION and tables:
+        is_ours = application == _APPLICATION
+        if not is_ours and tables:
             raise StoreError(f"{self.path} is not a subscriber's store")
-        if application == _APPLICATION and version != _VERSION:
+        if is_ours and version != _VERSION and version not in _MIGRATIONS:
             raise StoreError(f"{self.path} has schema {version}, this program {_VERSION}")
+        if is_ours:
+            owner, device = found.execute("SELECT name, device FROM denwatch_about").fetchone()
+            if owner != name:
+                raise StoreError(f"{self.path} is the store of {owner}, not of {name}")
         found.execute("PRAGMA journal_mode=WAL")
+        if is_ours and version == _VERSION:
+            return str(device)
         with transact(found):
-            if application != _APPLICATION:
+            if not is_ours:
                 for statement in _SCHEMA.split(";\n"):
                     found.execute(statement)
                 found.execute("INSERT INTO denwatch_about VALUES (?, ?)", (name, device))
                 found.execute(f"PRAGMA application_id={_APPLICATION}")
-                found.execute(f"PRAGMA user_version={_VERSION}")
-            owner, device = found.execute("SELECT name, device FROM denwatch_about").fetchone()
-        if owner != name:
-            raise StoreError(f"{self.path} is the store of {owner}, not of {name}")
+            else:
+                for older in range(version, _VERSION):
+                    for statement in _MIGRATIONS[older]:
+                        found.execute(statement)
+            found.execute(f"PRAGMA user_version={_VERSION}")
         return str(device)
 
     def close(self) -> None:
@@ -233,15 +250,30 @@ class Store:
 
     def _keep_note(self, change: KeepNote) -> int:
         run = self._connection.execute
+        note = change.note
+        if note.reading is not None and self._has_twin(note):
+            run(
+                "INSERT INTO denwatch_inbox (key, at, is_handled) VALUES (?, ?, 1)"
+                " ON CONFLICT (key) DO UPDATE SET is_reported = 0",
+                (note.key, change.at),
+            )
+            return 0
         cursor = run(
-            "INSERT OR IGNORE INTO denwatch_inbox (key, payload, at) VALUES (?, ?, ?)",
-            (change.note.key, change.payload, change.at),
+            "INSERT OR IGNORE INTO denwatch_inbox (key, payload, at, reading) VALUES (?, ?, ?, ?)",
+            (note.key, change.payload, change.at, note.reading),
         )
         if cursor.rowcount:
             return 1
         # A second time: the node does not know that we have it.
-        run("UPDATE denwatch_inbox SET is_reported = 0 WHERE key = ?", (change.note.key,))
+        run("UPDATE denwatch_inbox SET is_reported = 0 WHERE key = ?", (note.key,))
         return 0
+
+    def _has_twin(self, note: Note) -> bool:
+        """Return whether the same reading came before through another node, by another id."""
+        found = self._connection.execute(
+            "SELECT key FROM denwatch_inbox WHERE reading = ?", (note.reading,)
+        ).fetchone()
+        return found is not None and found[0] != note.key
 
     def _keep_answer(self, change: KeepAnswer) -> None:
         request, reply = change.request, change.reply

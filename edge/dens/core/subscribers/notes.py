@@ -180,7 +180,10 @@ def _describe_note(note: Note, visible: int) -> bytes:
     members = [
         _describe_member(event, r) for r in note.vector.readings if visible >> r.attribute & 1
     ]
-    head = {"event": name_event(note), "device": note.device}
+    # Two nodes may have taken one reading: the device walked before it heard the first one's
+    # acknowledgement. Then there are two ids, and this says that it is the same.
+    reading = f"{note.device}/{note.device_epoch}/{note.device_sequence}"
+    head = {"event": name_event(note), "device": note.device, "reading": reading}
     shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
     faults = note.vector.faults & visible
     if not faults:
