@@ -14,6 +14,7 @@ from edge.dens.config.errors import ConfigError
 from edge.dens.config.model import (
     Address,
     Broker,
+    HomeAssistant,
     NodeConfig,
     Peer,
     Replication,
@@ -94,6 +95,7 @@ class _Reader:
             log=document.log,
             metrics=self._read_metrics(),
             status=document.status,
+            home_assistant=self._read_home_assistant(roles),
             roles=roles,
         )
 
@@ -220,13 +222,12 @@ class _Reader:
         if name not in STRATEGIES:
             near = difflib.get_close_matches(name, STRATEGIES, n=1)
             hint = f'; did you mean "{near[0]}"?' if near else ""
-            self._fail(
-                steps, f'"{section.strategy}" is not epidemic, spray:COPIES or utility{hint}'
-            )
+            named = "utility, utility:COPIES, spray:COPIES or epidemic"
+            self._fail(steps, f'"{section.strategy}" is not {named}{hint}')
         copies = 0
-        if name == "spray":
+        if name == "spray" or (name == "utility" and colon):
             if not number.isdecimal() or not 2 <= int(number) <= MAX_COPIES:
-                self._fail(steps, f"spray needs 2 to {MAX_COPIES} copies, such as spray:6")
+                self._fail(steps, f"{name} needs 2 to {MAX_COPIES} copies, such as {name}:6")
             copies = int(number)
         elif colon:
             self._fail(steps, f"{name} takes no number")
@@ -251,6 +252,22 @@ class _Reader:
                 "listen on 127.0.0.1 behind a proxy or tunnel that has one",
             )
         return address
+
+    def _read_home_assistant(self, roles: dict[str, Role]) -> HomeAssistant | None:
+        home = self._document.home_assistant
+        prefix = self._take(home.prefix, ("home_assistant", "prefix"))
+        if any(sign in prefix for sign in "+#$") or overlaps(f"{prefix}/#", f"{ROOT}#"):
+            self._fail(
+                ("home_assistant", "prefix"), f'"{prefix}" is no topic, or is {ROOT} or $SYS'
+            )
+        if home.user:
+            self._check_name(home.user, ("home_assistant", "user"))
+        if home.role and home.role not in roles:
+            self._fail(("home_assistant", "role"), f'there is no role "{home.role}" in [roles]')
+        if not home.enabled:
+            return None
+        seen = (home.role,) if home.role else tuple(roles)
+        return HomeAssistant(prefix, home.user, seen, home.expire_after_seconds)
 
     def _read_roles(self) -> dict[str, Role]:
         roles = {}

@@ -64,7 +64,7 @@ class BrokerSection(Section, frozen=True):
 class ReplicationSection(Section, frozen=True):
     """Which notifications peers are given, and how much at a time."""
 
-    strategy: str = "epidemic"
+    strategy: str = "utility"
     chunk_bytes: Annotated[int, msgspec.Meta(ge=1024, le=131_072)] = 32_768
 
 
@@ -112,6 +112,16 @@ class StatusSection(Section, frozen=True):
     interval_seconds: Seconds = 10
 
 
+class HomeAssistantSection(Section, frozen=True):
+    """Whether devices are announced to Home Assistant, to whom, and what of them."""
+
+    enabled: bool = False
+    prefix: str = "homeassistant"
+    user: str = ""
+    role: str = ""
+    expire_after_seconds: Annotated[int, msgspec.Meta(ge=0, le=366 * 86400)] = 3600
+
+
 class RoleSection(Section, frozen=True):
     """What a role may see."""
 
@@ -139,6 +149,7 @@ class Document(Section, frozen=True):
     log: LogSection = LogSection()
     metrics: MetricsSection = MetricsSection()
     status: StatusSection = StatusSection()
+    home_assistant: HomeAssistantSection = HomeAssistantSection()
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
 
 
@@ -191,6 +202,16 @@ class Replication:
 
 
 @dataclass(frozen=True)
+class HomeAssistant:
+    """What Home Assistant is told: what all `roles` may see; `user` may listen at our server."""
+
+    prefix: str
+    user: str  # "" for nobody
+    roles: tuple[str, ...]
+    expire_after: int  # s, 0 for never
+
+
+@dataclass(frozen=True)
 class NodeConfig:
     """A node's whole configuration, checked."""
 
@@ -212,4 +233,5 @@ class NodeConfig:
     log: LogSection
     metrics: Address | None
     status: StatusSection
+    home_assistant: HomeAssistant | None
     roles: Mapping[str, Role]

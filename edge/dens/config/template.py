@@ -64,9 +64,10 @@ password_file = ""
 ca = ""
 
 [replication]
-# Which items a peer is given: "epidemic" (all), "spray:6" (six copies of each in the network, then
-# wait for the receiver), "utility" (those first that are likeliest to arrive).
-strategy = "epidemic"
+# Which notifications a peer is given: "utility" (twelve copies of each in the network, or
+# "utility:20", most of them with nodes that get around), "spray:6" (six copies, then wait for the
+# receiver), "epidemic" (all of them: the surest, at ten times the cost).
+strategy = "utility"
 # About so many bytes of items in one frame, which is one transaction at the receiver.
 chunk_bytes = 32768
 
@@ -115,6 +116,18 @@ address = ""
 # How often dens/1/status/NAME is published.
 [status]
 interval_seconds = 10
+
+[home_assistant]
+# Announce what watchdogs sense to Home Assistant, by MQTT discovery: docs/home-assistant.md.
+enabled = false
+# Where Home Assistant looks for discoveries.
+prefix = "homeassistant"
+# The subscriber as whom Home Assistant connects here; nobody else may read what it is told.
+user = ""
+# It is told what this role may see; "" for only that which every role below may see.
+role = ""
+# A reading is good for so long, and then unknown; 0 for ever.
+expire_after_seconds = 3600
 
 # Who may see what. `denwatch keys add subscriber NAME --role ROLE` gives a role. A role sees the
 # attributes that it lists, of the events that it lists, but nothing that it denies; "*" stands for
