@@ -63,9 +63,10 @@ class Sensor(Part):
 class Place:
     """One machine with its node; `error` is by how much its clock is wrong."""
 
-    def __init__(self, world: World, name: str, error: int) -> None:
+    def __init__(self, world: World, name: str, error: int, strategy: str) -> None:
         self.world = world
         self.name = name
+        self.strategy = strategy
         self.error = error
         self.medium = Medium()
         self.ring = Ring(name)
@@ -98,7 +99,7 @@ class Place:
             self.ring,
             self.subscribers,
             self.clocks,
-            PeerSettings(strategy="epidemic"),
+            PeerSettings(strategy=self.strategy),
         )
         sensor = Sensor(self.holdings, vocabularies.own_hash)
         node = Node(self.holdings, [self.peers, self.subscribers, sensor])
@@ -166,13 +167,13 @@ class Place:
 class World:
     """All places, and the true time."""
 
-    def __init__(self, real: int, **errors: int) -> None:
+    def __init__(self, real: int, strategy: str = "epidemic", **errors: int) -> None:
         self.real = real
         self._links: set[frozenset[str]] = set()
         self._frames: deque[tuple[int, str, str, bytes]] = deque()
         self.places: dict[str, Place] = {}
         for name, error in errors.items():
-            self.places[name] = Place(self, name, error)
+            self.places[name] = Place(self, name, error, strategy)
 
     def link(self, one: str, other: str) -> None:
         """Bring two nodes together."""

@@ -81,17 +81,19 @@ class Places:
             for item in holdings.iterate(kind):
                 self.learn(item)
 
-    def learn(self, item: Item) -> None:
-        """Note what an item says about where somebody is."""
+    def learn(self, item: Item) -> bool:
+        """Note what an item says about where somebody is; return whether that is another node."""
         if item.kind == SUBSCRIPTION:
             owner = decode_body(SubscriptionBody, item.body).owner
         elif item.kind == DELIVERED:
             owner = decode_body(DeliveredBody, item.body).subscriber
         else:
-            return
+            return False
         node = item.dot.origin
-        before = tuple(place for place in self._places.get(owner, ()) if place != node)
+        known = self._places.get(owner, ())
+        before = tuple(place for place in known if place != node)
         self._places[owner] = (node, *before)[:_PLACES]
+        return node not in known
 
     def find(self, owners: Iterable[str]) -> tuple[str, ...]:
         """Return the nodes where any of these may be."""
@@ -118,10 +120,10 @@ class Kit:
     places: Places = field(default_factory=Places)
     rounds: int = 0  # exchanges begun in this run: no two have one salt
 
-    def learn(self, turn: Turn, item: Item) -> None:
-        """Note an item that is held from now on."""
+    def learn(self, turn: Turn, item: Item) -> bool:
+        """Note an item that is held from now on; return whether somebody is somewhere new."""
         self.ledger.learn(turn, item)
-        self.places.learn(item)
+        return self.places.learn(item)
 
     def forget(self, turn: Turn, item: Item, reason: str) -> bool:
         """Note an item that is gone; return whether it is dead for everybody."""

@@ -99,7 +99,6 @@ class PeerPart(Part):
                 if contact.is_unproven:
                     del self.contacts[peer]
             else:
-                self.finish(turn)
                 return
         self._refuse(turn, message.sender, reason, len(message.payload))
 
@@ -145,12 +144,12 @@ class PeerPart(Part):
 
     def learn(self, turn: Turn, item: Item, source: str) -> None:
         """Note a new item, which goes to all that are linked and did not send it."""
-        self.kit.learn(turn, item)
+        has_moved = self.kit.learn(turn, item)
         for peer, contact in self.contacts.items():
             if peer != source:
                 contact.cargo.learn(item)
-            # Somebody is somewhere new: what was kept back may now be for the peer.
-            contact.is_restless |= item.kind in (SUBSCRIPTION, DELIVERED)
+            # What was kept back may now be for the peer: more is wanted, or somebody is there.
+            contact.is_restless |= has_moved or item.kind == SUBSCRIPTION
 
     def forget(self, turn: Turn, item: Item, reason: str) -> None:
         """Note that an item is gone, and tell it to all that are linked if it is for good."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import cbor2
 
-from edge.client.compiler import compile_subscription, decompile
+from edge.client.compiler import CompiledSubscription, compile_subscription, decompile
 from edge.client.errors import LanguageError, suggest_names
 from edge.client.language import parse, print_as
 from edge.client.vocabulary import Event, Vocabulary
@@ -23,6 +24,8 @@ from protocol.timecode import decode_duration
 MAX_NAME = 64
 _MAX_TOP = 10_000
 _SPECIAL = ("event", "device")
+_MEMO = 256  # texts whose meaning is remembered: many people ask the same, and ask it again
+_MEMO_LENGTH = 512  # characters; longer texts are seldom asked twice
 
 
 class Refused(Exception):
@@ -47,9 +50,7 @@ def compile_request(
     organisation: str | None = None,
 ) -> Asked:
     """Return what a request asks for; LanguageError if it says nothing, Refused if it may not."""
-    vocabulary = vocabularies.own
-    tree = parse(request.argument)
-    compiled = compile_subscription(tree, vocabulary, organisation=organisation)
+    compiled, understood = _read(request.argument, vocabularies.own, organisation)
     options = compiled.options.to_dict()
     if "name" in request.options:
         options["name"] = request.options["name"].strip()
@@ -72,13 +73,46 @@ def compile_request(
         options=options,
     )
     told = {
-        "understood": print_as("words", decompile(compiled.data, vocabulary)),
+        "understood": understood,
         "event": compiled.event.name,
         "bytes": len(compiled.data),
         "vector": compiled.data.hex(),
         "approximations": [str(approximation) for approximation in compiled.report],
     }
     return Asked(body, now + 1000 * life if life else NEVER, told)
+
+
+class _Same:
+    """A vocabulary as the key of a memo: the very same one, whatever else looks like it."""
+
+    __slots__ = ("vocabulary",)
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def __hash__(self) -> int:
+        return id(self.vocabulary)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.vocabulary is other.vocabulary
+
+
+def _read(
+    text: Any, vocabulary: Vocabulary, organisation: str | None
+) -> tuple[CompiledSubscription, str]:
+    """Return what a text means, as a vector and in words."""
+    read = _read_again if isinstance(text, str) and len(text) <= _MEMO_LENGTH else _read_once
+    return read(text, _Same(vocabulary), organisation)
+
+
+def _read_once(
+    text: Any, same: _Same, organisation: str | None
+) -> tuple[CompiledSubscription, str]:
+    compiled = compile_subscription(parse(text), same.vocabulary, organisation=organisation)
+    return compiled, print_as("words", decompile(compiled.data, same.vocabulary))
+
+
+_read_again = lru_cache(maxsize=_MEMO)(_read_once)
 
 
 def compile_content(

@@ -25,6 +25,7 @@ from edge.dens.core.items import (
 from edge.dens.core.subscribers.delivery import Delivery
 from edge.dens.core.subscribers.judging import Judge
 from edge.dens.core.subscribers.ledger import Ledger
+from edge.dens.core.subscribers.marks import Marks
 from edge.dens.core.subscribers.notes import Note
 from edge.dens.core.subscribers.people import Owner, Sub
 from edge.dens.core.subscribers.registry import Registry
@@ -51,6 +52,7 @@ class Intake:
         ledger: Ledger,
         judge: Judge,
         delivery: Delivery,
+        marks: Marks,
         clock: Clock,
         tables: Tables,
         settings: SubscriberSettings,
@@ -62,6 +64,7 @@ class Intake:
         self._ledger = ledger
         self._judge = judge
         self._delivery = delivery
+        self._marks = marks
         self._clock = clock
         self._tables = tables
         self._settings = settings
@@ -73,6 +76,7 @@ class Intake:
     def restore(self) -> None:
         """Take up what an earlier run left."""
         for sub in self._registry.add_many(self._holdings.iterate(SUBSCRIPTION)):
+            sub.owner.place = sub.dot.origin
             self._judge.restore_gate(sub)
             self._find_twins(sub)
         for _, row in self._tables.ended.scan():
@@ -118,6 +122,8 @@ class Intake:
             self._late[sub.id] = None
             self._tables.late.put(turn, sub.id.to_bytes(8, "big"), b"")
         self._find_twins(sub)
+        self._marks.note_place(sub.owner, sub.dot.origin)
+        self._marks.tell_place(turn, sub.owner)
         if sub.owner.heap:
             self._delivery.reorder(sub.owner)
 
@@ -273,9 +279,10 @@ class Intake:
         except ProtocolError as error:
             turn.log("refuse", what="delivered", why=str(error), who=item.dot.origin)
             return
+        owner = self._registry.find_owner(body.subscriber)
+        self._marks.note_place(owner, item.dot.origin)
         for dot in body.dots:
             if self._holdings.holds(NOTIFICATION, dot):
-                owner = self._registry.find_owner(body.subscriber)
                 self._delivery.settle_elsewhere(turn, owner, dot)
             elif not self._holdings.context.holds(*dot):
                 self._tables.done.put(turn, dot.key + body.subscriber.encode(), b"")

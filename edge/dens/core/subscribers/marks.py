@@ -9,6 +9,7 @@ import msgspec
 
 from edge.dens.core.holdings import Holdings
 from edge.dens.core.items import DELIVERED, NEVER, DeliveredBody, Dot, encode_body, read_dot
+from edge.dens.core.subscribers.people import Owner
 from edge.dens.core.subscribers.settings import SubscriberSettings
 from edge.dens.core.subscribers.tables import Mark, Tables, encode_row, join_name, split_name
 from edge.dens.core.turn import Turn
@@ -39,6 +40,28 @@ class Marks:
         dots[dot] = expires
         if len(dots) >= self._settings.mark_batch:
             self._tell_of(turn, name)
+
+    def note_place(self, owner: Owner, node: str) -> None:
+        """Note where an item was made for somebody; who listens here is here."""
+        if not (owner.is_listening and owner.place == self._holdings.name):
+            owner.place = node
+
+    def tell_place(self, turn: Turn, owner: Owner) -> None:
+        """Tell that somebody with subscriptions came here: by a mark, be it one of nothing.
+
+        Nodes that have few copies to give keep them for where a subscriber is.
+        """
+        here = self._holdings.name
+        if not (owner.is_listening and owner.subs) or owner.place == here:
+            return
+        owner.place = here
+        if owner.name in self._waiting:
+            self._tell_of(turn, owner.name)
+            return
+        body = encode_body(DeliveredBody(owner.name, []))
+        expires = turn.now + self._settings.place_life
+        self._holdings.originate(turn, DELIVERED, expires, body, is_signed=False)
+        turn.count("places")
 
     def tell_due(self, turn: Turn) -> None:
         """Tell what others are to know, now and then."""

@@ -98,6 +98,7 @@ class Subscribers(Part):
             ledger,
             judge,
             delivery,
+            self._marks,
             clock,
             tables,
             settings,
@@ -156,6 +157,7 @@ class Subscribers(Part):
             return
         owner.is_listening = is_up
         turn.log("attach", subscriber=name, is_up=is_up)
+        self._marks.tell_place(turn, owner)
         if owner.is_served:
             self._delivery.begin_service(turn, owner)
         elif not is_up:

@@ -38,6 +38,7 @@ class Owner:
         "levels",
         "name",
         "names",
+        "place",
         "prefers",
         "queued",
         "stale",
@@ -55,6 +56,7 @@ class Owner:
         self.codes = array("Q")  # notifications that may wait for them
         self.stale = 0  # of those, how many are known to be gone
         self.is_listening = False
+        self.place = ""  # the node where it was last known to be
         self.is_muted = False
         self.heap: list[tuple[float, float, int, int, int, int]] = []  # what waits, best first
         self.queued: set[int] = set()  # codes in the heap or on their way

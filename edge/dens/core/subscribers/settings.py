@@ -28,6 +28,7 @@ class SubscriberSettings:
     # None keeps them until they expire, for those whose subscription is not known here yet.
     purge_after: int | None = None
     ended_life: int = 7 * 86_400_000  # how long matches of an expired subscription may wait
+    place_life: int = 7 * 86_400_000  # how long others remember where somebody went
     organisation: str | None = None  # whose synonyms go first where a word means two things
     is_announcing: bool = True  # make an item of the node's own vocabulary
 
