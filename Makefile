@@ -1,7 +1,7 @@
 # Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow-test lint format fuzz bench bench-papers firmware-table coverage constraints build clean
+.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format fuzz bench bench-papers firmware-table coverage constraints build clean
 
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
@@ -19,7 +19,8 @@ $(SETUP): pyproject.toml constraints.txt scripts/setup.sh
 	@scripts/setup.sh
 	@touch $@
 
-$(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/package-lock.json
+$(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/package-lock.json \
+		scripts/schemas/package-lock.json
 	@scripts/get-runtimes.sh
 	@touch $@
 
@@ -29,6 +30,9 @@ $(UNIX_RUNTIME): scripts/get-runtimes.sh scripts/fetch-debs.sh
 
 demo: $(SETUP) $(UNIX_RUNTIME) ## See the whole path work, from words to a sensor and back
 	@$(PYTHON) -m demo
+
+demo-field: $(SETUP) ## Emulate fifty nodes for six hours, and see what Spark finds in their logs
+	@$(PYTHON) -m demo.field
 
 test: $(SETUP) $(RUNTIMES) ## Run all tests, on CPython and on every MicroPython runtime
 	$(PYTHON) -m pytest -n 2 --dist loadfile tests firmware_tests
@@ -63,6 +67,13 @@ bench-papers: $(SETUP) ## Rebuild the papers' evaluations in full and save the r
 firmware-table: $(SETUP) $(RUNTIMES) ## Show which test file passes on which runtime, and update the page
 	$(PYTHON) -m firmware_tests --update firmware_tests/README.md
 
+pictures: $(SETUP) $(RUNTIMES) ## Draw the documentation's pictures anew, the console's from a real one
+	$(PYTHON) -m docs.pictures.draw
+	DENWATCH_PICTURES=docs/pictures $(PYTHON) -m pytest -q tests/console
+
+fresh-clone: ## Clone into an empty folder with an empty HOME, and run README's commands there
+	scripts/fresh-clone.sh
+
 constraints: $(SETUP) ## Pin what is installed in .venv
 	.venv/bin/pip list --exclude-editable --format=freeze | grep -Ev "^(pip|setuptools|wheel)=" | LC_ALL=C sort -f > constraints.txt
 
@@ -70,4 +81,4 @@ build: $(SETUP) ## Build wheel and sdist into dist/
 	$(PYTHON) -m build
 
 clean: ## Remove everything that set-up and tests made
-	rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .cache build dist spark-warehouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

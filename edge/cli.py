@@ -43,9 +43,11 @@ COMMANDS = {
     "keys": Command("edge.commands.keys:run", "names, keys and certificates of a site"),
     "subscribe": Command("edge.commands.subscribe:run", "ask in words, and see what arrives"),
     "publish": Command("edge.commands.publish:run", "send a reading as a device would"),
+    "console": Command("edge.commands.console:run", "a web page for subscribing and watching"),
     "status": Command("edge.commands.status:run", "what the nodes are doing"),
     "field": Command("edge.commands.field:run", "an emulated day in the field"),
     "analyze": Command("backend.commands.analyze:run", "all nodes' logs, on Spark, to a report"),
+    "stream": Command("backend.commands.stream:run", "all nodes' logs, on Spark, as they grow"),
     "sql": Command("backend.commands.sql:run", "questions to all nodes' logs, in SQL"),
 }
 

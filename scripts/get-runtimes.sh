@@ -1,11 +1,15 @@
 #!/bin/sh
-# Get every MicroPython that the device tests run on into .cache/runtimes (or $DENWATCH_CACHE/runtimes).
+# Get every MicroPython that the device tests run on into .cache/runtimes (or $DENWATCH_CACHE/runtimes),
+# and the other programs that tests and containers need.
 #
-# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker] [java] [browser]     all by default
+# usage: get-runtimes.sh [unix] [microbit] [wasm] [broker] [java] [browser] [compose] [schemas]
+#        all by default
 #
 #   unix64/micropython, unix32/micropython   MicroPython 1.25 of Debian 13, in both word sizes
 #   wasm/node_modules/...                    WebAssembly MicroPython, pinned in firmware_tests/wasm
 #   microbit/qemu-system-arm, firmware.hex   the emulated Cortex-M0 and its MicroPython 1.9.2
+#   compose/docker-compose                   Docker's, to check docker/compose.yaml; needs no engine
+#   schemas/node_modules/...                 AsyncAPI's JSON schema, pinned in scripts/schemas
 #
 # What is there and works is kept, so a second run takes a second. On Debian 12 and 13 nothing is
 # installed except node, Mosquitto, Java and Chromium (when missing, which needs root): other Debian packages are
@@ -13,7 +17,7 @@
 # exit code is 1.
 set -eu
 
-wanted=" ${*:-unix microbit wasm broker java browser} "
+wanted=" ${*:-unix microbit wasm broker java browser compose schemas} "
 wants() { case $wanted in *" $1 "*) ;; *) return 1 ;; esac; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -37,13 +41,14 @@ report_missing() { # name, what to do
     missing=1
 }
 
-write_wrapper() { # folder, program: runs FOLDER/root/usr/bin/PROGRAM with the libraries beside it
+write_wrapper() { # folder, program, its folder: runs FOLDER/root/usr/bin/PROGRAM with the libraries beside it
+    where=${3:-usr/bin}
     loader=$(cd "$1" && find root \( -name 'ld-linux*.so.*' -o -name 'ld-*.so.?' \) | sort | head -1)
     libraries=$(cd "$1" && dirname "$(find root -name 'libc.so.6' | sort | head -1)")
     cat >"$1/$2.new" <<WRAPPER
 #!/bin/sh
 here=\$(dirname "\$(readlink -f "\$0")")
-exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/root/usr/bin/$2" "\$@"
+exec "\$here/$loader" --library-path "\$here/$libraries" "\$here/root/$where/$2" "\$@"
 WRAPPER
     chmod +x "$1/$2.new"
     mv "$1/$2.new" "$1/$2"
@@ -133,13 +138,13 @@ install_packages() { # packages, by apt where that is possible
             >"$runtimes/apt.log" 2>&1
 }
 
-get_wasm() {
-    folder=$runtimes/wasm
-    pinned=$repository/firmware_tests/wasm
+get_npm() { # name, the folder in the repository with its package-lock.json
+    folder=$runtimes/$1
+    pinned=$repository/$2
     mkdir -p "$folder"
     has node npm || install_packages nodejs npm || :
     if ! has node npm; then
-        report_missing wasm "install node >= 18 and npm (Debian: apt-get install nodejs npm)"
+        report_missing "$1" "install node >= 18 and npm (Debian: apt-get install nodejs npm)"
     else
         if ! cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
             cp "$pinned/package.json" "$pinned/package-lock.json" "$folder/"
@@ -148,13 +153,14 @@ get_wasm() {
             fi
         fi
         if cmp -s "$pinned/package-lock.json" "$folder/node_modules/.pinned"; then
-            say wasm "$folder/node_modules"
+            say "$1" "$folder/node_modules"
         else
-            report_missing wasm "npm could not install firmware_tests/wasm/package-lock.json"
+            report_missing "$1" "npm could not install $2/package-lock.json"
         fi
     fi
 }
-if wants wasm; then get_wasm; fi
+if wants wasm; then get_npm wasm firmware_tests/wasm; fi
+if wants schemas; then get_npm schemas scripts/schemas; fi
 
 # --- Mosquitto: a broker that is not ours, for the watchdog's fault tests
 
@@ -189,5 +195,25 @@ get_browser() {
     fi
 }
 if wants browser; then get_browser; fi
+
+# --- Docker's compose, which reads a file without an engine
+
+get_compose() {
+    folder=$runtimes/compose
+    plugins=usr/libexec/docker/cli-plugins
+    if ! "$folder/docker-compose" version >/dev/null 2>&1; then
+        if "$scripts/fetch-debs.sh" "$folder" trixie "$wide" docker-compose; then
+            write_wrapper "$folder" docker-compose "$plugins"
+        elif found=$(command -v docker-compose); then
+            ln -sfn "$found" "$folder/docker-compose"
+        fi
+    fi
+    if "$folder/docker-compose" version >/dev/null 2>&1; then
+        say compose "$folder/docker-compose"
+    else
+        report_missing compose "install Docker's compose (Debian 13: apt-get install docker-compose)"
+    fi
+}
+if wants compose; then get_compose; fi
 
 exit "$missing"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make .venv with everything that tests, demo and benchmarks need. Called by make; safe to repeat.
 # Uses the first Python >= 3.11 with venv; installs it with apt where that is possible.
+# DENWATCH_EXTRAS names other extras of pyproject.toml: the image wants no test tools.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -35,5 +36,5 @@ if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
 fi
 echo "setup: installing packages into .venv (a few minutes the first time)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
-.venv/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+.venv/bin/python -m pip install -q -c constraints.txt -e ".[${DENWATCH_EXTRAS:-dev}]"
 echo "setup: done"

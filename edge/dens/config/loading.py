@@ -231,7 +231,7 @@ class _Reader:
             copies = int(number)
         elif colon:
             self._fail(steps, f"{name} takes no number")
-        return Replication(name, copies, section.chunk_bytes)
+        return Replication(name, copies, section.chunk_bytes, section.follow_plan)
 
     def _check_limits(self) -> None:
         limits = self._document.limits

@@ -66,6 +66,7 @@ class ReplicationSection(Section, frozen=True):
 
     strategy: str = "utility"
     chunk_bytes: Annotated[int, msgspec.Meta(ge=1024, le=131_072)] = 32_768
+    follow_plan: bool = False
 
 
 class LimitsSection(Section, frozen=True):
@@ -98,6 +99,7 @@ class LogSection(Section, frozen=True):
     segment_bytes: Annotated[int, msgspec.Meta(ge=4096, le=1 << 34)] = 16_777_216
     rotate_seconds: Seconds = 300
     keep_days: Annotated[int, msgspec.Meta(ge=0, le=36_600)] = 0
+    sign_all: bool = False
 
 
 class MetricsSection(Section, frozen=True):
@@ -199,6 +201,7 @@ class Replication:
     strategy: str
     copies: int
     chunk_bytes: int
+    follow_plan: bool = False  # use the strategy that an operator recommends
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,9 @@ ca = ""
 strategy = "utility"
 # About so many bytes of items in one frame, which is one transaction at the receiver.
 chunk_bytes = 32768
+# Whether to take another strategy when an operator who sees all nodes' logs recommends it
+# (`denwatch stream --mqtt`); otherwise the status only shows it.
+follow_plan = false
 
 # What a client, and all of them, can make this node keep. What is beyond is refused or made to
 # wait, never dropped in silence.
@@ -107,6 +110,9 @@ segment_bytes = 16777216
 rotate_seconds = 300
 # Remove closed segments after so many days; 0 keeps them.
 keep_days = 0
+# Log the signature of every notification, not only of those that somebody waits for elsewhere: so
+# that operators can also hand on what nobody here asked for, at 50 to 100 µs a notification.
+sign_all = false
 
 # Prometheus metrics at http://ADDRESS/metrics, on this machine only, for example
 # "127.0.0.1:9464"; "" for none.

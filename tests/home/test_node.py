@@ -1,0 +1,137 @@
+"""A real node with discovery on, as docs/home-assistant.md says: what its account hears."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.client.publisher import Publisher, parse_reading, read_key
+from edge.client.vocabulary import load_shipped
+from edge.commands.publish import announce_senses
+from edge.dens.mqtt.records import RETAINED
+from edge.dens.store import Store
+from tests.home.oracle import check_discovery
+from tests.node.app import App
+from tests.node.hosting import HostedNode, make_node, wait_for
+
+USER = (
+    "# The subscriber as whom Home Assistant connects here; nobody else may read what it is told.\n"
+)
+READINGS = ["gas carbon_monoxide=120 oxygen=19", "patient heart_rate=160"]
+
+
+class Place:
+    """A node, Home Assistant's account, a medic, and a device that senses gas and a patient."""
+
+    def __init__(self, folder: Path) -> None:
+        self.node: HostedNode = make_node(folder / "north", "north")
+        self.node.configure(
+            ("enabled = false", "enabled = true"), (f'{USER}user = ""', f'{USER}user = "home"')
+        )
+        self.passwords = {
+            "home": self.node.add_subscriber("home", "observer"),
+            "medic7": self.node.add_subscriber("medic7"),
+        }
+        self.key = folder / "dog-1.json"
+        self.key.write_text(json.dumps(self.node.add_device("dog-1")), encoding="utf-8")
+        self.node.start()
+
+    def app(self, name: str) -> App:
+        return App(self.node.port, name, self.passwords[name]).wait()
+
+    def publish(self) -> None:
+        vocabulary = load_shipped("rescue")
+        readings = [parse_reading(words, vocabulary) for words in READINGS]
+        senses = announce_senses(readings, vocabulary)
+        with Publisher(read_key(self.key), vocabulary, senses, timeout=30) as publisher:
+            publisher.run(2.0)  # it is announced within a second
+            publisher.publish(readings)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(tmp_path_factory.mktemp("home"))
+    yield made
+    made.node.stop()
+
+
+def find_configs(app: App) -> dict[str, dict[str, Any]]:
+    """Return the announcements that stand."""
+    found: dict[str, dict[str, Any]] = {}
+    for topic, payload in list(app.messages):
+        if topic.endswith("/config"):
+            found.pop(topic, None)
+            if payload:
+                found[topic] = json.loads(payload)
+    return found
+
+
+def test_discovery_states_and_presence_reach_home_assistants_account(place: Place) -> None:
+    with place.app("home") as app:
+        # As Home Assistant subscribes.
+        granted = app.subscribe(
+            "homeassistant/+/+/config", "homeassistant/+/+/+/config", "dens/1/home/#"
+        )
+        assert granted == [1, 1, 1]
+        assert app.publish("homeassistant/status", "online")
+        place.publish()
+        wait_for("a reading", lambda: app.find(GAS + "carbon_monoxide"))
+        configs = find_configs(app)
+        for topic, payload in configs.items():
+            check_discovery(topic, payload)
+        states = {c["state_topic"] for c in configs.values()}
+        assert states == {"dens/1/status/north", GAS + "carbon_monoxide", GAS + "oxygen"}
+        assert b"online" in app.find(PRESENCE)
+        (told,) = app.find(GAS + "carbon_monoxide")
+        assert json.loads(told)["value"] == 120
+        assert not any(b"heart" in payload for _, payload in app.messages)
+        assert not any("patient" in topic for topic, _ in app.messages)
+
+
+PRESENCE = "dens/1/home/north/dog-1/available"
+GAS = "dens/1/home/north/dog-1/gas/"
+
+
+def test_nobody_else_may_hear_it_or_say_it(place: Place) -> None:
+    with place.app("medic7") as app:
+        assert app.subscribe("homeassistant/#", "dens/1/home/#", GAS + "oxygen") == [128] * 3
+    with place.app("medic7") as app:
+        assert not app.publish("homeassistant/sensor/forged/config", "{}")
+    with place.app("home") as app:
+        assert not app.publish(GAS + "oxygen", '{"value": 1}')
+
+
+def test_the_announcements_stay_over_a_restart_until_it_is_switched_off(place: Place) -> None:
+    place.publish()
+    place.node.stop()
+    place.node.start()
+    with place.app("home") as app:
+        app.subscribe("homeassistant/#")
+        wait_for("what is retained", lambda: len(find_configs(app)) == 3)
+        place.node.stop()
+    assert len(list_retained(place)) == 3
+    place.node.configure(("enabled = true", "enabled = false"))
+    place.node.start()
+    place.node.stop()
+    assert list_retained(place) == []
+    place.node.configure(("enabled = false", "enabled = true"))
+    place.node.start()
+
+
+def list_retained(place: Place) -> list[str]:
+    """Return what a stopped node keeps for Home Assistant."""
+    store = Store(place.node.folder / "data" / "node.db", "north")
+    try:
+        return [key.decode() for key, _ in store.scan(RETAINED, b"homeassistant/")]
+    finally:
+        store.close()
+
+
+def test_mosquittos_rules_know_home_assistant(place: Place) -> None:
+    rules = place.node.keys("acl")
+    assert "topic write homeassistant/#\ntopic write dens/1/home/north/#\n" in rules
+    assert "user home\ntopic read homeassistant/#\ntopic read dens/1/home/#\n" in rules
