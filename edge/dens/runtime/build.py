@@ -13,9 +13,11 @@ from edge.client.vocabulary.merging import merge_vocabularies
 from edge.dens.config import NodeConfig, Replication
 from edge.dens.core.devices import Devices, DeviceSettings, VocabularySenses
 from edge.dens.core.holdings import Holdings
+from edge.dens.core.home import Home, HomeSettings, Vision
 from edge.dens.core.interface import Count
 from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION
 from edge.dens.core.node import Node
+from edge.dens.core.operators import Operators
 from edge.dens.core.peers import PeerPart, PeerSettings
 from edge.dens.core.subscribers import Subscribers, SubscriberSettings
 from edge.dens.core.trust import Trust
@@ -24,9 +26,11 @@ from edge.dens.mqtt.limits import Limits
 from edge.dens.mqtt.server import Server
 from edge.dens.replication.clock import Clocks
 from edge.dens.runtime.clock import SteadyClock, read_wall
+from edge.dens.runtime.publishers import list_publishers
 from edge.dens.runtime.station import Station
 from edge.dens.runtime.status import StatusTimer
 from edge.dens.security import Access, Keyring, RateLimit, Roles, open_keyring
+from edge.dens.security.topics import grant_home
 from edge.dens.store import Store
 from edge.version import find_version
 
@@ -72,6 +76,8 @@ class Assembly:
     devices: Devices
     peers: PeerPart
     clocks: Clocks
+    vocabularies: Vocabularies
+    operators: Operators
     counter: Counter
     status: StatusTimer
 
@@ -114,8 +120,10 @@ class Assembly:
             "attached": gauges["attached"],
             "delivered": totals.get("notes_delivered", 0),
             "devices": gauges["devices_present"],
+            "publishers": list_publishers(self.devices.list_devices(), self.vocabularies),
             "peers": sorted(self.station.peers),
             "lag_ms": self.peers.find_lag(now),
+            "plan": self.operators.describe(),
             "clock_ms": self.clocks.wall,
             "doubt_ms": gauges["clock_doubt_ms"],
             "conflicts": self.keyring.conflicts,
@@ -163,7 +171,10 @@ def build_assembly(
     clocks: Clocks,
 ) -> Assembly:
     """Put the parts together."""
-    access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared)
+    assistant = config.home_assistant
+    besides = {assistant.user: grant_home(assistant.prefix)} if assistant else {}
+    access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
+    roles = Roles(config.roles)
     limits = read_limits(config)
     holdings = Holdings(config.name, store.epoch, store, keyring.sign, clocks.localise)
     vocabularies = Vocabularies(vocabulary)
@@ -171,7 +182,7 @@ def build_assembly(
         holdings,
         store,
         vocabularies,
-        roles=_Roles(access, Roles(config.roles)),
+        roles=_Roles(access, roles),
         clock=clocks,
         settings=SubscriberSettings(
             max_subscriptions=config.limits.requests_per_subscriber,
@@ -179,6 +190,7 @@ def build_assembly(
             window=max(config.limits.window, 0 if config.broker is None else _BROKER_WINDOW),
             held_limit=config.limits.notifications,
             organisation=config.organisation,
+            signs_all=config.log.sign_all,
         ),
     )
     devices = Devices(
@@ -195,7 +207,21 @@ def build_assembly(
         strategy=name_strategy(config.replication), chunk=config.replication.chunk_bytes
     )
     peers = PeerPart(holdings, store, keyring, subscribers, clocks, replication)
-    node = Node(holdings, [Trust(holdings, keyring), peers, subscribers, devices])
+    home = Home(
+        config.name,
+        vocabularies.find_event,
+        lambda: (d for d in devices.list_devices() if keyring.list_key_ids(d.name)),
+        Vision(roles, assistant.roles if assistant else ()),
+        clocks.show,
+        HomeSettings(assistant.prefix, assistant.expire_after, find_version())
+        if assistant
+        else None,
+    )
+    operators = Operators(
+        holdings, peers.kit.gate, peers, is_following=config.replication.follow_plan
+    )
+    parts = [Trust(holdings, keyring), peers, operators, subscribers, devices, home]
+    node = Node(holdings, parts)
     counter = Counter()
     server = None
     if config.broker is None:
@@ -213,6 +239,8 @@ def build_assembly(
         devices,
         peers,
         clocks,
+        vocabularies,
+        operators,
         counter,
         StatusTimer(config.status.interval_seconds * 1000),
     )

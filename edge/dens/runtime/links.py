@@ -23,6 +23,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge.dens.core.interface import (
     DEVICES,
     NOTES,
+    OPERATORS,
     PEERS,
     REPLIES,
     REQUESTS,
@@ -207,6 +208,7 @@ class BrokerConnection(Connection):
             DEVICES + "+/hello",
             DEVICES + "+/nv",
             PEERS + own,
+            OPERATORS + own,
             STATUS + "+",
         )
         self._known: set[str] = set()

@@ -208,12 +208,12 @@ class Process:
             committed()
 
     def _send(self, publish: Publish) -> None:
-        if self._broker is not None:
-            self._broker.send(publish)
-            return
+        # A node at a broker may have peers with servers of their own, too.
         connection = self._connections.get(publish.topic.removeprefix(PEERS))
-        if connection is not None:
+        if connection is not None and (connection.is_up or self._broker is None):
             connection.send(publish)
+        elif self._broker is not None:
+            self._broker.send(publish)
 
     async def _move_log(self) -> None:
         """Move log records to the segments; the disk's work is done in another thread."""

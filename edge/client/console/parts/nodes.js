@@ -1,0 +1,33 @@
+// The nodes: a small map, a sentence that says whether the network is cut, and a table.
+export default {
+  template: `
+  <div class="part"><section class="card nodes" id="section-nodes" data-section="nodes" tabindex="-1" aria-labelledby="nodes-title">
+    <div class="card-head"><h2 id="nodes-title">Nodes</h2></div>
+    <p v-if="!network?.nodes?.length" class="empty">No node has been heard of yet. The map appears as soon as one
+      says how it is.</p>
+    <template v-else>
+      <p class="sentence" :class="{ cut: network.is_cut }" role="status" id="network-sentence">
+        <span class="icon-box" v-html="icon(network.is_cut ? 'warn' : 'ok')"></span><span>{{ network.sentence }}</span></p>
+      <div class="map-box" v-html="map"></div>
+      <p class="hint legend">The number is how many devices are there.</p>
+      <div class="table-box" tabindex="0" role="region" aria-label="Nodes, as a table">
+      <table><caption class="sr">Nodes</caption>
+        <thead><tr><th scope="col">node</th><th scope="col">state</th><th scope="col">peers</th>
+          <th scope="col">lag</th><th scope="col">devices</th><th scope="col">waiting</th></tr></thead>
+        <tbody><tr v-for="one in network.nodes" :key="one.name">
+          <th scope="row">{{ one.name }}</th><td>{{ words[one.state] }}</td>
+          <td>{{ one.peers.join(', ') || 'none' }}</td><td>{{ lag(one.lag) }}</td>
+          <td>{{ one.devices }}</td><td>{{ one.queue }}</td></tr></tbody></table></div>
+    </template>
+  </section></div>`,
+  props: { network: Object, map: String },
+  data() {
+    return { words: { up: "up", silent: "silent", stopped: "stopped", told: "seen by others" } };
+  },
+  methods: {
+    icon: denwatch.icon,
+    lag(words) {
+      return words === "up to date" ? "none" : words.replace(" behind", "") || "–";
+    },
+  },
+};

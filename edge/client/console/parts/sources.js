@@ -1,0 +1,48 @@
+// Who publishes what: the devices, what they sense, where they are; a word asks about it.
+export default {
+  template: `
+  <div class="part"><section class="card sources" id="section-sources" data-section="sources" tabindex="-1" aria-labelledby="sources-title">
+    <div class="card-head"><h2 id="sources-title">Who publishes what</h2>
+      <span class="number" v-if="sources?.length">{{ sources.length }}</span></div>
+    <p v-if="!sources?.length" class="empty">No device has said hello at a node that this console hears.</p>
+    <template v-else>
+      <label class="search"><span class="icon-box" v-html="icon('search')"></span>
+        <input v-model="wanted" data-first type="search" placeholder="a device, an attribute, a node"
+          aria-label="Find a device, an attribute or a node"></label>
+      <ul>
+        <li v-for="one in found" :key="one.name" class="source" :class="{ away: !one.is_present }">
+          <div class="source-head"><h3>{{ one.name }}</h3>
+            <span class="presence"><i aria-hidden="true"></i>{{ one.is_present ? 'here' : 'away' }}</span></div>
+          <p class="where">at {{ one.nodes.join(', ') }}<template v-if="one.place"> · {{ one.place }}</template></p>
+          <p v-for="sense in one.senses" :key="sense.event + sense.attributes.length" class="senses">
+            <span class="event">{{ sense.event }}</span>
+            <button v-for="it in sense.attributes" type="button" class="chip" :key="it.name" :title="it.domain"
+              :aria-label="'Ask about ' + it.label + ', ' + it.domain" @click="ask(it.name)">{{ it.label }}</button></p>
+        </li>
+      </ul>
+      <p v-if="!found.length" class="empty">Nothing is called “{{ wanted }}”.</p>
+      <p v-if="more" class="hint">and {{ more }} more that the nodes only count</p>
+    </template>
+  </section></div>`,
+  props: { sources: Array, more: Number },
+  data() {
+    return { wanted: "" };
+  },
+  computed: {
+    found() {
+      const wanted = this.wanted.trim().toLowerCase().replaceAll("_", " ");
+      if (!wanted) return this.sources;
+      return this.sources.filter((one) => {
+        const words = [one.name, ...one.nodes, one.place];
+        for (const sense of one.senses) words.push(sense.event, ...sense.attributes.map((a) => a.label));
+        return words.join(" ").toLowerCase().replaceAll("_", " ").includes(wanted);
+      });
+    },
+  },
+  methods: {
+    icon: denwatch.icon,
+    ask(name) {
+      dispatchEvent(new CustomEvent("denwatch-write", { detail: { words: `${name} is` } }));
+    },
+  },
+};

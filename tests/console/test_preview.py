@@ -1,0 +1,177 @@
+"""What a text would mean: problems at the very word, pictures, bytes; and changing the top k."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.client.compiler import compile_subscription
+from edge.client.console.completion import complete
+from edge.client.console.preview import (
+    MOST_CHARACTERS,
+    find_name,
+    find_top,
+    preview,
+    set_top,
+    shorten,
+    strip_name,
+)
+from edge.client.console.sources import Announcement, build_directory
+from edge.client.errors import LanguageError
+from edge.client.language import parse
+from edge.client.vocabulary import load_shipped, parse_vocabulary
+
+RESCUE = load_shipped("rescue")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "meant"),
+    [
+        ("patient_temperature is very hgih and pain is mild", "hgih", "high"),
+        ("heart_rat is high", "heart_rat", "heart_rate"),
+        ("heart_rate is high andd pain is mild", "andd", "and"),
+        ("heart_rate abov 120", "abov", "above"),
+        ("heart_rate is high, topp 5", "topp", "top"),
+        ("pain is mild and smoke is dense", "smoke", None),
+        ("heart_rate is 500 bpm", "500 bpm", None),
+    ],
+)
+def test_a_problem_points_at_the_very_word(text: str, wrong: str, meant: str | None) -> None:
+    problem = preview(text, RESCUE).problem
+    assert problem is not None
+    assert text[problem.start : problem.end].startswith(wrong)
+    assert not problem.is_unfinished
+    assert meant is None or meant in problem.suggestions
+    assert meant is not None or problem.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["heart_rate", "heart_rate is", "pain is mild and ", "pain is mild, "]
+)
+def test_what_only_ends_too_early_is_not_wrong_yet(text: str) -> None:
+    understood = preview(text, RESCUE)
+    assert understood.problem is not None
+    assert understood.problem.is_unfinished or text == "heart_rate"
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_understood_or_has_a_problem_within_it(text: str) -> None:
+    understood = preview(text, RESCUE)
+    if understood.problem is None:
+        assert understood.size or not text.strip()
+        return
+    assert 0 <= understood.problem.start < understood.problem.end <= max(1, len(text))
+
+
+def test_an_overlong_text_is_refused() -> None:
+    assert "too long" in str(preview("a" * (MOST_CHARACTERS + 1), RESCUE).problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 1000 + "pain is mild" + ")" * 1000,
+        "not " * 900 + "pain is mild",
+        "pain " * 700,
+        "<" * 4000,
+    ],
+)
+def test_an_absurd_text_has_a_problem_and_takes_no_time(text: str) -> None:
+    assert preview(text, RESCUE).problem is not None
+    complete(text, len(text), RESCUE)
+
+
+def test_the_bytes_are_those_of_the_compiler_and_every_field_is_told() -> None:
+    text = "patient_temperature is very high and heart_rate is not normal"
+    understood = preview(text, RESCUE)
+    data = compile_subscription(parse(text), RESCUE).data
+    assert "".join(one.hex for one in understood.fields) == data.hex()
+    assert understood.size == len(data) <= 17
+    assert all(one.field and one.meaning for one in understood.fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("heart_rate is high", ["from 120 bpm"]),  # rising 100..140: half at 120
+        ("patient_temperature is low", ["up to 35.4 °C"]),  # falling 35..36, and 0.5 is 128 of 255
+        ("heart_rate is normal", ["from 53 to 107 bpm"]),  # trapezoid 45 60 100 115
+        ("heart_rate is not normal", ["up to 52 bpm or from 108 bpm"]),
+        ("heart_rate is low or high", ["up to 50 bpm or from 120 bpm"]),
+        ("heart_rate above 40 and heart_rate below 100", ["from 41 to 99 bpm"]),
+        ("triage is red or black", ["red or black"]),
+        ("measured_at after 14:30", ["from 14:30:01"]),
+        ("pain is severe and heart_rate is high, at least 1", ["from 8", "from 140 bpm"]),
+    ],
+)
+def test_what_counts_is_said_in_values(text: str, counts: list[str]) -> None:
+    assert [graph.counts for graph in preview(text, RESCUE).graphs] == counts
+
+
+def test_pictures_are_well_formed_and_speak() -> None:
+    for text in ("east is about 500 m", "triage is red", "heart_rate is low or very high"):
+        for graph in preview(text, RESCUE).graphs:
+            root = ElementTree.fromstring(graph.svg)
+            assert root.get("role") == "img"
+            assert graph.counts in str(root.get("aria-label"))
+
+
+def test_a_vocabularys_words_are_never_markup() -> None:
+    text = """
+name = "evil"
+[event.e]
+number = 1
+[event.e.attribute.s]
+bit = 1
+symbols = ["<img src=x>", "<script>", "ok"]
+"""
+    evil = parse_vocabulary(text)
+    (graph,) = preview("s is ok", evil).graphs
+    assert "<img" not in graph.svg
+    assert "<script" not in graph.svg
+    ElementTree.fromstring(graph.svg)
+
+
+def test_who_can_answer_is_looked_up() -> None:
+    announced = [
+        Announcement("north", "bed-1", "patient", ("heart_rate", "pain"), True),
+        Announcement("north", "bed-2", "patient", ("heart_rate",), True),
+        Announcement("north", "bed-3", "patient", ("heart_rate", "pain"), False),
+    ]
+    directory = build_directory(RESCUE, announced)
+    understood = preview("pulse is high and pain is severe", RESCUE, None, directory)
+    assert understood.answered_by == ("bed-1",)
+    assert understood.is_known
+    assert not preview("smoke is dense", RESCUE, None, directory).answered_by
+
+
+# Changing -----------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 1000), st.sampled_from(["pain is severe, top 3", "pulse is high, named fast"])
+)
+def test_another_top_changes_nothing_else(top: int, text: str) -> None:
+    changed = set_top(text, top)
+    assert find_top(changed) == top
+    assert replace(parse(changed), top=None) == replace(parse(text), top=None)
+    assert find_top(set_top(changed, None)) is None
+
+
+@pytest.mark.parametrize("top", [0, -1, 1001])
+def test_a_top_that_is_none_is_refused(top: int) -> None:
+    with pytest.raises(LanguageError):
+        set_top("pain is severe", top)
+
+
+def test_names_and_labels() -> None:
+    assert find_name("pain is severe, named ouch") == "ouch"
+    assert find_name("pain is severe") is None
+    assert find_name("pain is") is None
+    assert strip_name("pain is severe, named ouch, top 3") == "pain is severe, top 3"
+    assert shorten("pain is severe, top 3") == "pain is severe"
+    assert len(shorten("pain is severe and " * 9 + "pain is mild")) == 60
