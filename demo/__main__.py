@@ -27,6 +27,7 @@ from demo.weather import read_station
 from edge.cli import main as denwatch
 from edge.client.compiler import compile_subscription
 from edge.client.language import parse
+from edge.dens.runtime.warmup import warm_up
 
 ASKED = (
     (
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = make_folder(options.folder)
     devices = list(plan_devices())
     show_words()
+    warm_up(lambda words: print(f"   {words}\n"))  # three nodes at a time would take minutes
     print("2  A site: three nodes, keys for everybody\n")
     site = make_site(folder.resolve(), [who for who, _, _ in ASKED], devices)
     print(f"   {', '.join(NODES)} in {folder}; {len(devices)} watchdogs; {len(ASKED)} people\n")

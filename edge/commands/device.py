@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.commands.common import build_parser, read_file, write_file
-from edge.commands.failures import MISSING, CommandError
+from edge.commands.failures import EXIT_STATUS, MISSING, CommandError
 from edge.commands.images import ARCHITECTURES, ROLES, build_role, build_romfs, find_mpremote
 
 _DESCRIPTION = """
@@ -22,6 +22,11 @@ denwatch device build --architecture xtensawin --output build/esp32
 denwatch device build --role filter --architecture armv6m --output build/pico
 denwatch device install --port /dev/ttyUSB0
 denwatch device install --config watchdog.json --dry-run"""
+
+_ACTIONS = {
+    "build": "Compile the watchdog to .mpy files, without a board.",
+    "install": "Build, configure, and copy everything to a board that is connected over USB.",
+}
 
 _MAIN = "from watchdog.boot import main\n\nmain()\n"
 
@@ -97,24 +102,39 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Compile the watchdog for a board, and put it there."
     parser = build_parser("device", summary, _DESCRIPTION, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", required=True)
-    for name in ("build", "install"):
-        action = actions.add_parser(name)
+    for name, words in _ACTIONS.items():
+        action = actions.add_parser(name, help=words, description=words, epilog=EXIT_STATUS)
+        action.formatter_class = argparse.RawDescriptionHelpFormatter
         action.add_argument(
             "--architecture",
             choices=ARCHITECTURES,
             default="xtensawin",
-            help="xtensawin: ESP32; armv6m: RP2040; armv7m: STM32, RP2350; x64, x86: a PC",
+            help="xtensawin: ESP32 (default); armv6m: RP2040; armv7m: RP2350, STM32; x64, x86: PC",
         )
         if name == "build":
-            action.add_argument("--role", choices=sorted(ROLES), default="full")
-            action.add_argument("--output", default="build/device", help="the folder to fill")
+            action.add_argument(
+                "--role",
+                choices=sorted(ROLES),
+                default="full",
+                help="full: the whole watchdog; filter: its filter alone (full)",
+            )
+            action.add_argument(
+                "--output",
+                metavar="DIR",
+                default="build/device",
+                help="the folder to fill (build/device)",
+            )
             action.add_argument(
                 "--romfs", metavar="FILE", help="also a ROM file system, for mpremote romfs deploy"
             )
             action.add_argument("--json", action="store_true", help="sizes as one JSON object")
         else:
-            action.add_argument("--config", help="a watchdog.json instead of questions")
-            action.add_argument("--port", help="the board's serial port (the first one found)")
+            action.add_argument(
+                "--config", metavar="FILE", help="a watchdog.json instead of questions"
+            )
+            action.add_argument(
+                "--port", metavar="DEVICE", help="the board's serial port (the first one found)"
+            )
             action.add_argument(
                 "--dry-run", action="store_true", help="print what mpremote would do"
             )

@@ -19,7 +19,7 @@ denwatch field --nodes 50 --hours 6 --strategy spray:8 --seed 7 --map out.svg
 denwatch field --nodes 20 --hours 1 --mobility waypoint --logs day
 denwatch field --contacts trace.txt.xz --hours 2 --strategy epidemic"""
 _BAR = 40
-_PICTURES = 6
+_MOMENTS, _DRAWN = 180, 12_000  # of a picture, and nodes in all of them together, at most
 
 
 def run(argv: list[str]) -> int:
@@ -32,12 +32,35 @@ def run(argv: list[str]) -> int:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Name the options."""
-    parser.add_argument("--nodes", type=int, default=50, help="how many (50)")
-    parser.add_argument("--hours", type=float, default=6.0, help="how long the day is (6)")
-    parser.add_argument("--strategy", default="utility", help="epidemic, spray:L, utility[:L]")
-    parser.add_argument("--seed", type=int, default=7, help="one seed is one day (7)")
-    parser.add_argument("--mobility", choices=("disaster", "waypoint"), default="disaster")
-    parser.add_argument("--reach", type=float, default=60.0, help="of a radio, in m (60)")
+    parser.add_argument("--nodes", type=int, default=50, metavar="N", help="how many nodes (50)")
+    parser.add_argument(
+        "--hours", type=float, default=6.0, metavar="H", help="how long the day is (6)"
+    )
+    parser.add_argument(
+        "--strategy",
+        default="utility",
+        metavar="NAME[:L]",
+        help="who gets a copy: epidemic, spray:L with L copies, utility[:L] (utility)",
+    )
+    parser.add_argument("--seed", type=int, default=7, metavar="N", help="one seed is one day (7)")
+    parser.add_argument(
+        "--mobility",
+        choices=("disaster", "waypoint"),
+        default="disaster",
+        help="how nodes move: between places of a disaster area, or at random (disaster)",
+    )
+    parser.add_argument(
+        "--reach", type=float, default=60.0, metavar="M", help="of a radio, in metres (60)"
+    )
+    parser.add_argument(
+        "--people", type=int, default=0, metavar="N", help="who ask (one in five nodes)"
+    )
+    parser.add_argument(
+        "--devices", type=int, default=0, metavar="N", help="watchdogs (one in five nodes)"
+    )
+    parser.add_argument(
+        "--period", type=float, default=180.0, metavar="S", help="between readings, in s (180)"
+    )
     parser.add_argument("--contacts", metavar="FILE", help="contacts in the ONE's format instead")
     parser.add_argument("--write-contacts", metavar="FILE", help="write the contacts of the day")
     parser.add_argument("--map", metavar="FILE", help="write a picture of the day (SVG)")
@@ -50,7 +73,8 @@ def run_day(options: argparse.Namespace) -> int:
     from edge.dens.replication.strategies import build_strategy
     from edge.field.air import Radio
     from edge.field.day import Day, Plan
-    from edge.field.picture import draw_day
+    from edge.field.mobility import list_areas
+    from edge.field.picture import Sight, draw_day
     from edge.field.traces import (
         ContactEvent,
         TraceError,
@@ -60,8 +84,10 @@ def run_day(options: argparse.Namespace) -> int:
     )
 
     duration = round(options.hours * 3_600_000)
-    if options.nodes < 2 or duration < 1:
-        raise CommandError("at least two nodes and some time are needed", WRONG_USAGE)
+    if options.nodes < 2 or duration < 60_000:
+        raise CommandError("at least two nodes and a minute are needed", WRONG_USAGE)
+    if min(options.people, options.devices) < 0 or options.period < 1:
+        raise CommandError("people and devices cannot be fewer than none", WRONG_USAGE)
     contacts: tuple[ContactEvent, ...] = ()
     nodes = options.nodes
     try:
@@ -84,16 +110,26 @@ def run_day(options: argparse.Namespace) -> int:
         Radio(reach=options.reach),
         options.logs,
         contacts,
+        min(options.people, nodes),
+        min(options.devices, nodes),
+        round(options.period * 1000),
     )
     day = Day(plan)
     if options.write_contacts:
         write_contacts(Path(options.write_contacts), day.contacts)
-    day.run(show_progress, _PICTURES if options.map else 0)
+    moments = max(2, min(_MOMENTS, _DRAWN // nodes)) if options.map else 0
+    day.run(show_progress, moments)
     figures = day.describe()
     if options.map:
-        groups = [path.group for path in day.paths]
-        title = f"{nodes} nodes, {options.hours:g} hours, {options.strategy}, seed {options.seed}"
-        Path(options.map).write_text(draw_day(day.snapshots, groups, title), encoding="utf-8")
+        has_areas = options.mobility == "disaster" and not contacts
+        sight = Sight(
+            f"{nodes} nodes, {options.hours:g} hours, {options.strategy}, seed {options.seed}",
+            [path.group for path in day.paths],
+            day.people,
+            day.devices,
+            [(name, *area) for name, area in list_areas(nodes)] if has_areas else (),
+        )
+        Path(options.map).write_text(draw_day(day.snapshots, sight), encoding="utf-8")
     if options.json:
         print(json.dumps(figures))
     else:

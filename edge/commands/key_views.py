@@ -22,6 +22,7 @@ from edge.dens.security.registry import (
     derive_device_password,
     derive_device_secret,
 )
+from edge.dens.security.topics import OPERATOR
 
 # %u is the user name: Mosquitto's own form of "everybody to their own topics".
 _ACL = """\
@@ -33,6 +34,7 @@ pattern write dens/1/wd/%u/nv
 pattern read dens/1/wd/%u/sv
 pattern read dens/1/wd/%u/ack
 pattern read dens/1/status/+
+pattern read dens/1/plan/+
 """
 _ACL_NODE = """
 user {name}
@@ -46,6 +48,22 @@ topic write dens/1/wd/+/ack
 topic read dens/1/peer/{name}
 topic write dens/1/peer/+
 topic write dens/1/status/{name}
+topic read dens/1/operator/{name}
+topic write dens/1/plan/{name}
+"""
+_ACL_OPERATOR = """
+user {name}
+topic write dens/1/operator/+
+"""
+_ACL_NODE_HOME = """\
+topic write {prefix}/#
+topic write dens/1/home/{name}/#
+"""
+_ACL_HOME = """
+user {user}
+topic read {prefix}/#
+topic read dens/1/home/#
+topic write {prefix}/status
 """
 _COLUMNS = ("kind", "name", "keys", "role", "state")
 
@@ -184,7 +202,19 @@ def find_url(arguments: argparse.Namespace) -> str:
 def print_acl(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the access rules for Mosquitto, for sites that have one."""
     registry = load_registry(arguments)
-    yield _ACL + "".join(_ACL_NODE.format(name=name) for name in sorted(registry.cards))
+    rules = _ACL
+    config = Path(arguments.directory) / "node.toml"
+    home = load_config(config).home_assistant if config.exists() else None
+    for name in sorted(registry.cards):
+        rules += _ACL_NODE.format(name=name)
+        if home is not None:
+            rules += _ACL_NODE_HOME.format(name=name, prefix=home.prefix)
+    for name, app in sorted(registry.subscribers.items()):
+        if app.role == OPERATOR:
+            rules += _ACL_OPERATOR.format(name=name)
+    if home is not None and home.user:
+        rules += _ACL_HOME.format(user=home.user, prefix=home.prefix)
+    yield rules
 
 
 def check(arguments: argparse.Namespace) -> Iterator[str]:
@@ -199,7 +229,7 @@ def check(arguments: argparse.Namespace) -> Iterator[str]:
         if peer.name not in registry.cards:
             yield f"note: the peer {peer.name} is not known here yet; {registry.name} learns of it"
     for name, app in sorted(registry.subscribers.items()):
-        if app.role not in config.roles:
+        if app.role not in config.roles and app.role != OPERATOR:
             yield f"note: {name} has the role {app.role}, which is not in node.toml"
     yield (
         f"{registry.name}: good; {len(registry.cards)} nodes, {len(registry.devices)} devices, "

@@ -42,6 +42,7 @@ from edge.dens.security.registry import (
     KINDS,
     Registry,
 )
+from edge.dens.security.topics import OPERATOR
 
 _DESCRIPTION = """
 Everybody has a name and a key: devices, subscribers (apps) and nodes. Keys are rotated without a
@@ -148,7 +149,7 @@ def _read_chosen(arguments: argparse.Namespace) -> str | None:
 
 def _warn_of_role(arguments: argparse.Namespace, role: str) -> None:
     config = Path(arguments.directory) / "node.toml"
-    if config.exists() and role not in load_config(config).roles:
+    if config.exists() and role != OPERATOR and role not in load_config(config).roles:
         print(f"note: {config} has no role {role}: it sees nothing here", file=sys.stderr)
 
 
@@ -271,18 +272,22 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         made.set_defaults(action=action)
         return made
 
-    add("list", list_names, "who belongs to the site").add_argument("--json", action="store_true")
+    add("list", list_names, "who belongs to the site").add_argument(
+        "--json", action="store_true", help="one JSON object"
+    )
     kinds = actions.add_parser("add", help="register a device or a subscriber").add_subparsers(
         required=True, metavar="device|subscriber"
     )
-    device = kinds.add_parser("device")
+    words = "register a device"
+    device = kinds.add_parser("device", help=words, description=words)
     device.set_defaults(action=add_device)
-    device.add_argument("name")
+    device.add_argument("name", help="of the device")
     device.add_argument("--key-file", metavar="FILE", help="hexadecimal key that it has already")
-    device.add_argument("--key-id", type=int, default=1)
-    subscriber = kinds.add_parser("subscriber")
+    device.add_argument("--key-id", type=int, default=1, metavar="N", help="of the key (1)")
+    words = "register a subscriber, and show the password once"
+    subscriber = kinds.add_parser("subscriber", help=words, description=words)
     subscriber.set_defaults(action=add_subscriber)
-    subscriber.add_argument("name")
+    subscriber.add_argument("name", help="of the person or app")
     subscriber.add_argument("--role", required=True, help="a role of node.toml")
     role = add("role", change_role, "give a subscriber another role")
     role.add_argument("name")
@@ -295,7 +300,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add("retire", retire, "end all keys of a name but the newest").add_argument("name")
     end = add("revoke", revoke, "end a name, or one key of it, at all nodes")
     end.add_argument("name")
-    end.add_argument("--key-id", type=int)
+    end.add_argument("--key-id", type=int, metavar="N", help="this key alone")
     end.add_argument("--kind", choices=KINDS, help="if the name is not registered here")
     shown = add("show", show, "a device's configuration, or a subscriber's commands")
     shown.add_argument("name")
@@ -304,12 +309,16 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     shown.add_argument("--url", help="where this node is reached")
     guest = add("invite", invite, "let another node join the site, or give it new keys")
     guest.add_argument("name")
-    guest.add_argument("--address", action="append", default=[], metavar="HOST")
-    guest.add_argument("--output", required=True, metavar="FILE")
+    guest.add_argument(
+        "--address", action="append", default=[], metavar="HOST", help="by which others reach it"
+    )
+    guest.add_argument("--output", required=True, metavar="FILE", help="the invitation")
     guest.add_argument("--url", help="where this node is reached")
     add("join", join, "take new keys from an invitation").add_argument("file")
     new = add("renew", renew, "issue this node's certificate anew")
-    new.add_argument("--address", action="append", default=[], metavar="HOST")
+    new.add_argument(
+        "--address", action="append", default=[], metavar="HOST", help="others than it was for"
+    )
     add("acl", print_acl, "access rules for Mosquitto")
     add("check", check, "check keys, certificate and configuration")
     return parser.parse_args(argv)

@@ -69,19 +69,33 @@ def _read_broker(url: str) -> Broker:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = build_parser("node", "Make or run a DENS node.", _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("config", nargs="?", default="node.toml", help="its configuration")
+    parser.add_argument(
+        "config", nargs="?", default="node.toml", help="its configuration (node.toml)"
+    )
     parser.add_argument("--init", metavar="FOLDER", help="make a node's folder, and stop")
-    parser.add_argument("--check", action="store_true", help="look at everything, and stop")
-    parser.add_argument("--broker", metavar="URL", help="use this broker, not an own server")
-    parser.add_argument("--log", choices=("text", "json"), default="text", help="style of stderr")
+    parser.add_argument(
+        "--check", action="store_true", help="look at configuration, keys and store, and stop"
+    )
+    parser.add_argument(
+        "--broker", metavar="URL", help="use this broker in the place of an own server"
+    )
+    parser.add_argument(
+        "--log", choices=("text", "json"), default="text", help="style of stderr (text)"
+    )
     parser.add_argument(
         "--level", choices=("debug", "info", "warning", "error"), default="info", help="of stderr"
     )
     # Their own file has the rest: they need packages that `--help` does not.
     group = parser.add_argument_group("with --init")
     group.add_argument("--name", help="the node's name (this machine's host name)")
-    group.add_argument("--listen", action="append", metavar="URL", help="where to listen")
-    group.add_argument("--address", action="append", default=[], metavar="HOST", help="others' way")
-    group.add_argument("--peer", action="append", default=[], metavar="NAME=URL", help="a peer")
+    group.add_argument(
+        "--listen", action="append", metavar="URL", help="mqtt://HOST:PORT or mqtts://…, several"
+    )
+    group.add_argument(
+        "--address", action="append", default=[], metavar="HOST", help="by which others reach it"
+    )
+    group.add_argument(
+        "--peer", action="append", default=[], metavar="NAME=URL", help="a node to link to"
+    )
     group.add_argument("--join", metavar="FILE", help="an invitation of `denwatch keys invite`")
     return parser.parse_args(argv)

@@ -170,14 +170,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     shown = add("show", show, "a vocabulary, or one event or attribute of it")
     shown.add_argument("word", nargs="?", help="an event or attribute, by any of its names")
     searched = add("search", search, "names, terms and synonyms that contain a text")
-    searched.add_argument("text")
+    searched.add_argument("text", help="a part of a name")
     checked = add("check", check, "whether files are vocabularies, and how well terms fit", True)
     checked.add_argument(
         "--tolerance", type=float, default=0.05, help="tell of terms that are further off (0.05)"
     )
     merged = add("merge", merge, "several vocabularies into one", True)
     imported = add("import-fll", import_terms, "add the terms of a fuzzylite file")
-    imported.add_argument("file")
+    imported.add_argument("file", help="what fuzzylite wrote, .fll")
     for sub in (shown, searched, imported):
         known = "all shipped" if sub is searched else DEFAULT_VOCABULARY
         sub.add_argument(
