@@ -1,31 +1,31 @@
-"""Starting Spark. The only file that makes a session, and that knows what a cluster must be sent.
+"""Starting Spark. The only file that makes a session.
 
-`local[*]` unless a master is named. A cluster's executors get our packages with the job, as an
-archive that is unpacked beside them: numba keeps compiled kernels for files, not for what is inside
-a zip. `spark-submit --master` and `spark-defaults.conf` keep their say: nothing is set that the
-caller or the environment has set.
+`local[*]` unless a master is named; what a cluster is sent is in `shipping`. `spark-submit
+--master` and `spark-defaults.conf` keep their say: nothing is set that the caller or the
+environment has set. Spark is quiet, and leaves nothing in the folder it is started from.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tarfile
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "edge", "backend")
-ARCHIVE = "denwatch"
+from backend.quiet import filter_errors
+from backend.shipping import ROOT, list_settings, make_scratch
+
 ARROW_ROWS = 50_000  # notifications that cross to Python at a time
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 # Spark's generated code for wide rows passes HotSpot's limit of 8,000 bytecodes, and would be
 # interpreted: 4 to 16 times slower.
 _JAVA = "-XX:-DontCompileHugeMethods"
+_LOGGING = Path(__file__).with_name("log4j2.json")
 
 
 def build_session(
@@ -33,46 +33,78 @@ def build_session(
     *,
     name: str = "denwatch",
     options: Mapping[str, str] | None = None,
+    archive: str | Path | None = None,
 ) -> SparkSession:
-    """Return a session with our data source in it; `options` are Spark's own, and win."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # For the workers on this machine, and those that plan the reading of a source.
-    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
-    cache = os.environ.setdefault("NUMBA_CACHE_DIR", str(_find_cache()))
+    """Return a session with our data source in it; `options` are Spark's own, and win.
+
+    `archive` is a packed environment for the executors of a cluster that have no Python of ours.
+    """
     conf = SparkConf()
     chosen = master or conf.get("spark.master") or os.environ.get("MASTER") or "local[*]"
-    settings = {
-        "spark.app.name": name,
-        "spark.master": chosen,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
-        "spark.python.daemon.module": "backend.daemon",
-        "spark.python.worker.reuse": "true",
-        "spark.executorEnv.NUMBA_CACHE_DIR": cache,
-        "spark.driver.extraJavaOptions": _JAVA,
-        "spark.executor.extraJavaOptions": _JAVA,
-    }
-    if is_local(chosen):
-        cores = os.cpu_count() or 1
-        settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
-        settings["spark.sql.shuffle.partitions"] = str(2 * cores)
-    else:
-        settings["spark.archives"] = f"{pack_code()}#{ARCHIVE}"
-        settings["spark.executorEnv.PYTHONPATH"] = ARCHIVE
+    prepare_environment(uses_archive=archive is not None and not is_local(chosen))
+    settings = {"spark.app.name": name, "spark.master": chosen}
+    settings |= list_common() | list_place(chosen, archive)
     for key, value in settings.items():
         if key in ("spark.app.name", "spark.master") or not conf.contains(key):
             conf.set(key, value)
     for key, value in (options or {}).items():
         conf.set(key, value)
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    with filter_errors():
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     register_sources(session)
     return session
+
+
+def prepare_environment(uses_archive: bool) -> None:
+    """Set what this machine's own Python processes inherit from us through Spark."""
+    if uses_archive:
+        paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        os.environ["PATH"] = os.pathsep.join(filter(None, paths))
+        os.environ["PYSPARK_PYTHON"] = "python"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # For the workers on this machine, and those that plan the reading of a source.
+    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(_find_cache()))
+
+
+def list_common() -> dict[str, str]:
+    """Return what is set wherever Spark runs."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(make_scratch() / "warehouse"),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+        "spark.python.daemon.module": "backend.daemon",
+        "spark.python.worker.reuse": "true",
+        # Workers with other variables get a daemon of their own, to be warmed once more.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        "spark.driver.extraJavaOptions": f"{_JAVA} -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.executor.extraJavaOptions": _JAVA,
+    }
+
+
+def list_place(master: str, archive: str | Path | None) -> dict[str, str]:
+    """Return what is set because of where Spark runs."""
+    if is_local(master):
+        return {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            "spark.executorEnv.NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"],
+        }
+    from backend.matching.warmup import warm_up
+
+    warm_up()  # what is compiled here is not compiled there
+    settings = list_settings(archive)
+    if urlsplit(master).hostname in _LOOPBACK:
+        settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
+    return settings
 
 
 def register_sources(session: SparkSession) -> None:
@@ -85,19 +117,6 @@ def register_sources(session: SparkSession) -> None:
 def is_local(master: str) -> bool:
     """Return whether executors are threads of this machine's one process."""
     return master == "local" or master.startswith("local[")
-
-
-def pack_code() -> Path:
-    """Write our packages into an archive for executors; return where it is."""
-    path = Path(tempfile.mkdtemp(prefix="denwatch-code-")) / "denwatch.tar.gz"
-    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
-        for package in PACKAGES:
-            archive.add(ROOT / package, package, filter=_leave_out_caches)
-    return path
-
-
-def _leave_out_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "__pycache__" in member.name else member
 
 
 def _find_cache() -> Path:

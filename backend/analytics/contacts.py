@@ -2,7 +2,8 @@
 
 A link is logged by both ends, and each may see it come and go a little sooner or later, or crash
 before its end, or have its log lost. A span is all the time in which either says that it was there;
-what went over a link, or was delivered, proves that it was there too.
+what went over a link, or was delivered, proves that it was there too. Spans hold from `begin` until
+just before `end`: at the moment of its end a link carries nothing more.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from backend.analytics.arrival import Contact
+from backend.analytics.arrival import Contact, Stay, group_stays
 from backend.analytics.logs import Logs
 
 
@@ -30,7 +31,8 @@ def find_contacts(logs: Logs) -> DataFrame:
         )
     )
     proven = logs.get("transfer").where("not is_out")
-    proven = proven.select("node", "peer", F.col("time").alias("begin"), F.col("time").alias("end"))
+    moment = F.col("time").alias("begin"), (F.col("time") + 1).alias("end")
+    proven = proven.select("node", "peer", *moment)
     spans = sides.unionByName(proven.distinct()).select(
         F.least("node", "peer").alias("first"),
         F.greatest("node", "peer").alias("second"),
@@ -63,7 +65,7 @@ def find_stays(logs: Logs) -> DataFrame:
         F.col("owner").alias("subscriber"),
         "node",
         F.col("time").alias("begin"),
-        F.col("time").alias("end"),
+        (F.col("time") + 1).alias("end"),
     )
     return join_spans(stays.unionByName(proven), ["subscriber", "node"])
 
@@ -83,9 +85,18 @@ def join_spans(spans: DataFrame, key: list[str]) -> DataFrame:
 
 
 def collect_contacts(contacts: DataFrame) -> list[Contact]:
-    """Return contacts as the pure parts want them."""
+    """Return contacts as the pure parts want them: with the last moment in which they hold."""
     rows = contacts.orderBy("begin", "end", "first", "second").collect()
-    return [Contact(row["first"], row["second"], row["begin"], row["end"]) for row in rows]
+    return [
+        Contact(row["first"], row["second"], row["begin"], max(row["begin"], row["end"] - 1))
+        for row in rows
+    ]
+
+
+def collect_stays(stays: DataFrame) -> dict[str, list[Stay]]:
+    """Return the stays of each subscriber, with the last moment of each."""
+    rows = stays.select("subscriber", "node", "begin", "end").collect()
+    return dict(group_stays((row[0], row[1], row[2], max(row[2], row[3] - 1)) for row in rows))
 
 
 def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ node's own decisions. Roles are not in the logs: everybody may see everything he
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -61,7 +61,7 @@ def replay_decisions(offers: DataFrame, notes: DataFrame, windows: DataFrame) ->
 
 def _decide_all(frame: pd.DataFrame) -> pd.DataFrame:
     """Decide for one subscriber."""
-    replay = _Replay(str(frame["owner"].iloc[0]))
+    replay = Replay(str(frame["owner"].iloc[0]))
     rows: list[tuple[int, int, str, int, str]] = []
     frame = frame.sort_values(["offered", "note_id", "subscription_id"], kind="stable")
     for (offered, note_id), hits in frame.groupby(["offered", "note_id"], sort=False):
@@ -95,21 +95,35 @@ class _Memory:
                     self.rows[action.space, action.key] = action.value
 
 
-class _Replay:
-    """One subscriber's node, as far as decisions need one."""
+class Replay:
+    """One subscriber's node, as far as decisions need one.
 
-    def __init__(self, owner: str) -> None:
+    `rows` is what an earlier replay remembered (`remember`): with the same subscriptions entered in
+    the same order, the next decisions are those that it would have made.
+    """
+
+    def __init__(self, owner: str, rows: Mapping[tuple[str, bytes], bytes] | None = None) -> None:
         self.owner = Owner(owner)
         self._memory = _Memory()
+        self._memory.rows.update(rows or {})
         self._tables = Tables(self._memory)
         self._judge = Judge(OpenRoles(), OneClock(), self._tables, SubscriberSettings())
         self._subs: dict[int, Sub] = {}
 
+    def remember(self) -> dict[tuple[str, bytes], bytes]:
+        """Return what later decisions depend on."""
+        return dict(self._memory.rows)
+
+    def list_entered(self) -> dict[int, Sub]:
+        """Return the subscriptions in force, in the order in which they came."""
+        return dict(self._subs)
+
     def decide(self, now: int, hits: pd.DataFrame) -> dict[int, str]:
+        """Return what is decided for each of the matches of one notification, by subscription."""
         found: list[Found] = []
         keys: dict[int, int] = {}
         for hit in hits.itertuples(index=False):
-            sub = self._find_sub(int(hit.subscription_id), hit.asked)
+            sub = self.enter(int(hit.subscription_id), hit.asked)
             keys[sub.id] = int(hit.subscription_id)
             found.append((sub, int(hit.possible), int(hit.certain), max(0, int(hit.attribute))))
         found.sort(key=lambda each: each[0].id)  # as a node lists them
@@ -121,7 +135,8 @@ class _Replay:
         why = {id: reason for reason, ids in refused.items() for id in ids}
         return {key: why.get(id, DELIVERED) for id, key in keys.items()}
 
-    def _find_sub(self, key: int, asked: Any) -> Sub:
+    def enter(self, key: int, asked: Any) -> Sub:
+        """Return a subscription, which is in force from now on."""
         sub = self._subs.get(key)
         if sub is None:
             body = SubscriptionBody(
@@ -141,6 +156,7 @@ class _Replay:
                 sub.adopt(content)
             self.owner.enter(sub)
             self.owner.assign_levels()
+            self._judge.restore_gate(sub)
         return sub
 
 

@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from backend.analytics.timeline import Run, correct_times, find_bounds, solve_offsets
+from backend.analytics.timeline import Clock, Run, correct_times, find_bounds, solve_clocks
 
 Reader = Callable[[str], DataFrame]
 
@@ -33,10 +33,14 @@ class Logs:
         self._kinds: dict[str, DataFrame] = {}
 
     @cached_property
+    def clocks(self) -> dict[Run, Clock]:
+        """What transfers prove of the clock of each run."""
+        return solve_clocks(find_bounds(self._read("transfer")))
+
+    @cached_property
     def offsets(self) -> dict[Run, int]:
         """By how many ms the clock of each run was ahead."""
-        raw = self._read("transfer")
-        return solve_offsets(find_bounds(raw))
+        return {run: clock.offset for run, clock in self.clocks.items()}
 
     def get(self, kind: str) -> DataFrame:
         """Return the records of a kind, in the common timeline."""

@@ -32,7 +32,7 @@ def find_earliest(
     """Return, for (notification, subscriber) pairs, when it could have been delivered.
 
     `pairs` has note_id, owner, origin (where it was read), born (since when it is there), until
-    (after which it is worth nothing; null for no end) and asked, an array of (origin, begins) of
+    (from when it is worth nothing; null for no end) and asked, an array of (origin, begins) of
     the matching subscriptions. `end` is where the logs end.
 
     Columns: best (null: at no time), best_node, awaited (what the best still waits for: nothing,
@@ -83,8 +83,8 @@ def _judge(
 
 
 def limit_time(until: Any, end: int) -> int:
-    """Return until when something counts: null, in any of its forms, is the end of the logs."""
-    return end if pd.isna(until) else min(end, int(until))
+    """Return the last moment in which something counts; null, in any of its forms: of the logs."""
+    return end if pd.isna(until) else min(end, int(until) - 1)
 
 
 def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:

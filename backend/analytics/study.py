@@ -12,14 +12,15 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from backend.analytics.arrival import Contact, Stay, group_stays
+from backend.analytics.arrival import Contact, Stay
 from backend.analytics.contacts import (
     collect_contacts,
+    collect_stays,
     find_contacts,
     find_stays,
     summarise_links,
 )
-from backend.analytics.covering import find_minimal
+from backend.analytics.covering import find_minimal, sum_minimal
 from backend.analytics.decisions import replay_decisions
 from backend.analytics.logs import Logs
 from backend.analytics.oracle import describe_pairs, find_earliest
@@ -40,13 +41,26 @@ from backend.analytics.summaries import (
     sum_up,
 )
 from backend.analytics.terms import count_terms
+from backend.analytics.validity import keep_valid, widen_notes, widen_windows
 from backend.analytics.whatif import (
     STRATEGIES,
     compare_strategies,
     find_homes,
     replay_strategies,
 )
-from backend.matching import find_notes, find_windows, match_globally
+from backend.matching import collect_meanings, find_notes, find_windows, match_globally
+from backend.services import (
+    SERVICES,
+    Names,
+    list_live,
+    list_names,
+    read_offers,
+    read_wishes,
+    recommend_services,
+    refresh,
+    sum_regions,
+)
+from backend.shipping import make_scratch
 
 _NOTE_BYTES = 200.0  # of a notification between nodes, where no transfer tells
 
@@ -81,11 +95,17 @@ class Study:
 
     @cached_property
     def matches(self) -> DataFrame:
-        """One row a match of global matching."""
-        matches, self.index = match_globally(
-            self.notes, self.subscriptions, self.logs.get("vocabulary")
-        )
-        return matches.cache()
+        """One row a match of global matching, by the node's rule of what is in force."""
+        clocks, words = self.logs.clocks, self.logs.get("vocabulary")
+        if not any(clock.doubt for clock in clocks.values()):
+            matches, self.index = match_globally(
+                self.notes, self.subscriptions, words, folder=make_scratch()
+            )
+            return matches.cache()
+        notes = widen_notes(self.notes, clocks)
+        windows = widen_windows(self.subscriptions, clocks)
+        matches, self.index = match_globally(notes, windows, words, folder=make_scratch())
+        return keep_valid(matches, self.notes, self.subscriptions).cache()
 
     @cached_property
     def pairs(self) -> DataFrame:
@@ -110,8 +130,7 @@ class Study:
     @cached_property
     def stay_lists(self) -> dict[str, list[Stay]]:
         """The stays of each subscriber."""
-        rows = self.stays.select("subscriber", "node", "begin", "end").collect()
-        return dict(group_stays((row[0], row[1], row[2], row[3]) for row in rows))
+        return collect_stays(self.stays)
 
     @cached_property
     def oracle(self) -> DataFrame:
@@ -167,6 +186,29 @@ class Study:
         )
         return replay_decisions(offers, self.notes, self.subscriptions).cache()
 
+    @cached_property
+    def covering(self) -> DataFrame:
+        """One row a subscription in force when the logs end: whether it has to be sent."""
+        return find_minimal(self.subscriptions, self.logs.end).cache()
+
+    @cached_property
+    def names(self) -> Names:
+        """How vocabularies call attributes."""
+        return list_names(collect_meanings(self.logs.get("vocabulary")))
+
+    @cached_property
+    def offers(self) -> DataFrame:
+        """One row a device that was there when the logs end: what it offers in its region."""
+        device = self.logs.get("device")
+        nothing = device.sparkSession.createDataFrame([], SERVICES)
+        return list_live(refresh(nothing, read_offers(device, self.names))).cache()
+
+    @cached_property
+    def services(self) -> DataFrame:
+        """One row a subscription in force when the logs end: who serves it best there."""
+        wishes = read_wishes(self.subscriptions, self.stays, self.names, self.logs.end).cache()
+        return recommend_services(self.offers, wishes, self.subscriptions).cache()
+
     def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
         """Return the tables for people: what each says, and how to get it."""
         logs = self.logs
@@ -201,9 +243,12 @@ class Study:
                 lambda: count_terms(self.subscriptions, self.matches),
             ),
             "decisions": ("top-k in a network without delays", lambda: self.ideal),
-            "covering": (
-                "the minimal set of subscriptions",
-                lambda: find_minimal(self.subscriptions, logs.end),
+            "covering": ("the minimal set of subscriptions", lambda: self.covering),
+            "savings": ("bytes that the minimal set saves", lambda: sum_minimal(self.covering)),
+            "services": ("the best device for each subscription", lambda: self.services),
+            "regions": (
+                "how well regions are served",
+                lambda: sum_regions(self.offers, self.services),
             ),
             "runs": ("runs of nodes", lambda: self.logs.runs.orderBy("node", "epoch")),
             "subscriptions": (

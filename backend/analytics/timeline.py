@@ -19,6 +19,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 Run = tuple[str, int]  # a node, and which of its runs
+LINK = (
+    30_000  # ms; how long a frame may have been on its way, if no answer says better: as on nodes
+)
 _SAME_NODE = 1 << 50  # ms; how little is known of a restart: anything else is better
 
 
@@ -28,6 +31,13 @@ class Bound(NamedTuple):
     first: Run
     second: Run
     most: int
+
+
+class Clock(NamedTuple):
+    """By how many ms the clock of a run is ahead of the common timeline, and how wrong that is."""
+
+    offset: int
+    doubt: int
 
 
 def find_bounds(transfer: DataFrame) -> list[Bound]:
@@ -61,7 +71,12 @@ def find_bounds(transfer: DataFrame) -> list[Bound]:
 
 
 def solve_offsets(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, int]:
-    """Return by how many ms the clock of each run is ahead of the common timeline.
+    """Return by how many ms the clock of each run is ahead of the common timeline."""
+    return {run: clock.offset for run, clock in solve_clocks(bounds, runs).items()}
+
+
+def solve_clocks(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, Clock]:
+    """Return the clocks of runs.
 
     Runs are reached over the surest comparisons first; what was never compared is taken as right.
     """
@@ -76,13 +91,13 @@ def solve_offsets(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run
         if one[0] == other[0]:  # a node's timeline goes on over its restarts
             edges[one].append((_SAME_NODE, 0, other))
             edges[other].append((_SAME_NODE, 0, one))
-    offsets: dict[Run, int] = {}
+    clocks: dict[Run, Clock] = {}
     for start in everyone:
-        if start not in offsets:
+        if start not in clocks:
             found = _walk(edges, start)
-            middle = median_low(found.values())
-            offsets |= {run: offset - middle for run, offset in found.items()}
-    return offsets
+            middle = median_low(clock.offset for clock in found.values())
+            clocks |= {run: Clock(c.offset - middle, c.doubt) for run, c in found.items()}
+    return clocks
 
 
 def _compare(most: int | None, most_back: int | None) -> tuple[int, int]:
@@ -98,17 +113,18 @@ def _compare(most: int | None, most_back: int | None) -> tuple[int, int]:
     return max(0, low), _SAME_NODE - 1
 
 
-def _walk(edges: Mapping[Run, list[tuple[int, int, Run]]], start: Run) -> dict[Run, int]:
-    found: dict[Run, int] = {}
-    queue: list[tuple[int, Run, int]] = [(0, start, 0)]
+def _walk(edges: Mapping[Run, list[tuple[int, int, Run]]], start: Run) -> dict[Run, Clock]:
+    found: dict[Run, Clock] = {}
+    queue: list[tuple[int, Run, int, int]] = [(0, start, 0, 0)]
     while queue:
-        _, run, offset = heapq.heappop(queue)
+        _, run, offset, doubt = heapq.heappop(queue)
         if run in found:
             continue
-        found[run] = offset
+        found[run] = Clock(offset, doubt)
         for width, ahead, other in edges[run]:
             if other not in found:
-                heapq.heappush(queue, (width, other, offset + ahead))
+                more = 0 if width == _SAME_NODE else (min(width, LINK) + 1) // 2
+                heapq.heappush(queue, (width, other, offset + ahead, doubt + more))
     return found
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from backend.commands.common import add_logs, find_folders, open_session
+from backend.commands.common import add_logs, find_folders, open_session, require_shared
 from edge.commands.common import build_parser
 from edge.commands.failures import CommandError
 
@@ -19,7 +19,8 @@ Parquet (records/), to which the next run only adds."""
 _EXAMPLES = """
 denwatch analyze north/data/log middle/data/log --out report
 denwatch analyze logs --out report --late 300
-denwatch analyze /mnt/logs --out /mnt/report --master spark://head:7077"""
+denwatch analyze /mnt/logs --out /mnt/report --master spark://head:7077
+denwatch analyze /mnt/logs --out /mnt/report --master yarn --archive env.tar.gz"""
 
 
 def run(argv: list[str]) -> int:
@@ -38,20 +39,24 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress")
     arguments = parser.parse_args(argv)
     folders = find_folders(arguments.logs)
-    out = _make_folder(Path(arguments.out))
+    out = make_folder(Path(arguments.out))
     if not arguments.late > 0:
         raise CommandError(f"--late {arguments.late}: seconds, above 0", 2)
-    with open_session(arguments.master, "denwatch analyze") as session:
+    began = time.monotonic()
+
+    def tell(words: str) -> None:
+        if not arguments.quiet:
+            print(f"[{time.monotonic() - began:6.1f} s] {words}", file=sys.stderr, flush=True)
+
+    tell("starting Spark")
+    with open_session(
+        arguments.master, "denwatch analyze", arguments.archive, arguments.conf
+    ) as session:
         from backend.analytics.whatif import STRATEGIES
         from backend.report import EmptyLogsError, analyze
 
-        strategies = _read_strategies(arguments.strategies) or STRATEGIES
-        began = time.monotonic()
-
-        def tell(words: str) -> None:
-            if not arguments.quiet:
-                print(f"[{time.monotonic() - began:6.1f} s] {words}", file=sys.stderr, flush=True)
-
+        strategies = read_strategies(arguments.strategies) or STRATEGIES
+        require_shared(session, [*folders, out])
         try:
             report = analyze(
                 session,
@@ -67,14 +72,17 @@ def run(argv: list[str]) -> int:
     print(
         f"delivered {int(head['delivered'])} of {int(head['wished'])} that nobody held back, "
         f"{int(head['possible'])} were possible; missed {int(head['missed'])}, "
-        f"wrong {int(head['wrong'])}; {report.quarantined} parts of the logs in quarantine"
+        f"wrong {int(head['wrong'])}"
     )
+    if report.quarantined:
+        print(f"{report.quarantine}; all in {report.tables / 'quarantine.csv'}")
     print(report.advice)
     print(report.page)
     return 0
 
 
-def _make_folder(path: Path) -> Path:
+def make_folder(path: Path) -> Path:
+    """Return a folder that is there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,7 +90,8 @@ def _make_folder(path: Path) -> Path:
     return path.resolve()
 
 
-def _read_strategies(text: str | None) -> tuple[str, ...]:
+def read_strategies(text: str | None) -> tuple[str, ...]:
+    """Return the strategies of a list, checked; none if there is none."""
     if not text:
         return ()
     from backend.analytics.replay import make_strategy

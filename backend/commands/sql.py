@@ -11,7 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from backend.commands.common import add_master, find_folders, open_session
+from backend.commands.common import (
+    add_master,
+    explain_failure,
+    find_folders,
+    open_session,
+    require_shared,
+)
 from edge.commands.common import build_parser
 from edge.commands.failures import WRONG_USAGE, CommandError
 from edge.dens.log.kinds import KINDS
@@ -38,7 +44,9 @@ def run(argv: list[str]) -> int:
     parser = build_parser("sql", "Ask the logs in SQL.", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("logs", nargs="+", metavar="LOGS", help="folders; a query may stand last")
     parser.add_argument("--query", metavar="SQL", help="the query")
-    parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    parser.add_argument(
+        "--format", choices=("table", "csv", "json"), default="table", help="of the rows (table)"
+    )
     parser.add_argument("--limit", type=int, default=1_000, metavar="ROWS", help="at most (1000)")
     add_master(parser)
     arguments = parser.parse_args(argv)
@@ -50,7 +58,10 @@ def run(argv: list[str]) -> int:
     if arguments.limit < 1:
         raise CommandError("--limit: 1 or more", WRONG_USAGE)
     folders = find_folders(logs)
-    with open_session(arguments.master, "denwatch sql") as session:
+    with open_session(
+        arguments.master, "denwatch sql", arguments.archive, arguments.conf
+    ) as session:
+        require_shared(session, folders)
         from pyspark.errors import AnalysisException, ParseException
 
         views = build_views(session, [str(folder) for folder in folders])
@@ -61,7 +72,7 @@ def run(argv: list[str]) -> int:
             answer = ask(session, views, query)
             rows = [row.asDict(True) for row in answer.limit(arguments.limit).collect()]
         except (AnalysisException, ParseException) as error:
-            raise CommandError(str(error).strip().splitlines()[0]) from None
+            raise CommandError(explain_failure(error)) from None
         print_rows(answer.columns, rows, arguments.format)
     return 0
 

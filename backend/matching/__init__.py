@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from backend.matching.files import match_files
 from backend.matching.index import FOREVER, SharedIndex, TooManyError, build_index
 from backend.matching.job import MATCHES, find_unreadable, match_notes
 from backend.matching.meanings import Meanings
@@ -30,6 +31,7 @@ __all__ = [
     "find_notes",
     "find_unreadable",
     "find_windows",
+    "match_files",
     "match_globally",
     "match_notes",
 ]

@@ -24,6 +24,7 @@ from protocol import notification
 from protocol.errors import ProtocolError
 
 Batches = Iterator[pa.RecordBatch]
+_NAMES = ("note_id", "subscription_id", "owner", "possible", "certain", "attribute")
 
 
 @lru_cache(maxsize=2)
@@ -38,26 +39,24 @@ def load_content(path: Path) -> tuple[ContentIndex, Meanings]:
 
 
 def match_content(index: SharedIndex, schema: pa.Schema) -> Callable[[Batches], Batches]:
-    """Return what a task does with its batches."""
+    """Return what a task does with its batches; `schema` may have fewer columns than a match."""
 
     def match_batches(batches: Batches) -> Batches:
         filters, meanings = load_content(index.find(CONTENTS))
         rows = load_rows(index.find(ROWS))
         owners = load_owners(index).to_pylist()
         for batch in batches:
-            found: list[tuple[Any, ...]] = []
+            found: list[dict[str, Any]] = []
             for note in batch.to_pylist():
                 latest = note["at"] + (note["doubt"] or 0)
                 for hit in filters.match(describe_note(note, meanings)):
-                    id_, begins, ends, owner = rows[:4, hit.id].tolist()
+                    id_, begins, ends, owner = rows[hit.id, :4].tolist()
                     if begins <= latest and note["at"] < ends:
                         degrees = hit.possible, hit.certain, hit.attribute
-                        found.append((note["note_id"], id_, owners[owner], *degrees))
-            columns = list(zip(*found, strict=True)) if found else [()] * len(schema)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)],
-                schema=schema,
-            )
+                        match = note["note_id"], id_, owners[owner], *degrees
+                        found.append(dict(zip(_NAMES, match, strict=True)))
+            columns = [pa.array([m[f.name] for m in found], f.type) for f in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return match_batches
 

@@ -65,6 +65,7 @@ class SharedIndex:
     shards: tuple[Shard, ...]
     subscriptions: int
     content: int  # how many of them are in the language of typed content
+    vocabularies: int  # whose meaning is known; notifications are told apart by two or more
     errors: dict[int, str]  # by id: subscriptions that no matcher takes, and why
 
     def find(self, name: str) -> Path:
@@ -117,7 +118,8 @@ def build_index(
     shards = tuple(_save_shards(batch, folder, limit, min_masks))
     content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT), meanings)
     master = str(spark.sparkContext.master)
-    index = SharedIndex(str(folder), not is_local(master), shards, size, content, failed)
+    known = len(meanings.known)
+    index = SharedIndex(str(folder), not is_local(master), shards, size, content, known, failed)
     if index.is_shipped:
         _ship(spark, index)
     return index
@@ -137,17 +139,17 @@ def _build_rows(
 ) -> NDArray[np.int64]:
     """Write the names, and return what keeping a hit needs of every subscription."""
     owners = pa.array(table["owner"].to_pylist(), pa.string()).dictionary_encode()
-    rows = np.empty((5, len(ids)), np.int64)
-    rows[0] = ids
-    rows[1] = table["begins"].to_numpy()
-    rows[2] = table["ends"].to_numpy()
-    rows[3] = owners.indices.to_numpy(zero_copy_only=False)
-    rows[4] = -1
+    rows = np.empty((len(ids), 5), np.int64)  # a subscription's numbers stand in one cache line
+    rows[:, 0] = ids
+    rows[:, 1] = table["begins"].to_numpy()
+    rows[:, 2] = table["ends"].to_numpy()
+    rows[:, 3] = owners.indices.to_numpy(zero_copy_only=False)
+    rows[:, 4] = -1
     known = meanings.known
     if len(known) > MAX_VOCABULARIES:
         raise TooManyError(f"{len(known)} vocabularies; an index knows {MAX_VOCABULARIES}")
     if len(known) > 1 and "vocabulary" in table.column_names:
-        _mark_agreement(rows[4], table["vocabulary"].to_pylist(), batch, meanings)
+        _mark_agreement(rows[:, 4], table["vocabulary"].to_pylist(), batch, meanings)
     names = {
         "owners": owners.dictionary.to_pylist(),
         "vocabularies": [word.hex() for word in known],

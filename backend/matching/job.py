@@ -2,12 +2,13 @@
 
 What a worker does to a batch: read the vectors, ask the index, keep the hits whose subscription was
 in force. Each notification is looked at by itself, so the answer does not depend on how they are
-distributed.
+distributed. A match costs less to find than to hand to Spark as a row: columns that nobody asks for
+are not made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 
 import numpy as np
@@ -35,51 +36,70 @@ from edge.dens.matching.batch import Hits, Readings
 
 MATCHES = StructType(
     [
-        StructField("note_id", LongType()),
-        StructField("subscription_id", LongType()),
+        StructField("note_id", LongType(), nullable=False),
+        StructField("subscription_id", LongType(), nullable=False),
         StructField("owner", StringType()),
-        StructField("possible", ShortType()),
-        StructField("certain", ShortType()),
-        StructField("attribute", ShortType()),
+        StructField("possible", ShortType(), nullable=False),
+        StructField("certain", ShortType(), nullable=False),
+        StructField("attribute", ShortType(), nullable=False),
     ]
 )
-_ARROW = pa.schema(
-    [
-        ("note_id", pa.int64()),
-        ("subscription_id", pa.int64()),
-        ("owner", pa.string()),
-        ("possible", pa.int16()),
-        ("certain", pa.int16()),
-        ("attribute", pa.int16()),
-    ]
-)
+ALL_COLUMNS = tuple(MATCHES.names)
+_ARROW = {
+    "note_id": pa.int64(),
+    "subscription_id": pa.int64(),
+    "owner": pa.string(),
+    "possible": pa.int16(),
+    "certain": pa.int16(),
+    "attribute": pa.int16(),
+}
 NEEDED = ("note_id", "at", "doubt", "vector")
-OPTIONAL = ("vocabulary", "device")
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def match_notes(notes: DataFrame, index: SharedIndex) -> DataFrame:
-    """Return the matches of notifications: MATCHES, in no order.
+def match_notes(
+    notes: DataFrame, index: SharedIndex, columns: Sequence[str] = ALL_COLUMNS
+) -> DataFrame:
+    """Return the matches of notifications: the columns of MATCHES that are asked for, in no order.
 
     The notifications' columns are note_id, at and doubt (ms) and vector; vocabulary where there are
     several, and device where subscriptions to typed content ask for it.
     """
-    columns = [*NEEDED, *(name for name in OPTIONAL if name in notes.columns)]
-    chosen = notes.select(*columns)
-    if not index.content and "device" in columns:
-        chosen = chosen.drop("device")
+    chosen = notes.select(*list_inputs(index, notes.columns))
+    schema = choose_schema(columns)
     parts = []
     for shard in index.shards:
         part = chosen
         if len(index.shards) > 1:
             part = chosen.where(find_event(F.col("vector")).isin(*shard.events))
-        parts.append(part.mapInArrow(make_matcher(index, shard), MATCHES))
+        parts.append(part.mapInArrow(make_matcher(index, shard, columns), schema))
     if index.content:
-        parts.append(chosen.mapInArrow(match_content(index, _ARROW), MATCHES))
+        matcher = match_content(index, choose_arrow(columns))
+        parts.append(chosen.mapInArrow(matcher, schema))
     if not parts:
-        return notes.sparkSession.createDataFrame([], MATCHES)
+        return notes.sparkSession.createDataFrame([], schema)
     return reduce(DataFrame.unionAll, parts)
+
+
+def list_inputs(index: SharedIndex, names: Sequence[str]) -> list[str]:
+    """Return the columns of the notifications that an index looks at."""
+    optional = []
+    if index.content or index.vocabularies > 1:
+        optional.append("vocabulary")
+    if index.content:
+        optional.append("device")
+    return [*NEEDED, *(name for name in optional if name in names)]
+
+
+def choose_schema(columns: Sequence[str]) -> StructType:
+    """Return the columns of MATCHES that are asked for, for Spark."""
+    return StructType([MATCHES[name] for name in columns])
+
+
+def choose_arrow(columns: Sequence[str]) -> pa.Schema:
+    """Return the columns of MATCHES that are asked for, for Arrow."""
+    return pa.schema([(name, _ARROW[name]) for name in columns])
 
 
 def find_event(vector: Column) -> Column:
@@ -108,30 +128,36 @@ def _explain_batches(batches: Batches) -> Batches:
         )
 
 
-def make_matcher(index: SharedIndex, shard: Shard) -> Callable[[Batches], Batches]:
+def make_matcher(
+    index: SharedIndex, shard: Shard, columns: Sequence[str]
+) -> Callable[[Batches], Batches]:
     """Return what a task does with its batches."""
 
     def match_batches(batches: Batches) -> Batches:
         for batch in batches:
-            yield from match_batch(batch, index, shard)
+            yield from match_batch(batch, index, shard, columns)
 
     return match_batches
 
 
-def match_batch(batch: pa.RecordBatch, index: SharedIndex, shard: Shard) -> Batches:
+def match_batch(
+    batch: pa.RecordBatch, index: SharedIndex, shard: Shard, columns: Sequence[str] = ALL_COLUMNS
+) -> Batches:
     """Yield the matches of a batch with the subscriptions of a shard."""
     names = load_names(index.find(NAMES))
+    schema = choose_arrow(columns)
     readings, _ = decode_notes(batch.column("vector"))
     note_ids, at, doubt = (copy_numbers(batch, name) for name in ("note_id", "at", "doubt"))
     words = find_words(batch, names.vocabularies)
     rows = load_rows(index.find(ROWS))
     for hits in find_hits(readings, index, shard):
         found = hits.starts, hits.ids, hits.possible, hits.certain, hits.attributes
-        matched, ids, owners, *degrees = keep_hits(*found, note_ids, at, doubt, words, rows)
-        coded = pa.DictionaryArray.from_arrays(pa.array(owners), names.owners)
-        columns = [pa.array(matched), pa.array(ids), coded.cast(pa.string())]
-        columns += [pa.array(degree) for degree in degrees]
-        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+        kept = keep_hits(*found, note_ids, at, doubt, words, rows)
+        made = dict(zip(ALL_COLUMNS, map(pa.array, kept), strict=True))
+        if "owner" in columns:
+            coded = pa.DictionaryArray.from_arrays(made["owner"], names.owners)
+            made["owner"] = coded.cast(pa.string())
+        yield pa.RecordBatch.from_arrays([made[name] for name in columns], schema=schema)
 
 
 def find_hits(readings: Readings, index: SharedIndex, shard: Shard) -> Iterator[Hits]:

@@ -164,8 +164,8 @@ def keep_hits(
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
     """Return (note, subscription, owner, possible, certain, attribute) of the hits that count.
 
-    `rows` are the subscriptions' ids, begins, ends, owners and the vocabularies that they agree
-    with, as bits; `words` has the bit of each notification's vocabulary. A subscription counts if
+    A row has a subscription's id, begin, end, owner and the vocabularies that it agrees with, as
+    bits; `words` has the bit of each notification's vocabulary. A subscription counts if
     begins - doubt <= at < ends.
     """
     size = numbers.size
@@ -180,10 +180,10 @@ def keep_hits(
         word = words[n]
         for hit in range(starts[n], starts[n + 1]):
             row = int64(numbers[hit])
-            if rows[1, row] <= latest and time < rows[2, row] and rows[4, row] & word:
+            if rows[row, 1] <= latest and time < rows[row, 2] and rows[row, 4] & word:
                 notes[kept] = note_ids[n]
-                ids[kept] = rows[0, row]
-                owners[kept] = rows[3, row]
+                ids[kept] = rows[row, 0]
+                owners[kept] = rows[row, 3]
                 degrees[0, kept] = possible[hit]
                 degrees[1, kept] = certain[hit]
                 degrees[2, kept] = attributes[hit] & 15

@@ -2,9 +2,11 @@
 
 A node must take a subscription at any moment; here all are known before the first notification
 comes, and there are millions of those. So every plain subscription (the min of 8-bit sets) is filed
-under each value of its most selective interval: a notification looks up its few values, drops those
-whose mask it lacks, and evaluates the rest by the index's own records. Where masks are few, or
-intervals wide, the lists would be long and the index's bit rows are better: `build_stabs` decides.
+under each value of its most selective interval, with its mask and its second interval beside it: a
+notification looks up its few values, runs along their lists dropping those whose mask it lacks or
+whose second interval it misses, and evaluates the few that are left by the index's own records.
+Where masks are few, or intervals wide, the lists would be long and the index's bit rows are better:
+`build_stabs` decides.
 Readings in doubt or of 16 bits, and subscriptions that are not plain, always go to the index.
 """
 
@@ -40,13 +42,16 @@ from edge.dens.matching.records import (
 VALUES = 256
 MIN_MASKS = 1_000  # with fewer, the index's groups are large and its rows fast
 MAX_LIST = 256  # subscriptions under a value, on average
+_MASK, _SECOND, _FIRST, _LAST = 48, 44, 36, 28  # where the parts of an entry begin
+_PLACE = (1 << _LAST) - 1
 
 
 @dataclass(frozen=True)
 class Stabs:
     """Plain subscriptions by (attribute, value): entries[starts[key] : starts[key + 1]].
 
-    An entry is the mask within the event << 32 and the place of the record.
+    An entry is, from the top: the mask within the event 16 bits, the attribute of the second
+    interval 4, its first and last value 8 each, the place of the record 28.
     """
 
     starts: NDArray[np.int64]
@@ -76,23 +81,26 @@ def load_stabs(path: Path) -> Stabs:
 
 
 @compiled
-def find_narrowest(recs: Array, r: int) -> tuple[int, int, int]:
-    """Return the attribute and the interval that fewest values meet, for a plain record."""
+def find_narrowest(recs: Array, r: int, other: int) -> tuple[int, int, int]:
+    """Return the place and the interval of the predicate that fewest values meet.
+
+    The one at `other` is left out; -1 as a place: there is none.
+    """
     head = recs[r + 1]
     level = max(get_threshold(head), get_certain(head))
-    best = get_attribute(recs[r + HEADER])
+    best = int64(-1)
     low = int64(0)
     high = int64(255)
     for at in range(r + HEADER, r + HEADER + get_count(head)):
         word = recs[at]
-        if (word >> 52) & 1:  # negated: two intervals
+        if at == other or (word >> 52) & 1:  # negated: two intervals
             continue
         first, last = cut_set(
             word & 0xFFFF, (word >> 16) & 0xFFFF, (word >> 32) & 255, (word >> 40) & 255,
             (word >> 48) & 15, 0, level,
         )  # fmt: skip
         if last - first < high - low:
-            best, low, high = get_attribute(word), first, last
+            best, low, high = at, first, last
     return best, low, high
 
 
@@ -107,10 +115,14 @@ def file_records(
         mask = int64(0)
         for at in range(r + HEADER, r + HEADER + get_count(recs[r + 1])):
             mask |= int64(1) << (get_attribute(recs[at]) & 15)
-        attribute, low, high = find_narrowest(recs, r)
+        at, low, high = find_narrowest(recs, r, -1)
+        attribute = get_attribute(recs[max(at, r + HEADER)])
+        second, first, last = find_narrowest(recs, r, at)
+        other = get_attribute(recs[second]) & 15 if second >= 0 else attribute & 15
+        entry = mask << _MASK | other << _SECOND | first << _FIRST | last << _LAST | r
         for key in range(attribute * VALUES + low, attribute * VALUES + high + 1):
             if not is_counting:
-                entries[counts[key]] = mask << 32 | r
+                entries[counts[key]] = entry
             counts[key] += 1
             total += 1
     return total
@@ -124,7 +136,7 @@ def build_stabs(index: FuzzyIndex, min_masks: int) -> Built | None:
     is_plain = find_plain(recs, places)
     rest = recs[places[~is_plain]]
     places = places[is_plain]
-    if index.counts[COUNT_GROUPS] < min_masks or len(rest) > len(places):
+    if index.counts[COUNT_GROUPS] < min_masks or len(rest) > len(places) or len(recs) > _PLACE:
         return None
     counts = np.zeros(index.attributes * VALUES, np.int64)
     nothing = np.zeros(0, np.int64)
@@ -180,6 +192,7 @@ def stab(
         for at in range(starts[n], starts[n + 1] if exact[n] else starts[n]):
             if attributes[at] >= width:
                 continue
+            base = int64(attributes[at]) & ~15
             key = int64(attributes[at]) * VALUES + points[at, 0]
             first = lists[key]
             last = lists[key + 1]
@@ -189,9 +202,12 @@ def stab(
                 answers = grow(answers, total + last - first)
             for e in range(first, last):
                 entry = entries[e]
-                if (entry >> 32) & lacking:
+                if (entry >> _MASK) & lacking:
                     continue
-                r = entry & 0xFFFFFFFF
+                x = values[base + ((entry >> _SECOND) & 15)]
+                if x < (entry >> _FIRST) & 255 or x > (entry >> _LAST) & 255:
+                    continue
+                r = entry & _PLACE
                 answer = evaluate_plain(recs, r, recs[r + 1], values)
                 if answer != NO_MATCH:
                     ids[total] = recs[r]

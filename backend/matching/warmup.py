@@ -1,9 +1,16 @@
-"""Compile ahead: the kernels of global matching, before workers are forked."""
+"""Compile ahead: the kernels of global matching, before workers are forked.
+
+Spark's workers collect garbage after every task. What is loaded by now, the compiler above all, is
+never garbage, and looking through it would take each of them 40 ms of a core: it is set apart.
+"""
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 
+from backend.matching import files  # noqa: F401 - loads what reads Parquet
 from backend.matching.kernels import count_readings, keep_hits, read_notes
 from backend.matching.stabs import Stabs, find_exact, match_stabs
 from edge.dens.matching import warmup
@@ -11,7 +18,7 @@ from edge.dens.matching.batch import Readings
 
 
 def warm_up() -> None:
-    """Run once what workers run: the index's kernels, and those of this folder."""
+    """Run once what workers run: the index's kernels, and those of this folder; then freeze."""
     warmup.warm_up()
     data = np.array([0x80, 0, 0, 0, 0, 0, 0, 1, 7], np.uint8)
     ends = np.array([0, 9], np.int64)
@@ -36,5 +43,7 @@ def warm_up() -> None:
         one,
         one,
         one,
-        np.zeros((5, 1), np.int64),
+        np.zeros((1, 5), np.int64),
     )
+    gc.collect()
+    gc.freeze()

@@ -21,6 +21,7 @@ from backend.analytics.study import Study
 from backend.analytics.whatif import STRATEGIES, recommend
 from backend.report.contents import Figures, build_page
 from backend.report.page import write_page
+from backend.report.quarantine import describe_quarantine
 from backend.report.tables import save_table, save_text
 from backend.source import QUARANTINE
 from backend.tables import Tables
@@ -41,6 +42,7 @@ class Report(NamedTuple):
     headline: dict[str, Any]
     advice: str
     quarantined: int
+    quarantine: str  # the same in words
 
 
 def analyze(
@@ -64,13 +66,13 @@ def analyze(
     assert bad is not None, "what is damaged is shown"
     records = sum(rows for kind, rows in counts.items() if kind != QUARANTINE)
     _check(folders, records, bad)
-    tell(f"{records:,} records, {len(bad):,} parts in quarantine")
-    _tune(spark, records)
+    tell(f"{records:,} records; {describe_quarantine(bad)}")
+    tune_queries(spark, records)
     logs = Logs(lambda kind: kept.read(spark, kind).drop("day"))
     wrong = {run: offset for run, offset in logs.offsets.items() if offset}
     for (node, _), offset in sorted(wrong.items()):
         tell(f"the clock of {node} was {offset / 1000:+,.1f} s off: corrected")
-    used = _find_strategy(logs)
+    used = find_strategy(logs)
     study = Study(logs, late=late, strategies=tuple(dict.fromkeys([*strategies, *_try(used)])))
     small: dict[str, pd.DataFrame] = {}
     listed = study.list_tables()
@@ -90,10 +92,10 @@ def analyze(
     logs.release()
     tell(f"done in {time.monotonic() - began:.0f} s: {page}")
     headline: dict[str, Any] = small["headline"].iloc[0].to_dict()
-    return Report(page, tables, headline, advice, len(bad))
+    return Report(page, tables, headline, advice, len(bad), describe_quarantine(bad))
 
 
-def _tune(spark: SparkSession, records: int) -> None:
+def tune_queries(spark: SparkSession, records: int) -> None:
     """Let small logs be worked on as they are: compiling each query would take most of the time."""
     is_small = records < _SMALL
     spark.conf.set("spark.sql.codegen.wholeStage", str(not is_small).lower())
@@ -125,7 +127,7 @@ def _try(used: str) -> list[str]:
     return [used]
 
 
-def _find_strategy(logs: Logs) -> str:
+def find_strategy(logs: Logs) -> str:
     """Return the strategy that the nodes used, if they all used one."""
     rows = logs.get("start").where("strategy is not null").select("strategy").distinct().collect()
     return str(rows[0]["strategy"]) if len(rows) == 1 else ""

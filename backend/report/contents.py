@@ -10,6 +10,7 @@ import pandas as pd
 
 from backend.report import pictures as draw
 from backend.report.page import Card, Page, Picture, write_table
+from backend.report.regions import draw_regions
 from backend.report.svg import format_number, format_span
 
 NOTHING = "\u2013"  # a dash, for what there is no figure of
@@ -175,6 +176,14 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "What subscriptions ask for, by how many.",
             "There was no subscription.",
         ),
+        (
+            "regions",
+            "Services by region",
+            draw_regions(tables["regions"]),
+            "Subscriptions in force at the end, where their owners are: whether a device there "
+            "senses all that they ask for, only one elsewhere, or none.",
+            "There was neither a device nor a subscription at the end.",
+        ),
     )
     return [
         Picture(name, heading, svg, caption, empty, _show(tables[name]), f"tables/{name}.csv")
@@ -197,6 +206,7 @@ def _list_tables(figures: Figures) -> list[tuple[str, str]]:
         ("By node that read", "origins"),
         ("How old news is when a node learns it", "staleness"),
         ("What it cost", "costs"),
+        ("What the minimal set of subscriptions saves, a device", "savings"),
         ("Turned away", "refusals"),
     ]
     shown = [

@@ -24,6 +24,7 @@ LARGE = (
     "covering",
     "contacts",
     "stays",
+    "services",
 )
 IDS = ("note_id", "subscription_id")
 

@@ -10,6 +10,7 @@ blocks and files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ class Task(InputPartition):
 
 def join_folders(folders: Iterable[object]) -> str:
     """Return folders as the one text that an option is."""
-    texts = [str(folder) for folder in folders]
+    texts = [str(Path(str(folder)).absolute()) for folder in folders]  # Spark may be elsewhere
     if not texts or any(_SEPARATOR in text for text in texts):
         raise OptionError(f"folders of logs are named, without a comma: {texts}")
     return _SEPARATOR.join(texts)
@@ -109,14 +110,16 @@ def make_tasks(plan: Plan, kind: str, bounds: Bounds) -> Iterator[InputPartition
             yield Task(piece)
 
 
-def read_task(task: InputPartition, wanted: Wanted, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a task."""
+def read_task(
+    task: InputPartition, wanted: Wanted, schema: StructType, *, is_strict: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a task; if `is_strict`, a file that is gone is an error."""
     arrow = convert_schema(schema)
     if isinstance(task, Task):  # a plan without tasks is one empty partition to Spark
         if task.problems:
             yield build_problems(list(task.problems), arrow)
         if task.piece is not None:
-            yield from read_piece(task.piece, wanted, arrow)
+            yield from read_piece(task.piece, wanted, arrow, is_strict=is_strict)
 
 
 def read_folders(options: Mapping[str, str]) -> list[str]:

@@ -23,6 +23,13 @@ DUPLICATE = "duplicate"
 FOREIGN = "foreign"
 PIECE_RECORDS = 250_000  # a larger segment is shared by several tasks
 _HEAD = 1024
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 
 
 class Piece(NamedTuple):
@@ -87,7 +94,9 @@ def list_segments(folders: Iterable[str | Path], known: Known | None = None) -> 
     known = {} if known is None else known
     segments: list[Segment] = []
     problems: list[Problem] = []
-    for path in list_files(folders):
+    files, unread = walk_folders(folders)
+    problems += unread
+    for path in files:
         try:
             status = path.stat()
             stamp = status.st_size, status.st_mtime_ns
@@ -109,15 +118,38 @@ def _is_known(known: Known, path: Path, stamp: tuple[int, int]) -> bool:
     return known.get(str(path), (None,))[0] == stamp
 
 
-def list_files(folders: Iterable[str | Path]) -> list[Path]:
-    """Return all files in the folders and below, each once, in order."""
+def walk_folders(folders: Iterable[str | Path]) -> tuple[list[Path], list[Problem]]:
+    """Return all files in the folders and below, each once, in order; and what cannot be looked at.
+
+    Links are followed, each folder once.
+    """
     files: dict[Path, None] = {}
+    problems: dict[str, Problem] = {}
+    seen: set[str] = set()
+
+    def note(error: OSError) -> None:
+        where = str(error.filename)
+        problems[where] = Problem(where, DAMAGE, f"cannot be read: {error.strerror}")
+
     for folder in map(Path, folders):
         if not folder.exists():
             raise FileNotFoundError(f"there is no folder {folder}")
-        walked = folder.rglob("*") if folder.is_dir() else [folder]
-        files |= dict.fromkeys(sorted(path.resolve() for path in walked if path.is_file()))
-    return list(files)
+        found = [] if folder.is_dir() else [folder.resolve()]
+        for base, below, names in os.walk(folder, onerror=note, followlinks=True):
+            real = os.path.realpath(base)
+            if real in seen:
+                below.clear()
+                continue
+            seen.add(real)
+            found += [Path(real, name) for name in names]
+        for path in sorted(found):
+            if path.is_file():
+                files[path.resolve()] = None
+            elif path.is_symlink() or path.exists():  # else it went in this moment
+                is_lost = path.is_symlink() and not path.exists()
+                why = "a link to nothing" if is_lost else "neither a file nor a folder"
+                problems[str(path)] = Problem(str(path), FOREIGN, why)
+    return list(files), list(problems.values())
 
 
 def inspect_file(path: Path) -> Found:
@@ -127,7 +159,7 @@ def inspect_file(path: Path) -> Found:
         head = file.read(_HEAD)
         if path.suffix not in (OPEN, CLOSED) and not head.startswith(MAGIC):
             size = path.stat().st_size
-            return Problem(str(path), FOREIGN, "not a segment of a node's log", 0, size)
+            return Problem(str(path), FOREIGN, explain_foreign(head), 0, size)
         header = read_header(head)
         size = file.seek(0, os.SEEK_END)
         footer = None
@@ -142,21 +174,30 @@ def inspect_file(path: Path) -> Found:
     return _read_whole(path, is_closed)
 
 
+def explain_foreign(head: bytes) -> str:
+    """Say what a file is that begins otherwise than a segment."""
+    for start, name in _PACKED.items():
+        if head.startswith(start):
+            return f"packed with {name}: unpack it, and it will be read"
+    return "not a segment of a node's log: it begins otherwise"
+
+
 def _read_whole(path: Path, is_closed: bool) -> Found:
     data = path.read_bytes()
     contents = read_segment(data, is_closed=is_closed)
     if contents.header is None:
         if not contents.damages:
             return None
-        class_ = DAMAGE if MAGIC.startswith(data[: len(MAGIC)]) else FOREIGN
-        return Problem(str(path), class_, contents.damages[0].reason, 0, len(data))
+        if MAGIC.startswith(data[: len(MAGIC)]):
+            return Problem(str(path), DAMAGE, contents.damages[0].reason, 0, len(data))
+        return Problem(str(path), FOREIGN, explain_foreign(data[:_HEAD]), 0, len(data))
     return Segment(str(path), is_closed, contents.header, contents.next, (), len(data))
 
 
 def plan_reading(listing: Listing) -> Plan:
     """Choose from which file each record is read, so that all are read once."""
     by_path = {segment.path: segment for segment in listing.segments}
-    spans = [Span(s.path, s.header, s.next) for s in listing.segments]
+    spans = [Span(s.path, s.header, s.next) for s in _put_whole_first(listing.segments)]
     pieces: list[Piece] = []
     problems = list(listing.problems)
     for choice in choose_segments(spans):
@@ -170,6 +211,25 @@ def plan_reading(listing: Listing) -> Plan:
         if choice.start < segment.next or segment.next == first:
             pieces += split_segment(segment, [(choice.start, segment.next)])
     return Plan(pieces, problems)
+
+
+def _put_whole_first(segments: Iterable[Segment]) -> list[Segment]:
+    """Return segments so that of several copies the least damaged is read; only copies are read."""
+    copies: dict[tuple[str, int, int, int], list[Segment]] = {}
+    for segment in segments:
+        copies.setdefault((*segment.header[:3], segment.next), []).append(segment)
+    ordered = []
+    for same in copies.values():
+        ordered += sorted(same, key=_count_damages) if len(same) > 1 else same
+    return ordered
+
+
+def _count_damages(segment: Segment) -> int:
+    try:
+        data = Path(segment.path).read_bytes()
+    except OSError:
+        return 1 << 30
+    return len(read_segment(data, is_closed=segment.is_closed).damages)
 
 
 def split_segment(segment: Segment, ranges: Sequence[Range]) -> list[Piece]:

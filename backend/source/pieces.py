@@ -18,6 +18,7 @@ from backend.source.columns import ALL, QUARANTINE, build_batch, build_column
 from backend.source.listing import DAMAGE, Piece, Problem
 from edge.dens.log import Block, Columns, Damage, build_mask, decode_columns, read_segment
 from edge.dens.log.kinds import KINDS
+from edge.dens.log.names import CLOSED, OPEN
 
 LOWEST, HIGHEST = -(1 << 63), 1 << 63
 
@@ -30,24 +31,46 @@ class Wanted(NamedTuple):
     until: int | None = None
 
 
-def read_piece(piece: Piece, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a piece; `schema` may have fewer columns than the kind."""
+def read_piece(
+    piece: Piece, wanted: Wanted, schema: pa.Schema, *, is_strict: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a piece; `schema` may have fewer columns than the kind.
+
+    A file that cannot be read any more is a problem like others, or an error if `is_strict`.
+    """
     schemas = dict.fromkeys((*KINDS, QUARANTINE), schema)
-    for _, batch in read_tables(piece, wanted, schemas):
+    for _, batch in read_tables(piece, wanted, schemas, is_strict=is_strict):
         yield batch
 
 
+def load_piece(piece: Piece) -> bytes:
+    """Return the bytes of a piece's file: also if it was closed, and so renamed, meanwhile."""
+    path = Path(piece.path)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        if path.suffix != OPEN:
+            raise
+        return path.with_suffix(CLOSED).read_bytes()
+
+
 def read_tables(
-    piece: Piece, wanted: Wanted, schemas: Mapping[str, pa.Schema]
+    piece: Piece, wanted: Wanted, schemas: Mapping[str, pa.Schema], *, is_strict: bool = False
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield (kind, batch) of a piece, each with the schema of its kind."""
     kinds = None if wanted.kind in (ALL, QUARANTINE) else [wanted.kind]
     mask = None if kinds is None else build_mask(kinds)
     # Damage has no time: what is in quarantine is told whatever time is asked for.
     times = (None, None) if wanted.kind in (ALL, QUARANTINE) else (wanted.since, wanted.until)
-    contents = read_segment(
-        Path(piece.path).read_bytes(), is_closed=piece.is_closed, start=piece.start
-    )
+    try:
+        data = load_piece(piece)
+    except OSError as error:
+        if is_strict:
+            raise
+        if wanted.kind in (ALL, QUARANTINE):
+            yield QUARANTINE, build_problems([_describe_lost(piece, error)], schemas[QUARANTINE])
+        return
+    contents = read_segment(data, is_closed=piece.is_closed, start=piece.start)
     problems = _keep_own(piece, contents.damages)
     for block in contents.blocks:
         if block.header.first >= piece.stop or not block.may_hold(mask, *times):
@@ -61,6 +84,12 @@ def read_tables(
                     yield kind, batch
     if problems and wanted.kind in (ALL, QUARANTINE):
         yield QUARANTINE, build_problems(problems, schemas[QUARANTINE])
+
+
+def _describe_lost(piece: Piece, error: OSError) -> Problem:
+    lost = piece.start, piece.stop - piece.start
+    reason = f"cannot be read: {error.strerror}"
+    return Problem(piece.path, DAMAGE, reason, 0, 0, piece.node, piece.epoch, *lost)
 
 
 def _build(

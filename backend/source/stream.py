@@ -117,7 +117,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
         wanted = Wanted(self._kind, self._bounds.since, self._bounds.until)
-        return read_task(partition, wanted, self._schema)
+        # A batch that is not whole must be done again, not be told of as damage.
+        return read_task(partition, wanted, self._schema, is_strict=True)
 
     def _list(self) -> Listing:
         return list_segments(self._folders, self._known)

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from backend.session import build_session
+from backend.session import build_session, list_common
+
+_JAVA = "spark.driver.extraJavaOptions"
+# Hundreds of small queries, each run once: planning and compiling them well would take longer than
+# running them badly.
+QUICK = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.memory": "1g",
+}
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +26,7 @@ def spark() -> Iterator[SparkSession]:
     session = build_session(
         "local[2]",
         name="tests",
-        options={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
+        options=QUICK | {_JAVA: f"{list_common()[_JAVA]} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     )
     yield session
     session.stop()

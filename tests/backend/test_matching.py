@@ -9,6 +9,7 @@ from typing import Any
 import cbor2
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,9 +18,11 @@ from backend.matching import (
     find_notes,
     find_unreadable,
     find_windows,
+    match_files,
     match_globally,
     match_notes,
 )
+from backend.matching.files import list_parts, share_parts
 from backend.matching.index import FOREVER, SharedIndex
 from backend.matching.meanings import Meanings
 from backend.matching.stabs import build_stabs, find_exact, match_stabs
@@ -32,7 +35,7 @@ from protocol import notification, subscription
 from protocol.degrees import MIN
 from protocol.vectors import Notification, Predicate, Reading, Subscription
 from tests.backend.logs import NOW, write_segment
-from tests.backend.oracle import Found, Note, Sub, find_matches
+from tests.backend.oracle import Note, Sub, find_matches
 
 
 def draw_subscription(rng: random.Random, is_plain: bool) -> Subscription:
@@ -100,11 +103,11 @@ def make_frame(spark: SparkSession, notes: list[Note]) -> DataFrame:
     return spark.createDataFrame(notes, "note_id bigint, at bigint, doubt bigint, vector binary")
 
 
-def collect(matches: DataFrame) -> set[Found]:
+def collect(matches: DataFrame) -> set[tuple[Any, ...]]:
     rows = matches.collect()
     found = {tuple(row) for row in rows}
     assert len(rows) == len(found), "a match came twice"
-    return found  # type: ignore[return-value]  # rows have the columns of Found
+    return found
 
 
 def test_it_equals_the_oracle_for_any_partitioning(
@@ -127,6 +130,54 @@ def test_it_equals_the_oracle_for_any_partitioning(
     cut = make_index(spark, subs, tmp_path / "cut", limit=8_000, min_masks=1)
     assert len(cut.shards) > 4
     assert collect(match_notes(frame.repartition(3), cut)) == wanted
+
+
+def write_files(folder: Path, notes: list[Note], rows: int) -> list[Path]:
+    """Write notifications into three files with row groups of so many rows; return where."""
+    names = ("note_id", "at", "doubt", "vector")
+    columns = dict(zip(names, map(list, zip(*notes, strict=True)), strict=True))
+    table = pa.table(columns | {"other": [1] * len(notes)})
+    folder.mkdir()
+    third = -(-len(notes) // 3)
+    for i in range(3):
+        part = table.slice(i * third, third)
+        pq.write_table(part, folder / f"{i}.parquet", row_group_size=rows)
+    return [folder / "0.parquet", folder / "1.parquet", folder / "2.parquet"]
+
+
+def test_files_that_workers_read_give_the_same(
+    spark: SparkSession, site: tuple[list[Note], list[Sub]], tmp_path: Path
+) -> None:
+    """However files and tasks are cut, with shards and without, and for chosen columns."""
+    notes, subs = site
+    wanted = find_matches(notes, subs)
+    whole = make_index(spark, subs, tmp_path / "whole", min_masks=1)
+    cut = make_index(spark, subs, tmp_path / "cut", limit=20_000)
+    assert len(cut.shards) > 1
+    files = write_files(tmp_path / "files", notes, rows=50)
+    assert len(list_parts(files)) == 9
+    assert collect(match_files(spark, [tmp_path / "files"], whole)) == wanted
+    assert collect(match_files(spark, files, whole, tasks=1)) == wanted
+    assert collect(match_files(spark, files, cut, tasks=2)) == wanted
+    fewer = match_files(spark, files, whole, ("possible", "subscription_id", "note_id"))
+    assert collect(fewer) == {(row[3], row[1], row[0]) for row in wanted}
+    same = match_notes(make_frame(spark, notes), whole, ("possible", "subscription_id", "note_id"))
+    assert collect(same) == collect(fewer)
+    assert not collect(match_files(spark, [], whole))
+
+
+def test_tasks_get_neighbours_and_equal_shares(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    note = notification.encode(Notification(1, [Reading(0, (5, 5, 5, 5))]))
+    notes = [Note(i, NOW, 0, note) for i in range(90)]
+    parts = list_parts(write_files(tmp_path / "files", notes, rows=10))
+    assert sum(part.rows for part in parts) == 90
+    for tasks in (1, 2, 3, 9, 20, rng.randint(4, 8)):
+        shares = share_parts(parts, tasks)
+        assert [part for share in shares for part in share] == parts
+        assert len(shares) == min(tasks, 9)
+        rows = [sum(part.rows for part in share) for share in shares]
+        assert max(rows) - min(rows) <= 10
 
 
 def test_lists_by_value_answer_what_the_index_answers() -> None:
@@ -200,6 +251,10 @@ def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> 
     found = collect(match_notes(notes, index))
     # Of a vocabulary that nobody logged, nothing is held against a note.
     assert {row[:3] for row in found} == {(7, 1, "a"), (8, 1, "a"), (10, 1, "a"), (7, 2, "b")}
+    notes.write.parquet(str(tmp_path / "notes"))
+    assert collect(match_files(spark, [tmp_path / "notes"], index)) == found
+    pairs = collect(match_notes(notes, index, ("subscription_id", "note_id")))
+    assert pairs == {(row[1], row[0]) for row in found}
 
 
 def make_subscribe(item: int, source: str, expires: int) -> tuple[str, dict[str, Any]]:
@@ -251,6 +306,6 @@ def test_from_logs_to_matches(spark: SparkSession, tmp_path: Path) -> None:
     matches, index = match_globally(notes, windows, kinds["vocabulary"], folder=tmp_path / "index")
     assert not index.errors
     pairs = sorted(row[:2] for row in collect(matches))
-    early, all_three, late = [], [1, 2, 3], [2, 3]
-    wanted = {10: early, 11: all_three, 12: all_three, 13: late, 14: [3]}
+    all_three, late = [1, 2, 3], [2, 3]
+    wanted: dict[int, list[int]] = {10: [], 11: all_three, 12: all_three, 13: late, 14: [3]}
     assert pairs == [(note, sub) for note, subs in wanted.items() for sub in subs]

@@ -187,7 +187,7 @@ def test_on_spark_the_oracle_is_the_same_for_any_partitioning(spark: SparkSessio
         until = rng.choice([None, rng.randrange(LAST)])
         rows.append((number, owner, origin, born, until, [(home, begins)]))
         floods = flood(contacts, origin, born), flood(contacts, home, begins)
-        limit = LAST if until is None else until
+        limit = LAST if until is None else until - 1
         expected[number] = (
             step_to_meeting(*floods, stays[owner], limit),
             step_to_meeting(*floods, stays[owner], LAST),

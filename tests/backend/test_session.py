@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tarfile
+from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from backend.session import is_local, pack_code
+from backend.commands.common import explain_failure, read_conf, require_shared
+from backend.quiet import filter_errors
+from backend.session import is_local, list_place
+from backend.shipping import ArchiveError, check_archive, find_unseen, list_settings, pack_code
+from edge.commands.failures import CommandError
+from tests.backend.cluster import pack_environment
 
 
 def test_only_local_masters_share_our_disk() -> None:
@@ -16,14 +26,78 @@ def test_only_local_masters_share_our_disk() -> None:
     assert not is_local("spark://host:7077")
 
 
-def test_executors_get_our_packages_and_no_caches() -> None:
-    with tarfile.open(pack_code()) as archive:
+def test_executors_get_our_packages_and_compiled_kernels_and_no_other_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from backend.matching.warmup import warm_up
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(tmp_path)))
+    warm_up()
+    with tarfile.open(pack_code(tmp_path)) as archive:
         names = set(archive.getnames())
     assert {"protocol/matching.py", "edge/dens/matching/index.py", "backend/daemon.py"} <= names
-    assert not any("__pycache__" in name for name in names)
+    caches = {Path(name).suffix for name in names if "__pycache__" in name}
+    assert caches <= {".nbi", ".nbc"}
+
+
+def test_a_cluster_on_loopback_finds_the_driver_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", ""))
+    assert list_place("spark://127.0.0.1:7077", None)["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in list_place("spark://head:7077", None)
+    assert "spark.archives" not in list_place("local[2]", None)
+
+
+def test_an_environment_is_looked_at_before_it_is_sent(tmp_path: Path) -> None:
+    good = pack_environment(tmp_path / "good.tar.gz")
+    settings = list_settings(good)
+    assert settings["spark.archives"].endswith(f",{good}#environment")
+    assert settings["spark.executorEnv.PATH"].startswith("environment/bin:")
+    with pytest.raises(ArchiveError, match="no such file"):
+        check_archive(tmp_path / "none.tar.gz")
+    (tmp_path / "bad.tar.gz").write_bytes(b"hello")
+    with pytest.raises(ArchiveError, match="not a tar archive"):
+        check_archive(tmp_path / "bad.tar.gz")
+    with tarfile.open(tmp_path / "empty.tar.gz", "w:gz"):
+        pass
+    with pytest.raises(ArchiveError, match="no bin/python"):
+        check_archive(tmp_path / "empty.tar.gz")
+
+
+def test_settings_of_spark_are_read_from_the_command_line() -> None:
+    assert read_conf(["spark.a=b=c"]) == {"spark.a": "b=c"}
+    for wrong in ("spark.a", "a=b"):
+        with pytest.raises(CommandError, match="KEY=VALUE"):
+            read_conf([wrong])
+
+
+def test_of_a_failure_the_line_is_told_that_says_something() -> None:
+    worker = """[PYTHON_DATA_SOURCE_ERROR] Failed to create: Traceback (most recent call last):
+      File "x.py", line 3, in read
+        import pyarrow
+    ModuleNotFoundError: No module named 'pyarrow'
+    SQLSTATE: 38000; line 1
+    at org.apache.spark.Something"""
+    assert explain_failure(ValueError(worker)) == "ModuleNotFoundError: No module named 'pyarrow'"
+    assert explain_failure(ValueError("[NO_TABLE] none\nmore")) == "[NO_TABLE] none"
+    assert explain_failure(ValueError("")) == "ValueError"
 
 
 def test_a_session_keeps_time_in_utc_and_warms_its_workers(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.getConf().get("spark.python.daemon.module") == "backend.daemon"
     assert spark.sparkContext.master == "local[2]"
+    require_shared(spark, [Path("/there/is/nothing")])  # one machine shares with itself
+    assert [row.path for row in find_unseen(spark, ["/", "/there/is/nothing"])] == [
+        "/there/is/nothing"
+    ]
+
+
+def test_only_noise_is_left_out_of_errors(capfd: pytest.CaptureFixture[str]) -> None:
+    said = "import sys; sys.stderr.write('WARNING: Using incubator modules: x\\nreal trouble\\n')"
+    with filter_errors():
+        process = subprocess.Popen([sys.executable, "-c", said])
+    assert process.wait(60) == 0
+    told = ""
+    while not told.endswith("real trouble\n"):
+        told += capfd.readouterr().err
+    assert told == "real trouble\n"

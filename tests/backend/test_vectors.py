@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.matching.vectors import decode_notes, decode_subscriptions, explain_note
+from benchmarks.spark_work import Shape, draw_notes, draw_subscriptions
 from edge.dens.matching.batch import pack_notifications, pack_subscriptions
 from protocol import notification, subscription
 from protocol.errors import ProtocolError
@@ -114,3 +115,30 @@ def test_nulls_and_nothing_are_no_notes() -> None:
     assert found.tolist() == [False, False]
     assert len(readings) == 2
     assert decode_notes(pa.array([], pa.binary()))[1].tolist() == []
+
+
+def test_the_benchmarks_vectors_are_the_numbers_beside_them() -> None:
+    """What SQL engines are given prepared is what our job decodes."""
+    rng = np.random.default_rng(4)
+    shape = Shape("a few", masks=30, core=5.0, steep=150)
+    subs = draw_subscriptions(shape, 60, rng).to_pylist()
+    for row in subs:
+        sub = subscription.decode(row["vector"])
+        assert sub.event == row["event"]
+        assert sum(1 << p.attribute for p in sub.predicates) == row["features"]
+        told = {row[f"a{i}"]: (row[f"low{i}"], row[f"high{i}"]) for i in range(row["width"])}
+        assert {p.attribute: (p.low, p.high) for p in sub.predicates} == told
+        spans = [row[f"last{i}"] - row[f"first{i}"] for i in range(row["width"])]
+        assert spans == sorted(spans)
+    for row in draw_notes(shape, 5, 65, rng, has_masks=True).to_pylist():
+        note = notification.decode(row["vector"])
+        values = {reading.attribute: reading.points[0] for reading in note.readings}
+        assert {i: v for i, v in enumerate(row["vals"]) if v is not None} == values
+        assert row["keys"] == [name * 256 + value for name, value in values.items()]
+        words = row["values0"].to_bytes(8, "little", signed=True)
+        words += row["values1"].to_bytes(8, "little", signed=True)
+        assert {name: words[name] for name in values} == values
+        masks = [key >> 4 & 0xFFFF for key in row["masks"]]
+        assert len(set(masks)) == len(masks)
+        assert all(mask & ~row["features"] == 0 for mask in masks)
+        assert all(key >> 20 == note.event for key in row["masks"])

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.dens.log import (
+    SCHEMA,
     Block,
     Contents,
     build_mask,
@@ -59,7 +60,7 @@ def test_a_whole_segment() -> None:
     for record, (_, fields) in zip(records, entries, strict=True):
         said = {name: value for name, value in record.fields.items() if value is not None}
         assert said == fields
-        assert (record.node, record.epoch, record.schema) == ("north", 3, 1)
+        assert (record.node, record.epoch, record.schema) == ("north", 3, SCHEMA)
         assert record.time == NOW + record.number
     footer = contents.footer
     assert footer is not None

@@ -27,6 +27,9 @@ NOTES = ROOT + "note/"
 DEVICES = ROOT + "wd/"  # + device + /hello, /nv, /sv, /ack
 PEERS = ROOT + "peer/"  # + node
 STATUS = ROOT + "status/"
+OPERATORS = ROOT + "operator/"  # + node
+PLANS = ROOT + "plan/"  # + node
+HOME = ROOT + "home/"  # + node + device + event + attribute, for Home Assistant
 
 # Events -------------------------------------------------------------------------------------
 

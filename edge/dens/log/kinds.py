@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SCHEMA = 1
+SCHEMA = 2
 
 TEXT = "text"
 INT = "int"  # 64 bits, signed; times are in ms
@@ -69,7 +69,8 @@ _TABLE = (
         "subscribe",
         "a subscription came: from its owner (source empty) or from a peer",
         f"{_DOT} owner:text role:text words:text language:int vocabulary:bytes vector:bytes"
-        " created:int expires:int options:map source:text event:text? features:id?",
+        " created:int expires:int options:map source:text event:text? features:id?"
+        " signature:bytes?",
     ),
     _kind(
         5,
@@ -82,7 +83,8 @@ _TABLE = (
         "note",
         "a notification came: from its device (source empty) or from a peer",
         f"{_DOT} device:text device_epoch:int device_sequence:int at:int doubt:int expires:int"
-        " vocabulary:bytes vector:bytes source:text degree:int? event:text? features:id?",
+        " vocabulary:bytes vector:bytes source:text degree:int? event:text? features:id?"
+        " signature:bytes?",
     ),
     _kind(
         7,
@@ -182,6 +184,12 @@ _TABLE = (
         "subscriber:text notes:ids source:text",
     ),
     _kind(25, "trouble", "something of this node failed", "what:text detail:text"),
+    _kind(
+        26,
+        "plan",
+        "an operator recommends another strategy",
+        "strategy:text by:text is_followed:bool",
+    ),
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _TABLE}

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from edge.dens.core.interface import DEVICES, NOTES, PEERS, REPLIES, ROOT, STATUS
+from edge.dens.core.interface import DEVICES, HOME, NOTES, PEERS, REPLIES, ROOT, STATUS
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 _LISTENED_PREFIXES = (NOTES, REPLIES, PEERS)
+_FOR_ALL = (STATUS, HOME)  # ordinary topics: whoever may listen, listens
 
 
 def is_directed(topic: str) -> bool:
@@ -23,7 +24,7 @@ def is_directed(topic: str) -> bool:
     What the node sends it keeps itself until somebody listens. What it is sent must not wait for
     the queue of an onlooker who went away: a watchdog would be refused for that.
     """
-    return topic.startswith(ROOT) and not topic.startswith(STATUS)
+    return topic.startswith(ROOT) and not topic.startswith(_FOR_ALL)
 
 
 def is_listened(topic: str) -> bool:

@@ -17,12 +17,15 @@ NOTHING: Spans = ()
 MAX_SPAN = 1 << 20  # bits after a base: what a bitmap may cost, however far a peer reaches
 MAX_VALUE = (1 << 63) - 1  # what the store's keys and the log hold
 _SPANS, _BITMAP, _HOLES, _SINGLES = range(4)
+_SHORT = tuple(bytes([number]) for number in range(0x80))  # nearly all numbers are below it
 
 # Numbers ------------------------------------------------------------------------------------
 
 
 def encode_number(number: int) -> bytes:
     """Return a number in groups of seven bits, lowest first."""
+    if 0 <= number <= 0x7F:
+        return _SHORT[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -51,6 +54,10 @@ class Cursor:
 
     def take_number(self) -> int:
         """Return the next number."""
+        at = self.at
+        if at < len(self.data) and (number := self.data[at]) < 0x80:
+            self.at = at + 1
+            return number
         number = 0
         for shift in range(0, 70, 7):
             byte = self.take(1)[0]

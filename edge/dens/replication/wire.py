@@ -26,7 +26,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from edge.dens.replication.context import Run
 from edge.dens.replication.sets import Cursor, encode_number
@@ -65,6 +66,7 @@ _MAX_EPOCH = (1 << 32) - 1
 _NO_NAME = frozenset("/+#\0")
 
 
+@lru_cache(maxsize=4096)
 def hint_at(name: str) -> bytes:
     """Return two bytes that tell most names apart, for links that do not name the sender."""
     return hashlib.blake2b(name.encode(), digest_size=_HINT).digest()
@@ -80,8 +82,7 @@ def derive_token(salts: bytes, sender: str) -> bytes:
     return hashlib.blake2b(salts + sender.encode(), digest_size=TOKEN, person=b"token").digest()
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """A frame whose tag is not yet checked."""
 
     kind: int

@@ -6,12 +6,14 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 import time
 from collections import deque
 
 from edge.dens.config import NodeConfig
 from edge.dens.runtime.build import Opened, open_node
 from edge.dens.runtime.process import Process
+from edge.dens.runtime.warmup import warm_up
 from edge.dens.store import StoreError, StoreFull
 
 _log = logging.getLogger("denwatch.node")
@@ -31,6 +33,7 @@ def serve_node(config: NodeConfig) -> None:
     what is there. A defect that comes back at once is not run after for ever.
     """
     defects: deque[float] = deque(maxlen=_DEFECTS)
+    warm_up(lambda words: print(f"{config.name}: {words}", file=sys.stderr, flush=True))
     while True:
         opened = open_node(config)
         try:

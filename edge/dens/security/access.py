@@ -8,7 +8,7 @@ costs one look-up in a set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from edge.dens.security.errors import SecurityError
 from edge.dens.security.keyring import Keyring
@@ -17,12 +17,14 @@ from edge.dens.security.passwords import VerifiedPasswords
 from edge.dens.security.rates import RateLimit
 from edge.dens.security.topics import (
     NOTHING,
+    OPERATOR,
     ROOT,
     Grant,
     covers,
     grant_anonymous,
     grant_device,
     grant_node,
+    grant_operator,
     grant_subscriber,
     overlaps,
 )
@@ -36,6 +38,7 @@ class Access:
     """`Rules` of the server for one node.
 
     `anonymous_role` lets clients without a name in, under names that nobody is registered with.
+    `besides` is what single subscribers may do beyond their own topics.
     `shared` are filters outside `dens/` on which every client may publish and subscribe.
     `memory_key` is random bytes for this run of the process.
     """
@@ -46,11 +49,13 @@ class Access:
         memory_key: bytes,
         anonymous_role: str | None = None,
         shared: Iterable[str] = (),
+        besides: Mapping[str, Grant] | None = None,
     ) -> None:
         self._keyring = keyring
         self._passwords = VerifiedPasswords(memory_key)
         self._anonymous_role = anonymous_role
         self._shared = tuple(shared)
+        self._besides = dict(besides or {})
         for pattern in self._shared:
             if overlaps(pattern, f"{ROOT}#") or pattern.startswith("$"):
                 raise SecurityError(f'shared topics: "{pattern}" reaches into {ROOT} or $')
@@ -154,7 +159,16 @@ class Access:
             case "device":
                 return grant_device(user)
             case "subscriber":
-                return grant_subscriber(user)
+                return self._grant_subscriber(user)
             case "node":
                 return grant_node(user, self._keyring.name)
         return NOTHING
+
+    def _grant_subscriber(self, user: str) -> Grant:
+        grants = [grant_subscriber(user), self._besides.get(user, NOTHING)]
+        if self._keyring.role_of(user) == OPERATOR:
+            grants.append(grant_operator(self._keyring.name))
+        return Grant(
+            frozenset().union(*(grant.publish for grant in grants)),
+            tuple(name for grant in grants for name in grant.subscribe),
+        )

@@ -11,18 +11,19 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 
+import cbor2
+
 from edge.dens.security.errors import SecurityError
-from protocol import cbor
 
 PEER_TAG = 16
 
 
 def tag_peer(secret: bytes, sender: str, receiver: str, head: bytes, body: bytes) -> bytes:
     """Return the tag of a frame from one node to another."""
-    covered = cbor.encode(["denwatch peer", sender, receiver, head])
-    state = hmac.new(secret, covered, "sha256")
-    state.update(body)  # behind a part that says its own length, so no byte can change sides
-    return state.digest()[:PEER_TAG]
+    # Names and bytes have one encoding in CBOR, so that the plain encoder gives the canonical one.
+    covered = cbor2.dumps(["denwatch peer", sender, receiver, head])
+    # The body is behind a part that says its own length, so no byte can change sides.
+    return hmac.digest(secret, covered + body, "sha256")[:PEER_TAG]
 
 
 def check_peer(

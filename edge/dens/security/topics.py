@@ -19,7 +19,8 @@ class Grant(NamedTuple):
 
 
 NOTHING = Grant(frozenset(), ())
-_EVERYBODY = (f"{ROOT}status/+", "$SYS/#")
+_EVERYBODY = (f"{ROOT}status/+", f"{ROOT}plan/+", "$SYS/#")
+OPERATOR = "operator"  # the role of whoever may hand items and plans to nodes
 
 
 def grant_subscriber(name: str) -> Grant:
@@ -28,6 +29,16 @@ def grant_subscriber(name: str) -> Grant:
         frozenset([f"{ROOT}sub/{name}"]),
         (f"{ROOT}reply/{name}", f"{ROOT}note/{name}", *_EVERYBODY),
     )
+
+
+def grant_home(prefix: str) -> Grant:
+    """Return what Home Assistant may do besides: hear of devices, and say that it is there."""
+    return Grant(frozenset([f"{prefix}/status"]), (f"{prefix}/#", f"{ROOT}home/#"))
+
+
+def grant_operator(listener: str) -> Grant:
+    """Return what an operator may do at a node besides what every app may."""
+    return Grant(frozenset([f"{ROOT}operator/{listener}"]), ())
 
 
 def grant_device(name: str) -> Grant:

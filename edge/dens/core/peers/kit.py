@@ -63,6 +63,10 @@ class Copies:
             self._copies[dot] = copy
             turn.write(COPIES, dot.key, b"".join(number.to_bytes(2, "big") for number in copy))
 
+    def follow(self, strategy: Strategy) -> None:
+        """Count copies as another strategy does."""
+        self._strategy = strategy
+
     def drop(self, turn: Turn, dot: Dot) -> None:
         """Forget a copy that is gone."""
         if self._copies.pop(dot, None) is not None:
@@ -119,6 +123,11 @@ class Kit:
     encounters: Encounters = field(default_factory=Encounters)
     places: Places = field(default_factory=Places)
     rounds: int = 0  # exchanges begun in this run: no two have one salt
+
+    def follow(self, strategy: Strategy) -> None:
+        """Decide by another strategy from now on."""
+        self.strategy = strategy
+        self.copies.follow(strategy)
 
     def learn(self, turn: Turn, item: Item) -> bool:
         """Note an item that is held from now on; return whether somebody is somewhere new."""

@@ -163,6 +163,12 @@ class PeerPart(Part):
         self.kit.clocks.correct(turn.write, offset, turn.now)
         turn.log("clock", offset=offset, source="machine")
 
+    def use_strategy(self, text: str) -> None:
+        """Decide by another strategy from now on; what was kept back is looked at again."""
+        self.kit.follow(build_strategy(text))
+        for contact in self.contacts.values():
+            contact.is_restless = True
+
     def find_lag(self, now: int) -> int | None:
         """Return for how long something waits to be exchanged with a peer that is here.
 

@@ -76,7 +76,6 @@ class Intake:
     def restore(self) -> None:
         """Take up what an earlier run left."""
         for sub in self._registry.add_many(self._holdings.iterate(SUBSCRIPTION)):
-            sub.owner.place = sub.dot.origin
             self._judge.restore_gate(sub)
             self._find_twins(sub)
         for _, row in self._tables.ended.scan():
@@ -116,13 +115,14 @@ class Intake:
             source=source,
             event=event.name if event else None,
             features=sub.features,
+            signature=item.signature or None,
         )
         turn.count("subscriptions_added")
         if self._ledger.has_since(self._find_since(turn, sub)):
             self._late[sub.id] = None
             self._tables.late.put(turn, sub.id.to_bytes(8, "big"), b"")
         self._find_twins(sub)
-        self._marks.note_place(sub.owner, sub.dot.origin)
+        self._marks.note_place(turn, sub.owner, sub.dot.origin)
         self._marks.tell_place(turn, sub.owner)
         if sub.owner.heap:
             self._delivery.reorder(sub.owner)
@@ -241,8 +241,24 @@ class Intake:
             degree=max((hit[1] for hit in hits), default=0),
             event=note.event.name if note.event else None,
             features=note.vector.features,
+            signature=self._find_signature(note, hits),
         )
         self._log_hits(turn, note.id, hits)
+
+    def _find_signature(self, note: Note, hits: list[Hit]) -> bytes | None:
+        """Return the signature of a notification for the log, by which operators can hand it on.
+
+        Ours are signed only when they leave. Whoever waits elsewhere makes it leave, so then it
+        costs nothing more.
+        """
+        item = self._holdings.get(NOTIFICATION, note.dot)
+        if item is None or item.signature:
+            return item.signature if item else None
+        by_id = self._registry.by_id
+        is_awaited = any(not by_id[hit[0]].owner.is_served for hit in hits)
+        if not is_awaited and not self._settings.signs_all:
+            return None
+        return self._holdings.sign(item).signature
 
     def _log_hits(self, turn: Turn, note_id: int, hits: list[Hit]) -> None:
         for id, possible, certain, _ in hits:
@@ -280,7 +296,7 @@ class Intake:
             turn.log("refuse", what="delivered", why=str(error), who=item.dot.origin)
             return
         owner = self._registry.find_owner(body.subscriber)
-        self._marks.note_place(owner, item.dot.origin)
+        self._marks.note_place(turn, owner, item.dot.origin)
         for dot in body.dots:
             if self._holdings.holds(NOTIFICATION, dot):
                 self._delivery.settle_elsewhere(turn, owner, dot)

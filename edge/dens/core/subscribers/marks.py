@@ -23,6 +23,7 @@ class Marks:
     def __init__(self, holdings: Holdings, tables: Tables, settings: SubscriberSettings) -> None:
         self._holdings = holdings
         self._table = tables.mark
+        self._places = tables.place
         self._settings = settings
         self._waiting: dict[str, dict[Dot, int]] = {}  # subscriber: notification: its expiry
         self._told = 0
@@ -41,10 +42,15 @@ class Marks:
         if len(dots) >= self._settings.mark_batch:
             self._tell_of(turn, name)
 
-    def note_place(self, owner: Owner, node: str) -> None:
+    def note_place(self, turn: Turn, owner: Owner, node: str) -> None:
         """Note where an item was made for somebody; who listens here is here."""
         if not (owner.is_listening and owner.place == self._holdings.name):
+            self._set_place(turn, owner, node)
+
+    def _set_place(self, turn: Turn, owner: Owner, node: str) -> None:
+        if owner.place != node:
             owner.place = node
+            self._places.put(turn, join_name(owner.name), node.encode())
 
     def tell_place(self, turn: Turn, owner: Owner) -> None:
         """Tell that somebody with subscriptions came here: by a mark, be it one of nothing.
@@ -54,7 +60,7 @@ class Marks:
         here = self._holdings.name
         if not (owner.is_listening and owner.subs) or owner.place == here:
             return
-        owner.place = here
+        self._set_place(turn, owner, here)
         if owner.name in self._waiting:
             self._tell_of(turn, owner.name)
             return

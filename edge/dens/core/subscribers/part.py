@@ -130,6 +130,8 @@ class Subscribers(Part):
             owner.assign_levels()
         for key, _ in self._tables.mute.scan():
             self._registry.find_owner(split_name(key)[0]).is_muted = True
+        for key, row in self._tables.place.scan():
+            self._registry.find_owner(split_name(key)[0]).place = row.decode()
         self._marks.restore()
         self._replies.restore()
 

@@ -31,6 +31,9 @@ class SubscriberSettings:
     place_life: int = 7 * 86_400_000  # how long others remember where somebody went
     organisation: str | None = None  # whose synonyms go first where a word means two things
     is_announcing: bool = True  # make an item of the node's own vocabulary
+    # Log the signature of every notification; else of those that somebody waits for who is not
+    # here, which are signed sooner or later anyway.
+    signs_all: bool = False
 
 
 class Roles(Protocol):

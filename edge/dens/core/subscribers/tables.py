@@ -12,6 +12,7 @@ reader finds them before the turn ends, so a table remembers what it wrote in th
     sub.last    id of a subscription, device: what was sent last
     sub.prefer  subscriber: priorities that were asked for by themselves
     sub.mute    subscriber: wants nothing now
+    sub.place   subscriber: the node where they were last known to be
     sub.reply   subscriber, number: a reply that nobody listened for
 """
 
@@ -169,6 +170,7 @@ class Tables:
         self.last = Table("sub.last", reader, self._written)
         self.prefer = Table("sub.prefer", reader, self._written)
         self.mute = Table("sub.mute", reader, self._written)
+        self.place = Table("sub.place", reader, self._written)
         self.reply = Table("sub.reply", reader, self._written)
 
     def begin(self, turn: Turn) -> None:

@@ -1,0 +1,215 @@
+"""What a node takes from operators: items by their signatures, a plan if it is configured so."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.client.vocabulary import load_shipped
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.interface import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
+from edge.dens.core.items import (
+    NOTIFICATION,
+    REVOCATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    NotificationBody,
+    encode_body,
+)
+from edge.dens.core.node import Node
+from edge.dens.core.operators import Operators, Plan, encode_items, encode_plan
+from edge.dens.core.operators.frames import decode_frame
+from edge.dens.core.peers import PeerPart, PeerSettings
+from edge.dens.core.subscribers import Subscribers
+from edge.dens.core.vocabularies import Vocabularies
+from edge.dens.replication.clock import Clocks
+from edge.dens.security import Access, Keyring, changes
+from edge.dens.security.topics import OPERATOR
+from protocol import notification
+from protocol.errors import ProtocolError
+from tests.core.runner import DictReader, Runner
+from tests.replication.network import Ring
+from tests.security.sites import make_registry
+from tests.subscribers.world import patient
+
+NOW = 1_800_000_000_000
+PLAN = Plan("utility:11", "it delivers more", NOW)
+
+
+class World(Runner):
+    """The node `south` with subscribers, peers and operators."""
+
+    def __init__(self, reader: DictReader | None = None, *, follows: bool = False) -> None:
+        reader = reader or DictReader()
+        self.keys = Ring("south")
+        clocks = Clocks("south", 1)
+        self.vocabularies = Vocabularies(load_shipped("rescue"))
+        holdings = Holdings("south", 1, reader, self.keys.sign, clocks.localise)
+        subscribers = Subscribers(holdings, reader, self.vocabularies, clock=clocks)
+        settings = PeerSettings(strategy="spray:2")
+        self.peers = PeerPart(holdings, reader, self.keys, subscribers, clocks, settings)
+        self.operators = Operators(holdings, self.peers.kit.gate, self.peers, is_following=follows)
+        super().__init__(Node(holdings, [self.peers, self.operators, subscribers]), reader)
+        self.node.restore(reader, NOW)
+        self.holdings = holdings
+
+    def operate(self, payload: bytes, node: str = "south") -> list[Publish]:
+        return self.handle(Message("ops", OPERATORS + node, payload), NOW)
+
+    def list_refusals(self) -> list[Any]:
+        return [log.fields["why"] for log in self.logged if log.kind == "refuse"]
+
+    def read(self, sequence: int = 1, temperature: float = 40.0) -> Item:
+        """Return a notification that north made and signed."""
+        body = NotificationBody(
+            "bed-1",
+            1,
+            sequence,
+            NOW - 1_000,
+            0,
+            self.vocabularies.own_hash,
+            notification.encode(patient(patient_temperature=temperature)),
+        )
+        item = Item(Dot("north", 1, sequence), NOTIFICATION, NOW + 60_000, encode_body(body))
+        return replace(item, signature=Ring("north").sign(item.signed))
+
+
+def test_a_notification_that_is_handed_over_is_delivered_once() -> None:
+    world = World()
+    world.handle(Listening(NOTES + "medic7", True), NOW)
+    asked = b"patient_temperature is high, at least 0.5"
+    world.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
+    frame = encode_items([world.read()])
+    sent = [p.topic for p in world.operate(frame)]
+    assert sent == [NOTES + "medic7"]
+    (note,) = [log.fields for log in world.logged if log.kind == "note"]
+    assert (note["source"], note["origin"]) == ("ops", "north")
+    assert note["signature"] == world.read().signature
+    assert world.operate(frame) == []
+    assert world.list_refusals() == []
+
+
+def test_a_subscription_comes_before_what_it_is_for() -> None:
+    """Both in one frame, the notification first: the subscriber is elsewhere known and now here."""
+    north = World()
+    asked = b"patient_temperature is high, at least 0.5"
+    north.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
+    (made,) = north.holdings.iterate(SUBSCRIPTION)
+    item = Item(Dot("north", 1, 9), SUBSCRIPTION, made.expires, made.body)
+    item = replace(item, signature=Ring("north").sign(item.signed))
+    world = World()
+    world.handle(Listening(NOTES + "medic7", True), NOW)
+    sent = world.operate(encode_items([world.read(), item]))
+    assert [p.topic for p in sent] == [NOTES + "medic7"]
+    (logged,) = [log.fields for log in world.logged if log.kind == "subscribe"]
+    assert logged["signature"] == item.signature
+
+
+def test_what_nobody_signed_changes_nothing() -> None:
+    world = World()
+    good = world.read()
+    world.keys.unknown.add("stranger")
+    stranger = replace(good, dot=Dot("stranger", 1, 1))
+    forged = replace(good, expires=good.expires + 1)
+    own = replace(good, dot=Dot("south", 1, 7))
+    revoked = replace(good, kind=REVOCATION)
+    revoked = replace(revoked, signature=Ring("north").sign(revoked.signed))
+    world.handle(Tick(), NOW)
+    before = {space: dict(rows) for space, rows in world.reader.spaces.items()}
+    world.operate(encode_items([stranger, forged, own, revoked]))
+    assert world.reader.spaces == before
+    assert sorted(world.list_refusals()) == [
+        "a revocation does not come from operators",
+        "a wrong signature",
+        "an item of ours that we never made",
+        "an unknown origin",
+    ]
+    world.operate(encode_items([good]), node="north")
+    world.operate(b"\xff")
+    assert world.reader.spaces == before
+    assert len(world.list_refusals()) == 6
+
+
+def test_a_notification_that_is_over_is_not_taken() -> None:
+    world = World()
+    late = world.read()
+    after = late.expires + 30 * 86_400_000  # of a clock that was never compared little is known
+    world.handle(Message("ops", OPERATORS + "south", encode_items([late])), after)
+    assert world.holdings.count(NOTIFICATION) == 0
+    assert world.list_refusals() == []
+
+
+def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
+    world = World()
+    assert world.operators.describe() is None
+    strategy = world.peers.kit.strategy
+    (shown,) = world.operate(encode_plan(PLAN))
+    assert (shown.topic, shown.retain) == (PLANS + "south", True)
+    assert json.loads(shown.payload) == {
+        "node": "south",
+        "by": "ops",
+        "why": "it delivers more",
+        "strategy": "utility:11",
+        "at": NOW,
+        "followed": False,
+    }
+    assert world.peers.kit.strategy is strategy
+    assert world.operate(encode_plan(PLAN)) == []  # it has it
+    again = World(world.reader)
+    assert again.operators.describe() == {"strategy": "utility:11", "at": NOW, "followed": False}
+
+
+def test_a_plan_is_followed_also_after_a_restart() -> None:
+    world = World(follows=True)
+    world.operate(encode_plan(PLAN))
+    kit = world.peers.kit
+    assert (kit.strategy.copies, kit.copies.get(Dot("south", 1, 5)).copies) == (11, 11)
+    (log,) = [log.fields for log in world.logged if log.kind == "plan"]
+    assert log == {"strategy": "utility:11", "by": "ops", "is_followed": True}
+    again = World(world.reader, follows=True)
+    assert again.peers.kit.strategy.copies == 11
+    again.operate(encode_plan(replace(PLAN, strategy="epidemic")))
+    again.handle(Tick(), NOW)
+    assert again.peers.kit.strategy.copies == 0
+    again.operate(encode_plan(replace(PLAN, strategy="teleport")))
+    assert again.peers.kit.strategy.copies == 0
+    assert "teleport" in again.list_refusals()[-1]
+
+
+def test_only_the_role_of_operators_may_speak_to_nodes() -> None:
+    registry, _ = changes.add_subscriber(make_registry("south"), "ops", OPERATOR)
+    registry, _ = changes.add_subscriber(registry, "medic7", "medic")
+    access = Access(Keyring(registry), b"k" * 32)
+    assert access.may_publish("ops", "dens/1/operator/south")
+    assert not access.may_publish("ops", "dens/1/operator/north")
+    assert not access.may_publish("ops", "dens/1/plan/south")
+    assert access.may_publish("ops", "dens/1/sub/ops")
+    assert not access.may_publish("medic7", "dens/1/operator/south")
+    assert access.may_subscribe("medic7", "dens/1/plan/+")
+
+
+_ROWS = st.lists(
+    st.one_of(st.text(max_size=3), st.integers(-(1 << 70), 1 << 70), st.binary(max_size=4)),
+    max_size=8,
+)
+
+
+@given(st.one_of(st.binary(max_size=40), st.tuples(st.sampled_from(["items", "plan"]), _ROWS)))
+def test_a_frame_is_read_or_refused(found: bytes | tuple[str, list[Any]]) -> None:
+    data = found if isinstance(found, bytes) else cbor2.dumps([found[0], [found[1]]])
+    with suppress(ProtocolError):
+        assert isinstance(decode_frame(data), list | Plan)
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_every_cut_frame_fails(cut: int) -> None:
+    with pytest.raises(ProtocolError):
+        decode_frame(encode_plan(PLAN)[:-cut])
