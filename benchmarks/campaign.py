@@ -3,9 +3,11 @@
     python -m benchmarks.campaign --seeds 10000 --json
 
 Each seed is a small site with its own people, devices and faults (`edge/field/scenario.py`), played
-for nine simulated minutes and held against every promise (`edge/field/checks.py`). Then each safety
-rule of a node is switched off (`edge/field/ablations.py`): some seed must notice. A seed that fails
-prints the command that replays it and makes it shorter.
+for minutes of simulated time and held against every promise (`edge/field/checks.py`). Then each
+safety rule of a node is switched off (`edge/field/ablations.py`): some seed must notice. A seed
+that fails prints the command that replays it and makes it shorter. `--resume FILE` keeps what
+became of each seed in a file, and plays only what is not there yet, as long as the program is the
+same.
 
 Headline: `seeds`, `violations`, `ablations`, `ablations_caught`, `fault_kinds`.
 """
@@ -17,92 +19,142 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from benchmarks.campaign_journal import Journal, hash_program
 from benchmarks.common import describe_machine, format_table, run, save_text, say
 from edge.field.ablations import RULES
-from edge.field.campaign import HOURS, Outcome, play_seed, play_seeds, tell_replay
+from edge.field.campaign import Catch, Outcome, catch_rules, play_seeds, tell_replay
+from edge.field.checks import PROMISES
 from edge.field.scenario import FAULTS
 
-SEEDS = 500
-QUICK = 12
-_SEARCH = 60  # seeds in which a rule that is switched off must be noticed
+SEEDS = 1_000
+QUICK = 60
+_SEARCH = 400  # seeds in which a rule that is switched off must be noticed
+_BAR = 30
+_EVERY = 100  # seeds between two lines where nobody looks at a bar
 
 
-def take_seeds() -> int:
-    """Take our own option from the command line; the others are common to all benchmarks."""
+def take_options() -> argparse.Namespace:
+    """Take our own options from the command line; the others are common to all benchmarks."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--resume", type=Path, default=None)
     found, rest = parser.parse_known_args(sys.argv[1:])
     sys.argv[1:] = rest
-    return int(found.seeds)
+    return found
 
 
-def play_all(count: int, first: int) -> tuple[list[Outcome], float]:
-    """Play so many seeds on all processors; return what became of them, and the seconds."""
-    began = time.perf_counter()
-    outcomes = []
-    for number, outcome in enumerate(play_seeds(range(first, first + count), os.cpu_count() or 1)):
-        outcomes.append(outcome)
-        if outcome.rule:
-            say(f"seed {outcome.seed}: {outcome.what}\n    {tell_replay(outcome)}")
-        if number % 100 == 99:
-            say(f"{number + 1} seeds, {time.perf_counter() - began:.0f} s")
-    return outcomes, time.perf_counter() - began
+def show_progress(done: int, count: int, failed: int, seconds: float) -> None:
+    """Show how far it is: as a bar where somebody looks, else as a line now and then."""
+    text = f"{done} of {count} seeds, {failed} violations, {seconds:.0f} s"
+    if sys.stderr.isatty():
+        length = _BAR * done // count
+        end = "\n" if done == count else ""
+        bar = "#" * length + "." * (_BAR - length)
+        print(f"\r[{bar}] {text}", end=end, file=sys.stderr, flush=True)
+    elif done % _EVERY == 0 or done == count:
+        say(text)
 
 
-def find_ablation(rule: str, first: int, limit: int) -> tuple[int, str]:
-    """Return the first seed that notices that a rule is off, and what it says; -1 if none does."""
-    for seed in range(first, first + limit):
-        outcome = play_seed(seed, rule)
-        if outcome.rule:
-            return seed, outcome.rule
-    return -1, ""
+def play_all(seeds: range, journal: Journal) -> Iterator[Outcome]:
+    """Yield what becomes of all seeds, in their order; what the journal has is not played again."""
+    missing = [seed for seed in seeds if seed not in journal.outcomes]
+    played = play_seeds(missing, os.cpu_count() or 1)
+    last = time.perf_counter()
+    for seed in seeds:
+        known = journal.outcomes.get(seed)
+        if known is None:
+            known = next(played)
+            last, before = time.perf_counter(), last
+            journal.keep(known, last - before)
+        yield known
+
+
+def run_campaign(seeds: range, resume: Path | None) -> tuple[list[Outcome], float]:
+    """Play seeds on all processors; return what became of them, and the seconds it took."""
+    with Journal(resume) as journal:
+        outcomes: list[Outcome] = []
+        failed = 0
+        for outcome in play_all(seeds, journal):
+            outcomes.append(outcome)
+            if outcome.rule:
+                failed += 1
+                say(f"\nseed {outcome.seed}: {outcome.what}\n    {tell_replay(outcome)}")
+            show_progress(len(outcomes), len(seeds), failed, journal.seconds)
+        return outcomes, journal.seconds
+
+
+def describe_catches(catches: list[Catch]) -> str:
+    """Return the table of rules that were switched off."""
+    rows = [
+        [each.rule, RULES[each.rule].meaning, ", ".join(each.broken) or "nobody", each.seed]
+        for each in catches
+    ]
+    return format_table(["without the rule", "which says", "broken then", "first seed"], rows)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Play seeds, then play without each rule."""
-    count = _seeds or (QUICK if options.quick else SEEDS)
-    outcomes, seconds = play_all(count, options.seed)
+    count = _own.seeds or (QUICK if options.quick else SEEDS)
+    seeds = range(options.seed, options.seed + count)
+    outcomes, seconds = run_campaign(seeds, _own.resume)
     violations = [outcome for outcome in outcomes if outcome.rule]
     kinds = Counter(kind for outcome in outcomes for kind in outcome.faults)
-    names = ["signature", "commit-first", "settled-once"] if options.quick else list(RULES)
-    rows = []
-    for name in names:
-        seed, noticed = find_ablation(name, options.seed, _SEARCH)
-        rows.append([name, RULES[name].meaning, noticed or "nobody", seed])
-        say(f"without {name}: {noticed or 'nobody notices'}, seed {seed}")
-    caught = sum(row[3] != -1 for row in rows)
-    table = format_table(["without the rule", "which says", "noticed by", "seed"], rows)
-    faults = format_table(["fault", "in seeds"], [[kind, kinds[kind]] for kind in FAULTS])
-    hours = HOURS * count / seconds
+    names = ["commit-first", "settled-once", "top-k"] if options.quick else list(RULES)
+    catches = []
+    search = range(options.seed, options.seed + _SEARCH)
+    for catch in catch_rules(names, search, os.cpu_count() or 1):
+        catches.append(catch)
+        say(f"without {catch.rule}: {', '.join(catch.broken) or 'nobody notices'} ({catch.seed})")
+    caught = sum(bool(catch.broken) for catch in catches)
+    broken = {promise for catch in catches for promise in catch.broken}
+    simulated = sum(outcome.hours for outcome in outcomes)
+    cpu = sum(outcome.cpu for outcome in outcomes)
     text = (
-        f"{count} seeds, {len(violations)} violations; {60 * count / seconds:.0f} seeds a minute,"
-        f" {hours:.2f} simulated hours a second ({describe_machine()})."
+        f"{count} seeds, {len(violations)} violations; {simulated:.0f} simulated hours, in"
+        f" {seconds / 60:.0f} minutes on {os.cpu_count()} processors that others used too:"
+        f" {60 * count / seconds:.0f} seeds a minute, {simulated / seconds:.2f} simulated hours a"
+        f" second. A seed takes {cpu / count:.2f} s of one processor"
+        f" ({describe_machine()}; program {hash_program()})."
     )
-    print(text, table, faults, sep="\n\n")
+    told = f"{caught} of {len(catches)} rules that were switched off were noticed."
+    promises = (
+        f"Promises that some missing rule breaks: {len(broken & set(PROMISES))} of {len(PROMISES)}"
+        f" ({', '.join(PROMISES)})."
+    )
+    table = describe_catches(catches)
+    faults = format_table(["fault", "in seeds"], [[kind, kinds[kind]] for kind in FAULTS])
+    failures = "\n".join(f"- seed {each.seed}: {each.what}" for each in violations)
+    parts = [text, *([failures] if failures else []), told, table, promises, faults]
+    print(*parts, sep="\n\n")
     if options.save:
         command = f"`python -m benchmarks.campaign --seeds {count} --save`"
-        head = f"# Trouble by the thousand\n\n{command}: {text}"
-        save_text("campaign.md", f"{head}\n\n{table}\n\n{faults}")
+        save_text("campaign.md", "\n\n".join(["# Trouble by the thousand", command, *parts]))
     return {
         "seeds": count,
         "violations": len(violations),
-        "ablations": len(rows),
+        "ablations": len(catches),
         "ablations_caught": caught,
         "fault_kinds": len([kind for kind in FAULTS if kinds[kind]]),
+        "promises": len(PROMISES),
+        "promises_broken_by_ablations": len(broken & set(PROMISES)),
         "seeds_per_minute": round(60 * count / seconds, 1),
-        "simulated_hours_per_second": round(hours, 3),
+        "cpu_seconds_per_seed": round(cpu / count, 3),
+        "simulated_hours": round(simulated, 1),
+        "simulated_hours_per_second": round(simulated / seconds, 3),
     }
 
 
-_seeds = 0
+_own = argparse.Namespace(seeds=0, resume=None)
 
 
 def main() -> None:
     """Run it."""
-    global _seeds
-    _seeds = take_seeds()
+    global _own
+    _own = take_options()
     run(measure, __doc__)
 
 

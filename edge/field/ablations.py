@@ -15,18 +15,22 @@ from typing import Any, NamedTuple
 from edge.dens.core.devices import part as device_part
 from edge.dens.core.devices.groups import Group
 from edge.dens.core.devices.installation import Installation
+from edge.dens.core.holdings import Holdings
+from edge.dens.core.peers import acceptance
 from edge.dens.core.peers.acceptance import NEW, Gate
 from edge.dens.core.peers.contact import Contact
 from edge.dens.core.peers.ledger import Ledger
 from edge.dens.core.subscribers.delivery import Delivery
 from edge.dens.core.subscribers.intake import Intake
 from edge.dens.core.subscribers.judging import Judge
+from edge.dens.core.subscribers.marks import Marks
 from edge.dens.core.subscribers.part import Subscribers
 from edge.dens.core.subscribers.wants import Wants
 from edge.dens.ranking.topk import TopK, Verdict
 from edge.dens.store.memory import MemoryStore
 from edge.field.disk import FieldStore
 from edge.field.keys import Ring
+from edge.field.person import Person
 
 
 class Rule(NamedTuple):
@@ -54,6 +58,18 @@ def _commit_seldom(commit: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return skip
 
 
+def _take_seldom(originate: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Let a device forget what was never taken: every fourth time."""
+    calls = 0
+
+    def skip(*arguments: Any) -> list[Any]:
+        nonlocal calls
+        calls += 1
+        return originate(*arguments) if calls % 4 else []
+
+    return skip
+
+
 def _keep_epoch(open_store: Callable[..., None]) -> Callable[..., None]:
     def reopen(store: Any, node: str, medium: Any = None, **options: Any) -> None:
         if medium is not None and medium.epoch:
@@ -73,9 +89,11 @@ def _let_expired(judge: Callable[..., Any]) -> Callable[..., Any]:
 
 RULES: dict[str, Rule] = {
     "commit-first": Rule(FieldStore, "commit", _commit_seldom, "what is said is on the disk"),
+    "take-first": Rule(Holdings, "originate_many", _take_seldom, "what is acknowledged is held"),
     "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
     "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
     "gate": Rule(Gate, "judge", _always((NEW, "")), "what comes from a peer is judged"),
+    "content": Rule(acceptance, "_read_body", _always(None), "what cannot be read is refused"),
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
     "reinstall": Rule(Installation, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(Group, "_select", _always(False), "what is not sent to a device is covered"),
@@ -85,9 +103,12 @@ RULES: dict[str, Rule] = {
     "remember-waiting": Rule(Wants, "restore", _always(0), "a restart forgets nobody who waits"),
     "settle": Rule(Delivery, "acknowledge", _always(None), "what was acknowledged is settled"),
     "settled-once": Rule(Wants, "settle", _always(True), "what is delivered is not sent again"),
+    "one-reading": Rule(Person, "has_twin", _always(False), "a reading is shown once"),
+    "tell-place": Rule(Marks, "tell_place", _always(None), "a walk is told to other nodes"),
     "roles": Rule(Judge, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"),
     "expiry": Rule(Judge, "_judge_hit", _let_expired, "what has expired is not delivered"),
     "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
+    "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
     "room": Rule(Subscribers, "evict", _always(0), "a full node gives up what is worth least"),
 }
 

@@ -7,23 +7,33 @@ the protocol's own matching as the judge and nothing else of the nodes but what 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from edge.dens.core.interface import Tick
 from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
-from edge.field.dog import Told
-from edge.field.host import Host
+from edge.field.calendar import START
+from edge.field.evidence import (
+    SLACK,
+    count_rivals,
+    find_age,
+    find_told,
+    grade,
+    has_equal,
+    has_seen,
+    list_honest,
+    list_wishes,
+    matches,
+)
 from edge.field.person import Person
-from edge.field.trouble import HIDDEN, SENSES, TERMS, Play
-from edge.field.truth import Seen, iterate_notes, iterate_subscriptions, list_live
+from edge.field.stage import HIDDEN, MAD, SENSES
+from edge.field.trouble import Play
+from edge.field.truth import iterate_notes, iterate_subscriptions, list_live
 from edge.watchdog.sample import Sample
-from protocol.matching import match
 from protocol.notification import decode as decode_notification
 from protocol.subscription import decode as decode_subscription
 from protocol.vectors import Notification, Reading, Subscription
 
-_SLACK = 4_000  # ms: ticks and links take time
+_SETTLED = 100_000  # ms after the trouble: even who left near its end is back
 _GRID = 15  # step of the readings that are tried on a device
 
 
@@ -33,53 +43,6 @@ class Violation(AssertionError):
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
         self.rule = rule
-
-
-@dataclass(frozen=True)
-class Wish:
-    """A subscription that a person was told is in force."""
-
-    person: Person
-    id: str
-    vector: Subscription
-    made: int  # ms, when it was asked for
-    told: int  # ms, when it was confirmed
-    request: dict[str, Any]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every match of it is to be shown."""
-        return self.request["subscribe"] not in TERMS
-
-    @property
-    def terms(self) -> tuple[int, int]:
-        """How many are shown at a time, and for how many ms each counts; 0 for no limit."""
-        return TERMS.get(self.request["subscribe"], (0, 0))
-
-
-def list_wishes(person: Person) -> list[Wish]:
-    """Return the subscriptions of a person that a node confirmed."""
-    return [
-        Wish(
-            person,
-            request.answer["id"],
-            decode_subscription(bytes.fromhex(request.answer["vector"])),
-            request.made,
-            request.answered,
-            request.body,
-        )
-        for request in person.requests.values()
-        if request.answer and request.answer.get("ok") and "vector" in request.answer
-    ]
-
-
-def _list_honest(play: Play) -> list[Host]:
-    return [host for name, host in play.world.hosts.items() if name not in play.truth.liars]
-
-
-def _find_told(play: Play, seen: Seen) -> Told | None:
-    dog = play.world.dogs.get(seen.device)
-    return dog.told.get((seen.device_epoch, seen.device_sequence)) if dog else None
 
 
 # Checks -------------------------------------------------------------------------------------
@@ -92,6 +55,8 @@ def check_acknowledged(play: Play) -> None:
         for host in play.world.hosts.values()
         for _, body in iterate_notes(host)
     }
+    notes = play.truth.notes
+    there |= {notes[id].number for id in play.truth.find_lost() if id in notes}
     given_up = len(play.truth.dropped)
     for dog in play.world.dogs.values():
         lost = sorted(n for n in dog.freed - dog.unsure if (dog.name, *n) not in there)
@@ -101,52 +66,49 @@ def check_acknowledged(play: Play) -> None:
 
 def check_confirmed(play: Play) -> None:
     """Confirmed is never lost: a subscription that nobody took back is in force everywhere."""
+    lost = play.truth.find_lost()
     for person in play.world.people.values():
         for request in person.list_open():
             raise Violation("confirmed", f"{person.name}: no answer to {request.body}")
         for wish in list_wishes(person):
-            if "name" in wish.request:
-                continue  # may have been replaced, or taken back
-            for host in _list_honest(play):
+            if "name" in wish.request or int(wish.id, 16) in lost:
+                continue  # may have been replaced, or taken back; or a disk lied
+            for host in list_honest(play):
                 ids = {f"{id:016x}" for id, _ in iterate_subscriptions(host)}
-                if wish.id not in ids and not _has_equal(host, wish):
+                if wish.id not in ids and not has_equal(host, wish):
                     raise Violation("confirmed", f"{host.name} has lost {wish.request}")
-
-
-def _has_equal(host: Host, wish: Wish) -> bool:
-    """Return whether the same wish of the same person is there under another id."""
-    vectors = [
-        decode_subscription(body.vector)
-        for _, body in iterate_subscriptions(host)
-        if body.owner == wish.person.name
-    ]
-    return wish.vector in vectors
 
 
 def check_once(play: Play) -> None:
     """Delivered once: nothing is sent again after its delivery, and nobody sees a reading twice.
 
-    A reading that two nodes took, because its device lost the word of the first, is two notes.
+    Nor does a node take it twice. Two nodes may: its device did not hear the first one's word.
     """
+    forgetful = play.truth.find_forgetful()
+    taken: dict[tuple[str, tuple[str, int, int]], int] = {}
+    for id, read in play.truth.notes.items():
+        known = taken.setdefault((read.origin, read.number), id)
+        if known != id and read.origin not in forgetful:
+            raise Violation("once", f"{read.origin} took {read.number} twice")
     for node, owner, note in play.truth.sent_after:
-        raise Violation("once", f"{node} sent {note:016x} to {owner} after it was delivered")
+        if node not in forgetful:
+            raise Violation("once", f"{node} sent {note:016x} to {owner} after it was delivered")
     notes = play.truth.notes
     for person in play.world.people.values():
-        seen: dict[tuple[str, ...], str] = {}
+        seen: dict[tuple[str, int, int], str] = {}
         for shown in person.notes.values():
             body = notes.get(int(shown.id, 16))
             if body is None:
                 continue
-            taken = (body.origin, *map(str, body.number))
-            if taken in seen:
-                told = f"{seen[taken]} and {shown.id}"
+            if body.number in seen:
+                told = f"{seen[body.number]} and {shown.id}"
                 raise Violation("once", f"{person.name} saw {body.number} as {told}")
-            seen[taken] = shown.id
+            seen[body.number] = shown.id
 
 
 def check_converged(play: Play) -> None:
     """Subscriptions converge: once all have met, all nodes have the same ones."""
-    states = {host.name: list_live(host, SUBSCRIPTION) for host in _list_honest(play)}
+    states = {host.name: list_live(host, SUBSCRIPTION) for host in list_honest(play)}
     for name, state in states.items():
         for other, theirs in states.items():
             if state - theirs:
@@ -168,54 +130,49 @@ def check_wanted(play: Play) -> None:
             body = notes.get(int(shown.id, 16))
             if body is None or int(shown.id, 16) in play.truth.lies:
                 raise Violation("wanted", f"{person.name} saw {shown.id}, which nobody has")
-            told = _find_told(play, body)
-            if told is None or told.vector[6:] != body.vector[6:]:
+            told = find_told(play, body)
+            is_said = told is not None and told.vector[6:] == body.vector[6:]
+            if not is_said and body.device != MAD:  # which says whatever it likes
                 raise Violation("wanted", f"{person.name} saw what {body.device} never said")
             vector = decode_notification(body.vector)
-            if not any(_matches(wish.vector, vector) for wish in wishes):
+            if not any(matches(wish.vector, vector) for wish in wishes):
                 raise Violation("wanted", f"{person.name} saw {shown.fields}, and never asked")
-
-
-def _matches(wish: Subscription, note: Notification) -> bool:
-    found = match(wish, note)
-    return found is not None and bool(found.matched)
 
 
 def check_arrived(play: Play) -> None:
     """Everything arrives: what was asked for before it was read is shown in the end."""
     notes = play.truth.notes
+    lost = play.truth.find_lost()
     for person in play.world.people.values():
         hidden = HIDDEN.get(play.world.roster.roles[person.name], ())
         if person.node in play.truth.liars:
             continue
         for wish in list_wishes(person):
-            if not wish.is_plain or "name" in wish.request:
+            if not wish.is_plain or "name" in wish.request or int(wish.id, 16) in lost:
                 continue
             names = wish.request["subscribe"].split(" is ")[0]
             if any(each.split(".")[1].replace("_", " ") in names for each in hidden):
                 continue
             for id, body in sorted(notes.items()):
-                told = _find_told(play, body)
+                told = find_told(play, body)
                 if id in play.truth.lies or told is None or body.origin in play.truth.liars:
                     continue
-                is_due = told.time > wish.told + _SLACK and not play.truth.dropped
-                if not is_due or told.time > play.world.now - 4 * _SLACK:
+                if id in lost:
                     continue
-                if not _matches(wish.vector, decode_notification(body.vector)):
+                is_due = told.time > wish.told + SLACK and not play.truth.dropped
+                if not is_due or told.time > play.world.now - 4 * SLACK:
                     continue
-                if not _has_seen(person, notes, body):
+                if not matches(wish.vector, decode_notification(body.vector)):
+                    continue
+                if not has_seen(person, notes, body):
                     raise Violation(
                         "arrived", f"{person.name} never saw {id:016x} of {body.device}"
                     )
 
 
-def _has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:
-    shown = (notes.get(int(id, 16)) for id in person.notes)
-    return any(seen is not None and seen.number == wanted.number for seen in shown)
-
-
 def check_top_k(play: Play) -> None:
     """Top k as defined: nothing is delivered that k better ones, still valid, came before."""
+    forgetful = play.truth.find_forgetful()
     for person in play.world.people.values():
         for wish in list_wishes(person):
             top, life = wish.terms
@@ -226,6 +183,7 @@ def check_top_k(play: Play) -> None:
                 for note in person.notes.values()
                 if note.fields["subscription_id"] == wish.id
                 and len(note.fields["subscriptions"]) == 1
+                and note.node not in forgetful
             ]
             for place, note in enumerate(shown):
                 better = [
@@ -233,16 +191,35 @@ def check_top_k(play: Play) -> None:
                     for other in shown[:place]
                     if other.node == note.node
                     and other.fields["score"] > note.fields["score"]
-                    and note.time - other.time < life - 2 * _SLACK - _age(play, other)
+                    and note.time - other.time < life - 2 * SLACK - find_age(play, other)
                 ]
                 if len(better) >= top:
                     raise Violation("top-k", f"{person.name}: {note.id} after {len(better)} better")
 
 
-def _age(play: Play, shown: Any) -> int:
-    body = play.truth.notes.get(int(shown.id, 16))
-    told = _find_told(play, body) if body else None
-    return shown.time - told.time if told else 0
+def check_best(play: Play) -> None:
+    """The k best are shown: what nobody saw of a wish for k had k as good ones beside it.
+
+    Of what was read when all had been well for a while, so that nothing else kept it.
+    """
+    truth = play.truth
+    settled = START + play.scenario.trouble + _SETTLED
+    for person in play.world.people.values():
+        if person.node in truth.liars | truth.find_forgetful() or truth.dropped:
+            continue
+        for wish in list_wishes(person):
+            top, life = wish.terms
+            if not top or "name" in wish.request or int(wish.id, 16) in truth.find_lost():
+                continue
+            for id, body in sorted(truth.notes.items()):
+                told = find_told(play, body)
+                if told is None or not settled < told.time < play.world.now - 4 * SLACK:
+                    continue
+                degree = grade(wish.vector, body)
+                if degree < 0 or body.origin in truth.liars or has_seen(person, truth.notes, body):
+                    continue
+                if count_rivals(play, wish, told, degree, life) < top:
+                    raise Violation("best", f"{person.name} never saw {id:016x}, of the {top} best")
 
 
 def check_expired(play: Play) -> None:
@@ -255,12 +232,12 @@ def check_expired(play: Play) -> None:
                 if not life or len(shown.fields["subscriptions"]) > 1:
                     continue
                 body = notes.get(int(shown.id, 16))
-                told = _find_told(play, body) if body else None
+                told = find_told(play, body) if body else None
                 is_here = body is not None and body.origin == shown.node
                 if shown.fields["subscription_id"] != wish.id or told is None or not is_here:
                     continue
                 assert body is not None
-                late = shown.time - told.time - life - 2 * body.doubt - _SLACK
+                late = shown.time - told.time - life - 2 * body.doubt - SLACK
                 if late > 0 and not _was_sent_in_time(play, person, shown.id):
                     raise Violation("expired", f"{person.name}: {shown.id} {late} ms too late")
 
@@ -278,7 +255,9 @@ def check_covered(play: Play) -> None:
             continue
         if not host.devices.is_installed(dog.name):
             raise Violation("covered", f"{host.name} is not sure of {dog.name}")
-        wanted = [decode_subscription(body.vector) for _, body in iterate_subscriptions(host)]
+        held = iterate_subscriptions(host)
+        vectors = {body.vector for id, body in held if id not in play.truth.lies}
+        wanted = [decode_subscription(vector) for vector in sorted(vectors)]
         for sense in SENSES:
             for value in range(0, 256, _GRID):
                 for second in range(0, 256, 3 * _GRID) if len(sense.attributes) > 1 else (0,):
@@ -293,7 +272,7 @@ def _check_told(dog: Any, event: int, values: tuple[int, ...], wanted: list[Subs
     for attribute, v in enumerate(values):
         sample.set(attribute, v)
     is_told = dog.language.judge(sample, 1 << 28) >= 0
-    if any(_matches(wish, note) for wish in wanted) and not is_told:
+    if any(matches(wish, note) for wish in wanted) and not is_told:
         raise Violation("covered", f"{dog.name} keeps {values} of event {event} to itself")
 
 
@@ -306,6 +285,13 @@ def check_bounded(play: Play) -> None:
             raise Violation("bounded", f"{host.name} holds {held}, {room} are allowed")
         if len(host.peers.contacts) >= play.scenario.nodes:
             raise Violation("bounded", f"{host.name} has contacts with {list(host.peers.contacts)}")
+
+
+def check_alive(play: Play) -> None:
+    """Nobody stays down: whatever happened, a node starts again and goes on."""
+    for host in play.world.hosts.values():
+        if not host.is_up:
+            raise Violation("alive", f"{host.name} does not start again")
 
 
 def check_disks(play: Play) -> None:
@@ -322,6 +308,7 @@ def check_disks(play: Play) -> None:
 
 
 CHECKS: tuple[Callable[[Play], None], ...] = (
+    check_alive,
     check_acknowledged,
     check_confirmed,
     check_once,
@@ -329,6 +316,7 @@ CHECKS: tuple[Callable[[Play], None], ...] = (
     check_wanted,
     check_arrived,
     check_top_k,
+    check_best,
     check_expired,
     check_covered,
     check_bounded,
@@ -336,7 +324,17 @@ CHECKS: tuple[Callable[[Play], None], ...] = (
 )
 
 
-def check_all(play: Play) -> None:
-    """All of them."""
+PROMISES = tuple(check.__name__.removeprefix("check_").replace("_", "-") for check in CHECKS)
+
+
+def find_violations(play: Play) -> list[Violation]:
+    """Return what is broken, each promise once."""
+    found = []
     for check in CHECKS:
-        check(play)
+        try:
+            check(play)
+        except Violation as violation:
+            found.append(violation)
+            if violation.rule == "alive":  # nobody can be asked who is down
+                break
+    return found

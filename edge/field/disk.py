@@ -1,12 +1,13 @@
 """The disk of an emulated node: the memory store, with scans that do not look at every key.
 
 Nodes ask for all keys that begin alike at each contact; over a day of contacts the plain store
-would sort its keys a hundred thousand times. Promises and faults are the memory store's own.
+would sort its keys a hundred thousand times. Promises and faults are the memory store's own. A disk
+that lies says "written" and forgets the last commits when its node dies.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from edge.dens.store import Faults, Medium, MemoryStore
@@ -14,11 +15,27 @@ from edge.dens.store.group import find_prefix_end
 
 
 class FieldMedium(Medium):
-    """A disk that also knows the order of its keys."""
+    """A disk that also knows the order of its keys, and what it lost."""
 
     def __init__(self) -> None:
         super().__init__()
         self.order: dict[str, list[bytes]] = {}
+        self.lost: set[tuple[str, bytes]] = set()  # spaces and keys
+        self.losses = 0  # commits that it had promised to keep
+
+    def lose(self, keep: int) -> None:
+        """Lose what was said to be written and was not; lie no more from here on."""
+        self.losses += max(0, len(self.unsynced) - keep)
+        before = self.spaces
+        super().lose(keep)
+        self.syncs = True
+        if before is not self.spaces:
+            self.order = {space: sorted(rows) for space, rows in self.spaces.items()}
+            self.lost |= {
+                (space, key)
+                for space, rows in before.items()
+                for key in rows.keys() - self.spaces.get(space, {}).keys()
+            }
 
     def measure(self) -> int:
         """Return the bytes of all keys and values."""
@@ -65,24 +82,27 @@ class FieldStore(MemoryStore):
 
     def commit(self) -> bool:
         """Make everything applied durable, and keep the order of keys."""
-        changed = {space: list(rows) for space, rows in self._group.spaces.items()}
-        before = {
-            space: {key for key in keys if key in self.medium.spaces.get(space, ())}
-            for space, keys in changed.items()
-        }
-        done = False
+        if not self._group:
+            return super().commit()
+        moved = [
+            (space, key)
+            for space, rows in self._group.spaces.items()
+            for key, value in rows.items()
+            if (value is None) == (key in self.medium.spaces.get(space, ()))
+        ]
         try:
-            done = super().commit()
+            return super().commit()
         finally:
-            self._reorder(changed, before)
-        return done
+            self._reorder(moved)
 
-    def _reorder(self, changed: dict[str, list[bytes]], before: dict[str, set[bytes]]) -> None:
-        for space, keys in changed.items():
-            rows = self.medium.spaces.get(space, {})
+    def _reorder(self, moved: list[tuple[str, bytes]]) -> None:
+        """Put keys into their order that are now there, and take out those that are not."""
+        for space, key in moved:
             order = self.medium.order.setdefault(space, [])
-            for key in keys:
-                if key in rows and key not in before[space]:
-                    insort(order, key)
-                elif key not in rows and key in before[space]:
-                    del order[bisect_left(order, key)]
+            place = bisect_left(order, key)
+            is_known = place < len(order) and order[place] == key
+            if key in self.medium.spaces.get(space, ()):
+                if not is_known:
+                    order.insert(place, key)
+            elif is_known:
+                del order[place]

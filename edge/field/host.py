@@ -161,9 +161,10 @@ class Host:
             self._writer.move(self.time)
             self.store.commit()
 
-    def close(self) -> None:
+    def close(self, now: int) -> None:
         """Stop in order, with all records in segments."""
         if self.is_up:
+            self.time = now + self._base
             if self._writer is not None:
                 self._settle([Log("stop", {"reason": "the end of the emulation"})])
                 self._writer.close(self.time)

@@ -28,13 +28,18 @@ def _make_key(name: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(_derive("node", name))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _sign(name: str, data: bytes) -> bytes:
     return _make_key(name).sign(data)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _verify(name: str, data: bytes, signature: bytes) -> bool:
+    # An Ed25519 signature is always the same for the same key and data, so whoever has the key, as
+    # only this file has everybody's, can compare. What differs is verified all the same: a second
+    # valid signature, made by other means, must not be called wrong.
+    if _sign(name, data) == signature:
+        return True
     try:
         _make_key(name).public_key().verify(signature, data)
     except InvalidSignature:

@@ -5,8 +5,8 @@ generator's; whoever is asked in an order is asked in the order of names or of e
 one history.
 
 Ticks: a real node ticks every second. An emulated one ticks a second after anything happened to
-it, then after 2, 4, ... seconds, up to `longest_tick`: what waits for time is then late by as much
-at most, and nothing else changes.
+it, then after 2, 4, ... seconds (`tick_growth`), up to `longest_tick`: what waits for time is then
+late by as much at most, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class WorldSettings:
     radio: Radio = field(default_factory=Radio)
     local_delay: int = 5  # between a node and those who are with it
     longest_tick: int = 16_000
+    tick_growth: int = 2  # how much longer than the last wait the next one is
     restart_after: int = 5_000
 
 
@@ -142,7 +143,7 @@ class Network(ABC):
         self._ticks[name] = (number, 0)
         self.give(name, Tick())
         if self._ticks[name] == (number, 0) and self.hosts[name].is_up:
-            self._plan_tick(name, min(2 * wait, self.settings.longest_tick))
+            self._plan_tick(name, min(self.settings.tick_growth * wait, self.settings.longest_tick))
 
     def kill(self, name: str, why: str = "killed", down: int | None = None) -> None:
         """Let a node die at once; it starts again after a while."""

@@ -1,7 +1,7 @@
 """An emulated subscriber: asks, listens, acknowledges, walks from node to node.
 
 Behaves as `edge.client.subscriber` does: a request is said again until it is answered, and a note
-that came before is shown once. Keeps what it was told and what it was shown, for the checks.
+or a reading that came before is shown once. Keeps what it was told and shown, for the checks.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Person:
         self.is_mute = False  # takes notes without acknowledging: a device out of reach
         self.requests: dict[str, Request] = {}
         self.notes: dict[str, Shown] = {}  # by id
+        self.readings: set[str] = set()  # that were shown, by whichever id
         self.again: list[tuple[str, str, int]] = []  # id, node, time of what came once more
 
     def ask(self, body: dict[str, Any], now: int) -> Request:
@@ -64,8 +65,13 @@ class Person:
     def take_note(self, payload: bytes, now: int) -> bool:
         """Take a note; return whether it is acknowledged."""
         fields = json.loads(payload)
-        if fields["id"] in self.notes:
+        if fields["id"] in self.notes or self.has_twin(fields):
             self.again.append((fields["id"], self.node, now))
         else:
+            self.readings.add(fields["reading"])
             self.notes[fields["id"]] = Shown(fields["id"], now, self.node, fields)
         return not self.is_mute
+
+    def has_twin(self, fields: dict[str, Any]) -> bool:
+        """Return whether the same reading came before: two nodes may have taken it."""
+        return fields["reading"] in self.readings

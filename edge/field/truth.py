@@ -58,6 +58,17 @@ class Truth:
         self.sent: set[tuple[str, int]] = set()  # owner and note: offered more than once
         self._delivered: set[tuple[str, str, int]] = set()
 
+    def find_forgetful(self) -> set[str]:
+        """Return the nodes whose disks lied: they promised what was not written."""
+        assert self.world is not None
+        return {name for name, host in self.world.hosts.items() if host.medium.losses}
+
+    def find_lost(self) -> set[int]:
+        """Return the items that such disks forgot, by id; others may still have them."""
+        assert self.world is not None
+        lost = (each for host in self.world.hosts.values() for each in host.medium.lost)
+        return {read_dot(key).id for space, key in lost if space.startswith("item.")}
+
     def watch(self, host: Host, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
         """See one record of a node, once it is on the disk."""
         fields = log.fields

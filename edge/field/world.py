@@ -261,7 +261,7 @@ class World(Network):
     def close(self) -> None:
         """Stop all nodes in order."""
         for host in self.hosts.values():
-            host.close()
+            host.close(self.now)
 
     def digest(self) -> str:
         """Return a hash of all disks and of all that people were shown: of this history."""

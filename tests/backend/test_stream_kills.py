@@ -1,6 +1,6 @@
 """`kill -9` of the driver at any moment, while logs arrive: nothing twice, nothing lost.
 
-A plain reader looks at the tables all the while. Two kills here, ten in the long form.
+A plain reader looks at the tables all the while. One kill here, ten in the long form.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +24,6 @@ from tests.backend.streams import (
     Arrival,
     Watch,
     check_equal,
-    read_plainly,
     write_batch,
 )
 
@@ -104,7 +104,7 @@ def _kill_at_random(tmp_path: Path, kills: int, rng: random.Random) -> tuple[Pat
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(2, id="two"), pytest.param(10, id="ten", marks=pytest.mark.slow)]
+    "kills", [pytest.param(1, id="one"), pytest.param(10, id="ten", marks=pytest.mark.slow)]
 )
 def test_a_killed_driver_leaves_the_tables_of_the_batch(
     spark: SparkSession, tmp_path: Path, kills: int
@@ -118,7 +118,9 @@ def test_a_killed_driver_leaves_the_tables_of_the_batch(
     write_batch(spark, tmp_path / "whole", tmp_path / "batch")
     check_equal(out, tmp_path / "batch")
     with_spark = spark.read.parquet(str(out / "records"))
-    wanted = read_plainly(tmp_path / "batch" / "records").num_rows
-    assert with_spark.count() == wanted
+    batch = ds.dataset(  # beside its files lies the plan of what was written
+        str(tmp_path / "batch" / "records"), partitioning="hive", exclude_invalid_files=True
+    )
+    assert with_spark.count() == batch.count_rows()
     assert with_spark.groupBy("kind", *NUMBERED).count().where(F.col("count") > 1).count() == 0
     assert not list((out / "versions").glob(".partial-*"))

@@ -1,6 +1,7 @@
 """`make demo` prints what README.md shows.
 
-Without the report: docs/spark.md has that. scripts/fresh-clone.sh runs it as it stands.
+Without the report: docs/spark.md has that. scripts/fresh-clone.sh, which CI runs, runs it as it
+stands.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, Step, list_steps, read_page
 from tests.docs.session import Session
 
 SHORTER = "python -m demo --no-spark --pace 0.8"  # less, and nothing happens to some of the people
 
 
+@pytest.mark.slow
 def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
     steps = list_steps(read_page(ROOT / "README.md"))
     (demo,) = [step for step in steps if isinstance(step, Step) and step.command == "make demo"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from edge.field.mobility import Path as Path_
 from edge.field.mobility import find_contacts, find_place, plan_disaster, walk_randomly
 from edge.field.oracle import find_arrivals
 from edge.field.traces import (
@@ -85,6 +87,43 @@ def test_contacts_are_those_of_places(plan: object) -> None:
                 gap = sum((a - b) ** 2 for a, b in zip(places[first], places[second], strict=True))
                 if abs(gap - 100.0**2) > 1e-6:
                     assert (gap < 100.0**2) == ((first, second) in linked)
+
+
+def find_pairs(paths: list[Path_], time: int, reach: float) -> set[tuple[int, int]]:
+    """Compare everybody with everybody."""
+    places = [find_place(path, time) for path in paths]
+    return {
+        (first, second)
+        for first in range(len(paths))
+        for second in range(first + 1, len(paths))
+        if sum((a - b) ** 2 for a, b in zip(places[first], places[second], strict=True))
+        <= reach * reach
+    }
+
+
+def test_a_large_disaster_has_sites_that_only_ambulances_join() -> None:
+    paths = plan_disaster(200, 20 * MINUTE, Random(4))
+    contacts = find_contacts(paths, 20 * MINUTE, 60.0, 10_000)
+    linked: set[tuple[int, int]] = set()
+    for time, group in groupby(contacts, key=lambda event: event.time):
+        for event in group:
+            pair = (event.first, event.second)
+            (linked.add if event.is_up else linked.discard)(pair)
+        if time < 20 * MINUTE:
+            assert linked == find_pairs(paths, time, 60.0)
+    assert not linked, "all contacts end with the day"
+    far = {event[1:3] for event in contacts if event.first // 50 != event.second // 50}
+    assert far
+    for pair in far:
+        assert "ambulance" in {paths[number].group for number in pair}
+
+
+def test_contacts_end_with_a_day_that_is_no_whole_number_of_steps() -> None:
+    paths = walk_randomly(8, 5 * MINUTE, Random(2), 100.0)
+    contacts = find_contacts(paths, 5 * MINUTE + 300, 60.0)
+    ups = [event.is_up for event in contacts]
+    assert ups.count(True) == ups.count(False) > 0
+    assert contacts[-1].time == 5 * MINUTE + 300
 
 
 def test_everybody_has_a_role_in_a_disaster() -> None:

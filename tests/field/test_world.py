@@ -12,6 +12,8 @@ import pytest
 from edge.client.vocabulary.loading import load_shipped
 from edge.field.calendar import Calendar
 from edge.field.dog import Sense
+from edge.field.keys import Ring, Roster
+from edge.field.truth import list_live
 from edge.field.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +81,42 @@ def test_a_killed_node_goes_on_from_its_disk() -> None:
     shuttle(world, 6)
     assert before < set(world.people["medic"].notes)
     assert not world.people["medic"].again
+
+
+def test_a_disk_that_lied_has_forgotten_and_its_node_goes_on() -> None:
+    """What was said to be written is gone after the kill; what others have comes back."""
+    world = build_chain()
+    shuttle(world, 2)
+    host = world.hosts["c"]
+    world.meet("b", "c", True)
+    before = list_live(host)
+    host.medium.syncs = False
+    world.ask("medic", {"subscribe": "heart rate is high"})
+    world.run(5 * MINUTE)
+    confirmed = list_live(host)
+    assert len(confirmed) == len(before) + 1
+    world.kill("c", down=1_000)
+    assert host.medium.losses
+    assert any(space == "item.subscription" for space, _ in host.medium.lost)
+    world.run(6 * MINUTE)
+    assert host.is_up
+    assert list_live(host) == confirmed  # from b, which had it in time
+    assert list(host.store.scan("item.subscription")) == sorted(
+        host.medium.spaces["item.subscription"].items()
+    )
+
+
+def test_signatures_are_judged_as_the_real_ones_are() -> None:
+    roster = Roster()
+    roster.nodes |= {"a": None, "b": None}
+    one, other = Ring("a", roster), Ring("b", roster)
+    signature = one.sign(b"said")
+    for _ in range(2):  # the second answer is a remembered one
+        assert other.verify("a", b"said", signature)
+        assert not other.verify("a", b"saie", signature)
+        assert not other.verify("b", b"said", signature)
+        assert not other.verify("a", b"said", bytes(64))
+        assert not other.verify("c", b"said", signature)
 
 
 @pytest.mark.parametrize("seed", [3])

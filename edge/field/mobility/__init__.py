@@ -8,8 +8,16 @@ Only sums, products and square roots of numbers: the same contacts on every mach
 
 from __future__ import annotations
 
-from edge.field.mobility.disaster import plan_disaster
+from edge.field.mobility.disaster import list_areas, plan_disaster
 from edge.field.mobility.paths import Leg, Path, find_contacts, find_place
 from edge.field.mobility.waypoint import walk_randomly
 
-__all__ = ["Leg", "Path", "find_contacts", "find_place", "plan_disaster", "walk_randomly"]
+__all__ = [
+    "Leg",
+    "Path",
+    "find_contacts",
+    "find_place",
+    "list_areas",
+    "plan_disaster",
+    "walk_randomly",
+]

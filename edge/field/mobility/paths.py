@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from edge.field.traces import ContactEvent
+
+_CHUNK = 512  # moments that are worked on together
+_NOBODY = np.empty(0, np.int64)
 
 
 class Leg(NamedTuple):
@@ -70,26 +74,68 @@ def find_contacts(
 ) -> list[ContactEvent]:
     """Return who comes into whose range and leaves it, looked at every `step` ms."""
     count = len(paths)
-    current = [0] * count
-    before = np.zeros((count, count), bool)
     contacts: list[ContactEvent] = []
-    upper = np.triu(np.ones((count, count), bool), 1)
-    for time in range(0, duration + 1, step):
-        x, y = np.empty(count), np.empty(count)
-        for number, path in enumerate(paths):
-            legs = path.legs
-            while current[number] + 1 < len(legs) and legs[current[number]].end <= time:
-                current[number] += 1
-            leg = legs[current[number]]
-            span = leg.end - leg.start
-            done = min(1.0, (time - leg.start) / span) if span else 1.0
-            x[number] = leg.x + (leg.to_x - leg.x) * done
-            y[number] = leg.y + (leg.to_y - leg.y) * done
-        near = (x[:, None] - x) ** 2 + (y[:, None] - y) ** 2 <= reach * reach
-        near &= upper
-        if time >= duration:
-            near[:] = False  # all contacts end with the day
-        for first, second in np.argwhere(near != before).tolist():
-            contacts.append(ContactEvent(time, first, second, bool(near[first, second])))
-        before = near
+    before = np.empty(0, np.int64)
+    for start in range(0, duration + 1, step * _CHUNK):
+        times = np.arange(start, min(start + step * _CHUNK, duration + 1), step)
+        xs, ys = _place_all(paths, times)
+        for number, time in enumerate(times.tolist()):
+            # All contacts end with the day.
+            near = _find_near(xs[:, number], ys[:, number], reach) if time < duration else _NOBODY
+            changed = np.setxor1d(before, near, assume_unique=True)
+            is_up = np.isin(changed, near, assume_unique=True)
+            for pair, up in zip(changed.tolist(), is_up.tolist(), strict=True):
+                contacts.append(ContactEvent(time, pair // count, pair % count, up))
+            before = near
+    for pair in before.tolist():  # the day did not end with a step
+        contacts.append(ContactEvent(duration, pair // count, pair % count, False))
     return contacts
+
+
+def _place_all(
+    paths: Sequence[Path], times: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return where everybody is at some times, by host and time."""
+    xs, ys = np.empty((len(paths), len(times))), np.empty((len(paths), len(times)))
+    for number, path in enumerate(paths):
+        # Only the legs that these times touch.
+        first = bisect_right(path.legs, int(times[0]), key=lambda leg: leg.end)
+        last = bisect_right(path.legs, int(times[-1]), key=lambda leg: leg.end)
+        legs = np.array(path.legs[min(first, len(path.legs) - 1) : last + 1], np.float64)
+        place = np.minimum(np.searchsorted(legs[:, 1], times, side="right"), len(legs) - 1)
+        start, end, x, y, to_x, to_y = legs[place].T
+        span = end - start
+        done = np.where(span > 0, np.minimum(1.0, (times - start) / np.maximum(span, 1.0)), 1.0)
+        xs[number] = x + (to_x - x) * done
+        ys[number] = y + (to_y - y) * done
+    return xs, ys
+
+
+def _find_near(
+    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], reach: float
+) -> npt.NDArray[np.int64]:
+    """Return the pairs in range, as first * count + second, rising; first < second.
+
+    Only hosts in the same or neighbouring cells of a grid are compared."""
+    count = len(x)
+    column = np.floor(x / reach).astype(np.int64)
+    row = np.floor(y / reach).astype(np.int64)
+    width = int(row.max() - row.min()) + 3
+    cell = (column - column.min() + 1) * width + row - row.min() + 1
+    order = np.argsort(cell, kind="stable")
+    cells = cell[order]
+    found = []
+    for step in (0, 1, width - 1, width, width + 1):  # half of the neighbours: each pair once
+        low = np.searchsorted(cells, cells + step, side="left")
+        high = np.searchsorted(cells, cells + step, side="right")
+        if step == 0:
+            low = np.arange(1, count + 1)  # within a cell: those behind in the order
+        sizes = high - low
+        one = np.repeat(np.arange(count), sizes)
+        other = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        found.append((order[one], order[other + np.repeat(low, sizes)]))
+    one = np.concatenate([pair[0] for pair in found])
+    other = np.concatenate([pair[1] for pair in found])
+    is_near = (x[one] - x[other]) ** 2 + (y[one] - y[other]) ** 2 <= reach * reach
+    one, other = one[is_near], other[is_near]
+    return np.sort(np.minimum(one, other) * count + np.maximum(one, other))
