@@ -14,7 +14,7 @@ from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
     *("wire", "match", "peers", "device", "air"),
-    *("reconcile", "durability", "node", "replication", "campaign", "spark"),
+    *("reconcile", "durability", "node", "replication", "campaign", "field", "spark"),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 

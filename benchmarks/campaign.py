@@ -73,18 +73,27 @@ def play_all(seeds: range, journal: Journal) -> Iterator[Outcome]:
         yield known
 
 
-def run_campaign(seeds: range, resume: Path | None) -> tuple[list[Outcome], float]:
-    """Play seeds on all processors; return what became of them, and the seconds it took."""
-    with Journal(resume) as journal:
-        outcomes: list[Outcome] = []
-        failed = 0
-        for outcome in play_all(seeds, journal):
-            outcomes.append(outcome)
-            if outcome.rule:
-                failed += 1
-                say(f"\nseed {outcome.seed}: {outcome.what}\n    {tell_replay(outcome)}")
-            show_progress(len(outcomes), len(seeds), failed, journal.seconds)
-        return outcomes, journal.seconds
+def run_campaign(seeds: range, journal: Journal) -> list[Outcome]:
+    """Play seeds on all processors; return what became of them."""
+    outcomes: list[Outcome] = []
+    failed, seconds = 0, 0.0
+    for outcome in play_all(seeds, journal):
+        outcomes.append(outcome)
+        seconds += journal.spent[outcome.seed]
+        if outcome.rule:
+            failed += 1
+            say(f"\nseed {outcome.seed}: {outcome.what}\n    {tell_replay(outcome)}")
+        show_progress(len(outcomes), len(seeds), failed, seconds)
+    return outcomes
+
+
+def run_ablations(rules: list[str], first: int, journal: Journal) -> list[Catch]:
+    """Play without each rule; return who noticed."""
+    missing = [rule for rule in rules if rule not in journal.catches]
+    for catch in catch_rules(missing, range(first, first + _SEARCH), os.cpu_count() or 1):
+        journal.keep_catch(catch)
+        say(f"without {catch.rule}: {', '.join(catch.broken) or 'nobody notices'} ({catch.seed})")
+    return [journal.catches[rule] for rule in rules]
 
 
 def describe_catches(catches: list[Catch]) -> str:
@@ -100,15 +109,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Play seeds, then play without each rule."""
     count = _own.seeds or (QUICK if options.quick else SEEDS)
     seeds = range(options.seed, options.seed + count)
-    outcomes, seconds = run_campaign(seeds, _own.resume)
+    names = ["commit-first", "settled-once", "top-k"] if options.quick else list(RULES)
+    with Journal(_own.resume) as journal:
+        outcomes = run_campaign(seeds, journal)
+        catches = run_ablations(names, options.seed, journal)
+    seconds = sum(journal.spent[seed] for seed in seeds)
     violations = [outcome for outcome in outcomes if outcome.rule]
     kinds = Counter(kind for outcome in outcomes for kind in outcome.faults)
-    names = ["commit-first", "settled-once", "top-k"] if options.quick else list(RULES)
-    catches = []
-    search = range(options.seed, options.seed + _SEARCH)
-    for catch in catch_rules(names, search, os.cpu_count() or 1):
-        catches.append(catch)
-        say(f"without {catch.rule}: {', '.join(catch.broken) or 'nobody notices'} ({catch.seed})")
     caught = sum(bool(catch.broken) for catch in catches)
     broken = {promise for catch in catches for promise in catch.broken}
     simulated = sum(outcome.hours for outcome in outcomes)

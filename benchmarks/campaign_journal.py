@@ -1,4 +1,6 @@
-"""The journal of a campaign: what became of each seed, a line of JSON each, so that it can go on.
+"""The journal of a campaign: what became of each seed and of each rule that was switched off.
+
+A line of JSON each, so that a campaign that was stopped can go on.
 
 A journal belongs to one state of the program, named by a hash of the sources that are loaded: after
 a change everything is played again. Only this file knows how it looks.
@@ -15,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from edge.field.campaign import Outcome
+from edge.field.campaign import Catch, Outcome
 
 _PACKAGES = ("edge", "protocol")
 
@@ -31,11 +33,12 @@ def hash_program() -> str:
 
 
 class Journal:
-    """Outcomes by seed, in memory and, with a path, in a file; `seconds` is what they took."""
+    """Outcomes by seed, in memory and, with a path, in a file; `spent` has their seconds."""
 
     def __init__(self, path: Path | None) -> None:
         self.outcomes: dict[int, Outcome] = {}
-        self.seconds = 0.0
+        self.catches: dict[str, Catch] = {}  # by rule
+        self.spent: dict[int, float] = {}
         self._file: TextIO | None = None
         if path is not None:
             is_ours = self._read(path)
@@ -52,7 +55,12 @@ class Journal:
         if not whole or whole[0] != {"program": hash_program()}:
             return False
         for line in whole[1:]:
-            self.seconds += line.pop("seconds")
+            if "rule" in line:
+                self.catches[line["rule"]] = Catch(
+                    line["rule"], tuple(line["broken"]), line["seed"]
+                )
+                continue
+            self.spent[line["seed"]] = line.pop("seconds")
             lists = {name: tuple(line[name]) for name in ("faults", "broken")}
             self.outcomes[line["seed"]] = Outcome(**{**line, **lists})
         if lines[-1]:
@@ -67,8 +75,13 @@ class Journal:
     def keep(self, outcome: Outcome, seconds: float) -> None:
         """Write down what became of a seed, and how long after the one before that was known."""
         self.outcomes[outcome.seed] = outcome
-        self.seconds += seconds
+        self.spent[outcome.seed] = seconds
         self._write({**asdict(outcome), "seconds": seconds})
+
+    def keep_catch(self, catch: Catch) -> None:
+        """Write down who noticed that a rule was off."""
+        self.catches[catch.rule] = catch
+        self._write(asdict(catch))
 
     def __enter__(self) -> Journal:
         return self

@@ -46,14 +46,13 @@ class Figures:
     """What one number of subscriptions came to; times in ms of processor time."""
 
     subscriptions: int
-    installed: float = 0.0  # vectors at a publisher, on average
+    installed: dict[int, int] = field(default_factory=dict)  # by event: vectors at its publishers
     measured: int = 0
     sent: int = 0
     delivered: int = 0
     filtering: list[float] = field(default_factory=list)  # of an event at its source
     matching: list[float] = field(default_factory=list)  # of a notification at a node
     engines: dict[str, float] = field(default_factory=dict)  # the paper's, on the same ones
-    crew: int = 0  # nodes where something was matched
 
 
 class Publisher:
@@ -117,11 +116,13 @@ def run_scenario(count: int, seed: int, events: int = EVENTS) -> Figures:
     ask_all(world, names, drawn)
     world.follow(find_contacts(paths, duration, 60.0), names)
     publishers: list[Publisher] = []
+    dog_event: dict[str, int] = {}
     for place, group in enumerate(dict.fromkeys(path.group for path in paths)):
         node = next(number for number, path in enumerate(paths) if path.group == group)
         sense = Sense(_FIRST + place % 3, (0, 1, 2, 3), period=1_000)
         dog = world.add_dog(f"{group}s-dog", names[node], [sense], _read_anything)
         publishers.append(Publisher(dog, figures, events))
+        dog_event[dog.name] = sense.event
     seen: dict[int, Notification] = {}
     with watch_matching(figures, seen):
         world.run(MINUTE)  # vectors go to the devices
@@ -130,7 +131,7 @@ def run_scenario(count: int, seed: int, events: int = EVENTS) -> Figures:
         for dog, publisher in zip(world.dogs.values(), publishers, strict=True):
             if not world.hosts[dog.node].devices.is_installed(dog.name):
                 raise AssertionError(f"{dog.name} has not all vectors after a minute")
-            figures.installed += dog.language.filter.count / len(publishers)
+            figures.installed[dog_event[dog.name]] = dog.language.filter.count
             publisher.is_counted = True
         told = sum(len(dog.told) for dog in world.dogs.values())
         world.run(duration)

@@ -1,9 +1,9 @@
 """Notifications that lie in Parquet files: read by the workers themselves, then matched.
 
-A row that Spark reads and hands to Python costs more than half of what matching it does. Where the
-notifications are in files anyway (`Tables`, or what a job has written), tasks are told which row
-groups are theirs, and read them as the Arrow batches that the matcher wants. Every worker must see
-the files, as for logs. What the matches are does not depend on how the files are cut.
+A row that Spark reads and hands to Python takes about half a microsecond of a core, where matching
+it takes two. Where notifications are in files anyway, one row each, tasks are told which row groups
+are theirs, and read them as the Arrow batches that the matcher wants. Every worker must see the
+files, as for logs. What the matches are does not depend on how the files are cut.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compile ahead: the kernels of global matching, before workers are forked.
 
 Spark's workers collect garbage after every task. What is loaded by now, the compiler above all, is
-never garbage, and looking through it would take each of them 40 ms of a core: it is set apart.
+never garbage, and looking through it took as long as matching 30,000 notifications: set it apart.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def test_the_least_that_a_file_can_say() -> None:
     assert config.broker is None
     assert config.metrics is None
     assert not config.has_zeroconf
-    assert config.replication.strategy == "utility"
+    assert config.replication.strategy == "auto"
 
 
 def test_the_written_file_has_every_key_with_its_default() -> None:

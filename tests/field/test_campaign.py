@@ -10,6 +10,7 @@ import pytest
 from benchmarks.campaign_journal import Journal
 from edge.field.ablations import RULES, switch_off
 from edge.field.campaign import (
+    Catch,
     Outcome,
     catch_rule,
     describe_scenario,
@@ -144,9 +145,11 @@ def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     with Journal(path) as journal:
         assert journal.outcomes == {1: one}
         journal.keep(other, 0.25)
+        journal.keep_catch(Catch("expiry", ("expired",), 2))
     with Journal(path) as journal:
         assert journal.outcomes == {1: one, 2: other}
-        assert journal.seconds == 0.75
+        assert journal.catches == {"expiry": Catch("expiry", ("expired",), 2)}
+        assert journal.spent == {1: 0.5, 2: 0.25}
     path.write_text(path.read_text().replace('"program": "', '"program": "other'))
     with Journal(path) as journal:
         assert journal.outcomes == {}

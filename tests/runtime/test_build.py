@@ -8,8 +8,9 @@ import pytest
 
 from edge.commands.node import run
 from edge.dens.config import NodeConfig, load_config
+from edge.dens.config.model import Replication
 from edge.dens.runtime import clock
-from edge.dens.runtime.build import Opened, open_node
+from edge.dens.runtime.build import Opened, name_strategy, open_node
 
 RIGHT = 1_800_000_000.0  # s
 YEAR = 365 * 86_400_000
@@ -66,3 +67,19 @@ def test_a_clock_that_is_set_while_the_node_runs_is_kept_over_starts(
     assert 0 < again.clock.read() - before < 2 * MINUTE  # its own time is still of 1970
     assert again.assembly.clocks.wall > 50 * YEAR
     again.store.close()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "copies", "nodes", "named"),
+    [
+        ("auto", 0, 3, "epidemic"),
+        ("auto", 0, 64, "epidemic"),
+        ("auto", 0, 65, "utility"),
+        ("spray", 6, 3, "spray:6"),
+        ("utility", 20, 3, "utility:20"),
+    ],
+)
+def test_small_sites_share_everything_unless_told_otherwise(
+    strategy: str, copies: int, nodes: int, named: str
+) -> None:
+    assert name_strategy(Replication(strategy, copies, 1024), nodes) == named

@@ -27,7 +27,7 @@ from edge.dens.security.names import check_name
 from edge.dens.security.roles import Role, Roles
 from edge.dens.security.topics import ROOT, overlaps
 
-STRATEGIES = ("epidemic", "spray", "utility")
+STRATEGIES = ("auto", "epidemic", "spray", "utility")
 MAX_COPIES = 64
 _OFF_LOOPBACK = (
     "reaches beyond this machine without TLS; write mqtts:// (`denwatch keys renew --address HOST` "
@@ -222,7 +222,7 @@ class _Reader:
         if name not in STRATEGIES:
             near = difflib.get_close_matches(name, STRATEGIES, n=1)
             hint = f'; did you mean "{near[0]}"?' if near else ""
-            named = "utility, utility:COPIES, spray:COPIES or epidemic"
+            named = "auto, utility, utility:COPIES, spray:COPIES or epidemic"
             self._fail(steps, f'"{section.strategy}" is not {named}{hint}')
         copies = 0
         if name == "spray" or (name == "utility" and colon):

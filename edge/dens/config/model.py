@@ -64,7 +64,7 @@ class BrokerSection(Section, frozen=True):
 class ReplicationSection(Section, frozen=True):
     """Which notifications peers are given, and how much at a time."""
 
-    strategy: str = "utility"
+    strategy: str = "auto"
     chunk_bytes: Annotated[int, msgspec.Meta(ge=1024, le=131_072)] = 32_768
     follow_plan: bool = False
 
@@ -196,7 +196,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Replication:
-    """`copies` is spray-and-wait's L, 0 for other strategies."""
+    """`copies` is how many a strategy may make, 0 for its own number."""
 
     strategy: str
     copies: int

@@ -64,10 +64,11 @@ password_file = ""
 ca = ""
 
 [replication]
-# Which notifications a peer is given: "utility" (twelve copies of each in the network, or
-# "utility:20", most of them with nodes that get around), "spray:6" (six copies, then wait for the
-# receiver), "epidemic" (all of them: the surest, at ten times the cost).
-strategy = "utility"
+# Which notifications a peer is given: "epidemic" (all of them: the surest), "utility" (twelve
+# copies of each in the network, or "utility:20", most of them with nodes that get around; a tenth
+# of the cost in a crowd, and less sure where groups seldom meet), "spray:6" (six copies, then wait
+# for the receiver), "auto" (epidemic among up to 64 nodes with keys here, utility among more).
+strategy = "auto"
 # About so many bytes of items in one frame, which is one transaction at the receiver.
 chunk_bytes = 32768
 # Whether to take another strategy when an operator who sees all nodes' logs recommends it

@@ -35,6 +35,7 @@ from edge.dens.store import Store
 from edge.version import find_version
 
 DATABASE = "node.db"
+_FEW_NODES = 64  # among which every notification may go everywhere
 _BROKER_WINDOW = 400  # notifications: twice what our library reports at once
 
 
@@ -83,8 +84,8 @@ class Assembly:
 
     def describe_start(self) -> dict[str, object]:
         """Return the fields of the log's record of a start."""
-        replication = self.config.replication
-        return {"software": f"denwatch {find_version()}", "strategy": name_strategy(replication)}
+        strategy = self.peers.kit.settings.strategy
+        return {"software": f"denwatch {find_version()}", "strategy": strategy}
 
     def read_gauges(self, now: int) -> dict[str, float]:
         """Return what there is of everything now."""
@@ -204,7 +205,8 @@ def build_assembly(
         has_room=lambda: not subscribers.is_full,
     )
     replication = PeerSettings(
-        strategy=name_strategy(config.replication), chunk=config.replication.chunk_bytes
+        strategy=name_strategy(config.replication, len(keyring.list_nodes())),
+        chunk=config.replication.chunk_bytes,
     )
     peers = PeerPart(holdings, store, keyring, subscribers, clocks, replication)
     home = Home(
@@ -262,8 +264,10 @@ def read_limits(config: NodeConfig) -> Limits:
     )
 
 
-def name_strategy(replication: Replication) -> str:
-    """Return the strategy as one word, with its copies."""
+def name_strategy(replication: Replication, nodes: int) -> str:
+    """Return the strategy of a site with so many nodes as one word, with its copies."""
+    if replication.strategy == "auto":
+        return "epidemic" if nodes <= _FEW_NODES else "utility"
     return replication.strategy + (f":{replication.copies}" if replication.copies else "")
 
 
