@@ -40,6 +40,7 @@ class Rule(NamedTuple):
     name: str
     make: Callable[[Any], Any]
     meaning: str
+    focus: tuple[str, ...] = ()  # what must happen for it to matter, where that is seldom
 
 
 def _always(value: object) -> Callable[[Any], Any]:
@@ -93,7 +94,9 @@ RULES: dict[str, Rule] = {
     "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
     "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
     "gate": Rule(Gate, "judge", _always((NEW, "")), "what comes from a peer is judged"),
-    "content": Rule(acceptance, "_read_body", _always(None), "what cannot be read is refused"),
+    "content": Rule(
+        acceptance, "_read_body", _always(None), "what cannot be read is refused", ("mad-node",)
+    ),
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
     "reinstall": Rule(Installation, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(Group, "_select", _always(False), "what is not sent to a device is covered"),
@@ -103,7 +106,9 @@ RULES: dict[str, Rule] = {
     "remember-waiting": Rule(Wants, "restore", _always(0), "a restart forgets nobody who waits"),
     "settle": Rule(Delivery, "acknowledge", _always(None), "what was acknowledged is settled"),
     "settled-once": Rule(Wants, "settle", _always(True), "what is delivered is not sent again"),
-    "one-reading": Rule(Person, "has_twin", _always(False), "a reading is shown once"),
+    "one-reading": Rule(
+        Person, "has_twin", _always(False), "a reading is shown once", ("power-cut", "carry")
+    ),
     "tell-place": Rule(Marks, "tell_place", _always(None), "a walk is told to other nodes"),
     "roles": Rule(Judge, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"),
     "expiry": Rule(Judge, "_judge_hit", _let_expired, "what has expired is not delivered"),

@@ -75,8 +75,15 @@ def describe_error(error: Exception) -> str:
 
 
 def play_seed(seed: int, ablation: str = "") -> Outcome:
-    """Play and check the scenario of a seed."""
-    return play_scenario(make_scenario(seed), ablation)
+    """Play and check the scenario of a seed; without a rule, one in which it may matter."""
+    return play_scenario(find_scenario(seed, ablation), ablation)
+
+
+def find_scenario(seed: int, ablation: str = "") -> Scenario:
+    """Return the scenario of a seed, as it is played without a rule."""
+    from edge.field.ablations import RULES
+
+    return make_scenario(seed, RULES[ablation].focus if ablation in RULES else ())
 
 
 def play_seeds(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
@@ -178,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ablation", default="", help="a safety rule to switch off")
     parser.add_argument("--budget", type=int, default=400, help="plays to spend on a shorter one")
     options = parser.parse_args(arguments)
-    scenario = make_scenario(options.seed)
+    scenario = find_scenario(options.seed, options.ablation)
     print(describe_scenario(scenario))
     outcome = play_scenario(scenario, options.ablation, print)
     print(outcome.what or "all promises are kept", outcome.digest)

@@ -7,6 +7,7 @@ which troubles there are; `trouble.py` lets them happen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -106,12 +107,13 @@ SIZES = (
 )
 
 
-def make_scenario(seed: int) -> Scenario:
-    """Return the scenario of a seed."""
+def make_scenario(seed: int, focus: Sequence[str] = ()) -> Scenario:
+    """Return the scenario of a seed, perhaps with these kinds of trouble instead of its own."""
     rng = Random(seed)
     (size,) = rng.choices(SIZES, [each.share for each in SIZES])
     trouble = rng.randrange(*size.minutes) * MINUTE
     kinds = rng.sample(FAULTS, rng.randrange(1, 7))
+    kinds = list(focus) or kinds
     happenings = []
     for _ in range(rng.randrange(*size.happenings)):
         kind = rng.choice(kinds if rng.random() < 0.45 else ORDINARY)

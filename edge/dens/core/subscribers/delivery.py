@@ -213,7 +213,7 @@ class Delivery:
             turn.log("suppress", note=note.id, owner=owner.name, reason=reason, subscriptions=ids)
             turn.count("notes_suppressed", len(ids), reason)
         if not kept:
-            self._wants.settle(note.code, want, owner)
+            self._wants.refuse(note.code, want, owner, (hit[0].id for hit in hits))
             self.note_gone(owner)
             self._check_all_have(turn, note.code, want)
             return [], 0

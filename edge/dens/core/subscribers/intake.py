@@ -360,6 +360,7 @@ class Intake:
             for hit in self._registry.match(note, turn.now)
             if hit[0] in chosen
             and hit[0] not in known
+            and hit[0] not in want.refused
             and by_id[hit[0]].owner.name not in want.settled
         ]
         if fresh:

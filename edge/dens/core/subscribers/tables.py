@@ -37,8 +37,9 @@ class Want(msgspec.Struct, array_like=True):
     expires: int
     latest: int  # in our timeline, when it was read at the latest
     hits: list[Hit]
-    settled: list[str] = []  # subscribers who have it, or for whom it was decided against
+    settled: list[str] = []  # subscribers who have it
     offered: dict[str, Verdict] = {}  # subscribers it was sent to, unacknowledged
+    refused: list[int] = []  # subscriptions for which it was decided against
 
 
 class Mark(msgspec.Struct, array_like=True):

@@ -5,6 +5,8 @@ The only file that reads and writes these rows, so what was read lately is still
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from edge.dens.core.subscribers.ledger import Ledger
 from edge.dens.core.subscribers.people import Owner
 from edge.dens.core.subscribers.registry import Registry
@@ -74,14 +76,26 @@ class Wants:
         """Note that a subscriber is done with a notification; return whether that is news."""
         if owner.name in want.settled:
             return False
-        by_id = self._registry.by_id
-        want.hits = [
-            hit for hit in want.hits if (sub := by_id.get(hit[0])) is None or sub.owner is not owner
-        ]
+        self._withdraw(want, owner)
         want.offered.pop(owner.name, None)
         want.settled.append(owner.name)
         self.change(code, want)
         return True
+
+    def refuse(self, code: int, want: Want, owner: Owner, ids: Iterable[int]) -> None:
+        """Note that it was decided against a notification, for these subscriptions of an owner.
+
+        Another one of the same owner may still come that wants it.
+        """
+        self._withdraw(want, owner)
+        want.refused = sorted({*want.refused, *ids})
+        self.change(code, want)
+
+    def _withdraw(self, want: Want, owner: Owner) -> None:
+        by_id = self._registry.by_id
+        want.hits = [
+            hit for hit in want.hits if (sub := by_id.get(hit[0])) is None or sub.owner is not owner
+        ]
 
     def list_degrees(self, want: Want) -> dict[str, int]:
         """Return who still wants a notification, and how much."""
