@@ -35,6 +35,7 @@ done
 cache=$(python3 -m pip cache dir 2>/dev/null || true)
 if [ -z "$folder" ]; then
     folder=$(mktemp -d)
+    chmod 755 "$folder" # tests let other users read the clone
     trap 'rm -rf "$folder"' EXIT
 else
     mkdir -p "$folder"

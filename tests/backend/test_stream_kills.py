@@ -1,6 +1,8 @@
 """`kill -9` of the driver at any moment, while logs arrive: nothing twice, nothing lost.
 
-A plain reader looks at the tables all the while. One kill here, ten in the long form.
+A plain reader looks at the tables all the while. So many starts of Spark take minutes: what happens
+at each point of a batch, and to a writer that is killed, is in test_stream.py and
+test_stream_versions.py, which run every time.
 """
 
 from __future__ import annotations
@@ -103,9 +105,8 @@ def _kill_at_random(tmp_path: Path, kills: int, rng: random.Random) -> tuple[Pat
     return out, watch
 
 
-@pytest.mark.parametrize(
-    "kills", [pytest.param(1, id="one"), pytest.param(10, id="ten", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 10])
 def test_a_killed_driver_leaves_the_tables_of_the_batch(
     spark: SparkSession, tmp_path: Path, kills: int
 ) -> None:

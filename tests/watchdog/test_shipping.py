@@ -14,7 +14,6 @@ from edge.commands import device, watchdog
 from edge.commands.failures import CommandError
 from edge.commands.images import ARCHITECTURES, ROOT, build_role, list_role, place
 from edge.commands.wizard import ask_config, check_config
-from edge.watchdog.app import Watchdog
 from firmware_tests.runtimes import MissingRuntimeError, find_unix
 
 KEY = bytes(range(32)).hex()
@@ -184,19 +183,3 @@ def test_the_board_scripts_print_what_is_expected(script: str, tmp_path: Path) -
         check=False,
     )
     assert done.stdout == (folder / f"{script}.expected").read_text()
-
-
-def test_the_documented_configuration_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (ROOT / "docs" / "watchdog.md").read_text(encoding="utf-8")
-    config = json.loads(text.split("```json")[1].split("```")[0])
-    check_config(config)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ward.csv").write_text("temperature,pulse\n36.6,80\n")
-    node = config["nodes"][0]
-    node["url"] = "mqtt://127.0.0.1:1883"  # there is no certificate here
-    dog = Watchdog(config, None)
-    dog.execution.step(0)
-    assert dog.execution.rounds == 1
-    dog.close()
