@@ -233,11 +233,12 @@ class Engine:
         for volume in service.get("volumes", ()):
             source = str(self.find_volume(volume["source"]))
             mounts.append((source, volume["target"], volume.get("read_only", False)))
+        # Before the others: the repository itself may lie below /tmp.
+        lines.append("mount -t tmpfs -o mode=1777 tmpfs $R/tmp")
         for source, target, is_read_only in mounts:
             lines.append(f"mkdir -p $R{target}; mount --bind {shlex.quote(source)} $R{target}")
             if is_read_only:
                 lines.append(f"mount -o remount,bind,ro $R{target}")
-        lines.append("mount -t tmpfs -o mode=1777 tmpfs $R/tmp")
         lines.append("mount -o remount,ro $R")
         environment = {"HOME": "/tmp", **self.image.environment}
         environment |= {k: v for k, v in (service.get("environment") or {}).items() if v}
