@@ -50,6 +50,7 @@ def follow(
         engine.close()
 
 
+@pytest.mark.slow
 def test_logs_that_come_bit_by_bit_end_in_the_tables_of_the_batch(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

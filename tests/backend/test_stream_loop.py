@@ -54,6 +54,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     south.stop()
 
 
+@pytest.mark.slow
 def test_a_late_match_reaches_its_subscriber_once_and_the_plan_the_node(
     spark: SparkSession, tmp_path: Path, site: Site
 ) -> None:
