@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 
-from backend.commands.common import add_logs, find_folders, open_session, require_shared
+from backend.commands.common import (
+    add_logs,
+    find_folders,
+    make_teller,
+    open_session,
+    require_shared,
+)
 from edge.commands.common import build_parser
 from edge.commands.failures import CommandError
 
@@ -42,12 +46,7 @@ def run(argv: list[str]) -> int:
     out = make_folder(Path(arguments.out))
     if not arguments.late > 0:
         raise CommandError(f"--late {arguments.late}: seconds, above 0", 2)
-    began = time.monotonic()
-
-    def tell(words: str) -> None:
-        if not arguments.quiet:
-            print(f"[{time.monotonic() - began:6.1f} s] {words}", file=sys.stderr, flush=True)
-
+    tell = make_teller(arguments.quiet)
     tell("starting Spark")
     with open_session(
         arguments.master, "denwatch analyze", arguments.archive, arguments.conf

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +91,17 @@ def open_session(
         yield session
     finally:
         session.stop()
+
+
+def make_teller(is_quiet: bool) -> Callable[[str], None]:
+    """Return what shows progress, with the seconds since now."""
+    began = time.monotonic()
+
+    def tell(words: str) -> None:
+        if not is_quiet:
+            print(f"[{time.monotonic() - began:6.1f} s] {words}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def explain_failure(error: Exception) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.commands.analyze import make_folder, read_strategies
-from backend.commands.common import add_logs, find_folders, open_session, require_shared
+from backend.commands.common import (
+    add_logs,
+    find_folders,
+    make_teller,
+    open_session,
+    require_shared,
+)
 from edge.commands.common import build_parser
 from edge.commands.failures import MISSING, CommandError
 
@@ -57,12 +61,7 @@ def run(argv: list[str]) -> int:
     strategies = read_strategies(arguments.strategies)
     operator = _make_operator(arguments)
     out = make_folder(Path(arguments.out))
-    began = time.monotonic()
-
-    def tell(words: str) -> None:
-        if not arguments.quiet:
-            print(f"[{time.monotonic() - began:6.1f} s] {words}", file=sys.stderr, flush=True)
-
+    tell = make_teller(arguments.quiet)
     tell("starting Spark")
     with open_session(
         arguments.master, "denwatch stream", arguments.archive, arguments.conf

@@ -59,7 +59,7 @@ def test_the_images_steps_are_the_scripts_that_ci_runs() -> None:
     assert "scripts/setup.sh" in steps
     assert "scripts/get-runtimes.sh unix" in steps
     assert "scripts/get-runtimes.sh broker java" in steps
-    assert "pip " not in steps.replace("/root/.cache/pip ", "")
+    assert "pip " not in steps.replace("/var/cache/pip ", "")
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     assert "scripts/setup.sh" in makefile
     assert "scripts/get-runtimes.sh" in makefile
