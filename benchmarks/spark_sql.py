@@ -142,7 +142,7 @@ def match(form: Form, dialect: Dialect) -> str:
         lost = dialect.shift.format(away, 8)
         degrees.append(f"case when s.width > {i} then 255 - least(255, {lost}) else 256 end")
     possible = f"least({', '.join(degrees)})"
-    mixed = "(n.note_id % 1000003) * (s.subscription_id % 1009)"
+    mixed = "(n.note_id & 1048575) * (s.subscription_id & 1023)"
     is_range = form.kind == "range"
     condition = "n.key between s.lowest and s.key" if is_range else "n.key = s.key"
     hint = f"/*+ {form.hint}(s) */ " if dialect is SPARK else ""

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backend.commands.common import explain_failure, read_conf, require_shared
-from backend.quiet import filter_errors
+from backend.quiet import drop_noise, filter_errors
 from backend.session import is_local, list_place
 from backend.shipping import ArchiveError, check_archive, find_unseen, list_settings, pack_code
 from edge.commands.failures import CommandError
@@ -101,3 +101,22 @@ def test_only_noise_is_left_out_of_errors(capfd: pytest.CaptureFixture[str]) -> 
     while not told.endswith("real trouble\n"):
         told += capfd.readouterr().err
     assert told == "real trouble\n"
+
+
+def test_only_the_complaint_of_an_idle_process_is_dropped() -> None:
+    head = b"Traceback (most recent call last):\n"
+    frame = b'  File "/x/pyspark/daemon.py", line 95\n'
+    closed, other = b"BrokenPipeError: [Errno 32] Broken pipe\n", b"ValueError: no\n"
+    elsewhere = b'  File "/x/ours.py", line 1\n'
+    assert list(drop_noise([b"a\n", head, frame, b"    flush()\n", closed, b"b\n"])) == [
+        b"a\n",
+        b"b\n",
+    ]
+    for kept in (
+        [head, frame, other],
+        [head, elsewhere, frame, closed],
+        [head, head, frame],
+        [head],
+        [closed],
+    ):
+        assert list(drop_noise(kept)) == kept
