@@ -49,10 +49,12 @@ def run(argv: list[str]) -> int:
 def list_shipped(_: argparse.Namespace) -> Iterator[str]:
     """Yield the vocabularies that come with denwatch."""
     from edge.client.vocabulary import SHIPPED
+    from edge.client.vocabulary.browsing import HASH_DIGITS
 
     for name in SHIPPED:
         vocabulary = load_vocabulary([name])
-        yield f"{name}  {vocabulary.version}  {count(vocabulary)}: {vocabulary.description}"
+        digits = vocabulary.hash[:HASH_DIGITS]
+        yield f"{name}  {digits}  {count(vocabulary)}: {vocabulary.description}"
 
 
 def count(vocabulary: Vocabulary) -> str:

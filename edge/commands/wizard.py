@@ -1,81 +1,131 @@
-"""Asks for what a device must know and checks it: the configuration of `docs/watchdog.md`."""
+"""The questions of `denwatch device install`: what a device must know, asked one by one.
+
+A wrong answer is explained and the question asked again. The answers make the same configuration
+as `denwatch device config`; docs/watchdog.md describes it.
+"""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
-from typing import Any
+from getpass import getpass
+from pathlib import Path
+from typing import Any, TypeVar
 
+from edge.client.vocabulary import Vocabulary
+from edge.commands.device_check import check_config, check_nodes
+from edge.commands.device_config import Builder, describe_rows
+from edge.commands.device_parts import (
+    DEFAULT_SPOOL,
+    add_sentence,
+    list_secured,
+    read_columns,
+    read_key,
+    read_spool,
+    read_wifi,
+    set_certificate,
+    write_config,
+)
 from edge.commands.failures import CommandError
 
-_MIN_KEY = 16
+__all__ = ["ask_config", "check_config"]
+
+_SENSORS = """\
+What does it sense? One sentence a line, such as
+  patient_temperature from ds18x20 on pin 4
+  air_temperature from dht22 on pin 15 every 10 s
+  air_left from adc on pin 34 with 0 bar at 6553 and 300 bar at 58982"""
 
 Ask = Callable[[str], str]
+Tell = Callable[[str], None]
+Answer = TypeVar("Answer")
 
 
-def ask_config(ask: Ask = input) -> dict[str, Any]:
-    """Return a configuration; `ask` shows a question and returns the answer."""
-
-    def question(words: str, default: str = "") -> str:
-        answer = ask(f"{words} [{default}]: " if default else f"{words}: ").strip()
-        return answer or default
-
-    device = question("name of the device", "dog-1")
-    node = question("name of its node", "node-a")
-    url = question("the node's server", "mqtts://node.local:8883")
-    config: dict[str, Any] = {
-        "device": device,
-        "vocabulary": question("hash of the vocabulary, 16 digits", "00" * 8),
-        "nodes": [
-            {
-                "name": node,
-                "url": url,
-                "key_id": int(question("number of the key", "1")),
-                "key": question("key, hexadecimal", secrets.token_hex(32)),
-            }
-        ],
-        "sources": {},
-        "events": [],
-    }
-    if url.startswith("mqtts:"):
-        config["nodes"][0]["ca"] = question("file of the authority's certificate", "ca.der")
-    wifi = question("name of the wireless network (nothing: none)")
-    if wifi:
-        config["wifi"] = {"name": wifi, "password": question("its password")}
-    partition = question("flash partition of the spool (nothing: a file)")
-    config["spool"] = {"partition": partition} if partition else {"file": "spool.bin", "blocks": 16}
-    check_config(config)
-    return config
+def ask_config(
+    vocabulary: Vocabulary, ask: Ask = input, ask_secret: Ask = getpass, tell: Tell = print
+) -> dict[str, Any]:
+    """Return a configuration, kept in a file, too; `ask` shows a question, returns the answer."""
+    return _Wizard(vocabulary, ask, ask_secret, tell).run()
 
 
-def check_config(config: dict[str, Any]) -> None:
-    """Refuse what would fail on the device, or would not be safe."""
-    for name in ("device", "vocabulary", "nodes", "spool", "sources", "events"):
-        if name not in config:
-            raise CommandError(f"the configuration has no {name}")
-    if len(_read_hex(config["vocabulary"], "vocabulary")) != 8:
-        raise CommandError("vocabulary: 16 hexadecimal digits")
-    keys: set[bytes] = set()
-    for node in config["nodes"]:
-        name = node.get("name", "a node without a name")
-        if not str(node.get("url", "")).startswith(("mqtt://", "mqtts://")):
-            raise CommandError(f"{name}: the url is mqtt://host:port or mqtts://host:port")
-        key = _read_hex(node.get("key"), f"{name}: key")
-        if len(key) < _MIN_KEY or len(set(key)) < _MIN_KEY // 2:
-            raise CommandError(f"{name}: a key has at least {_MIN_KEY} bytes, and they differ")
-        if key in keys:
-            raise CommandError(f"{name}: another node has the same key")
-        keys.add(key)
-        if not isinstance(node.get("key_id"), int):
-            raise CommandError(f"{name}: key_id is a number")
-    for event in config["events"]:
-        for channel in event["channels"]:
-            if channel["source"] not in config["sources"]:
-                raise CommandError(f"there is no source {channel['source']}")
+class _Wizard:
+    def __init__(self, vocabulary: Vocabulary, ask: Ask, ask_secret: Ask, tell: Tell) -> None:
+        self.builder = Builder(vocabulary, look=read_columns)
+        self.ask = ask
+        self.ask_secret = ask_secret
+        self.tell = tell
 
+    def run(self) -> dict[str, Any]:
+        path, device = self.ask_key()
+        self.tell(_SENSORS)
+        while self.repeat(self.ask, "sensor (nothing: that is all)", "", self.take_sentence):
+            pass
+        wifi = self.ask_wifi()
+        spool = self.repeat(self.ask, "spool: file:NAME, partition:NAME", DEFAULT_SPOOL, read_spool)
+        config = self.builder.build(device, spool)
+        if wifi:
+            config["wifi"] = wifi
+        check_config(config)
+        for line in describe_rows(self.builder.rows):
+            self.tell(line)
 
-def _read_hex(text: object, what: str) -> bytes:
-    try:
-        return bytes.fromhex(str(text))
-    except ValueError:
-        raise CommandError(f"{what} is not hexadecimal") from None
+        def keep(name: str) -> None:
+            if Path(name) == path:
+                raise CommandError(f"{name} is the key file")
+            write_config(Path(name), config)
+
+        self.repeat(self.ask, "keep this configuration in", "watchdog.json", keep)
+        return config
+
+    def repeat(self, ask: Ask, words: str, default: str, read: Callable[[str], Answer]) -> Answer:
+        """Ask until the answer can be read; say why one cannot."""
+        while True:
+            try:
+                answer = ask(f"{words} [{default}]: " if default else f"{words}: ")
+            except EOFError:
+                raise CommandError("the answers end here; nothing was installed") from None
+            if ask is not self.ask_secret:
+                answer = answer.strip()
+            try:
+                return read(answer or default)
+            except CommandError as error:
+                self.tell(str(error))
+
+    def ask_key(self) -> tuple[Path, dict[str, Any]]:
+        """Return the key file and what it says: the device's name and its nodes."""
+
+        def read(name: str) -> tuple[Path, dict[str, Any]]:
+            if not name:
+                raise CommandError("`denwatch keys show NAME --secrets --output FILE` writes one")
+            device = read_key(Path(name))
+            check_nodes(device["nodes"])
+            return Path(name), device
+
+        path, device = self.repeat(self.ask, "key file of the device", "", read)
+        self.tell(f"  {device['device']} at {', '.join(n['name'] for n in device['nodes'])}")
+        secured = list_secured(device)
+        if secured:
+            words = "certificate of the site's authority"
+            default = secured[0].get("ca", "ca.der")
+            self.repeat(self.ask, words, default, lambda name: set_certificate(device, name))
+        return path, device
+
+    def take_sentence(self, text: str) -> bool:
+        """Take what is sensed; return whether there may be more."""
+        if text:
+            row = add_sentence(self.builder, text)
+            self.tell(f"  {', '.join(row.describe()[:5])}")
+        elif not self.builder.rows:
+            raise CommandError("a watchdog senses something")
+        return bool(text)
+
+    def ask_wifi(self) -> dict[str, str] | None:
+        """Return the wireless network; the password is not shown."""
+
+        def read(name: str) -> str:
+            return read_wifi(name, "")["name"] if name else ""
+
+        name = self.repeat(self.ask, "wireless network (nothing: none)", "", read)
+        if not name:
+            return None
+        words = "its password (nothing: it is open)"
+        return self.repeat(self.ask_secret, words, "", lambda text: read_wifi(name, text))

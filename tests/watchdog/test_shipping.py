@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edge.client.vocabulary import load_shipped
 from edge.commands import device, watchdog
 from edge.commands.failures import CommandError
 from edge.commands.images import ARCHITECTURES, ROOT, build_role, list_role, place
@@ -17,18 +20,25 @@ from edge.commands.wizard import ask_config, check_config
 from firmware_tests.runtimes import MissingRuntimeError, find_unix
 
 KEY = bytes(range(32)).hex()
+NODE = {"name": "node-a", "url": "mqtt://127.0.0.1:1", "key_id": 1, "key": KEY}
+CHANNEL = {"source": "s", "field": 0, "attribute": 0, "low": 0, "high": 9}
 
 
 def make_config() -> dict[str, object]:
-    node = {"name": "node-a", "url": "mqtt://127.0.0.1:1", "key_id": 1, "key": KEY}
     return {
         "device": "dog-1",
         "vocabulary": "00" * 8,
-        "nodes": [node],
+        "nodes": [dict(NODE)],
         "spool": {"file": "spool"},
         "sources": {},
         "events": [],
     }
+
+
+def sense(channels: list[dict[str, Any]], period: int = 1000, times: int = 1) -> dict[str, object]:
+    """Return the part of a configuration that says what is sensed."""
+    event = {"event": 1, "period": period, "channels": channels}
+    return {"sources": {"s": {"kind": "adc", "pin": 4}}, "events": times * [event]}
 
 
 @pytest.mark.parametrize("role", ["filter", "full"])
@@ -116,22 +126,102 @@ def test_an_installation_copies_code_configuration_and_certificates(
     path = tmp_path / "watchdog.json"
     path.write_text(json.dumps(config))
     assert device.run(["install", "--config", str(path), "--port", "/dev/ttyX", "--dry-run"]) == 0
-    printed = capsys.readouterr().out
+    printed, noted = capsys.readouterr()
+    assert "mqtt://127.0.0.1:1 is this machine, a board cannot reach it" in noted
     assert printed.count("mpremote connect /dev/ttyX fs cp") == 2
     for name in ("lib", "main.py", "watchdog.json", "ca.der"):
         assert name in printed
 
 
-def test_the_wizard_asks_and_checks() -> None:
-    answers = iter(
-        ["", "", "mqtts://n:8883", "ab" * 8, "3", KEY, "ca.der", "net", "secret", "spool"]
+def play_wizard(answers: list[str], secrets: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the configuration that the answers make, and all that was asked and told."""
+    told: list[str] = []
+    waiting, hidden = iter(answers), iter(secrets)
+
+    def ask(words: str) -> str:
+        told.append(words)
+        try:
+            return next(waiting)
+        except StopIteration:
+            raise EOFError from None
+
+    def ask_secret(words: str) -> str:
+        told.append(words)
+        return next(hidden)
+
+    config = ask_config(load_shipped("rescue"), ask, ask_secret, told.append)
+    assert not [*waiting, *hidden], "all answers were asked for"
+    return config, told
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A device's key, for a node with TLS, and the certificate of its authority."""
+    monkeypatch.chdir(tmp_path)
+    node = {"name": "tent", "url": "mqtts://tent:8883", "key_id": 1, "key": KEY, "ca": "ca.der"}
+    path = tmp_path / "dog-1.json"
+    path.write_text(json.dumps({"device": "dog-1", "nodes": [node]}))
+    path.chmod(0o600)
+    (tmp_path / "site.der").write_bytes(b"\x30\x82")
+    return path
+
+
+def test_the_wizard_asks_again_and_says_why(key_file: Path) -> None:
+    config, told = play_wizard(
+        [
+            *("", "dog-2.json", "dog-1.json"),  # the key file
+            *("", "site.der"),  # the certificate
+            *("", "heart_rat from ward.csv", "heart_rate from ward.csv column pulse"),
+            *("air_temperature from dht22 on pin 15 every 10 s", ""),
+            *("x" * 33, "tent"),  # the network
+            *("partition", "partition:spool"),
+            *("dog-1.json", ""),  # where it is kept
+        ],
+        ["short", " a secret "],
     )
-    config = ask_config(lambda _: next(answers))
-    assert config["nodes"][0]["ca"] == "ca.der"
-    assert config["wifi"] == {"name": "net", "password": "secret"}
+    nodes = json.loads(key_file.read_text())["nodes"]
+    assert config["nodes"] == [{**nodes[0], "ca": "site.der"}]
+    assert config["wifi"] == {"name": "tent", "password": " a secret "}
     assert config["spool"] == {"partition": "spool"}
-    fresh = ask_config(lambda _: "")
-    assert len(fresh["nodes"][0]["key"]) == 64
+    assert [event["period"] for event in config["events"]] == [5000, 10_000]
+    kept = key_file.parent / "watchdog.json"
+    assert json.loads(kept.read_text()) == config
+    assert kept.stat().st_mode & 0o777 == 0o600
+    text = "\n".join(told)
+    for reason in (
+        "`denwatch keys show NAME --secrets --output FILE` writes one",
+        "dog-2.json: No such file or directory",
+        "tent: ca.der: No such file or directory",
+        "a watchdog senses something",
+        'column 1: unknown attribute "heart_rat"; did you mean "heart_rate"',
+        "a name has 1 to 32 bytes",
+        "the password of tent: WPA has 8 to 63 characters",
+        'spool "partition": none (such as file:spool.bin',
+        "dog-1.json is the key file",
+    ):
+        assert reason in text
+    assert "a secret" not in text
+    assert KEY not in text
+    assert "hash" not in text
+
+
+@pytest.mark.usefixtures("key_file")
+def test_a_wizard_without_answers_installs_nothing() -> None:
+    with pytest.raises(CommandError, match="nothing was installed"):
+        play_wizard(["dog-1.json", "site.der"], [])
+
+
+def test_an_installation_asks_where_there_is_no_configuration(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["dog-1.json", "site.der", "heart_rate from ward.csv", "", "", "", ""]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines) + "\n"))
+    assert device.run(["install", "--dry-run"]) == 0
+    printed, noted = capsys.readouterr()
+    assert not noted
+    assert printed.count("mpremote fs cp") == 2
+    assert "site.der" in printed
+    assert (key_file.parent / "watchdog.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -144,13 +234,41 @@ def test_the_wizard_asks_and_checks() -> None:
         ({"nodes": [{"name": "n", "url": "mqtt://x:1", "key": KEY}]}, "key_id"),
         ({"nodes": 2 * [{"name": "n", "url": "mqtt://x:1", "key": KEY, "key_id": 1}]}, "same key"),
         ({"events": [{"channels": [{"source": "s"}]}]}, "no source s"),
+        ({"nodes": []}, "1 to 4"),
+        ({"nodes": ["tent"]}, "each is an object"),
+        ({"nodes": [{**NODE, "url": "mqtt://tent:1883"}]}, "has no TLS"),
+        ({"nodes": [{**NODE, "url": "mqtts://tent:8883"}]}, "no ca"),
+        ({"nodes": [{**NODE, "url": "mqtt://localhost"}]}, "no port"),
+        ({"sources": []}, "sources is not an object"),
+        ({"sources": {"s": {"kind": "spi"}}}, 's: no kind "spi"'),
+        ({"sources": {"s": {"kind": "adc"}}}, 's: an adc has a "pin"'),
+        (sense([{**CHANNEL, "low": 9}]), "a channel of s: attribute 0: 9..9"),
+        (sense([{**CHANNEL, "lo": 9}]), "a channel of s: .*'lo'"),
+        (sense([CHANNEL, CHANNEL]), "event 1: attribute 0 twice"),
+        ({"events": [{}]}, "a list of channels"),
+        (sense([{}]), 'a channel has a "source"'),
+        (sense([CHANNEL], period=0), "a number and a period"),
+        (sense([CHANNEL], times=2), "event 1 stands twice"),
     ],
 )
 def test_configurations_that_cannot_be(change: dict[str, object], words: str) -> None:
     with pytest.raises(CommandError, match=words):
         check_config({**make_config(), **change})
+
+
+def test_something_else_than_a_configuration(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no device"):
         check_config({})
+    path = tmp_path / "watchdog.json"
+    for text, words in (("[]", "a JSON object"), ("{", "Expecting property name")):
+        path.write_text(text)
+        with pytest.raises(CommandError, match=rf"watchdog\.json: .*{words}"):
+            device.run(["install", "--config", str(path), "--dry-run"])
+
+
+def test_what_the_tests_of_the_check_change_is_good() -> None:
+    check_config({**make_config(), **sense([CHANNEL])})
+    check_config({**make_config(), "nodes": [{**NODE, "url": "mqtt://tent:1883", "plain": True}]})
 
 
 def test_the_command_checks_before_it_runs(

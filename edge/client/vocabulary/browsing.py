@@ -8,10 +8,12 @@ from edge.client.vocabulary.attributes import Attribute, Event, Term
 from edge.client.vocabulary.directory import Directory
 from edge.client.vocabulary.vocabulary import Vocabulary
 
+HASH_DIGITS = 16  # of the hash in a device's configuration, and in what it says at a node
+
 
 def describe_vocabulary(vocabulary: Vocabulary) -> str:
-    """Return the events with their attributes, one line each."""
-    lines = [f"{vocabulary.name} {vocabulary.version}"]
+    """Return name and hash as devices write it, then the events with their attributes."""
+    lines = [f"{vocabulary.name} {vocabulary.hash[:HASH_DIGITS]}"]
     if vocabulary.description:
         lines.append(vocabulary.description)
     for event in vocabulary.events.values():
