@@ -32,7 +32,7 @@ from benchmarks.device_images import (
     measure_role,
     run_in_heap,
 )
-from edge.commands.images import build_role
+from edge.commands.devices.images import build_role
 from firmware_tests.unix import run_code
 
 COUNTS = (100, 1000)

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.common import say
 from benchmarks.device_images import compile_program, run_in_heap
-from edge.commands.images import build_role, build_romfs
+from edge.commands.devices.images import build_role, build_romfs
 from firmware_tests.runtimes import REPOSITORY, find_unix
 from protocol.subscription import encode
 from protocol.vectors import Predicate, Subscription

@@ -39,8 +39,9 @@ def save_report(
         " Parquet files and find the same matches (counts and sums are compared), on two cores"
         f" ({describe_machine()}). Start-up, our index and the tables in which SQL looks up"
         " subscriptions are made before the time runs, and everybody works for eight seconds that"
-        " do not count, for Java to compile. Contenders take turns; seconds are medians of rounds,"
-        " ratios are medians of the ratios within a round.",
+        " do not count, for Java to compile. Contenders take turns, each after an eighth of the"
+        " work that does not count (processes that idled are gone by then); seconds are medians of"
+        " rounds, ratios are medians of the ratios within a round.",
         "",
         *_list_goals(result),
     ]

@@ -36,7 +36,7 @@ COMMANDS = {
         "edge.commands.vocabulary:run", "list, show, search, check, merge, import"
     ),
     "device": Command(
-        "edge.commands.device:run", "compile the watchdog for a board, and put it there"
+        "edge.commands.device:run", "configure a watchdog, compile it for a board, put it there"
     ),
     "watchdog": Command("edge.commands.watchdog:run", "run a watchdog on this machine"),
     "node": Command("edge.commands.node:run", "make or run a DENS node"),

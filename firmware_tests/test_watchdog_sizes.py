@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.device import find_filter_heap
 from benchmarks.device_images import ARCHITECTURES
-from edge.commands.images import build_role
+from edge.commands.devices.images import build_role
 from firmware_tests.runtimes import find_unix
 from firmware_tests.support import require
 from firmware_tests.unix import run_code

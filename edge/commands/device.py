@@ -19,9 +19,15 @@ from edge.commands.common import (
     read_file,
     write_file,
 )
-from edge.commands.device_check import check_config, is_loopback
+from edge.commands.devices.check import check_config, is_loopback
+from edge.commands.devices.images import (
+    ARCHITECTURES,
+    ROLES,
+    build_role,
+    build_romfs,
+    find_mpremote,
+)
 from edge.commands.failures import EXIT_STATUS, MISSING, CommandError
-from edge.commands.images import ARCHITECTURES, ROLES, build_role, build_romfs, find_mpremote
 
 _DESCRIPTION = """
 `config` writes watchdog.json from the device's key and sentences that say what it senses. `build`
@@ -62,7 +68,7 @@ def run(argv: list[str]) -> int:
     """Configure, build or install."""
     arguments = _parse(argv)
     if arguments.action == "config":
-        from edge.commands.device_writing import write_watchdog
+        from edge.commands.devices.writing import write_watchdog
 
         return write_watchdog(arguments)
     return _build(arguments) if arguments.action == "build" else _install(arguments)
@@ -108,7 +114,7 @@ def _install(arguments: argparse.Namespace) -> int:
 def _find_config(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the configuration of a file, or what the answers make."""
     if not arguments.config:
-        from edge.commands.wizard import ask_config
+        from edge.commands.devices.wizard import ask_config
 
         return ask_config(load_vocabulary(arguments.vocabulary))
     path = Path(arguments.config)

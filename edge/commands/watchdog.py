@@ -11,9 +11,9 @@ from pathlib import Path
 from types import FrameType
 
 from edge.commands.common import build_parser, read_file
+from edge.commands.devices.check import check_config
+from edge.commands.devices.images import ROOT
 from edge.commands.failures import CommandError
-from edge.commands.images import ROOT
-from edge.commands.wizard import check_config
 
 _DESCRIPTION = """
 Reads watchdog.json (docs/watchdog.md describes it), samples its sources, and sends what somebody

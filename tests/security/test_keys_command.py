@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from edge.commands import keys, node_init
+from edge.commands.devices.check import check_config
 from edge.commands.failures import CommandError
-from edge.commands.wizard import check_config
 from edge.dens.config import load_config
 from edge.dens.security.access import Access
 from edge.dens.security.files import KeyFile
@@ -81,8 +81,12 @@ def test_a_device_config_is_one_that_a_watchdog_takes(
         assert node["password"] not in text + hidden
     assert [node["name"] for node in config["nodes"]] == ["node-a", "node-b"]
     assert path.stat().st_mode & 0o777 == 0o600
-    whole = {**config, "vocabulary": "00" * 8, "spool": {}, "sources": {}, "events": []}
-    check_config(whole)
+    channel = {"source": "pin", "field": 0, "attribute": 0, "low": 0, "high": 1}
+    senses = {
+        "sources": {"pin": {"kind": "gpio", "pin": 4}},
+        "events": [{"event": 1, "period": 1000, "channels": [channel]}],
+    }
+    check_config({**config, **senses, "vocabulary": "00" * 8, "spool": {}})
     servers, by_node = read_nodes({**config, "nodes": config["nodes"][:1]})
     access = Access(open_keyring(folder), b"k" * 32)
     assert access.authenticate("dog-1", config["nodes"][0]["password"].encode(), "c") == 0

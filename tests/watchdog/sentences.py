@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from edge.client.vocabulary import load_shipped
-from edge.commands.device_check import check_config
-from edge.commands.device_config import Builder, Row
-from edge.commands.sense_words import parse_sense
+from edge.commands.devices.check import check_config
+from edge.commands.devices.config import Builder, Row
+from edge.commands.devices.words import parse_sense
 
 RESCUE = load_shipped("rescue")
 DEVICE: dict[str, Any] = {

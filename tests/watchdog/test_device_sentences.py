@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge.client.errors import LanguageError
 from edge.commands.common import point_at
-from edge.commands.sense_words import CLAUSES, parse_lines, parse_sense
+from edge.commands.devices.words import CLAUSES, parse_lines, parse_sense
 from edge.watchdog.config import read_events
 from edge.watchdog.sources.ds18x20 import Ds18x20
 from tests.watchdog.sentences import CHIP, DEVICE, RESCUE, build, write

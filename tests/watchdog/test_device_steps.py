@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from edge.client.errors import LanguageError
 from edge.client.vocabulary import SHIPPED, Attribute, Kind, load_shipped
 from edge.client.vocabulary.units import convert, convert_width, find_unit, list_units
-from edge.commands.device_config import Row
-from edge.commands.sensors import SENSORS
+from edge.commands.devices.config import Row
+from edge.commands.devices.sensors import SENSORS
 from edge.watchdog.sources.base import Channel, Source
 from tests.watchdog.sentences import CHIP, build, find_channel, write
 

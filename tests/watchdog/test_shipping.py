@@ -14,9 +14,10 @@ import pytest
 
 from edge.client.vocabulary import load_shipped
 from edge.commands import device, watchdog
+from edge.commands.devices.check import check_config
+from edge.commands.devices.images import ARCHITECTURES, ROOT, build_role, list_role, place
+from edge.commands.devices.wizard import ask_config
 from edge.commands.failures import CommandError
-from edge.commands.images import ARCHITECTURES, ROOT, build_role, list_role, place
-from edge.commands.wizard import ask_config, check_config
 from firmware_tests.runtimes import MissingRuntimeError, find_unix
 
 KEY = bytes(range(32)).hex()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.commands.images import build_role
-from edge.commands.shrink import shrink
+from edge.commands.devices.images import build_role
+from edge.commands.devices.shrink import shrink
 from firmware_tests.runtimes import REPOSITORY, MissingRuntimeError, find_unix
 from protocol.subscription import encode
 from tests.protocol.samples import Dice, draw_subscription

@@ -13,11 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from edge.commands.devices.shrink import find_module, shrink
 from edge.commands.failures import MISSING, CommandError
-from edge.commands.shrink import find_module, shrink
 
 ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "x64", "x86")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ROLES = {"filter": ("edge/watchdog/filter.py",), "full": ("edge/watchdog",)}
 # Not for boards: the kernel where there is no viper, what CPython needs, what tools read.
 _LEFT_OUT = ("edge/watchdog/plain.py", "edge/watchdog/pc.py", "edge/watchdog/manifest.py")

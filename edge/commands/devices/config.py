@@ -18,8 +18,8 @@ from edge.client.vocabulary import Attribute, Kind, Vocabulary
 from edge.client.vocabulary.browsing import HASH_DIGITS
 from edge.client.vocabulary.units import convert as convert_unit
 from edge.client.vocabulary.units import find_unit
-from edge.commands.device_sources import Found, LookUp, Sources
-from edge.commands.sense_steps import (
+from edge.commands.devices.sources import Found, LookUp, Sources
+from edge.commands.devices.steps import (
     Ends,
     Scale,
     check_units,
@@ -30,7 +30,7 @@ from edge.commands.sense_steps import (
     read_points,
     read_step,
 )
-from edge.commands.sense_words import Sense
+from edge.commands.devices.words import Sense
 
 DEFAULT_PERIOD = 5000  # ms
 _CSV_LAST = 10**9 - 1  # edge/watchdog/sources/csv_file.py takes no larger number

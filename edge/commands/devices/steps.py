@@ -14,8 +14,8 @@ from edge.client.errors import LanguageError
 from edge.client.syntax import Span
 from edge.client.vocabulary import Attribute, Kind
 from edge.client.vocabulary.units import Unit, find_unit
-from edge.commands.sense_words import Amount, Clause, Sense
-from edge.commands.sensors import COUNTS, Accuracy, Field
+from edge.commands.devices.sensors import COUNTS, Accuracy, Field
+from edge.commands.devices.words import Amount, Clause, Sense
 
 _LAST = (1 << 30) - 1  # what MicroPython counts to without allocating, on 32 bits
 _FINEST = 100_000  # of the scales of a CSV column that are tried

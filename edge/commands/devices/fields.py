@@ -9,8 +9,8 @@ from __future__ import annotations
 from edge.client.errors import LanguageError, suggest_names
 from edge.client.vocabulary import Attribute
 from edge.client.vocabulary.units import UnitError, find_unit, list_spellings
-from edge.commands.sense_words import Sense
-from edge.commands.sensors import Field, Sensor
+from edge.commands.devices.sensors import Field, Sensor
+from edge.commands.devices.words import Sense
 
 
 def choose_field(sense: Sense, attribute: Attribute, sensor: Sensor) -> Field:

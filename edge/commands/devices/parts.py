@@ -13,10 +13,10 @@ from typing import Any
 
 from edge.client.errors import LanguageError, join_choices, suggest_names
 from edge.commands.common import point_at, read_file
-from edge.commands.device_config import Builder, Row
+from edge.commands.devices.config import Builder, Row
+from edge.commands.devices.sensors import check_source
+from edge.commands.devices.words import parse_lines, parse_sense
 from edge.commands.failures import MISSING, CommandError
-from edge.commands.sense_words import parse_lines, parse_sense
-from edge.commands.sensors import check_source
 from edge.dens.security.errors import SecurityError
 from edge.dens.security.files import read_secret_file, write_file
 

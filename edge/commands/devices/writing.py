@@ -1,6 +1,6 @@
 """`denwatch device config`: watchdog.json from a key file and sentences, and a table to check.
 
-Wires the parts: `device_parts` reads, `device_config` builds, `device_check` checks. Nothing is
+Wires the parts: `parts` reads, `config` builds, `check` checks. Nothing is
 written unless all of it is right.
 """
 
@@ -15,14 +15,14 @@ from edge.client.errors import LanguageError
 from edge.client.syntax import Span
 from edge.client.vocabulary.browsing import HASH_DIGITS
 from edge.commands.common import load_vocabulary
-from edge.commands.device_check import check_config
-from edge.commands.device_config import (
+from edge.commands.devices.check import check_config
+from edge.commands.devices.config import (
     Builder,
     describe_rows,
     read_time,
     show_time,
 )
-from edge.commands.device_parts import (
+from edge.commands.devices.parts import (
     add_file,
     add_sentence,
     read_columns,
@@ -34,8 +34,8 @@ from edge.commands.device_parts import (
     set_certificate,
     write_config,
 )
+from edge.commands.devices.words import parse_amount
 from edge.commands.failures import WRONG_USAGE, CommandError
-from edge.commands.sense_words import parse_amount
 
 
 def write_watchdog(arguments: argparse.Namespace) -> int:

@@ -16,10 +16,10 @@ from typing import Any
 from edge.client.errors import LanguageError, suggest_names
 from edge.client.syntax import Span
 from edge.client.vocabulary import Attribute, Kind
-from edge.commands.sense_fields import choose_field, choose_place, read_unit
-from edge.commands.sense_steps import Scale, choose_scale
-from edge.commands.sense_words import Sense
-from edge.commands.sensors import ALIASES, READING, SENSORS, Field, Sensor, find_sensor
+from edge.commands.devices.fields import choose_field, choose_place, read_unit
+from edge.commands.devices.sensors import ALIASES, READING, SENSORS, Field, Sensor, find_sensor
+from edge.commands.devices.steps import Scale, choose_scale
+from edge.commands.devices.words import Sense
 
 LookUp = Callable[[str], list[str] | None]  # the columns of a file, None if it is not there
 

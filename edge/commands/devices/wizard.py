@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edge.client.vocabulary import Vocabulary
-from edge.commands.device_check import check_config, check_nodes
-from edge.commands.device_config import Builder, describe_rows
-from edge.commands.device_parts import (
+from edge.commands.devices.check import check_config, check_nodes
+from edge.commands.devices.config import Builder, describe_rows
+from edge.commands.devices.parts import (
     DEFAULT_SPOOL,
     add_sentence,
     list_secured,
@@ -26,8 +26,6 @@ from edge.commands.device_parts import (
     write_config,
 )
 from edge.commands.failures import CommandError
-
-__all__ = ["ask_config", "check_config"]
 
 _SENSORS = """\
 What does it sense? One sentence a line, such as

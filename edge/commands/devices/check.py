@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edge.commands.devices.sensors import check_source
 from edge.commands.failures import CommandError
-from edge.commands.sensors import check_source
 from edge.watchdog.execution import Event
 from edge.watchdog.sources.base import Channel, Source
 
@@ -91,6 +91,8 @@ def _check_events(config: Mapping[str, Any]) -> None:
             check_source(source)
         except ValueError as error:
             raise CommandError(f"{name}: {error}") from None
+    if not config["events"]:
+        raise CommandError("events: at least one, or there is nothing to sense")
     sources = {name: Source() for name in config["sources"]}
     numbers = set()
     for event in config["events"]:
