@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -63,6 +64,7 @@ from backend.services import (
 from backend.shipping import make_scratch
 
 _NOTE_BYTES = 200.0  # of a notification between nodes, where no transfer tells
+_GROUP_BYTES = 4 << 20  # of a row group, which one task matches: some hundred thousand notes
 
 
 class Study:
@@ -74,8 +76,11 @@ class Study:
         *,
         late: int = LATE,
         strategies: tuple[str, ...] = STRATEGIES,
+        folder: Path | None = None,
     ) -> None:
+        """`folder`: for files that all machines see; without it, notes are kept in memory."""
         self.logs = logs
+        self._note_files = None if folder is None else folder / "notes"
         self._late = late
         self._strategies = strategies
 
@@ -91,15 +96,21 @@ class Study:
         """One row a notification, with `born`, when it came to its first node."""
         record = self.logs.get("note")
         born = record.groupBy(F.col("item").alias("note_id")).agg(F.min("time").alias("born"))
-        return find_notes(record).join(born, "note_id").cache()
+        notes = find_notes(record).join(born, "note_id")
+        if self._note_files is None:
+            return notes.cache()
+        path = str(self._note_files)  # from where tasks read them without Spark's help
+        notes.write.option("parquet.block.size", _GROUP_BYTES).parquet(path)
+        return notes.sparkSession.read.schema(notes.schema).parquet(path)
 
     @cached_property
     def matches(self) -> DataFrame:
         """One row a match of global matching, by the node's rule of what is in force."""
         clocks, words = self.logs.clocks, self.logs.get("vocabulary")
         if not any(clock.doubt for clock in clocks.values()):
+            notes = self.notes  # which puts them into their files
             matches, self.index = match_globally(
-                self.notes, self.subscriptions, words, folder=make_scratch()
+                notes, self.subscriptions, words, files=self._note_files, folder=make_scratch()
             )
             return matches.cache()
         notes = widen_notes(self.notes, clocks)

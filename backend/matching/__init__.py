@@ -50,15 +50,19 @@ def match_globally(
     windows: DataFrame,
     vocabulary: DataFrame | None = None,
     *,
+    files: str | Path | None = None,
     folder: str | Path | None = None,
     limit: int = 1 << 30,
 ) -> tuple[DataFrame, SharedIndex]:
     """Return all matches, and the index that finds them.
 
     `notes` and `windows` are what `find_notes` and `find_windows` return, `vocabulary` the records
-    of that kind. The index is built here, on the driver; the matches when they are asked for.
+    of that kind; `files` is where the notifications are as Parquet, if they are. The index is
+    built here, on the driver; the matches when they are asked for.
     """
     meanings = None if vocabulary is None else collect_meanings(vocabulary)
     table = windows.select(*_INDEXED).toArrow()
     index = build_index(windows.sparkSession, table, folder=folder, limit=limit, meanings=meanings)
+    if files is not None:
+        return match_files(windows.sparkSession, [files], index), index
     return match_notes(notes, index), index

@@ -6,6 +6,7 @@ everything else is worked out from there.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,7 +74,10 @@ def analyze(
     for (node, _), offset in sorted(wrong.items()):
         tell(f"the clock of {node} was {offset / 1000:+,.1f} s off: corrected")
     used = find_strategy(logs)
-    study = Study(logs, late=late, strategies=tuple(dict.fromkeys([*strategies, *_try(used)])))
+    work = out / ".work"
+    shutil.rmtree(work, ignore_errors=True)  # of a run that was stopped
+    compared = tuple(dict.fromkeys([*strategies, *_try(used)]))
+    study = Study(logs, late=late, strategies=compared, folder=work)
     small: dict[str, pd.DataFrame] = {}
     listed = study.list_tables()
     for number, (name, (words, make)) in enumerate(listed.items(), 1):
@@ -90,6 +94,7 @@ def analyze(
     words_of = {name: words for name, (words, _) in listed.items()}
     save_text(page, write_page(build_page(figures, words_of)))
     logs.release()
+    shutil.rmtree(work)
     tell(f"done in {time.monotonic() - began:.0f} s: {page}")
     headline: dict[str, Any] = small["headline"].iloc[0].to_dict()
     return Report(page, tables, headline, advice, len(bad), describe_quarantine(bad))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.docs.pages import ROOT, list_steps, read_page
 from tests.docs.session import Session, play
 
 
-@pytest.mark.slow
 def test_commands_print_what_the_page_shows(tmp_path: Path) -> None:
     page = ROOT / "docs" / "spark.md"
     place = tmp_path / "page"
