@@ -181,7 +181,9 @@ def save(rows: list[Row], scenes: list[Figures]) -> None:
             tell_days(rows),
             "",
             f"{largest['nodes']} nodes for {largest['hours']:g} hours are {fits} 4 GiB. CPU time"
-            f" grows as the number of nodes to the power of {find_exponent(rows, 'cpu_s'):.2f}."
+            f" grows as the number of nodes to the power of {find_exponent(rows, 'cpu_s'):.2f}"
+            f" over all, start-up included, and of {find_exponent(rows[-3:], 'cpu_s'):.2f} between"
+            " the two largest."
             " Delivery is not what these days are about: with more sites, fewer of those who ask"
             " are where something is read, and eight copies seldom come from one site to another"
             " (`replication.md` is about that).",
