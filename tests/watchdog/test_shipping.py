@@ -31,8 +31,7 @@ def make_config() -> dict[str, object]:
         "vocabulary": "00" * 8,
         "nodes": [dict(NODE)],
         "spool": {"file": "spool"},
-        "sources": {},
-        "events": [],
+        **sense([CHANNEL]),
     }
 
 
@@ -234,7 +233,8 @@ def test_an_installation_asks_where_there_is_no_configuration(
         ({"nodes": [{"name": "n", "url": "mqtt://x:1", "key": "00" * 32}]}, "differ"),
         ({"nodes": [{"name": "n", "url": "mqtt://x:1", "key": KEY}]}, "key_id"),
         ({"nodes": 2 * [{"name": "n", "url": "mqtt://x:1", "key": KEY, "key_id": 1}]}, "same key"),
-        ({"events": [{"channels": [{"source": "s"}]}]}, "no source s"),
+        ({"events": [{"channels": [{"source": "t"}]}]}, "no source t"),
+        ({"events": []}, "events: at least one"),
         ({"nodes": []}, "1 to 4"),
         ({"nodes": ["tent"]}, "each is an object"),
         ({"nodes": [{**NODE, "url": "mqtt://tent:1883"}]}, "has no TLS"),
