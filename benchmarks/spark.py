@@ -50,12 +50,7 @@ from benchmarks.spark_report import save_report
 from benchmarks.spark_sql import DUCKDB_FORMS, LEADERS, SPARK_FORMS, Form
 from benchmarks.spark_work import FEW, MANY, Shape, Work, make_work
 
-# Rows cross to Python faster without a look at the size of the batch after each: at this limit,
-# Spark takes none.
-_OPTIONS = {
-    "spark.driver.memory": "6g",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
-}
+_OPTIONS = {"spark.driver.memory": "6g"}
 _PATIENCE = 30.0  # seconds for a form of SQL on a tenth of the notifications
 
 
