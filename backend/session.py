@@ -24,7 +24,11 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 # Spark's generated code for wide rows passes HotSpot's limit of 8,000 bytecodes, and would be
 # interpreted: 4 to 16 times slower.
-_JAVA = "-XX:-DontCompileHugeMethods"
+_HUGE = "-XX:-DontCompileHugeMethods"
+# Arrow's Java looks twice at every number it is asked for: at its place, and whether it is null.
+# Spark asks within a batch's rows only, and looks for nulls itself. A sixth of the cost of a row.
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+_JAVA = f"{_HUGE} {_ARROW}"
 _LOGGING = Path(__file__).with_name("log4j2.json")
 
 
@@ -81,6 +85,9 @@ def list_common() -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
         # Below the largest number Spark adds up the bytes of every row, a sixth of its time.
         "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+        # A query's tasks are broadcast in blocks of 4 MiB however small they are, each of which is
+        # larger than half a region of Java's heap, and every few queries that starts a collection.
+        "spark.broadcast.blockSize": "256k",
         "spark.python.daemon.module": "backend.daemon",
         "spark.python.worker.reuse": "true",
         # Over TCP a task that returns little waits for an acknowledgement: 40 ms each.

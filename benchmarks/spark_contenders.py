@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from backend.matching import SharedIndex, build_index, match_files, match_notes
 from backend.matching.files import list_parts, read_parts
@@ -30,6 +29,7 @@ from benchmarks.spark_work import Work
 Check = tuple[int, int, int]
 Contender = Callable[[Work], Check]
 CORES = 2
+MIXED = "(note_id & 1048575) * (subscription_id & 1023)"
 COLUMNS = ("note_id", "subscription_id", "possible")  # what the three numbers are made of
 
 
@@ -66,9 +66,7 @@ def prepare_table(spark: SparkSession, index: SharedIndex, folder: Path) -> Cont
 
 
 def _collect(matches: DataFrame) -> Check:
-    mixed = F.expr("(note_id & 1048575) * (subscription_id & 1023) as mixed")
-    found = matches.select("possible", mixed)
-    row = found.agg(F.count("*"), F.sum("possible"), F.sum("mixed")).collect()[0]
+    row = matches.selectExpr("count(*)", "sum(possible)", f"sum({MIXED})").collect()[0]
     return int(row[0]), int(row[1]), int(row[2])
 
 

@@ -38,7 +38,7 @@ def save_report(
         "Every notification against every subscription in force at its time. All read the same"
         " Parquet files and find the same matches (counts and sums are compared), on two cores"
         f" ({describe_machine()}). Start-up, our index and the tables in which SQL looks up"
-        " subscriptions are made before the time runs, and everybody works for eight seconds that"
+        " subscriptions are made before the time runs, and everybody works for sixteen seconds that"
         " do not count, for Java to compile. Contenders take turns, each after an eighth of the"
         " work that does not count (processes that idled are gone by then); seconds are medians of"
         " rounds, ratios are medians of the ratios within a round.",

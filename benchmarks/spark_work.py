@@ -26,6 +26,7 @@ Ints = NDArray[np.int64]
 EVENTS = 8
 WIDEST = 4  # attributes of a mask
 FILES = 8  # of the notifications, so that every engine can share the work evenly
+GROUPS = 2  # of rows in a file, so that two cores can share even one
 BEGIN = 1_790_000_000_000  # ms
 SPAN = 86_400_000
 STEEPEST = (1 << 16) - 1  # a crisp set loses everything at the first step, as with any more
@@ -92,7 +93,7 @@ def make_work(
     step = -(-notes // FILES)
     for i in range(FILES):
         part = draw_notes(shape, i * step, min(notes, (i + 1) * step), rng, has_masks)
-        pq.write_table(part, note_files / f"{i}.parquet")
+        pq.write_table(part, note_files / f"{i}.parquet", row_group_size=-(-step // GROUPS))
     return Work(shape, subscriptions, notes, subscription_file, note_files)
 
 

@@ -8,6 +8,7 @@ files, as for logs. What the matches are does not depend on how the files are cu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from backend.matching.blocks import map_blocks
 from backend.matching.content import match_content
 from backend.matching.index import Shard, SharedIndex
 from backend.matching.job import (
@@ -27,7 +29,7 @@ from backend.matching.job import (
 )
 
 BATCH_ROWS = 50_000  # notifications that are matched at a time
-TASKS_PER_CORE = 4  # so that no core waits long for the last one
+TASK_ROWS = 500_000  # a task costs Spark 20 ms, and matching so many about a second
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -54,13 +56,12 @@ def match_files(
     parts = list_parts(paths)
     if not parts or not (index.shards or index.content):
         return spark.createDataFrame([], schema)
-    cores = spark.sparkContext.defaultParallelism
-    shares = share_parts(parts, tasks or TASKS_PER_CORE * cores)
+    shares = share_parts(parts, tasks or count_tasks(parts, spark.sparkContext.defaultParallelism))
     # All of a shard before the next, so that a worker has only one in its memory.
     units: list[Shard | None] = [*index.shards, *([None] if index.content else [])]
     work = [(unit, share) for unit in units for share in shares]
     numbers = spark.range(0, len(work), 1, len(work))  # one to a task
-    return numbers.mapInArrow(make_reader(work, index, tuple(columns)), schema)
+    return map_blocks(numbers, make_reader(work, index, tuple(columns)), schema)
 
 
 def list_parts(paths: Iterable[str | Path]) -> list[Part]:
@@ -72,6 +73,12 @@ def list_parts(paths: Iterable[str | Path]) -> list[Part]:
             sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
             parts += [Part(str(file.resolve()), g, rows) for g, rows in enumerate(sizes)]
     return parts
+
+
+def count_tasks(parts: Sequence[Part], cores: int) -> int:
+    """Return how many tasks to make: something for every core, equally often."""
+    rows = sum(part.rows for part in parts)
+    return cores * max(1, math.ceil(rows / (cores * TASK_ROWS)))
 
 
 def share_parts(parts: Sequence[Part], tasks: int) -> list[list[Part]]:

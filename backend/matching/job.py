@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, ShortType, StringType, StructField, StructType
 
+from backend.matching.blocks import map_blocks
 from backend.matching.content import match_content
 from backend.matching.index import (
     NAMES,
@@ -73,10 +74,10 @@ def match_notes(
         part = chosen
         if len(index.shards) > 1:
             part = chosen.where(find_event(F.col("vector")).isin(*shard.events))
-        parts.append(part.mapInArrow(make_matcher(index, shard, columns), schema))
+        parts.append(map_blocks(part, make_matcher(index, shard, columns), schema))
     if index.content:
         matcher = match_content(index, choose_arrow(columns))
-        parts.append(chosen.mapInArrow(matcher, schema))
+        parts.append(map_blocks(chosen, matcher, schema))
     if not parts:
         return notes.sparkSession.createDataFrame([], schema)
     return reduce(DataFrame.unionAll, parts)

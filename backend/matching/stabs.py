@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from edge.dens.matching.arithmetic import cut_set
 from edge.dens.matching.batch import Hits, Readings
-from edge.dens.matching.compiling import Array, compiled, int64
+from edge.dens.matching.compiling import Array, compiled, int64, prefetch
 from edge.dens.matching.evaluation import NO_MATCH, evaluate_plain
 from edge.dens.matching.index import FuzzyIndex
 from edge.dens.matching.masks import COUNT_GROUPS, grow
@@ -44,6 +44,8 @@ MIN_MASKS = 1_000  # with fewer, the index's groups are large and its rows fast
 MAX_LIST = 256  # subscriptions under a value, on average
 _MASK, _SECOND, _FIRST, _LAST = 48, 44, 36, 28  # where the parts of an entry begin
 _PLACE = (1 << _LAST) - 1
+_AHEAD = 8  # readings, or candidates, from asking for memory to using it
+_LINE = 8  # numbers in a line of the cache
 
 
 @dataclass(frozen=True)
@@ -170,59 +172,96 @@ def find_exact(starts: Array, points: Array, wides: Array) -> Array:
 
 
 @compiled
-def stab(
-    starts: Array, attributes: Array, points: Array, exact: Array, lists: Array, entries: Array,
-    recs: Array,
-) -> tuple[Array, Array, Array, int]:  # fmt: skip
-    """Return (ends, ids, answers, number of candidates) of the exact notifications."""
+def find_candidates(
+    starts: Array, attributes: Array, points: Array, exact: Array, lists: Array, entries: Array
+) -> tuple[Array, Array, int]:
+    """Return (ends, places of records, how many were looked at) of the exact notifications.
+
+    Lists lie anywhere in memory, and would be waited for: each is asked for some readings ahead.
+    """
     width = (lists.size - 1) // VALUES
-    values = np.full(width, -1, np.int32)
+    values = np.zeros(16, np.int64)
     ends = np.zeros(starts.size, np.int64)
-    ids = np.empty(1024, np.int64)
-    answers = np.empty(1024, np.int32)
+    places = np.empty(1024, np.int32)
     total = 0
     looked = 0
     for n in range(starts.size - 1):
+        stop = starts[n + 1] if exact[n] else starts[n]
         present = int64(0)
-        for at in range(starts[n], starts[n + 1] if exact[n] else starts[n]):
-            if attributes[at] < width:
-                values[attributes[at]] = points[at, 0]
-                present |= int64(1) << (attributes[at] & 15)
-        lacking = ~present & 0xFFFF
-        for at in range(starts[n], starts[n + 1] if exact[n] else starts[n]):
+        for at in range(starts[n], stop):
+            values[attributes[at] & 15] = points[at, 0]
+            present |= int64(1) << (attributes[at] & 15)
+        lacking = (~present & 0xFFFF) << _MASK
+        for at in range(starts[n], stop):
+            if at + 2 * _AHEAD < attributes.size:
+                prefetch(lists, find_key(attributes, points, at + 2 * _AHEAD, width))
+                near = lists[find_key(attributes, points, at + _AHEAD, width)]
+                for line in range(0, 3 * _LINE, _LINE):
+                    prefetch(entries, near + line)
             if attributes[at] >= width:
                 continue
-            base = int64(attributes[at]) & ~15
-            key = int64(attributes[at]) * VALUES + points[at, 0]
+            key = find_key(attributes, points, at, width)
             first = lists[key]
             last = lists[key + 1]
             looked += last - first
-            if total + last - first > ids.size:
-                ids = grow(ids, total + last - first)
-                answers = grow(answers, total + last - first)
+            if total + last - first > places.size:
+                places = grow(places, total + last - first)
             for e in range(first, last):
                 entry = entries[e]
-                if (entry >> _MASK) & lacking:
+                if entry & lacking:
                     continue
-                x = values[base + ((entry >> _SECOND) & 15)]
-                if x < (entry >> _FIRST) & 255 or x > (entry >> _LAST) & 255:
-                    continue
-                r = entry & _PLACE
-                answer = evaluate_plain(recs, r, recs[r + 1], values)
-                if answer != NO_MATCH:
-                    ids[total] = recs[r]
-                    answers[total] = answer
-                    total += 1
+                x = values[(entry >> _SECOND) & 15]
+                places[total] = entry & _PLACE
+                # Without a branch, which would be foretold wrongly every other time.
+                is_in = int64(x >= (entry >> _FIRST) & 255) & int64(x <= (entry >> _LAST) & 255)
+                total += is_in
         ends[n + 1] = total
-    return ends, ids[:total], answers[:total], looked
+    return ends, places[:total], looked
+
+
+@compiled
+def find_key(attributes: Array, points: Array, at: int, width: int) -> int:
+    """Return the list that a reading looks up; any, if it has an attribute that nobody asks for."""
+    return int64(min(attributes[at], width - 1)) * VALUES + min(points[at, 0], VALUES - 1)
+
+
+@compiled
+def evaluate_candidates(
+    starts: Array, attributes: Array, points: Array, width: int, ends: Array, places: Array,
+    recs: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return (ids, answers) of the candidates that match; `ends` becomes theirs."""
+    values = np.full(width, -1, np.int32)
+    ids = np.empty(places.size, np.int64)
+    answers = np.empty(places.size, np.int32)
+    total = 0
+    first = int64(0)
+    for n in range(starts.size - 1):
+        last = ends[n + 1]
+        if first < last:
+            for at in range(starts[n], starts[n + 1]):
+                if attributes[at] < width:
+                    values[attributes[at]] = points[at, 0]
+        for c in range(first, last):
+            if c + _AHEAD < places.size:
+                prefetch(recs, int64(places[c + _AHEAD]))
+            r = int64(places[c])
+            answer = evaluate_plain(recs, r, recs[r + 1], values)
+            ids[total] = recs[r]
+            answers[total] = answer
+            total += answer != NO_MATCH
+        first = last
+        ends[n + 1] = total
+    return ids[:total], answers[:total]
 
 
 def match_stabs(readings: Readings, stabs: Stabs, exact: NDArray[np.bool_]) -> Hits:
     """Return the hits of the exact notifications; the others have none here."""
     r = readings
-    ends, ids, answers, looked = stab(
-        r.starts, r.attributes, r.points, exact, stabs.starts, stabs.entries, stabs.recs
-    )
+    columns = r.starts, r.attributes, r.points
+    ends, places, looked = find_candidates(*columns, exact, stabs.starts, stabs.entries)
+    width = (len(stabs.starts) - 1) // VALUES
+    ids, answers = evaluate_candidates(*columns, width, ends, places, stabs.recs)
     possible = (answers & 255).astype(np.uint8)
     certain = (answers >> 8 & 255).astype(np.uint8)
     return Hits(ends, ids.view(np.uint64), possible, certain, answers >> 16, int(looked))
