@@ -180,21 +180,23 @@ def test_tasks_get_neighbours_and_equal_shares(tmp_path: Path) -> None:
         assert max(rows) - min(rows) <= 10
 
 
-def test_lists_by_value_answer_what_the_index_answers() -> None:
+@pytest.mark.parametrize("size", [0, 1, 2, 5, 300])
+def test_lists_by_value_answer_what_the_index_answers(size: int) -> None:
+    """Also for fewer readings than are looked ahead, and events that nobody asks for."""
     rng = random.Random(3)
     index = FuzzyIndex(64)
     index.add_batch(
         pack_subscriptions([(i, draw_subscription(rng, is_plain=True)) for i in range(500)])
     )
-    readings = pack_notifications(
-        [draw_note(rng, rng.random() < 0.7) for _ in range(300)], [0] * 300
-    )
+    notes = [draw_note(rng, rng.random() < 0.7) for _ in range(size)]
+    strangers = [Notification(9, note.readings) for note in notes[::3]]
+    readings = pack_notifications([*notes, *strangers], [0] * (len(notes) + len(strangers)))
     exact = find_exact(readings.starts, readings.points, readings.wides)
     built = build_stabs(index, min_masks=1)
     assert built is not None
     assert not len(built.rest)
     mine, theirs = match_stabs(readings, built.stabs, exact), index.match_batch(readings)
-    assert 0 < exact.sum() < 300
+    assert size < 300 or 0 < exact.sum() < size
     for n in np.flatnonzero(exact).tolist():
         rows = []
         for hits in (mine, theirs):
