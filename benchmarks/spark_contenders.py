@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from backend.daemon import keep_memory
 from backend.matching import SharedIndex, build_index, match_files, match_notes
 from backend.matching.files import list_parts, read_parts
 from backend.matching.job import match_batch
@@ -73,8 +74,10 @@ def _collect(matches: DataFrame) -> Check:
 def prepare_alone(index: SharedIndex) -> Contender:
     """Return the same work in this process on two threads, without Spark.
 
-    The same files are read, the same columns are made, and then summed.
+    The same files are read, the same columns are made, and then summed; memory is kept as in
+    Spark's workers.
     """
+    keep_memory()
 
     def run(work: Work) -> Check:
         with ThreadPoolExecutor(CORES) as pool:
