@@ -88,6 +88,8 @@ class Terminal:
             stdin=child,
             stdout=child,
             stderr=child,
+            # A test run that was started in the background ignores Ctrl-C, and would pass that on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(child)
         self.text = ""
