@@ -7,7 +7,7 @@ and values that its vocabulary gives it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from backend.matching.blocks import Batches
 from backend.matching.index import CONTENTS, ROWS, SharedIndex, load_owners, load_rows
 from backend.matching.meanings import Meanings
 from edge.dens.core.subscribers.notes import Note, describe_content_values
@@ -23,7 +24,6 @@ from edge.dens.matching.content_index import ContentIndex
 from protocol import notification
 from protocol.errors import ProtocolError
 
-Batches = Iterator[pa.RecordBatch]
 _NAMES = ("note_id", "subscription_id", "owner", "possible", "certain", "attribute")
 
 

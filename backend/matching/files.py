@@ -9,15 +9,14 @@ files, as for logs. What the matches are does not depend on how the files are cu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from backend.matching.blocks import map_blocks
+from backend.matching.blocks import Batches, map_blocks
 from backend.matching.content import match_content
 from backend.matching.index import Shard, SharedIndex
 from backend.matching.job import (
@@ -29,9 +28,7 @@ from backend.matching.job import (
 )
 
 BATCH_ROWS = 50_000  # notifications that are matched at a time
-TASK_ROWS = 500_000  # a task costs Spark 20 ms, and matching so many about a second
-
-Batches = Iterator[pa.RecordBatch]
+TASK_ROWS = 500_000  # a task costs Spark 20 ms, and matching so many some 600
 
 
 @dataclass(frozen=True)

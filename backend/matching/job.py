@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, ShortType, StringType, StructField, StructType
 
-from backend.matching.blocks import map_blocks
+from backend.matching.blocks import Batches, map_blocks
 from backend.matching.content import match_content
 from backend.matching.index import (
     NAMES,
@@ -55,8 +55,6 @@ _ARROW = {
     "attribute": pa.int16(),
 }
 NEEDED = ("note_id", "at", "doubt", "vector")
-
-Batches = Iterator[pa.RecordBatch]
 
 
 def match_notes(
