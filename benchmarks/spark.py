@@ -5,13 +5,14 @@
 Everybody reads the same Parquet files, keeps to two cores, and ends with the same three numbers:
 how many matches, the sum of their degrees, and a sum over pairs of ids. If they differ, that is an
 error. Start-up stands apart for all: sessions, workers, compilation, and what is made of the
-subscriptions (our index, the tables in which SQL looks them up). Everybody first works for some
-seconds that do not count: Java compiles what runs often, and only then is as fast as it gets.
-Contenders take turns, round after round, and a ratio is the median of those of the rounds, so that
-whatever else the machine does falls on all of them. Before each turn a contender does an eighth of
-the work: Spark ends Python processes that wait for a minute while others have their turn. SQL is
-first tried in several forms with a tenth of the notifications; the two best of each engine do all
-the work, and the better one counts.
+subscriptions (our index, the tables in which SQL looks them up). Whoever runs on Java first works
+for a minute that does not count: what is called a few times a query is compiled only after hundreds
+of queries, and the compiler takes a core's time meanwhile. Contenders take turns, round after
+round, and a ratio is the median of those of the rounds, so that whatever else the machine does
+falls on all of them. In its turn a contender does the work twice, and the second time counts: Spark
+ends Python processes that wait for a minute while others have their turn. SQL is first tried in
+several forms with a tenth of the notifications; the two best of each engine do all the work, and
+the better one counts. One that takes much longer than the other does it once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -51,7 +52,8 @@ from benchmarks.spark_sql import DUCKDB_FORMS, LEADERS, SPARK_FORMS, Form
 from benchmarks.spark_work import FEW, MANY, Shape, Work, make_work
 
 _OPTIONS = {"spark.driver.memory": "6g"}
-WARM = 16  # seconds of work before the time counts: Java still gets faster after eight
+WARM = 60  # seconds of work before the time counts, on Java: a job's time halves in the last forty
+_HOPELESS = 1.5  # times what the other form took in the first round
 _PATIENCE = 30.0  # seconds for a form of SQL on a tenth of the notifications
 
 
@@ -66,6 +68,14 @@ class Timing:
     def seconds(self) -> float:
         """The median of its rounds."""
         return statistics.median(self.rounds)
+
+
+class Entry(NamedTuple):
+    """A contender, how many rounds it is to run, and for how many seconds before them."""
+
+    call: Contender
+    rounds: int
+    warm: float = 0.0
 
 
 @dataclass
@@ -96,30 +106,41 @@ class Contest:
         return min(self.over(name) for name in self.timings if name.startswith(engine))
 
 
-def take_turns(
-    work: Work, contenders: Mapping[str, Contender], rounds: Mapping[str, int], warm: float
-) -> dict[str, Timing]:
-    """Let contenders do the work in turns, after so many seconds with an eighth of it."""
-    timings: dict[str, Timing] = {}
-    for call in contenders.values():
+def take_turns(work: Work, entries: Mapping[str, Entry]) -> dict[str, Timing]:
+    """Let contenders do the work in turns."""
+    for name, entry in entries.items():
+        if entry.warm:
+            say(f"  {name}: {entry.warm:.0f} s to get warm")
         start = time.perf_counter()
-        while True:
-            call(work.take_first())
-            if time.perf_counter() - start >= warm:
-                break
-    for turn in range(max(rounds.values())):
-        for name, call in contenders.items():
-            if turn >= rounds[name]:
+        while time.perf_counter() - start < entry.warm:
+            entry.call(work.take_first())
+    timings: dict[str, Timing] = {}
+    for turn in range(max(entry.rounds for entry in entries.values())):
+        for name, entry in entries.items():
+            is_out = turn > 0 and is_hopeless(name, timings[name].rounds[0], timings)
+            if is_out or turn >= entry.rounds:
                 continue
-            call(work.take_first())
-            start = time.perf_counter()
-            check = call(work)
-            seconds = time.perf_counter() - start
+            check, seconds = clock(entry.call, work)
+            if turn or not is_hopeless(name, seconds, timings):
+                check, seconds = clock(entry.call, work)
             say(f"  {name}: {seconds:.2f} s, {check[0]:,} matches")
             timings.setdefault(name, Timing([], check)).rounds.append(seconds)
             if check != timings["job"].check:
                 raise AssertionError(f"{name} found something else: {check}, {timings['job']}")
     return timings
+
+
+def clock(call: Contender, work: Work) -> tuple[Check, float]:
+    """Return what a contender found, and how many seconds it took."""
+    start = time.perf_counter()
+    return call(work), time.perf_counter() - start
+
+
+def is_hopeless(name: str, seconds: float, timings: Mapping[str, Timing]) -> bool:
+    """Return whether another form of the same engine was much faster in the first round."""
+    engine = name.partition(":")[0]
+    rivals = [timings[key] for key in timings if key != name and key.startswith(engine)]
+    return any(seconds > _HOPELESS * rival.rounds[0] for rival in rivals)
 
 
 def try_forms(spark: SparkSession, work: Work, wanted: Check, is_quick: bool) -> list[Trial]:
@@ -184,37 +205,32 @@ class Bench:
         index = prepare_index(self.spark, contest.work)
         contest.build = time.perf_counter() - start
         work, spark = contest.work, self.spark
-        contenders = {
-            "job": prepare_job(spark, index),
-            "alone": prepare_alone(index),
-            "rows": prepare_rows(spark, index),
-            "table": prepare_table(spark, index, self.folder),
+        warm = 0.0 if self.is_quick else WARM
+        entries = {
+            "job": Entry(prepare_job(spark, index), 11, warm),
+            "alone": Entry(prepare_alone(index), 11),
+            "rows": Entry(prepare_rows(spark, index), 3, warm),
+            "table": Entry(prepare_table(spark, index, self.folder), 1, warm),
         }
-        rounds = {"job": 7, "alone": 7, "rows": 3, "table": 1}
         for engine, forms in best.items():
-            for place, form in enumerate(forms):
-                name = f"{engine}: {form.name}"
+            for form in forms:
                 is_spark = engine == "spark_sql"
                 sql = prepare_spark_sql(spark, work, form) if is_spark else None
-                contenders[name] = sql or prepare_duckdb(work, form)
-                rounds[name] = 1 if place else 5
-        if shape is MANY:
-            node = prepare_index(spark, work, is_filed=False)
-            contenders["node_index"], rounds["node_index"] = prepare_alone(node), 1
+                call = sql or prepare_duckdb(work, form)
+                entries[f"{engine}: {form.name}"] = Entry(call, 5, warm if is_spark else 0.0)
+        node = prepare_index(spark, work, is_filed=False)
+        entries["node_index"] = Entry(prepare_alone(node), 1)
         if self.is_quick:
-            rounds = {
-                name: min(2, many) if name in ("job", "alone") else 1
-                for name, many in rounds.items()
-            }
-        contest.timings = take_turns(work, contenders, rounds, 0.0 if self.is_quick else WARM)
+            entries = {name: entry._replace(rounds=1) for name, entry in entries.items()}
+        contest.timings = take_turns(work, entries)
         return contest
 
     def time_tenth(self, subscriptions: int, notes: int) -> Contest:
         """Let our job and the matcher alone do a smaller workload."""
         contest = Contest(self.make(MANY, subscriptions, notes))
         index = prepare_index(self.spark, contest.work)
-        contenders = {"job": prepare_job(self.spark, index), "alone": prepare_alone(index)}
-        contest.timings = take_turns(contest.work, contenders, {"job": 3, "alone": 3}, 1.0)
+        job, alone = prepare_job(self.spark, index), prepare_alone(index)
+        contest.timings = take_turns(contest.work, {"job": Entry(job, 3), "alone": Entry(alone, 3)})
         return contest
 
 
@@ -247,7 +263,7 @@ def measure_one_core(work: Work, warm: float) -> float:
     """Return the seconds of our job on one core."""
     spark = build_session("local[1]", name="benchmark", options=_OPTIONS)
     job = prepare_job(spark, prepare_index(spark, work))
-    timing = take_turns(work, {"job": job}, {"job": 3}, warm)["job"]
+    timing = take_turns(work, {"job": Entry(job, 3, warm)})["job"]
     spark.stop()
     return timing.seconds
 
@@ -270,6 +286,7 @@ def summarise(contests: list[Contest], log: float, one: float, started: float) -
         "few_over_spark_sql": round(few.over_best("spark_sql"), 2),
         "few_over_duckdb": round(few.over_best("duckdb"), 2),
         "few_over_matcher_alone": round(1 / few.over("alone"), 3),
+        "few_over_node_index_alone": round(1 / few.over("node_index"), 3),
         "tenth_of_notes": round(job / fewer_notes.timings["job"].seconds, 2),
         "tenth_of_subscriptions": round(job / fewer_subscriptions.timings["job"].seconds, 2),
         "two_cores_over_one": round(one / job, 2),

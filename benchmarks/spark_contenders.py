@@ -37,7 +37,7 @@ COLUMNS = ("note_id", "subscription_id", "possible")  # what the three numbers a
 def prepare_index(spark: SparkSession, work: Work, *, is_filed: bool = True) -> SharedIndex:
     """Return our index; `is_filed` as it decides itself, else the node's bit rows alone."""
     table = pq.read_table(work.subscription_file)
-    return build_index(spark, table) if is_filed else build_index(spark, table, min_masks=1 << 60)
+    return build_index(spark, table, max_list=None if is_filed else 0)
 
 
 def prepare_job(spark: SparkSession, index: SharedIndex) -> Contender:

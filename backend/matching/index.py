@@ -24,7 +24,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from backend.matching.meanings import Meanings
-from backend.matching.stabs import MIN_MASKS, Stabs, build_stabs, load_stabs
+from backend.matching.stabs import Stabs, build_stabs, load_stabs
 from backend.matching.vectors import decode_subscriptions
 from backend.session import is_local
 from edge.dens.matching.batch import EVENT_ATTRIBUTES, Batch
@@ -89,15 +89,16 @@ def build_index(
     *,
     folder: str | Path | None = None,
     limit: int = 1 << 30,
-    min_masks: int = MIN_MASKS,
+    max_list: int | None = None,
     meanings: Meanings | None = None,
 ) -> SharedIndex:
     """Build the index of a table and hand it to the executors.
 
     The columns are subscription_id, owner, begins, ends (ms; see `windows`), vector, and if there
     are several, language and vocabulary. No shard takes more than `limit` bytes, unless one mask
-    alone does; one with at least `min_masks` masks is also filed by value (`stabs`). Without
-    `meanings` all vocabularies are taken to mean the same.
+    alone does. A shard is also filed by value (`stabs`) where that is faster, or where lists have
+    at most `max_list` entries on average. Without `meanings` all vocabularies are taken to mean
+    the same.
     """
     folder = Path(folder or tempfile.mkdtemp(prefix="denwatch-index-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ def build_index(
     meanings = meanings or Meanings({})
     rows = _build_rows(table, ids, batch, folder, meanings)
     np.save(folder / ROWS, rows)
-    shards = tuple(_save_shards(batch, folder, limit, min_masks))
+    shards = tuple(_save_shards(batch, folder, limit, max_list))
     content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT), meanings)
     master = str(spark.sparkContext.master)
     known = len(meanings.known)
@@ -185,7 +186,7 @@ def _list_masks(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return attributes[places] // EVENT_ATTRIBUTES, masks
 
 
-def _save_shards(batch: Batch, folder: Path, limit: int, min_masks: int) -> list[Shard]:
+def _save_shards(batch: Batch, folder: Path, limit: int, max_list: int | None) -> list[Shard]:
     """Write snapshots of at most `limit` bytes, cutting by event and mask."""
     if not len(batch):
         return []
@@ -203,18 +204,18 @@ def _save_shards(batch: Batch, folder: Path, limit: int, min_masks: int) -> list
             waiting += [chosen[cut:], chosen[:cut]]
             continue
         held = tuple(np.unique(events[chosen]).tolist())
-        files = _save_shard(batch, index, folder, len(shards), min_masks)
+        files = _save_shard(batch, index, folder, len(shards), max_list)
         shards.append(Shard(*files, held, index.nbytes))
     return shards
 
 
 def _save_shard(
-    batch: Batch, index: FuzzyIndex, folder: Path, number: int, min_masks: int
+    batch: Batch, index: FuzzyIndex, folder: Path, number: int, max_list: int | None
 ) -> tuple[str, str, str]:
     """Write the files of a shard; return their names, empty where there is no such file."""
     name, stabs, rest = (f"shard-{number}.{end}" for end in ("index", "stabs.npy", "rest"))
     save_index(index, folder / name)
-    built = build_stabs(index, min_masks)
+    built = build_stabs(index, max_list)
     if built is None:
         return name, "", ""
     built.stabs.save(folder / stabs)

@@ -5,8 +5,7 @@ comes, and there are millions of those. So every plain subscription (the min of 
 under each value of its most selective interval, with its mask and its second interval beside it: a
 notification looks up its few values, runs along their lists dropping those whose mask it lacks or
 whose second interval it misses, and evaluates the few that are left by the index's own records.
-Where masks are few, or intervals wide, the lists would be long and the index's bit rows are better:
-`build_stabs` decides.
+Where masks are few and lists would be long, the index's bit rows are better: `build_stabs` decides.
 Readings in doubt or of 16 bits, and subscriptions that are not plain, always go to the index.
 """
 
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.dens.matching.arithmetic import cut_set
-from edge.dens.matching.batch import Hits, Readings
+from edge.dens.matching.batch import EVENT_ATTRIBUTES, Hits, Readings
 from edge.dens.matching.compiling import Array, compiled, int64, prefetch
 from edge.dens.matching.evaluation import NO_MATCH, evaluate_plain
 from edge.dens.matching.index import FuzzyIndex
@@ -40,8 +39,10 @@ from edge.dens.matching.records import (
 )
 
 VALUES = 256
-MIN_MASKS = 1_000  # with fewer, the index's groups are large and its rows fast
-MAX_LIST = 256  # subscriptions under a value, on average
+MAX_LIST = 256  # subscriptions under a value, on average: a bound for the memory
+# The bit rows take as long for a reading as so many entries of a list, and for each mask of its
+# event as so many more; seen with 8 to 18,000 masks, 20,000 and 100,000 subscriptions.
+_ROWS, _MASK_ROWS = 20, 2
 _MASK, _SECOND, _FIRST, _LAST = 48, 44, 36, 28  # where the parts of an entry begin
 _PLACE = (1 << _LAST) - 1
 _AHEAD = 8  # readings, or candidates, from asking for memory to using it
@@ -130,25 +131,36 @@ def file_records(
     return total
 
 
-def build_stabs(index: FuzzyIndex, min_masks: int) -> Built | None:
-    """Return the lists of an index's plain subscriptions; None where they are not worth it."""
+def build_stabs(index: FuzzyIndex, max_list: int | None = None) -> Built | None:
+    """Return the lists of an index's plain subscriptions; None where they are not worth it.
+
+    That is where more than `max_list` are under a value on average, if it is given.
+    """
     columns = index.columns
     recs, found = gather_records(columns["recs"].data, columns["id_heads"].data, index.id_shape)
     places = found[:-1]
     is_plain = find_plain(recs, places)
     rest = recs[places[~is_plain]]
     places = places[is_plain]
-    if index.counts[COUNT_GROUPS] < min_masks or len(rest) > len(places) or len(recs) > _PLACE:
+    if max_list == 0 or len(rest) > len(places) or len(recs) > _PLACE:
         return None
     counts = np.zeros(index.attributes * VALUES, np.int64)
     nothing = np.zeros(0, np.int64)
     total = int(file_records(recs, places, counts, nothing, True))
-    if total > MAX_LIST * int(np.count_nonzero(counts)):
+    if max_list is None:
+        max_list = find_max_list(counts, int(index.counts[COUNT_GROUPS]))
+    if total > max_list * int(np.count_nonzero(counts)):
         return None
     starts = np.concatenate(([0], np.cumsum(counts)))
     entries = np.empty(total, np.int64)
     file_records(recs, places, starts[:-1].copy(), entries, False)
     return Built(Stabs(starts, entries, recs), rest)
+
+
+def find_max_list(counts: NDArray[np.int64], masks: int) -> int:
+    """Return how long lists may be on average before the bit rows are faster."""
+    events = len(np.unique(np.flatnonzero(counts) // (EVENT_ATTRIBUTES * VALUES)))
+    return min(MAX_LIST, _ROWS + _MASK_ROWS * masks // max(1, events))
 
 
 @compiled

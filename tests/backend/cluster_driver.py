@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from backend.commands import sql
 from backend.matching import build_index, match_notes
 from backend.matching.index import FOREVER
+from backend.matching.stabs import MAX_LIST
 from backend.session import build_session, list_common
 from backend.shipping import find_unseen
 from protocol import notification, subscription
@@ -76,7 +77,7 @@ def match_all(
     names = ("subscription_id", "owner", "begins", "ends", "vector")
     table = pa.table(dict(zip(names, map(list, zip(*subs, strict=True)), strict=True)))
     folder = tempfile.mkdtemp(prefix="denwatch-test-")
-    index = build_index(spark, table, folder=folder, limit=limit, min_masks=1)
+    index = build_index(spark, table, folder=folder, limit=limit, max_list=MAX_LIST)
     schema = "note_id bigint, at bigint, doubt bigint, vector binary"
     frame = spark.createDataFrame(notes, schema)
     return {

@@ -25,7 +25,14 @@ from backend.matching import (
 from backend.matching.files import list_parts, share_parts
 from backend.matching.index import FOREVER, SharedIndex
 from backend.matching.meanings import Meanings
-from backend.matching.stabs import build_stabs, find_exact, match_stabs
+from backend.matching.stabs import (
+    MAX_LIST,
+    VALUES,
+    build_stabs,
+    find_exact,
+    find_max_list,
+    match_stabs,
+)
 from backend.source import read_kind
 from edge.client.vocabulary import load_shipped
 from edge.dens.core.vocabularies import shorten_hash, write_document
@@ -117,17 +124,17 @@ def test_it_equals_the_oracle_for_any_partitioning(
     wanted = find_matches(notes, subs)
     assert len(wanted) > 1000
     frame = make_frame(spark, notes).cache()
-    index = make_index(spark, subs, tmp_path / "one")
+    index = make_index(spark, subs, tmp_path / "one", max_list=0)
     assert len(index.shards) == 1
     assert not index.shards[0].stabs
     for parts in (1, 2, 7):
         assert collect(match_notes(frame.repartition(parts), index)) == wanted
-    # As if there were very many masks: filed by value, the rest beside it, and cut in shards.
-    filed = make_index(spark, subs, tmp_path / "filed", min_masks=1)
+    # Filed by value, the rest beside it, and cut in shards.
+    filed = make_index(spark, subs, tmp_path / "filed", max_list=MAX_LIST)
     assert filed.shards[0].stabs
     assert filed.shards[0].rest
     assert collect(match_notes(frame, filed)) == wanted
-    cut = make_index(spark, subs, tmp_path / "cut", limit=8_000, min_masks=1)
+    cut = make_index(spark, subs, tmp_path / "cut", limit=8_000, max_list=MAX_LIST)
     assert len(cut.shards) > 4
     assert collect(match_notes(frame.repartition(3), cut)) == wanted
 
@@ -151,7 +158,7 @@ def test_files_that_workers_read_give_the_same(
     """However files and tasks are cut, with shards and without, and for chosen columns."""
     notes, subs = site
     wanted = find_matches(notes, subs)
-    whole = make_index(spark, subs, tmp_path / "whole", min_masks=1)
+    whole = make_index(spark, subs, tmp_path / "whole", max_list=MAX_LIST)
     cut = make_index(spark, subs, tmp_path / "cut", limit=20_000)
     assert len(cut.shards) > 1
     files = write_files(tmp_path / "files", notes, rows=50)
@@ -192,7 +199,7 @@ def test_lists_by_value_answer_what_the_index_answers(size: int) -> None:
     strangers = [Notification(9, note.readings) for note in notes[::3]]
     readings = pack_notifications([*notes, *strangers], [0] * (len(notes) + len(strangers)))
     exact = find_exact(readings.starts, readings.points, readings.wides)
-    built = build_stabs(index, min_masks=1)
+    built = build_stabs(index, max_list=MAX_LIST)
     assert built is not None
     assert not len(built.rest)
     mine, theirs = match_stabs(readings, built.stabs, exact), index.match_batch(readings)
@@ -205,6 +212,23 @@ def test_lists_by_value_answer_what_the_index_answers(size: int) -> None:
             rows.append(sorted(zip(*(column[part].tolist() for column in columns), strict=True)))
         assert rows[0] == rows[1]
     assert not np.diff(mine.starts)[~exact].any()
+
+
+def test_lists_may_be_longer_the_more_masks_an_event_has() -> None:
+    counts = np.zeros(32 * VALUES, np.int64)
+    counts[:300] = 7
+    assert find_max_list(counts, masks=10) == 40
+    counts[20 * VALUES] = 1  # a second event
+    assert find_max_list(counts, masks=10) == 30
+    assert find_max_list(counts, masks=18_000) == MAX_LIST
+
+
+@pytest.mark.parametrize(("same", "is_filed"), [(10, True), (100, False)])
+def test_long_lists_of_one_mask_are_left_to_the_bit_rows(same: int, is_filed: bool) -> None:
+    index = FuzzyIndex(16)
+    wanted = Subscription(0, [Predicate(0, 10, 20)])
+    index.add_batch(pack_subscriptions([(i, wanted) for i in range(same)]))
+    assert (build_stabs(index) is not None) is is_filed
 
 
 def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path) -> None:
