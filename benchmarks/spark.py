@@ -281,6 +281,7 @@ def summarise(contests: list[Contest], log: float, one: float, started: float) -
         "matches": many.timings["job"].check[0],
         "matches_per_s": round(many.timings["job"].check[0] / job),
         "over_node_index_alone": round(1 / many.over("node_index"), 3),
+        "medians_over_matcher_alone": round(job / many.timings["alone"].seconds, 3),
         "rows_over_matcher_alone": round(many.over("rows") / many.over("alone"), 3),
         "table_over_matcher_alone": round(many.over("table") / many.over("alone"), 3),
         "few_over_spark_sql": round(few.over_best("spark_sql"), 2),
