@@ -32,7 +32,7 @@ _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for
 # cold, and a stream's next batch, or an analysis's next query, would be planned by an interpreter.
 _KEEP = "-XX:-UseCodeCacheFlushing -XX:ReservedCodeCacheSize=512m"
 # Java compiles a second time, with a core's whole time, what was called 5,000 times. In a driver
-# that is the planner, for minutes: a quarter of the processor time that Java took for a query.
+# that is the planner, for minutes: a third of the processor time that Java took for a query.
 # What is called for every row gets to ten times as many at once.
 _PATIENT = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
