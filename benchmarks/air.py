@@ -19,23 +19,23 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.language import parse
+from denwatch.client.vocabulary import Vocabulary, load_shipped
+from denwatch.protocol import notification, subscription
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.watchdog.execution import Event, Execution, list_senses
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.manager import Manager
+from denwatch.watchdog.notice import write
+from denwatch.watchdog.sources.base import Channel, Source
+from denwatch.watchdog.sources.callback import Callback
+from denwatch.watchdog.sources.csv_file import CsvFile
 from vega_datasets import local_data
 
 from benchmarks.air_patients import MINUTES, SIGNS, draw_patient
 from benchmarks.common import format_table, new_figure, run, save_figure, save_text, say
-from edge.client.compiler import compile_subscription
-from edge.client.language import parse
-from edge.client.vocabulary import Vocabulary, load_shipped
-from edge.watchdog.execution import Event, Execution, list_senses
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.manager import Manager
-from edge.watchdog.notice import write
-from edge.watchdog.sources.base import Channel, Source
-from edge.watchdog.sources.callback import Callback
-from edge.watchdog.sources.csv_file import CsvFile
-from protocol import notification, subscription
-from protocol.matching import match
-from protocol.vectors import Notification, Subscription
 
 FRAME = 19 + 1  # head and tag of a frame, and the vector's length
 SCALE = 100  # steps of a source in one unit

@@ -2,9 +2,9 @@
 
     python -m benchmarks.campaign --seeds 10000 --json
 
-Each seed is a small site with its own people, devices and faults (`edge/field/scenario.py`), played
-for minutes of simulated time and held against every promise (`edge/field/checks.py`). Then each
-safety rule of a node is switched off (`edge/field/ablations.py`): some seed must notice. A seed
+Each seed is a small site with its own people, devices and faults (`simulator/scenario.py`), played
+for minutes of simulated time and held against every promise (`simulator/checks.py`). Then each
+safety rule of a node is switched off (`simulator/ablations.py`): some seed must notice. A seed
 that fails prints the command that replays it and makes it shorter. `--resume FILE` keeps what
 became of each seed in a file, and plays only what is not there yet, as long as the program is the
 same.
@@ -25,10 +25,10 @@ from typing import Any
 
 from benchmarks.campaign_journal import Journal, hash_program
 from benchmarks.common import describe_machine, format_table, run, save_text, say
-from edge.field.ablations import RULES
-from edge.field.campaign import Catch, Outcome, catch_rules, play_seeds, tell_replay
-from edge.field.checks import PROMISES
-from edge.field.scenario import FAULTS
+from simulator.ablations import RULES
+from simulator.campaign import Catch, Outcome, catch_rules, play_seeds, tell_replay
+from simulator.checks import PROMISES
+from simulator.scenario import FAULTS
 
 SEEDS = 1_000
 QUICK = 60

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from edge.field.campaign import Catch, Outcome
+from simulator.campaign import Catch, Outcome
 
 _PACKAGES = ("edge", "protocol")
 

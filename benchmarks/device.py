@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from denwatch.cli.devices.images import build_role
+
 from benchmarks import device_transport
 from benchmarks.common import (
     describe_machine,
@@ -32,7 +34,6 @@ from benchmarks.device_images import (
     measure_role,
     run_in_heap,
 )
-from edge.commands.devices.images import build_role
 from firmware_tests.unix import run_code
 
 COUNTS = (100, 1000)
@@ -42,7 +43,7 @@ ENGINES = ("viper", "bytecode", "floats")
 FILTER_PROGRAM = """
 buffer = bytearray({capacity})  # before anything else, while it still finds room in one piece
 import watchdog.kernel  # one after the other: nested imports need more at once
-from watchdog.filter import Filter
+from denwatch.watchdog.filter import Filter
 
 def run():
     import gc

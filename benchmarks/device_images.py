@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from edge.commands.devices.images import build_role, compile_text
+from denwatch.cli.devices.images import build_role, compile_text
+
 from firmware_tests.runtimes import find_unix
 
 # Microcontrollers: ESP32, Cortex-M0 (RP2040), Cortex-M4 (RP2350, STM32).

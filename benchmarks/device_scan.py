@@ -8,9 +8,10 @@ import gc
 import time
 from array import array
 
-from edge.watchdog import plain, viper
-from edge.watchdog.filter import Filter
-from protocol.degrees import SLOPES
+from denwatch.protocol.degrees import SLOPES
+from denwatch.watchdog import plain, viper
+from denwatch.watchdog.filter import Filter
+
 from tests.protocol.samples import Dice
 
 EVENTS = 20

@@ -22,12 +22,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from denwatch.cli.devices.images import build_role, build_romfs
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+
 from benchmarks.common import say
 from benchmarks.device_images import compile_program, run_in_heap
-from edge.commands.devices.images import build_role, build_romfs
 from firmware_tests.runtimes import REPOSITORY, find_unix
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
 from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET
 from tests.watchdog.faults.plant import find_free_port, find_mosquitto, is_open, wait_for
 
@@ -38,7 +39,7 @@ ROUNDS = 3600  # an hour, a sample a second
 
 _PUBLISH = """
 import asyncio, random, time
-from edge.watchdog.link import Link, Server, Settings
+from denwatch.watchdog.link import Link, Server, Settings
 
 def read_clock():
     return time.ticks_ms()
@@ -92,8 +93,8 @@ import program
 
 # An hour: the clock goes a second a round, as fast as the node acknowledges.
 _HOUR = """
-import watchdog.boot
-watchdog.boot.load()
+import denwatch.watchdog.boot
+denwatch.watchdog.boot.load()
 import gc
 import asyncio
 import json

@@ -10,16 +10,17 @@ import json
 from collections import Counter
 from typing import Any
 
+from denwatch.node.core.interface import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
+from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.runtime.station import Effects
+from denwatch.protocol import frames, notification
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.vectors import Notification, Reading
+
 from benchmarks.durability_client import Client
 from benchmarks.durability_senders import EAST, PATIENT, RELAY
 from benchmarks.durability_site import WORDS
 from benchmarks.durability_world import DEVICE, Host
-from edge.dens.core.interface import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
-from edge.dens.core.vocabularies import shorten_hash
-from edge.dens.runtime.station import Effects
-from protocol import frames, notification
-from protocol.messages import decode_message, encode_message
-from protocol.vectors import Notification, Reading
 
 
 class Dog(Client):

@@ -63,7 +63,7 @@ def start_receiver(config: dict[str, Any]) -> paho.Client:
 
 def run_subscriber(config: dict[str, Any], life: int) -> None:
     """Take notifications with the library, and never return."""
-    from edge.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
+    from denwatch.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
 
     def handle(note: Note, transaction: Transaction) -> None:
         number = round(note.values["east"]["value"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from edge.dens.log import read_name, read_segment
+from denwatch.node.log import read_name, read_segment
 
 
 class LogCheck(NamedTuple):

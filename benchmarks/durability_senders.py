@@ -17,12 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 import paho.mqtt.client as paho
+from denwatch.protocol import frames, notification
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.vectors import Notification, Reading
 from paho.mqtt.enums import CallbackAPIVersion
-
-from protocol import frames, notification
-from protocol.errors import ProtocolError
-from protocol.messages import decode_message, encode_message
-from protocol.vectors import Notification, Reading
 
 PATIENT, EAST = 1, 12  # the event and the attribute that carry a notification's number
 LARGEST = 60_000  # numbers are readings of 16 bits

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from edge.cli import main as denwatch
-from edge.client.vocabulary.loading import load_shipped
-from edge.dens.core.vocabularies import shorten_hash
+from denwatch.cli import main as denwatch
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.core.vocabularies import shorten_hash
 
 ROOT = Path(__file__).parents[1]
 APP, PLANNER = "medic", "planner"
@@ -147,7 +147,7 @@ def make_node_site(folder: Path, devices: int) -> NodeSite:
     for number in range(devices):
         call(*keys, "add", "device", f"dog-{number}")
         secrets.append(json.loads(call(*keys, "show", f"dog-{number}", "--secrets")))
-    command = [sys.executable, "-m", "edge.cli", "node", str(config), "--level", "warning"]
+    command = [sys.executable, "-m", "denwatch.cli", "node", str(config), "--level", "warning"]
     server = Listener(Process(folder, "node-process", command), port)
     return NodeSite(folder, server, passwords, secrets, shorten_hash(load_shipped("rescue")))
 

@@ -13,21 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from denwatch.client.vocabulary import Vocabulary
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.config import NodeConfig, load_config
+from denwatch.node.core.interface import Event
+from denwatch.node.log import Writer
+from denwatch.node.mqtt.interface import Close, Input, Lost, Opened, OpenRules, Received, Send
+from denwatch.node.mqtt.server import Server
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.runtime.build import build_assembly
+from denwatch.node.runtime.clock import SteadyClock
+from denwatch.node.runtime.station import Effects, Station
+from denwatch.node.security import Keyring, open_keyring
+from denwatch.node.store import Crashed, Faults, Medium, MemoryStore, Store, StoreError
+
 from benchmarks.durability_log import check_log
 from benchmarks.durability_site import call
-from edge.client.vocabulary import Vocabulary
-from edge.client.vocabulary.loading import load_shipped
-from edge.dens.config import NodeConfig, load_config
-from edge.dens.core.interface import Event
-from edge.dens.log import Writer
-from edge.dens.mqtt.interface import Close, Input, Lost, Opened, OpenRules, Received, Send
-from edge.dens.mqtt.server import Server
-from edge.dens.replication.clock import Clocks
-from edge.dens.runtime.build import build_assembly
-from edge.dens.runtime.clock import SteadyClock
-from edge.dens.runtime.station import Effects, Station
-from edge.dens.security import Keyring, open_keyring
-from edge.dens.store import Crashed, Faults, Medium, MemoryStore, Store, StoreError
 
 START = 1_800_000_000_000
 ROUND = 500  # ms

@@ -15,24 +15,24 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.core.items import NEVER, SUBSCRIPTION, Item, SubscriptionBody, encode_body
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscribers.notes import Note
+from denwatch.node.core.subscribers.registry import Registry
+from denwatch.node.core.turn import Turn
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Notification, Predicate, Subscription
 
 from benchmarks.common import median, say
-from benchmarks.papers.dens_runs import load, time_each
-from benchmarks.papers.dens_workload import draw_subscriptions, draw_vocabulary
-from edge.client.vocabulary.loading import load_shipped
-from edge.dens.core.items import NEVER, SUBSCRIPTION, Item, SubscriptionBody, encode_body
-from edge.dens.core.peers import PeerSettings
-from edge.dens.core.subscribers import SubscriberSettings
-from edge.dens.core.subscribers.notes import Note
-from edge.dens.core.subscribers.registry import Registry
-from edge.dens.core.turn import Turn
-from edge.dens.matching.papers import BFCPAB, FNIF, AttributeValue
-from edge.field.dog import Dog, Sense
-from edge.field.host import HostSettings
-from edge.field.mobility import find_contacts, plan_disaster
-from edge.field.world import World, WorldSettings
-from protocol.subscription import encode
-from protocol.vectors import Notification, Predicate, Subscription
+from papers import BFCPAB, FNIF, AttributeValue
+from papers.evaluations.dens_runs import load, time_each
+from papers.evaluations.dens_workload import draw_subscriptions, draw_vocabulary
+from simulator.dog import Dog, Sense
+from simulator.host import HostSettings
+from simulator.mobility import find_contacts, plan_disaster
+from simulator.world import World, WorldSettings
 
 NODES, PEOPLE, EVENTS = 50, 20, 200
 MINUTE = 60_000

@@ -15,6 +15,10 @@ import time
 from typing import Any
 
 import numpy as np
+from denwatch.node.matching.batch import Batch, Readings
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.warmup import warm_up
+from denwatch.protocol.vectors import Predicate, Subscription
 
 from benchmarks.common import median, percentile, run, say
 from benchmarks.match_papers import measure_papers
@@ -30,11 +34,7 @@ from benchmarks.match_work import (
     draw_notifications,
     draw_subscriptions,
 )
-from edge.dens.matching.baselines import TripleScan
-from edge.dens.matching.batch import Batch, Readings
-from edge.dens.matching.index import FuzzyIndex
-from edge.dens.matching.warmup import warm_up
-from protocol.vectors import Predicate, Subscription
+from papers.baselines import TripleScan
 
 Result = dict[str, Any]
 ROUNDS = 5

@@ -11,6 +11,8 @@ import time
 from typing import Any
 
 import numpy as np
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.interface import Hit
 
 from benchmarks.common import median, percentile
 from benchmarks.match_work import (
@@ -21,8 +23,6 @@ from benchmarks.match_work import (
     list_objects,
     make_notification,
 )
-from edge.dens.matching.index import FuzzyIndex
-from edge.dens.matching.interface import Hit
 
 SHAPE = Shape(attributes=16, masks=100)  # one event of the wire
 NAMES = ("FNIF", "FNIFS", "FNIFC", "FIP")
@@ -30,7 +30,7 @@ NAMES = ("FNIF", "FNIFS", "FNIFC", "FIP")
 
 def measure_papers(rng: np.random.Generator, count: int) -> dict[str, float]:
     """Return each algorithm's p50 and p99 at `count` subscriptions, and p50 scaled to a million."""
-    from edge.dens.matching import papers
+    from denwatch.node.matching import papers
 
     batch = draw_subscriptions(rng, SHAPE, draw_masks(rng, SHAPE), count)
     subscriptions = list_objects(batch, 0)

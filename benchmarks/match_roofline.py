@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from denwatch.node.matching.batch import Readings
+from denwatch.node.matching.compiling import count_trailing_zeros
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.masks import ATTRS, BLOCK, WIDTH
+from denwatch.node.matching.packed import TOPS, pack_probe
+from denwatch.node.matching.records import HEADER
+from denwatch.node.matching.rows import NEXT, ROWS, SLOTS, WORDS, ZONE, ZONES, count_rows
 from numba import njit
-
-from edge.dens.matching.batch import Readings
-from edge.dens.matching.compiling import count_trailing_zeros
-from edge.dens.matching.index import FuzzyIndex
-from edge.dens.matching.masks import ATTRS, BLOCK, WIDTH
-from edge.dens.matching.packed import TOPS, pack_probe
-from edge.dens.matching.records import HEADER
-from edge.dens.matching.rows import NEXT, ROWS, SLOTS, WORDS, ZONE, ZONES, count_rows
 
 Array = Any
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
-from edge.dens.matching.batch import (
+from denwatch.node.matching.batch import (
     Batch,
     Readings,
     build_batch,
     build_predicates,
     build_readings,
 )
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 

@@ -13,6 +13,10 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.core.subscribers.notes import describe_reading
+from denwatch.protocol.vectors import Reading
+
 from benchmarks.node_client import Client, Login, Publisher, connect, wait_until
 from benchmarks.node_site import (
     EVENT,
@@ -23,9 +27,6 @@ from benchmarks.node_site import (
     name_device,
     name_person,
 )
-from edge.client.vocabulary.loading import load_shipped
-from edge.dens.core.subscribers.notes import describe_reading
-from protocol.vectors import Reading
 
 PAYLOAD = b"x" * 100
 PLAIN = "bench/plain"

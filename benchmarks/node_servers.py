@@ -119,7 +119,7 @@ def run_amqtt(folder: Path) -> Iterator[Server]:
 @contextlib.contextmanager
 def run_node(config: Path, port: int) -> Iterator[Server]:
     """Run a node as `denwatch node` does."""
-    command = [sys.executable, "-m", "edge.cli", "node", str(config)]
+    command = [sys.executable, "-m", "denwatch.cli", "node", str(config)]
     with _running(command, port, config.parent / "node.log") as server:
         yield server
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.client.vocabulary.loading import load_shipped
-from edge.commands.node_init import init_node
-from edge.dens.config import load_config
-from edge.dens.core.holdings import CONTEXT
-from edge.dens.core.items import (
+from denwatch.cli.node_init import init_node
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.config import load_config
+from denwatch.node.core.holdings import CONTEXT
+from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
     Dot,
@@ -25,20 +25,20 @@ from edge.dens.core.items import (
     encode_body,
     read_dot,
 )
-from edge.dens.core.subscribers.tables import Want, encode_row
-from edge.dens.core.vocabularies import shorten_hash
-from edge.dens.matching.interface import FUZZY
-from edge.dens.replication.context import Range
-from edge.dens.runtime.build import DATABASE
-from edge.dens.security import open_keyring
-from edge.dens.security.changes import add_device, add_subscriber
-from edge.dens.security.files import KeyFile
-from edge.dens.security.registry import derive_device_password, derive_device_secret
-from edge.dens.store import Change, Store
-from protocol import frames, notification
-from protocol.messages import encode_message
-from protocol.subscription import encode
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.node.core.subscribers.tables import Want, encode_row
+from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.matching.interface import FUZZY
+from denwatch.node.replication.context import Range
+from denwatch.node.runtime.build import DATABASE
+from denwatch.node.security import open_keyring
+from denwatch.node.security.changes import add_device, add_subscriber
+from denwatch.node.security.files import KeyFile
+from denwatch.node.security.registry import derive_device_password, derive_device_secret
+from denwatch.node.store import Change, Store
+from denwatch.protocol import frames, notification
+from denwatch.protocol.messages import encode_message
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 
 NAME = "middle"
 KEY_ID = 1

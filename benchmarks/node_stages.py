@@ -12,29 +12,37 @@ import signal
 import time
 from types import FrameType
 
+from denwatch.node.config import load_config
+from denwatch.node.mqtt.interface import Opened, Received, Send
+from denwatch.node.runtime.build import open_node
+
 from benchmarks.node_client import Login, write_connect, write_publish, write_subscribe
 from benchmarks.node_loads import RELAY_WINDOW
 from benchmarks.node_servers import ROOT
 from benchmarks.node_site import Device, Node, draw_readings, name_person
-from edge.dens.config import load_config
-from edge.dens.mqtt.interface import Opened, Received, Send
-from edge.dens.runtime.build import open_node
 
 STAGES = (
-    ("MQTT server", ("edge/dens/mqtt/",)),
+    ("MQTT server", ("edge/denwatch/node/mqtt/",)),
     (
         "device frames: tag, vectors",
-        ("edge/dens/core/devices/", "protocol/", "edge/dens/security/"),
+        ("edge/denwatch/node/core/devices/", "protocol/", "edge/denwatch/node/security/"),
     ),
-    ("matching", ("edge/dens/matching/", "edge/dens/core/subscribers/registry.py")),
+    (
+        "matching",
+        ("edge/denwatch/node/matching/", "edge/denwatch/node/core/subscribers/registry.py"),
+    ),
     (
         "judging, JSON, delivery",
-        ("edge/dens/core/subscribers/", "edge/client/", "edge/dens/ranking/"),
+        (
+            "edge/denwatch/node/core/subscribers/",
+            "edge/denwatch/client/",
+            "edge/denwatch/node/ranking/",
+        ),
     ),
-    ("items, context, peers", ("edge/dens/core/", "edge/dens/replication/")),
-    ("log records", ("edge/dens/log/",)),
-    ("SQLite, with its commits", ("edge/dens/store/",)),
-    ("between them", ("edge/dens/runtime/",)),
+    ("items, context, peers", ("edge/denwatch/node/core/", "edge/denwatch/node/replication/")),
+    ("log records", ("edge/denwatch/node/log/",)),
+    ("SQLite, with its commits", ("edge/denwatch/node/store/",)),
+    ("between them", ("edge/denwatch/node/runtime/",)),
 )
 _INTERVAL = 0.001  # s
 _DEVICE, _PERSON = 1, 2  # links

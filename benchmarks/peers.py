@@ -16,6 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from denwatch.node.matching.arithmetic import SLOPE
+from denwatch.node.matching.batch import Batch, Readings
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.warmup import warm_up
+from denwatch.protocol.vectors import Notification
 
 from benchmarks.common import (
     describe_machine,
@@ -35,18 +40,13 @@ from benchmarks.match_work import (
     list_objects,
     make_notification,
 )
-from edge.dens.matching.arithmetic import SLOPE
-from edge.dens.matching.baselines import PlainMatcher
-from edge.dens.matching.batch import Batch, Readings
-from edge.dens.matching.index import FuzzyIndex
-from edge.dens.matching.warmup import warm_up
-from protocol.vectors import Notification
+from papers.baselines import PlainMatcher
 
 SHAPE = Shape(attributes=16, masks=100, core=8.0, steep=120)  # one event of the wire
 Degrees = list[dict[int, float]]  # by notification: the degree (0..255) of each hit
 Peer = Callable[[Batch, list[Readings]], tuple[float, Degrees]]
 NAMES = {
-    "python": "plain Python (protocol.matching)",
+    "python": "plain Python (denwatch.protocol.matching)",
     "duckdb": "DuckDB join",
     "scikit_fuzzy": "scikit-fuzzy",
     "simpful": "simpful",

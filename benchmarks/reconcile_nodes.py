@@ -13,9 +13,18 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import PEERS, Action, Event, Message, PeerDown, PeerUp, Publish, Write
-from edge.dens.core.items import (
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import (
+    PEERS,
+    Action,
+    Event,
+    Message,
+    PeerDown,
+    PeerUp,
+    Publish,
+    Write,
+)
+from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
     SUBSCRIPTION,
@@ -26,11 +35,11 @@ from edge.dens.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.peers import PeerPart, PeerSettings
-from edge.dens.core.turn import Turn
-from edge.dens.replication.clock import Clocks
-from edge.dens.replication.wire import FLAG, NAMES
+from denwatch.node.core.node import Node
+from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.turn import Turn
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.replication.wire import FLAG, NAMES
 
 NOW = 1_700_000_000_000
 _SECRET = hashlib.sha256(b"the secret of two nodes").digest()

@@ -22,16 +22,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.replication.strategies import Strategy, build_strategy
+
 from benchmarks.common import format_table, new_figure, run, save_figure, save_text, say
 from benchmarks.replication_cores import measure_cores
 from benchmarks.replication_elsewhere import measure_elsewhere
-from edge.dens.core.peers import PeerSettings
-from edge.dens.replication.strategies import Strategy, build_strategy
-from edge.field.mobility import find_contacts, walk_randomly
-from edge.field.oracle import find_arrivals
-from edge.field.post import Score
-from edge.field.replay import Direct, Replay
-from edge.field.traces import ContactEvent, Parcel, close_contacts, read_contacts, read_messages
+from simulator.mobility import find_contacts, walk_randomly
+from simulator.oracle import find_arrivals
+from simulator.post import Score
+from simulator.replay import Direct, Replay
+from simulator.traces import ContactEvent, Parcel, close_contacts, read_contacts, read_messages
 
 HOUR = 3_600_000
 # The ONE's own routers on the Helsinki trace: delivered, overhead, median latency in s.

@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.replication.strategies import build_strategy
+
 from benchmarks.common import format_table, say
-from edge.client.vocabulary.loading import load_shipped
-from edge.dens.core.peers import PeerSettings
-from edge.dens.core.subscribers import SubscriberSettings
-from edge.dens.replication.strategies import build_strategy
-from edge.field.host import HostSettings
-from edge.field.post import Post, Score
-from edge.field.replay import Replay
-from edge.field.traces import ContactEvent, Parcel, close_contacts
-from edge.field.world import World, WorldSettings
+from simulator.host import HostSettings
+from simulator.post import Post, Score
+from simulator.replay import Replay
+from simulator.traces import ContactEvent, Parcel, close_contacts
+from simulator.world import World, WorldSettings
 
 HOUR = 3_600_000
 

@@ -10,14 +10,15 @@ import time
 from random import Random
 from typing import Any, NamedTuple
 
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.replication.strategies import build_strategy
+
 from benchmarks.common import format_table, say
-from edge.dens.core.peers import PeerSettings
-from edge.dens.replication.strategies import build_strategy
-from edge.field.mobility import Path, find_contacts, plan_disaster, walk_randomly
-from edge.field.oracle import find_arrivals
-from edge.field.post import Score
-from edge.field.replay import Replay
-from edge.field.traces import ContactEvent, Parcel
+from simulator.mobility import Path, find_contacts, plan_disaster, walk_randomly
+from simulator.oracle import find_arrivals
+from simulator.post import Score
+from simulator.replay import Replay
+from simulator.traces import ContactEvent, Parcel
 
 HOUR = 3_600_000
 STEP = 5_000  # ms between two looks at who is near whom

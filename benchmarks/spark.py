@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from denwatch.spark.session import build_session
 from pyspark.sql import SparkSession
 
-from backend.session import build_session
 from benchmarks.common import run, say
 from benchmarks.spark_contenders import (
     CORES,

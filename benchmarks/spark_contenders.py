@@ -18,12 +18,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from denwatch.spark.daemon import keep_memory
+from denwatch.spark.matching import SharedIndex, build_index, match_files, match_notes
+from denwatch.spark.matching.files import list_parts, read_parts
+from denwatch.spark.matching.job import match_batch
 from pyspark.sql import DataFrame, SparkSession
 
-from backend.daemon import keep_memory
-from backend.matching import SharedIndex, build_index, match_files, match_notes
-from backend.matching.files import list_parts, read_parts
-from backend.matching.job import match_batch
 from benchmarks.spark_sql import DUCKDB, SPARK, SPARK_FORMS, Form, file_subscriptions, match
 from benchmarks.spark_work import Work
 

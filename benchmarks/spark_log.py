@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from denwatch.node.log import DiskFiles, Writer, encode_record
+from denwatch.node.store import MemoryStore
+from denwatch.spark.tables import Tables
 from pyspark.sql import SparkSession
 
-from backend.tables import Tables
 from benchmarks.common import say
-from edge.dens.log import DiskFiles, Writer, encode_record
-from edge.dens.store import MemoryStore
 
 NOW = 1_790_000_000_000
 _SEGMENTS = 4

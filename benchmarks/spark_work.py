@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from denwatch.node.matching.arithmetic import SLOPE, reach
+from denwatch.node.matching.batch import EVENT_ATTRIBUTES
 from numpy.typing import NDArray
-
-from edge.dens.matching.arithmetic import SLOPE, reach
-from edge.dens.matching.batch import EVENT_ATTRIBUTES
 
 Ints = NDArray[np.int64]
 EVENTS = 8

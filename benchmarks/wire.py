@@ -12,13 +12,13 @@ import json
 from typing import Any
 
 import cbor2
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.language import parse, print_as
+from denwatch.client.vocabulary import load_shipped
+from denwatch.protocol import notification
+from denwatch.protocol.vectors import Notification, Reading
 
 from benchmarks.common import format_table, run, save_text
-from edge.client.compiler import compile_subscription
-from edge.client.language import parse, print_as
-from edge.client.vocabulary import load_shipped
-from protocol import notification
-from protocol.vectors import Notification, Reading
 
 SUBSCRIPTIONS = (
     (

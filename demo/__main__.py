@@ -17,6 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
+from denwatch.cli import main as denwatch
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.language import parse
+from denwatch.node.runtime.warmup import warm_up
+
 from demo.bridges import Bridges
 from demo.cast import NodeProcess, Person, WatchdogProcess, make_folder
 from demo.patients import make_day
@@ -24,10 +29,6 @@ from demo.picture import draw_day
 from demo.site import NODES, PERIOD, DevicePlan, Site, load_vocabulary, make_site
 from demo.view import View, describe_note
 from demo.weather import read_station
-from edge.cli import main as denwatch
-from edge.client.compiler import compile_subscription
-from edge.client.language import parse
-from edge.dens.runtime.warmup import warm_up
 
 ASKED = (
     (

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from denwatch.client.subscriber import Note, Subscriber
+from denwatch.client.subscriber.core import Settings
+from denwatch.client.subscriber.inbox import Transaction
+
 from demo.site import Site
-from edge.client.subscriber import Note, Subscriber
-from edge.client.subscriber.core import Settings
-from edge.client.subscriber.inbox import Transaction
-from firmware_tests.runtimes import REPOSITORY, find_unix
+from firmware_tests.runtimes import REPOSITORY, find_library, find_unix
 
 _READY = 90.0  # s; the first start of a node on a machine compiles its matcher
 
@@ -32,7 +33,7 @@ class NodeProcess:
         self.journal = site.folder / f"{name}.log"
         with self.journal.open("w", encoding="utf-8") as journal:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "edge.cli", "node", config],
+                [sys.executable, "-m", "denwatch.cli", "node", config],
                 stdout=journal,
                 stderr=subprocess.STDOUT,
                 cwd=REPOSITORY,
@@ -74,12 +75,12 @@ class WatchdogProcess:
         self.name = name
         self.report: Mapping[str, Any] = {}
         config = str(site.folder / name / "watchdog.json")
-        code = f"from edge.watchdog.boot import main; main({config!r}, 1)"
+        code = f"from denwatch.watchdog.boot import main; main({config!r}, 1)"
         self._process = subprocess.Popen(
             [str(find_unix(64)), "-X", "heapsize=512k", "-c", code],
             stdout=subprocess.PIPE,
             stderr=(site.folder / f"{name}.log").open("w"),
-            env={**os.environ, "MICROPYPATH": f"{REPOSITORY}:.frozen"},
+            env={**os.environ, "MICROPYPATH": f"{find_library()}:.frozen"},
             text=True,
         )
         self._thread = threading.Thread(target=self._read, daemon=True)

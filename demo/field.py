@@ -13,12 +13,14 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from denwatch.cli import main as denwatch
+
 from demo.cast import make_folder
-from edge.cli import main as denwatch
+from simulator.__main__ import run as simulate
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -35,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     picture, logs = folder / "map.svg", folder / "logs"
     words = ["--nodes", options.nodes, "--hours", options.hours, "--seed", options.seed]
     words += ["--strategy", options.strategy, "--map", picture, "--logs", logs]
-    _run("1  A day in the field", ["field", *map(str, words)])
+    _run("1  A day in the field", "python -m simulator", simulate, list(map(str, words)))
     if options.spark and find_spec("pyspark") is not None and shutil.which("java") is not None:
         report = ["analyze", str(logs), "--out", str(folder / "report")]
-        _run("2  All nodes' logs together, on Spark", report)
+        _run("2  All nodes' logs together, on Spark", "denwatch", denwatch, report)
         print(f"\nThe report: {folder / 'report' / 'report.html'}")
     else:
         print("\n2  Spark is left out: it needs Java and `pip install denwatch[spark]`")
@@ -46,12 +48,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"The logs:   {logs}")
 
 
-def _run(title: str, words: list[str]) -> None:
-    print(f"\n{title}\n\n   denwatch {' '.join(words)}\n", flush=True)
+def _run(title: str, name: str, program: Callable[[list[str]], int], words: list[str]) -> None:
+    print(f"\n{title}\n\n   {name} {' '.join(words)}\n", flush=True)
     began = time.monotonic()
-    status = denwatch(words)
+    status = program(words)
     if status:
-        sys.exit(f"denwatch {words[0]}: exit status {status}")
+        sys.exit(f"{name} {words[0]}: exit status {status}")
     print(f"   ({time.monotonic() - began:.0f} s)", flush=True)
 
 

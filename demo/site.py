@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge.cli import main as denwatch
-from edge.client.vocabulary import Vocabulary
-from edge.client.vocabulary.loading import load_shipped
-from edge.client.vocabulary.merging import merge_vocabularies
-from edge.dens.core.vocabularies import shorten_hash
+from denwatch.cli import main as denwatch
+from denwatch.client.vocabulary import Vocabulary
+from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.client.vocabulary.merging import merge_vocabularies
+from denwatch.node.core.vocabularies import shorten_hash
 
 VOCABULARIES = ("rescue", "weather")
 NODES = ("north", "middle", "south")

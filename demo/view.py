@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from denwatch.client.subscriber import Note
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -14,7 +15,6 @@ from rich.text import Text
 
 from demo.bridges import Bridges
 from demo.cast import NodeProcess, Person, WatchdogProcess
-from edge.client.subscriber import Note
 
 _LINE_EVERY = 5.0  # s, without a terminal
 

@@ -22,12 +22,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edge.cli import main as denwatch
-from edge.client.vocabulary import Vocabulary, load_shipped
-from edge.client.vocabulary.merging import merge_vocabularies
-from edge.dens.core.vocabularies import shorten_hash
-from edge.dens.security.files import write_file
-from edge.dens.security.folder import load_authority
+from denwatch.cli import main as denwatch
+from denwatch.client.vocabulary import Vocabulary, load_shipped
+from denwatch.client.vocabulary.merging import merge_vocabularies
+from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.security.files import write_file
+from denwatch.node.security.folder import load_authority
 
 VOCABULARIES = ("rescue", "weather")
 PORT = 8883

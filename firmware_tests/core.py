@@ -16,7 +16,11 @@ from firmware_tests.bundle import bundle
 from firmware_tests.microbit import Microbit
 from firmware_tests.runtimes import REPOSITORY
 
-MODULES = ("protocol/slopes.py", "protocol/degrees.py", "protocol/evaluator.py")
+MODULES = (
+    "protocol/denwatch/protocol/slopes.py",
+    "protocol/denwatch/protocol/degrees.py",
+    "protocol/denwatch/protocol/evaluator.py",
+)
 FUNCTIONS = ("fuzzify", "hedge", "aggregate", "evaluate")
 
 # A vector: the function's name, its arguments (literals, or a board's variable), the answer.

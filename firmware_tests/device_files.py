@@ -13,7 +13,7 @@ from pathlib import Path
 from firmware_tests.runtimes import REPOSITORY
 
 # The areas that run on a device, and their packages; the tests of each are in tests/<area>.
-AREAS = {"protocol": "protocol", "watchdog": "edge/watchdog"}
+AREAS = {"protocol": "protocol/denwatch/protocol", "watchdog": "edge/denwatch/watchdog"}
 
 _HEAD_LINES = 40
 _CPYTHON_ONLY = re.compile(r"^# cpython only: *(\S.*)$", re.MULTILINE)

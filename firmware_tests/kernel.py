@@ -1,23 +1,24 @@
 """The watchdog's kernel on a micro:bit: loads hundreds of subscriptions, compares the answers.
 
-The board runs `edge/watchdog/plain.py`, the file that every runtime without viper uses, over a
-buffer that the real filter laid out; what is right comes from `protocol.evaluator`.
+The board runs `watchdog/plain.py`, the file that every runtime without viper uses, over a
+buffer that the real filter laid out; what is right comes from `denwatch.protocol.evaluator`.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from edge.watchdog.filter import Filter
+from denwatch.protocol.evaluator import SCRATCH, evaluate
+from denwatch.protocol.slopes import SLOPES
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.watchdog.filter import Filter
+
 from firmware_tests.bundle import bundle
 from firmware_tests.microbit import Microbit
 from firmware_tests.runtimes import REPOSITORY
-from protocol.evaluator import SCRATCH, evaluate
-from protocol.slopes import SLOPES
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
 
-KERNEL = "edge/watchdog/plain.py"
+KERNEL = "edge/denwatch/watchdog/plain.py"
 SUBSCRIPTIONS = 220
 EVENTS = 12
 ATTRIBUTES = 4

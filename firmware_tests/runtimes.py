@@ -10,6 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
+from denwatch.cli.devices.images import link_library
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 LIBRARY = Path(__file__).resolve().parent / "lib"
 
@@ -23,6 +25,11 @@ class MissingRuntimeError(Exception):
 def find_cache() -> Path:
     """Return the folder of the runtimes: `.cache/runtimes`, or `$DENWATCH_CACHE/runtimes`."""
     return Path(os.environ.get("DENWATCH_CACHE") or REPOSITORY / ".cache").resolve() / "runtimes"
+
+
+def find_library() -> Path:
+    """Return a folder laid out like a device's `lib/`, of links to our sources."""
+    return link_library(find_cache() / "library")
 
 
 def find_unix(bits: int) -> Path:

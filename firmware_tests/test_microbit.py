@@ -8,6 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from denwatch.protocol import degrees, evaluator
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
 
 from firmware_tests.core import (
     FUNCTIONS,
@@ -21,9 +24,6 @@ from firmware_tests.core import (
 from firmware_tests.microbit import Microbit, Name
 from firmware_tests.runtimes import find_microbit
 from firmware_tests.support import require
-from protocol import degrees, evaluator
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
 
 SUBSCRIPTIONS = 60
 SIZE = 17  # bytes of a subscription vector with three plain predicates

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from denwatch.cli.devices.images import build_role
 
 from benchmarks.device import find_filter_heap
 from benchmarks.device_images import ARCHITECTURES
-from edge.commands.devices.images import build_role
 from firmware_tests.runtimes import find_unix
 from firmware_tests.support import require
 from firmware_tests.unix import run_code
@@ -24,7 +24,7 @@ print(fill(1000, 1)[2] / 1000)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_filter_role_fits_8_kilobytes(architecture: str, tmp_path: Path) -> None:
     sizes = build_role("filter", architecture, tmp_path)
-    assert "watchdog/rating.mpy" in sizes
+    assert "denwatch/watchdog/rating.mpy" in sizes
     assert sum(sizes.values()) <= 8192, sizes
 
 
@@ -32,9 +32,9 @@ def test_filter_role_fits_8_kilobytes(architecture: str, tmp_path: Path) -> None
 def test_everything_fits_40_kilobytes(architecture: str, tmp_path: Path) -> None:
     sizes = build_role("full", architecture, tmp_path)
     for part in ("app", "board", "config", "doubt", "duty", "fuzzy", "guard", "link", "manager"):
-        assert f"watchdog/{part}.mpy" in sizes
+        assert f"denwatch/watchdog/{part}.mpy" in sizes
     for part in ("significance", "spool", "uplink", "sources/csv_file", "sources/ds18x20"):
-        assert f"watchdog/{part}.mpy" in sizes
+        assert f"denwatch/watchdog/{part}.mpy" in sizes
     assert sum(sizes.values()) <= 40_960, sizes
 
 

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from firmware_tests.outcome import Outcome, read_outcome
-from firmware_tests.runtimes import LIBRARY, REPOSITORY, find_unix
+from firmware_tests.runtimes import LIBRARY, REPOSITORY, find_library, find_unix
 
 # Generous: a loaded machine must not look like a failing test.
 TIME_LIMIT = 600
@@ -23,7 +23,7 @@ def run_code(
     command = [str(find_unix(bits))]
     if heap is not None:
         command += ["-X", f"heapsize={heap}"]
-    environment = {**os.environ, "MICROPYPATH": f"{LIBRARY}:{root}:.frozen"}
+    environment = {**os.environ, "MICROPYPATH": f"{LIBRARY}:{find_library()}:{root}:.frozen"}
     try:
         done = subprocess.run(
             [*command, "-c", code],

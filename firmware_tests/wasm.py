@@ -63,13 +63,14 @@ def _list_files(root: Path) -> Iterator[tuple[str, str]]:
     """Yield (path inside the runtime, path outside) of every Python file that it gets."""
     for path in sorted(LIBRARY.glob("*.py")):
         yield f"/lib/{path.name}", str(path)
-    paths = [root / "tests" / "__init__.py", root / "edge" / "__init__.py"]
+    yield "/code/tests/__init__.py", str(root / "tests" / "__init__.py")
     for area, package in AREAS.items():
-        for folder in (root / package, root / "tests" / area):
-            paths += sorted(folder.rglob("*.py"))
-    for path in paths:
-        if path.exists():
-            yield f"/code/{path.relative_to(root).as_posix()}", str(path)
+        for folder, place in (
+            (root / package, f"denwatch/{area}"),
+            (root / "tests" / area, f"tests/{area}"),
+        ):
+            for path in sorted(folder.rglob("*.py")):
+                yield f"/code/{place}/{path.relative_to(folder).as_posix()}", str(path)
 
 
 def _decode(output: bytes | None) -> str:

@@ -30,7 +30,7 @@ def draw_overview() -> Canvas:
         "app",
         "a rescue app",
         ["“patient_temperature is", "very high and heart_rate", "is not normal”"],
-        "edge/client",
+        "edge/denwatch/client",
     )
     canvas.box(
         (24, 196),
@@ -38,7 +38,7 @@ def draw_overview() -> Canvas:
         "app",
         "an app elsewhere",
         [],
-        "edge/client",
+        "edge/denwatch/client",
     )
     canvas.box(
         (372, 56),
@@ -46,19 +46,19 @@ def draw_overview() -> Canvas:
         "node",
         "node north",
         ["who asked, how well it fits,", "why; best first", "nothing acknowledged is lost"],
-        "edge/dens",
+        "edge/denwatch/node",
     )
-    canvas.box((340, 226), (126, 62), "node", "node middle", [], "edge/dens")
-    canvas.box((494, 226), (126, 62), "node", "node south", [], "edge/dens")
+    canvas.box((340, 226), (126, 62), "node", "node middle", [], "edge/denwatch/node")
+    canvas.box((494, 226), (126, 62), "node", "node south", [], "edge/denwatch/node")
     canvas.box(
         (730, 56),
         (206, 118),
         "dog",
         "a watchdog",
         ["on a microcontroller:", "judges each reading", "with integers"],
-        "edge/watchdog",
+        "edge/denwatch/watchdog",
     )
-    canvas.box((730, 196), (206, 66), "dog", "another watchdog", [], "edge/watchdog")
+    canvas.box((730, 196), (206, 66), "dog", "another watchdog", [], "edge/denwatch/watchdog")
     canvas.arrow([(230, 92), (370, 92)], "words")
     canvas.arrow([(372, 142), (232, 142)], "ranked, explained", (301, 160))
     canvas.arrow([(588, 92), (728, 92)], "16 bytes: the question")
@@ -119,7 +119,7 @@ def draw_subscription() -> Canvas:
             "dog",
             "evaluates",
             ["checked once, then", "in one buffer, with", "integers"],
-            "edge/watchdog",
+            "edge/denwatch/watchdog",
         ),
     )
     for place, (role, head, lines, where) in enumerate(boxes):
@@ -287,7 +287,7 @@ def draw_analysis() -> Canvas:
         "spark",
         "reads",
         ["segments, also of a", "running node; what is", "damaged is set aside", "and told"],
-        "backend/source",
+        "backend/denwatch/spark/source",
     )
     canvas.box(
         (424, 62),
@@ -295,7 +295,7 @@ def draw_analysis() -> Canvas:
         "spark",
         "matches again",
         ["every notification, every", "subscription, one timeline"],
-        "backend/matching",
+        "backend/denwatch/spark/matching",
     )
     canvas.box(
         (424, 172),
@@ -307,7 +307,7 @@ def draw_analysis() -> Canvas:
             "the best that was possible;",
             "other strategies, replayed",
         ],
-        "backend/analytics",
+        "backend/denwatch/spark/analytics",
     )
     canvas.arrow([(398, 140), (410, 140), (410, 108), (422, 108)])
     canvas.arrow([(398, 180), (410, 180), (410, 227), (422, 227)])

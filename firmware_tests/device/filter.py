@@ -2,8 +2,8 @@
 
 from array import array
 
-from watchdog.filter import Filter
-from watchdog.kernel import NAME
+from denwatch.watchdog.filter import Filter
+from denwatch.watchdog.kernel import NAME
 
 print("kernel:", NAME)
 filter = Filter(1024)

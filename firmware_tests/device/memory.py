@@ -4,12 +4,12 @@ import gc
 
 gc.collect()
 print("free at the start:", gc.mem_free())
-from watchdog.boot import load  # noqa: E402 - the point is what an import costs
+from denwatch.watchdog.boot import load  # noqa: E402 - the point is what an import costs
 
 load()
 gc.collect()
 print("free with everything imported:", gc.mem_free())
-from watchdog.filter import Filter  # noqa: E402
+from denwatch.watchdog.filter import Filter  # noqa: E402
 
 filter = Filter(3500)
 for handle in range(200):

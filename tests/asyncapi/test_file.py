@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 
 import pytest
+from denwatch.client.version import find_version
+from denwatch.node.core import interface
+from denwatch.node.core.subscribers import requests
 
-from edge.dens.core import interface
-from edge.dens.core.subscribers import requests
-from edge.version import find_version
 from tests.asyncapi.contract import (
     check_payload,
     list_faults,

@@ -12,13 +12,13 @@ from typing import Any
 
 import cbor2
 import pytest
+from denwatch.cli.publish import announce_senses
+from denwatch.client.publisher import Publisher, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.operators import Plan, encode_plan
+from denwatch.node.core.subscribers.replies import encode_question
+from denwatch.protocol.vectors import Notification, Reading
 
-from edge.client.publisher import Publisher, parse_reading, read_key
-from edge.client.vocabulary import load_shipped
-from edge.commands.publish import announce_senses
-from edge.dens.core.operators import Plan, encode_plan
-from edge.dens.core.subscribers.replies import encode_question
-from protocol.vectors import Notification, Reading
 from tests.asyncapi.contract import check_payload, load_contract, name_message
 from tests.home.test_node import USER
 from tests.node.app import App

@@ -6,12 +6,13 @@ import json
 import random
 from typing import Any
 
-from edge.client.subscriber.actions import (
+from denwatch.client.subscriber.actions import (
     Action,
     Send,
 )
-from edge.client.subscriber.core import Core, Settings
-from edge.client.subscriber.servers import BackOff, Server, parse_server
+from denwatch.client.subscriber.core import Core, Settings
+from denwatch.client.subscriber.servers import BackOff, Server, parse_server
+
 from tests.client.node import build_note
 
 A, B, C = (parse_server(f"mqtt://10.0.0.{i}") for i in (1, 2, 3))

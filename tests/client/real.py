@@ -13,8 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.vocabularies import shorten_hash
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.vocabularies import shorten_hash
+
 from tests.client.plant import wait_for
 from tests.client.victim import NAME
 from tests.watchdog.faults.plant import REPOSITORY, find_free_port, is_open
@@ -65,7 +66,7 @@ class RealPlace:
 
     def _denwatch(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "edge.cli", *arguments],
+            [sys.executable, "-m", "denwatch.cli", *arguments],
             cwd=self.folder,
             env=self._environment(),
             capture_output=True,
@@ -82,7 +83,7 @@ class RealPlace:
     def _start(self, name: str, *arguments: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "edge.cli", *arguments],
+                [sys.executable, "-m", "denwatch.cli", *arguments],
                 cwd=self.folder,
                 env=self._environment(),
                 stdout=log,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.client.subscriber import AsyncSubscriber, Promise, RefusedError, UnconfirmedError
 
-from edge.client.subscriber import AsyncSubscriber, Promise, RefusedError, UnconfirmedError
 from tests.client.node import build_note
 from tests.client.plant import Place, find_dead_url
 from tests.client.victim import NAME, QUICK, WORDS

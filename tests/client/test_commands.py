@@ -24,9 +24,9 @@ from tests.watchdog.faults.plant import REPOSITORY
 
 _RUN = """
 import sys
-from edge import cli
+from denwatch import cli
 for name in ("subscribe", "status"):
-    cli.COMMANDS.setdefault(name, cli.Command(f"edge.commands.{name}:run", ""))
+    cli.COMMANDS.setdefault(name, cli.Command(f"denwatch.cli.{name}:run", ""))
 sys.exit(cli.main())
 """
 SOON = 4_102_444_800_000  # the year 2100

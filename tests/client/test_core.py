@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.client.subscriber.actions import (
+from denwatch.client.subscriber.actions import (
     Acknowledge,
     Answer,
     Close,
@@ -20,6 +17,9 @@ from edge.client.subscriber.actions import (
     State,
     Tell,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.client.core_run import NOTES, REPLIES, A, B, C, Run, find, read_sent
 from tests.client.node import number
 

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import pytest
-
-from edge.client.subscriber.actions import (
+from denwatch.client.subscriber.actions import (
     Acknowledge,
     Close,
     Listen,
@@ -17,7 +16,8 @@ from edge.client.subscriber.actions import (
     State,
     Tell,
 )
-from edge.client.subscriber.servers import Server, parse_server
+from denwatch.client.subscriber.servers import Server, parse_server
+
 from tests.client.core_run import NOTES, NOTHING, REPLIES, A, B, Run, find, read_sent
 from tests.client.node import number
 

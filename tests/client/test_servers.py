@@ -10,12 +10,9 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.client.subscriber.errors import SubscriberError
-from edge.client.subscriber.link import Identity
-from edge.client.subscriber.messages import (
+from denwatch.client.subscriber.errors import SubscriberError
+from denwatch.client.subscriber.link import Identity
+from denwatch.client.subscriber.messages import (
     Note,
     Topics,
     derive_name,
@@ -24,9 +21,12 @@ from edge.client.subscriber.messages import (
     write_probe,
     write_text,
 )
-from edge.client.subscriber.servers import parse_server
-from edge.client.subscriber.session import find_name
-from edge.client.subscriber.view import Board, describe_note, describe_span
+from denwatch.client.subscriber.servers import parse_server
+from denwatch.client.subscriber.session import find_name
+from denwatch.client.subscriber.view import Board, describe_note, describe_span
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.client.node import build_note
 from tests.watchdog.faults.plant import REPOSITORY
 
@@ -160,7 +160,7 @@ def test_names_are_said_or_written_or_derived() -> None:
 
 
 def test_a_tree_is_sent_as_json() -> None:
-    from edge.client.language import parse
+    from denwatch.client.language import parse
 
     tree = parse("pain is severe and age is old")
     assert parse(write_text(tree)) == tree
@@ -227,7 +227,7 @@ def test_a_row_tells_values_doubt_and_reason() -> None:
 
 def test_the_library_is_light() -> None:
     code = (
-        "import sys, edge.client.subscriber, edge.commands.subscribe, edge.commands.status\n"
+        "import sys, denwatch.client.subscriber, denwatch.cli.subscribe, denwatch.cli.status\n"
         "heavy = {'numpy', 'numba', 'pyspark', 'lxml', 'lark', 'rich'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )

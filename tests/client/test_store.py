@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.client.subscriber import Promise, StoreError, TransactionError
+from denwatch.client.subscriber.actions import KeepAnswer, KeepNote, KeepReported, Request
+from denwatch.client.subscriber.inbox import Inbox
+from denwatch.client.subscriber.messages import Reply, read_note
+from denwatch.client.subscriber.store import Store
 
-from edge.client.subscriber import Promise, StoreError, TransactionError
-from edge.client.subscriber.actions import KeepAnswer, KeepNote, KeepReported, Request
-from edge.client.subscriber.inbox import Inbox
-from edge.client.subscriber.messages import Reply, read_note
-from edge.client.subscriber.store import Store
 from tests.client.node import build_note, number
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from edge.client.subscriber import (
+from denwatch.client.subscriber import (
     Note,
     Promise,
     RefusedError,
@@ -24,6 +23,7 @@ from edge.client.subscriber import (
     TransactionError,
     UnconfirmedError,
 )
+
 from tests.client.node import build_note
 from tests.client.plant import Place, find_dead_url, wait_for
 from tests.client.victim import NAME, QUICK, WORDS

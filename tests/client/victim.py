@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from edge.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
-from edge.client.subscriber.actions import Acknowledge
-from edge.client.subscriber.engine import Engine
-from edge.client.subscriber.inbox import Inbox
-from edge.client.subscriber.link import Link
-from edge.client.subscriber.store import Store
+from denwatch.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
+from denwatch.client.subscriber.actions import Acknowledge
+from denwatch.client.subscriber.engine import Engine
+from denwatch.client.subscriber.inbox import Inbox
+from denwatch.client.subscriber.link import Link
+from denwatch.client.subscriber.store import Store
 
 NAME = "medic7"
 WORDS = "patient_temperature is very high"

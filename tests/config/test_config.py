@@ -8,18 +8,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.config import Address, ConfigError, load_config, parse_config
+from denwatch.node.config.addresses import is_loopback, read_url
+from denwatch.node.config.lines import find_line
+from denwatch.node.config.model import Document, Section
+from denwatch.node.config.parsing import parse_document
+from denwatch.node.config.template import write_config
+from denwatch.node.mqtt.limits import Limits
+from denwatch.node.security.roles import Roles
 from hypothesis import given
 from hypothesis import strategies as st
-
-from edge.client.vocabulary import load_shipped
-from edge.dens.config import Address, ConfigError, load_config, parse_config
-from edge.dens.config.addresses import is_loopback, read_url
-from edge.dens.config.lines import find_line
-from edge.dens.config.model import Document, Section
-from edge.dens.config.parsing import parse_document
-from edge.dens.config.template import write_config
-from edge.dens.mqtt.limits import Limits
-from edge.dens.security.roles import Roles
 
 HERE = Path("/site")
 

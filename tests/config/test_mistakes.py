@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from edge.dens.config import ConfigError, load_config, parse_config
+from denwatch.node.config import ConfigError, load_config, parse_config
 
 # (text, key, line, words)
 MISTAKES = [

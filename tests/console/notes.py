@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from edge.client.subscriber import Note
-from edge.client.subscriber.messages import read_note
+from denwatch.client.subscriber import Note
+from denwatch.client.subscriber.messages import read_note
 
 
 def make_note(key: str, values: dict[str, Any] | None = None, **fields: Any) -> Note:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from edge.commands.console import run
-from edge.commands.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.console import run
+from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
 
 
 def test_its_help_reads_like_a_manual_page(capsys: pytest.CaptureFixture[str]) -> None:

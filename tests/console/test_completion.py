@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.client.compiler import compile_subscription
-from edge.client.console.completion import MOST, complete
-from edge.client.console.context import find_context
-from edge.client.language import parse
-from edge.client.vocabulary import load_shipped
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.console.completion import MOST, complete
+from denwatch.client.console.context import find_context
+from denwatch.client.language import parse
+from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
 TEXTS = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 import networkx
+from denwatch.client.console.drawing import draw_map
+from denwatch.client.console.network import SILENT, Memory, find_parts
+from denwatch.client.console.sources import build_sources, read_announcements
+from denwatch.client.vocabulary import load_shipped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.client.console.drawing import draw_map
-from edge.client.console.network import SILENT, Memory, find_parts
-from edge.client.console.sources import build_sources, read_announcements
-from edge.client.vocabulary import load_shipped
 from tests.console.notes import make_note, make_status
 
 RESCUE = load_shipped("rescue")

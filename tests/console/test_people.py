@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from edge.client.console.desk import Place
-from edge.client.console.guard import Guard, read_cookie, split_host
-from edge.client.console.people import LoginError, People
-from edge.client.console.settings import (
+from denwatch.client.console.desk import Place
+from denwatch.client.console.guard import Guard, read_cookie, split_host
+from denwatch.client.console.people import LoginError, People
+from denwatch.client.console.settings import (
     Settings,
     check_key,
     load_settings,
     remember_key,
     save_settings,
 )
-from edge.client.vocabulary import load_shipped
+from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
 NOWHERE = Place(("mqtt://127.0.0.1:1",))

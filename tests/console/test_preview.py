@@ -6,12 +6,9 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.client.compiler import compile_subscription
-from edge.client.console.completion import complete
-from edge.client.console.preview import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.console.completion import complete
+from denwatch.client.console.preview import (
     MOST_CHARACTERS,
     find_name,
     find_top,
@@ -20,10 +17,12 @@ from edge.client.console.preview import (
     shorten,
     strip_name,
 )
-from edge.client.console.sources import Announcement, build_directory
-from edge.client.errors import LanguageError
-from edge.client.language import parse
-from edge.client.vocabulary import load_shipped, parse_vocabulary
+from denwatch.client.console.sources import Announcement, build_directory
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import parse
+from denwatch.client.vocabulary import load_shipped, parse_vocabulary
+from hypothesis import given
+from hypothesis import strategies as st
 
 RESCUE = load_shipped("rescue")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from denwatch.client.console.preview import set_top
+from denwatch.client.console.reasons import list_reasons, say_value, summarise
+from denwatch.client.console.rows import Wish, build_feed, explain, label
+from denwatch.client.subscriber import Note
+from denwatch.client.subscriber.messages import derive_name
+from denwatch.client.subscriber.view import Board
+from denwatch.client.vocabulary import load_shipped
 
-from edge.client.console.preview import set_top
-from edge.client.console.reasons import list_reasons, say_value, summarise
-from edge.client.console.rows import Wish, build_feed, explain, label
-from edge.client.subscriber import Note
-from edge.client.subscriber.messages import derive_name
-from edge.client.subscriber.view import Board
-from edge.client.vocabulary import load_shipped
 from tests.console.notes import make_note
 
 RESCUE = load_shipped("rescue")

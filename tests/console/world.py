@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from denwatch.client.publisher import Publisher, PublisherError, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
+
 from demo.bridges import Bridges
 from demo.site import find_free_ports
-from edge.client.publisher import Publisher, PublisherError, parse_reading, read_key
-from edge.client.vocabulary import load_shipped
 from firmware_tests.runtimes import find_unix
 from tests.node.hosting import (
     ENVIRONMENT,
@@ -32,7 +33,7 @@ PEOPLE = ("medic7", "medic8")
 SENSED = ("patient_temperature", "heart_rate", "oxygen_saturation", "east", "north")
 BETWEEN, BESIDE = "between the nodes", "to the console"
 RESCUE = load_shipped("rescue")
-_CONSOLE = "import sys; from edge.commands.console import run; sys.exit(run(sys.argv[1:]))"
+_CONSOLE = "import sys; from denwatch.cli.console import run; sys.exit(run(sys.argv[1:]))"
 
 
 @dataclass

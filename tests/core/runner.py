@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from edge.dens.core.interface import Action, Event, Log, Publish, Write
-from edge.dens.core.node import Node
+from denwatch.node.core.interface import Action, Event, Log, Publish, Write
+from denwatch.node.core.node import Node
 
 
 class DictReader:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import Part
-from edge.dens.core.items import (
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import Part
+from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
     Dot,
@@ -17,8 +14,11 @@ from edge.dens.core.items import (
     NotificationBody,
     encode_body,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.turn import Turn
+from denwatch.node.core.node import Node
+from denwatch.node.core.turn import Turn
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.core.runner import DictReader
 
 

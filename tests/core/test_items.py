@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import cbor2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.core.items import (
+from denwatch.node.core.items import (
     NOTIFICATION,
     DeliveredBody,
     Dot,
@@ -21,7 +18,9 @@ from edge.dens.core.items import (
     read_dot,
     read_expires,
 )
-from protocol.errors import ProtocolError
+from denwatch.protocol.errors import ProtocolError
+from hypothesis import given
+from hypothesis import strategies as st
 
 BODIES = [
     SubscriptionBody("medic7", "medic", "heart_rate above 150", 5, 0, b"h" * 8, b"v", {"top": 3}),

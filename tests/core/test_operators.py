@@ -9,13 +9,10 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
-from edge.dens.core.items import (
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
+from denwatch.node.core.items import (
     NOTIFICATION,
     REVOCATION,
     SUBSCRIPTION,
@@ -24,17 +21,20 @@ from edge.dens.core.items import (
     NotificationBody,
     encode_body,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.operators import Operators, Plan, encode_items, encode_plan
-from edge.dens.core.operators.frames import decode_frame
-from edge.dens.core.peers import PeerPart, PeerSettings
-from edge.dens.core.subscribers import Subscribers
-from edge.dens.core.vocabularies import Vocabularies
-from edge.dens.replication.clock import Clocks
-from edge.dens.security import Access, Keyring, changes
-from edge.dens.security.topics import OPERATOR
-from protocol import notification
-from protocol.errors import ProtocolError
+from denwatch.node.core.node import Node
+from denwatch.node.core.operators import Operators, Plan, encode_items, encode_plan
+from denwatch.node.core.operators.frames import decode_frame
+from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.subscribers import Subscribers
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.security import Access, Keyring, changes
+from denwatch.node.security.topics import OPERATOR
+from denwatch.protocol import notification
+from denwatch.protocol.errors import ProtocolError
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.core.runner import DictReader, Runner
 from tests.replication.network import Ring
 from tests.security.sites import make_registry

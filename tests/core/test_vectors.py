@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from denwatch.node.core.vectors import decode_notification
+from denwatch.protocol import notification
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.vectors import Notification, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from edge.dens.core.vectors import decode_notification
-from protocol import notification
-from protocol.errors import ProtocolError
-from protocol.vectors import Notification, Reading
 
 plain = st.builds(
     lambda event, values, sequence, age: notification.encode(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from denwatch.node.covering import Domains, Subscription
 from hypothesis import strategies as st
 
-from edge.dens.covering import Domains, Subscription
 from tests.covering.oracle import Box, Plain, World
 
 # Few enough points to list all of them, in 1 to 4 dimensions; not all domains start at 0.

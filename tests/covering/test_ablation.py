@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from denwatch.node.covering import Approximate, Covering, Domains, Exact, Subscription
+from denwatch.node.covering.entries import Entry
+from denwatch.node.covering.ledger import Ledger
+from denwatch.node.covering.spaces import SpaceSet
 
-from edge.dens.covering import Approximate, Covering, Domains, Exact, Subscription
-from edge.dens.covering.entries import Entry
-from edge.dens.covering.ledger import Ledger
-from edge.dens.covering.spaces import SpaceSet
 from tests.covering import checks
 from tests.covering.oracle import Box, World
 from tests.covering.strategies import Step, Story

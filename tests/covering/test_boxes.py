@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from denwatch.node.covering import Approximate, Covering, Domains, Exact, Subscription, covers
+from denwatch.node.covering.boxes import subtract_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.covering import Approximate, Covering, Domains, Exact, Subscription, covers
-from edge.dens.covering.boxes import subtract_row
 from tests.covering.strategies import WORLDS, make_subscription, plains
 
 
@@ -105,15 +105,15 @@ def test_malformed_input_is_refused_by_name(make: object, message: str) -> None:
 
 def test_describing_subscriptions_does_not_load_numba() -> None:
     code = (
-        "import sys; from edge.dens.covering import Subscription, covers, Exact; "
+        "import sys; from denwatch.node.covering import Subscription, covers, Exact; "
         "assert 'numba' not in sys.modules; "
-        "from edge.dens.covering import Covering; assert 'numba' in sys.modules"
+        "from denwatch.node.covering import Covering; assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_unknown_names_of_the_package_are_errors() -> None:
-    import edge.dens.covering as package
+    import denwatch.node.covering as package
 
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = package.Nothing

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from edge.dens.covering import (
+from denwatch.node.covering import (
     Approximate,
     Covering,
     Domains,
@@ -18,6 +15,9 @@ from edge.dens.covering import (
     Subscription,
     covers,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tests.covering import checks
 from tests.covering.oracle import Model
 from tests.covering.strategies import Story, make_subscription, stories

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from denwatch.node.covering.layout import BLOCK, Rows
+from denwatch.node.covering.merging import merge_rows
+from denwatch.node.covering.policy import Metric
+from denwatch.node.covering.space import NegativeSpace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.covering.layout import BLOCK, Rows
-from edge.dens.covering.merging import merge_rows
-from edge.dens.covering.policy import Metric
-from edge.dens.covering.space import NegativeSpace
 from tests.covering.checks import paint
 
 SIDES = {1: 8192, 2: 96, 3: 24, 4: 12}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from denwatch.node.covering import Covering, Domains, Exact, covers
+from denwatch.node.covering.boxes import Box, Subscription
+from denwatch.node.covering.vectors import MAX_BOXES, box_vector
+from denwatch.protocol.degrees import ARITHMETIC, MAX, MIN, PRODUCT, SUGENO
+from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Significance
+from denwatch.protocol.vectors import Subscription as Vector
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.covering import Covering, Domains, Exact, covers
-from edge.dens.covering.boxes import Box, Subscription
-from edge.dens.covering.vectors import MAX_BOXES, box_vector
-from protocol.degrees import ARITHMETIC, MAX, MIN, PRODUCT, SUGENO
-from protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Significance
-from protocol.vectors import Subscription as Vector
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 
 seeds = st.integers(0, 2**31 - 1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from edge.dens.core.devices import DeviceSettings
-from edge.dens.core.interface import Publish
+from denwatch.node.core.devices import DeviceSettings
+from denwatch.node.core.interface import Publish
+
 from tests.devices.plant import TOPIC, Dog, Site, meet
 
 

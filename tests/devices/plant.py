@@ -1,7 +1,7 @@
 """A node's core with its devices part alone, and a real watchdog's parts, joined in memory.
 
 `Site` runs the core as a runtime would: writes first, then what is published; it can crash before
-or after its commit. `Dog` is a device: uplink, manager, filter and spool of `edge.watchdog` over a
+or after its commit. `Dog` is a device: uplink, manager, filter and spool of `watchdog` over a
 flash that survives. Between them there is what a test puts there.
 """
 
@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cbor2
-
-from edge.dens.core.devices import Devices, DeviceSettings
-from edge.dens.core.devices.contracts import Senses
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import (
+from denwatch.node.core.devices import Devices, DeviceSettings
+from denwatch.node.core.devices.contracts import Senses
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import (
     Acknowledged,
     Action,
     Count,
@@ -27,7 +26,7 @@ from edge.dens.core.interface import (
     Tick,
     Write,
 )
-from edge.dens.core.items import (
+from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
     Dot,
@@ -37,20 +36,21 @@ from edge.dens.core.items import (
     decode_body,
     encode_body,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.turn import Turn
-from edge.dens.log.records import encode_record
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.manager import Manager
-from edge.watchdog.notice import write
-from edge.watchdog.sample import Sample
-from edge.watchdog.seal import Key
-from edge.watchdog.spool import Spool
-from edge.watchdog.uplink import Uplink
-from protocol import frames
-from protocol.messages import encode_message
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.node.core.node import Node
+from denwatch.node.core.turn import Turn
+from denwatch.node.log.records import encode_record
+from denwatch.protocol import frames
+from denwatch.protocol.messages import encode_message
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.manager import Manager
+from denwatch.watchdog.notice import write
+from denwatch.watchdog.sample import Sample
+from denwatch.watchdog.seal import Key
+from denwatch.watchdog.spool import Spool
+from denwatch.watchdog.uplink import Uplink
+
 from tests.watchdog.flash import Flash
 
 NODE = "node-a"

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge.dens.core.devices import DeviceSettings
-from edge.dens.core.interface import Acknowledged, Event, Listening, Message, Publish
-from edge.dens.core.items import Item
-from edge.dens.covering import Exact
-from protocol.matching import match
-from protocol.notification import decode as decode_note
-from protocol.subscription import decode
-from protocol.vectors import Notification, Reading
+from denwatch.node.core.devices import DeviceSettings
+from denwatch.node.core.interface import Acknowledged, Event, Listening, Message, Publish
+from denwatch.node.core.items import Item
+from denwatch.node.covering import Exact
+from denwatch.protocol.matching import match
+from denwatch.protocol.notification import decode as decode_note
+from denwatch.protocol.subscription import decode
+from denwatch.protocol.vectors import Notification, Reading
+
 from tests.devices.plant import SENSES, TOPIC, Dog, Site, make_vector, settle
 
 SETTINGS = DeviceSettings(policy=Exact(), batch=3, patience=4_000, longest_patience=8_000)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.devices import VocabularySenses, list_senses
-from edge.dens.core.vocabularies import Vocabularies, shorten_hash
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.devices import VocabularySenses, list_senses
+from denwatch.node.core.vocabularies import Vocabularies, shorten_hash
+
 from tests.devices.plant import Dog, Site, meet
 
 

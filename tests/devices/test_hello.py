@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.interface import Listening, Message
+from denwatch.protocol import frames
+from denwatch.protocol.messages import encode_message
 
-from edge.dens.core.interface import Listening, Message
-from protocol import frames
-from protocol.messages import encode_message
 from tests.devices.plant import (
     DOG,
     SENSES,

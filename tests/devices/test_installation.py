@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from edge.dens.core.devices import DeviceSettings
-from edge.dens.core.interface import Acknowledged, Listening
-from edge.watchdog.fuzzy import Fuzzy
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.node.core.devices import DeviceSettings
+from denwatch.node.core.interface import Acknowledged, Listening
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.watchdog.fuzzy import Fuzzy
+
 from tests.devices.installing import check_installed, list_down, make_met
 from tests.devices.plant import DOG, TOPIC, Dog, Keys, Site, make_vector, meet, settle
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from denwatch.node.core.devices import DeviceSettings
+from denwatch.node.core.interface import ClockSet, Listening
+from denwatch.node.covering import Exact, PairWise
+from denwatch.protocol.degrees import ARITHMETIC
+from denwatch.protocol.subscription import decode, encode
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
 
-from edge.dens.core.devices import DeviceSettings
-from edge.dens.core.interface import ClockSet, Listening
-from edge.dens.covering import Exact, PairWise
-from protocol.degrees import ARITHMETIC
-from protocol.subscription import decode, encode
-from protocol.vectors import Predicate, Significance, Subscription
 from tests.devices.installing import check_installed, list_down, make_met
 from tests.devices.plant import DOG, TOPIC, make_vector, meet, settle
 
@@ -168,8 +168,8 @@ def test_a_clock_that_is_set_changes_no_life() -> None:
 
 
 def read_validity(frame: bytes) -> int:
-    from protocol.frames import split_vectors
-    from protocol.timecode import decode_duration
+    from denwatch.protocol.frames import split_vectors
+    from denwatch.protocol.timecode import decode_duration
 
     (vector,) = split_vectors(frame[11:-8])
     return decode_duration(decode(vector).validity)

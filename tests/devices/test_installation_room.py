@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from edge.dens.core.devices import DeviceSettings
-from edge.dens.core.interface import Acknowledged
-from protocol.vectors import Significance
+from denwatch.node.core.devices import DeviceSettings
+from denwatch.node.core.interface import Acknowledged
+from denwatch.protocol.vectors import Significance
+
 from tests.devices.installing import check_installed, list_down, make_met
 from tests.devices.plant import DOG, Dog, Keys, Site, make_vector, meet, settle
 

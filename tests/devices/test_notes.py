@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.interface import Message
+from denwatch.node.core.items import NOTIFICATION, decode_item
+from denwatch.protocol import frames
+from denwatch.protocol.notification import decode, encode
+from denwatch.protocol.timecode import decode_age, encode_age
+from denwatch.protocol.vectors import Notification, Reading
 
-from edge.dens.core.interface import Message
-from edge.dens.core.items import NOTIFICATION, decode_item
-from protocol import frames
-from protocol.notification import decode, encode
-from protocol.timecode import decode_age, encode_age
-from protocol.vectors import Notification, Reading
 from tests.devices.plant import (
     DOG,
     EVERYTHING,

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from denwatch.node.core.devices import greeting, part
+from denwatch.node.core.devices.installation import Installation
+from denwatch.node.core.devices.registry import Registry
+from denwatch.node.core.interface import Action, Message, Publish
+from denwatch.protocol import frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.dens.core.devices import greeting, part
-from edge.dens.core.devices.installation import Installation
-from edge.dens.core.devices.registry import Registry
-from edge.dens.core.interface import Action, Message, Publish
-from protocol import frames
 from tests.devices.plant import DOG, TOPIC, Dog, Site, make_hello, meet, seal_up
 from tests.devices.storm import SETTINGS, Storm
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from denwatch.node.config import load_config
 
-from edge.dens.config import load_config
 from tests.docker.engine import DOCKER, Image
 
 

@@ -34,7 +34,7 @@ def main() -> None:
     program, *words = sys.argv[1:]
     words = add_port(program, words, os.environ[NODE_PORT])
     if program == "denwatch":
-        os.execv(sys.executable, [sys.executable, "-m", "edge.cli", *words])
+        os.execv(sys.executable, [sys.executable, "-m", "denwatch.cli", *words])
     paths = dict(entry.split("=", 1) for entry in os.environ[PROGRAMS].split(os.pathsep))
     os.execv(paths[program], [program, *words])
 

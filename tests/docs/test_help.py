@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-
-from edge.cli import COMMANDS, main
+from denwatch.cli import COMMANDS, main
 
 COMMAND_NAMES = sorted(COMMANDS)
 USAGE_WIDTH = 110

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from edge.dens.config import ConfigError, parse_config
-from edge.dens.config.model import HomeAssistant
+from denwatch.node.config import ConfigError, parse_config
+from denwatch.node.config.model import HomeAssistant
 
 ROLES = '[roles.medic]\nevents = ["*"]\nattributes = ["*"]\n[roles.observer]\nevents = ["gas"]\n'
 

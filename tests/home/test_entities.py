@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.client.vocabulary import Attribute, load_shipped
-from edge.dens.core.home.entities import (
+from denwatch.client.vocabulary import Attribute, load_shipped
+from denwatch.node.core.home.entities import (
     describe_attribute,
     describe_node,
     describe_state,
     name_config,
     name_object,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.home.oracle import check_discovery
 
 ATTRIBUTES = [

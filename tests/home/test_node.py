@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.cli.publish import announce_senses
+from denwatch.client.publisher import Publisher, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.mqtt.records import RETAINED
+from denwatch.node.store import Store
 
-from edge.client.publisher import Publisher, parse_reading, read_key
-from edge.client.vocabulary import load_shipped
-from edge.commands.publish import announce_senses
-from edge.dens.mqtt.records import RETAINED
-from edge.dens.store import Store
 from tests.home.oracle import check_discovery
 from tests.node.app import App
 from tests.node.hosting import HostedNode, make_node, wait_for

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-from edge.client.compiler import compile_subscription
-from edge.client.language import parse
-from edge.client.vocabulary import load_shipped
-from edge.dens.config import parse_config
-from edge.dens.config.template import write_config
-from edge.dens.core.home.entities import describe_attribute
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.language import parse
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.config import parse_config
+from denwatch.node.config.template import write_config
+from denwatch.node.core.home.entities import describe_attribute
+
 from firmware_tests.runtimes import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "home-assistant.md").read_text(encoding="utf-8")

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from denwatch.client.publisher import parse_reading
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.devices.registry import Device
+from denwatch.node.core.home import Home, HomeSettings, Vision
+from denwatch.node.core.interface import Publish, Write
+from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
+from denwatch.node.core.turn import Turn
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.security.roles import Role, Roles
+from denwatch.protocol.notification import encode
 
-from edge.client.publisher import parse_reading
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.devices.registry import Device
-from edge.dens.core.home import Home, HomeSettings, Vision
-from edge.dens.core.interface import Publish, Write
-from edge.dens.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
-from edge.dens.core.turn import Turn
-from edge.dens.core.vocabularies import Vocabularies
-from edge.dens.security.roles import Role, Roles
-from protocol.notification import encode
 from tests.devices.plant import Disk
 from tests.home.oracle import check_discovery
 
@@ -218,7 +218,7 @@ def test_doubt_is_shown_beside_the_value_and_a_fault_is_unknown() -> None:
 
 
 def _read_doubtful(place: Place) -> None:
-    from protocol.vectors import Notification, Reading
+    from denwatch.protocol.vectors import Notification, Reading
 
     oxygen, monoxide = GAS.attributes["oxygen"].bit, GAS.attributes["carbon_monoxide"].bit
     made = Notification(GAS.number, [Reading(oxygen, (10, 20, 20, 30))], 1, 0, None, 1 << monoxide)

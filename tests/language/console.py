@@ -6,8 +6,7 @@ import io
 import sys
 
 import pytest
-
-from edge.cli import main
+from denwatch.cli import main
 
 FEVER = "patient_temperature is very high and heart_rate is not normal"
 VECTOR = "4128000080000003041091ffab3c64bb"

@@ -5,7 +5,7 @@ In every tree the culprit stands at WHERE: column 8, five characters.
 
 from __future__ import annotations
 
-from edge.client.syntax import (
+from denwatch.client.syntax import (
     About,
     Aggregator,
     And,

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from edge.client import syntax
+from denwatch.client import syntax
 
 POWERS = {"very": 2.0, "extremely": 3.0, "more or less": 0.5, "somewhat": 0.5}
 TO_BASE: dict[str, Callable[[float], float]] = {

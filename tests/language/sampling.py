@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from edge.client.syntax import (
+from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
@@ -31,9 +31,9 @@ from edge.client.syntax import (
     Text,
     iterate_predicates,
 )
-from edge.client.vocabulary import Attribute, Event, Kind, Vocabulary, format_moment
-from protocol import vectors
-from protocol.degrees import reach
+from denwatch.client.vocabulary import Attribute, Event, Kind, Vocabulary, format_moment
+from denwatch.protocol import vectors
+from denwatch.protocol.degrees import reach
 
 LATTICE = ("minimum", "maximum")
 OTHERS = ("product", "arithmetic_mean", "geometric_mean", "harmonic_mean")

@@ -10,12 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hypothesis import assume
-from hypothesis import strategies as st
-
-from edge.client.compiler import CompiledSubscription, compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.syntax import (
+from denwatch.client.compiler import CompiledSubscription, compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import (
     AGGREGATORS,
     About,
     Aggregator,
@@ -46,7 +43,7 @@ from edge.client.syntax import (
     Value,
     iterate_predicates,
 )
-from edge.client.vocabulary import (
+from denwatch.client.vocabulary import (
     SHIPPED,
     Attribute,
     Event,
@@ -55,7 +52,9 @@ from edge.client.vocabulary import (
     format_moment,
     load_shipped,
 )
-from edge.client.vocabulary.units import convert, find_unit, list_units
+from denwatch.client.vocabulary.units import convert, find_unit, list_units
+from hypothesis import assume
+from hypothesis import strategies as st
 
 T = TypeVar("T")
 

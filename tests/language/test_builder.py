@@ -5,10 +5,9 @@ from __future__ import annotations
 import datetime
 
 import pytest
-
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.language.builder import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.language.builder import (
     PredicateBuilder,
     all_of,
     any_of,
@@ -17,9 +16,9 @@ from edge.client.language.builder import (
     text,
     when,
 )
-from edge.client.language.words import parse_words
-from edge.client.syntax import And, Not, Or, Subscription
-from edge.client.vocabulary import load_shipped
+from denwatch.client.language.words import parse_words
+from denwatch.client.syntax import And, Not, Or, Subscription
+from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
 A, B, C = (attribute(name).is_("low") for name in "abc")

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from denwatch import cli
+from denwatch.client.vocabulary import load_shipped
 
-from edge import cli
-from edge.client.vocabulary import load_shipped
 from tests.language.console import FEVER, VECTOR, Capture, pipe, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
         ),
         (["explain", VECTOR], ["numpy", "numba", "matplotlib", "lxml"]),
         (["vocabulary", "list"], ["numpy", "matplotlib", "lxml", "lark"]),
-        (["--help"], ["argparse", "lark", "lxml", "edge.client", "protocol"]),
+        (["--help"], ["argparse", "lark", "lxml", "denwatch.client", "protocol"]),
     ],
 )
 def test_nothing_heavy_is_imported(command: list[str], forbidden: list[str]) -> None:
     program = (
-        "import sys; from edge.cli import main; status = main(sys.argv[1:]);"
+        "import sys; from denwatch.cli import main; status = main(sys.argv[1:]);"
         "print(*sorted(sys.modules), file=sys.stderr); sys.exit(status)"
     )
     done = subprocess.run(
@@ -43,7 +43,7 @@ def test_nothing_heavy_is_imported(command: list[str], forbidden: list[str]) -> 
         check=True,
     )
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert "edge.cli" in loaded
+    assert "denwatch.cli" in loaded
     assert loaded.isdisjoint(forbidden)
 
 

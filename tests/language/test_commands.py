@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from denwatch.cli.layout import describe_bytes
+from denwatch.cli.toml import write_toml
+from denwatch.client.vocabulary import load_shipped, parse_vocabulary
+from denwatch.protocol import notification
+from denwatch.protocol.vectors import Notification, Reading
 
-from edge.client.vocabulary import load_shipped, parse_vocabulary
-from edge.commands.layout import describe_bytes
-from edge.commands.toml import write_toml
-from protocol import notification
-from protocol.vectors import Notification, Reading
 from tests.language.console import EVERYTHING, FEVER, VECTOR, Capture, pipe, run
 
 # Byte by byte ------------------------------------------------------------------------------------

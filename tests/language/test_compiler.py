@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.client.compiler import Options, compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.syntax import (
+from denwatch.client.compiler import Options, compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
@@ -33,17 +32,17 @@ from edge.client.syntax import (
     Text,
     Value,
 )
-from edge.client.vocabulary import load_shipped
-from protocol import vectors
-from protocol.cuts import cut
-from protocol.degrees import (
+from denwatch.client.vocabulary import load_shipped
+from denwatch.protocol import vectors
+from denwatch.protocol.cuts import cut
+from denwatch.protocol.degrees import (
     CRISP,
     MORE_OR_LESS,
     SUGENO,
     VERY,
     WEIGHTED,
 )
-from protocol.timecode import decode_duration
+from denwatch.protocol.timecode import decode_duration
 
 RESCUE = load_shipped("rescue")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError, suggest_names
-from edge.client.syntax import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
@@ -29,8 +28,9 @@ from edge.client.syntax import (
     Term,
     Text,
 )
-from edge.client.vocabulary import load_shipped
-from edge.client.vocabulary.values import read_duration
+from denwatch.client.vocabulary import load_shipped
+from denwatch.client.vocabulary.values import read_duration
+
 from tests.language.mistakes import FAST, HOT, MISTAKES, WHERE, compare, name, number, scalar, shape
 
 RESCUE = load_shipped("rescue")

@@ -12,10 +12,9 @@ import math
 import random
 
 import pytest
-
-from edge.client.compiler import compile_subscription, decompile
-from edge.client.errors import LanguageError
-from edge.client.syntax import (
+from denwatch.client.compiler import compile_subscription, decompile
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import (
     About,
     Aggregator,
     Comparison,
@@ -42,7 +41,8 @@ from edge.client.syntax import (
     Text,
     Value,
 )
-from edge.client.vocabulary import SHIPPED, load_shipped
+from denwatch.client.vocabulary import SHIPPED, load_shipped
+
 from tests.language.sampling import LATTICE, OTHERS, draw_subscription
 
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, 37.0, 255.0, 65535.0, 359.99, 1e308, -1e308, 1e-320, 2.0**70]

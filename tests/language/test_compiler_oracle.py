@@ -16,18 +16,18 @@ import random
 from collections import Counter
 
 import pytest
-
-from edge.client.compiler import (
+from denwatch.client.compiler import (
     CompiledSubscription,
     compile_subscription,
     drafts,
     lowering,
     settings,
 )
-from edge.client.errors import LanguageError
-from edge.client.syntax import Hedge, Name, Predicate, Scalar, Subscription, Term
-from edge.client.vocabulary import SHIPPED, load_shipped
-from protocol.evaluator import SCRATCH, evaluate
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import Hedge, Name, Predicate, Scalar, Subscription, Term
+from denwatch.client.vocabulary import SHIPPED, load_shipped
+from denwatch.protocol.evaluator import SCRATCH, evaluate
+
 from tests.language.oracle import Oracle
 from tests.language.sampling import LATTICE, OTHERS, draw_codes, draw_subscription
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-
-from edge.client.compiler import compile_subscription
-from edge.client.syntax import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
@@ -23,14 +22,14 @@ from edge.client.syntax import (
     Subscription,
     Term,
 )
-from edge.client.vocabulary import load_shipped
-from protocol import vectors
-from protocol.degrees import (
+from denwatch.client.vocabulary import load_shipped
+from denwatch.protocol import vectors
+from denwatch.protocol.degrees import (
     ARITHMETIC,
     MAX,
     PRODUCT,
 )
-from protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.evaluator import AND, NOT, OR
 
 RESCUE = load_shipped("rescue")
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.syntax import And, Predicate, Scalar, Subscription
-from edge.client.vocabulary import Attribute, load_shipped
-from protocol.matching import match
-from protocol.vectors import Notification, Reading
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import And, Predicate, Scalar, Subscription
+from denwatch.client.vocabulary import Attribute, load_shipped
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Reading
+
 from tests.language.oracle import POWERS, constraint, decode
 from tests.language.sampling import draw_predicate
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-
-from edge.client.compiler import compile_subscription, decompile
-from edge.client.errors import LanguageError
-from edge.client.syntax import (
+from denwatch.client.compiler import compile_subscription, decompile
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import (
     About,
     And,
     Comparison,
@@ -32,11 +30,13 @@ from edge.client.syntax import (
     Text,
     iterate_predicates,
 )
-from edge.client.vocabulary import load_shipped
-from protocol import subscription as codec
-from protocol import vectors
-from protocol.errors import ProtocolError
-from protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
+from denwatch.client.vocabulary import load_shipped
+from denwatch.protocol import subscription as codec
+from denwatch.protocol import vectors
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
+from hypothesis import HealthCheck, Phase, given, settings
+
 from tests.language.strategies import anything, compile_or_reject
 
 RESCUE = load_shipped("rescue")

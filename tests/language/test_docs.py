@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-from edge.cli import main
-from edge.client.compiler import compile_subscription, decompile
-from edge.client.errors import LanguageError
-from edge.client.language import parse, print_as
-from edge.client.language.tables import GRAMMAR, build_parser
-from edge.client.syntax import Subscription
-from edge.client.vocabulary import load_shipped
-from edge.commands.common import point_at
+from denwatch.cli import main
+from denwatch.cli.common import point_at
+from denwatch.client.compiler import compile_subscription, decompile
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import parse, print_as
+from denwatch.client.language.tables import GRAMMAR, build_parser
+from denwatch.client.syntax import Subscription
+from denwatch.client.vocabulary import load_shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")

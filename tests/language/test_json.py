@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.language.json import parse_json
-from edge.client.language.json_print import print_json, to_document
-from edge.client.language.json_source import MAX_CHARACTERS, MAX_DEPTH
-from edge.client.language.words import parse_words
-from edge.client.plugins import Registry
-from edge.client.syntax import Comparison, Extension, Moment, Predicate, Quantity, Text
-from edge.client.vocabulary import load_shipped
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.language.json import parse_json
+from denwatch.client.language.json_print import print_json, to_document
+from denwatch.client.language.json_source import MAX_CHARACTERS, MAX_DEPTH
+from denwatch.client.language.words import parse_words
+from denwatch.client.plugins import Registry
+from denwatch.client.syntax import Comparison, Extension, Moment, Predicate, Quantity, Text
+from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
 LOW = '{"attribute": "a", "is": "low"}'

@@ -10,10 +10,9 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-
-from edge.client.compiler import CompiledSubscription, compile_subscription, decompile
-from edge.client.errors import LanguageError
-from edge.client.plugins import (
+from denwatch.client.compiler import CompiledSubscription, compile_subscription, decompile
+from denwatch.client.errors import LanguageError
+from denwatch.client.plugins import (
     SHIPPED,
     Lowered,
     Parameter,
@@ -21,7 +20,7 @@ from edge.client.plugins import (
     Registry,
     load_registry,
 )
-from edge.client.syntax import (
+from denwatch.client.syntax import (
     Aggregator,
     And,
     Condition,
@@ -39,9 +38,9 @@ from edge.client.syntax import (
     Term,
     Value,
 )
-from edge.client.vocabulary import Attribute, load_shipped, parse_vocabulary
-from edge.client.vocabulary.values import read_value
-from protocol.evaluator import SCRATCH, evaluate
+from denwatch.client.vocabulary import Attribute, load_shipped, parse_vocabulary
+from denwatch.client.vocabulary.values import read_value
+from denwatch.protocol.evaluator import SCRATCH, evaluate
 
 WEATHER = load_shipped("weather")
 RESCUE = load_shipped("rescue")
@@ -283,8 +282,8 @@ def test_names_are_added_once() -> None:
 
 
 STRANGER = """
-from edge.client.extensions.circular import Near
-from edge.client.plugins import Plugin
+from denwatch.client.extensions.circular import Near
+from denwatch.client.plugins import Plugin
 
 class Close(Near):
     name = "close"
@@ -294,7 +293,7 @@ class Close(Near):
 PLUGIN = Plugin("stranger", predicates=(Close(),))
 NOT_A_PLUGIN = 7
 """
-ASK = "from edge.client.plugins import load_registry; print(sorted(load_registry().predicates))"
+ASK = "from denwatch.client.plugins import load_registry; print(sorted(load_registry().predicates))"
 
 
 def install(folder: Path, entry: str) -> subprocess.CompletedProcess[str]:

@@ -6,18 +6,18 @@ import re
 from random import Random
 
 import pytest
+from denwatch.client.compiler import compile_subscription, decompile
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import detect_surface, parse, print_as
+from denwatch.client.language.phrases import print_words
+from denwatch.client.language.words import parse_words
+from denwatch.client.language.xml import parse_xml
+from denwatch.client.language.xml_print import print_xml
+from denwatch.client.syntax import Subscription
+from denwatch.client.vocabulary import load_shipped
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from edge.client.compiler import compile_subscription, decompile
-from edge.client.errors import LanguageError
-from edge.client.language import detect_surface, parse, print_as
-from edge.client.language.phrases import print_words
-from edge.client.language.words import parse_words
-from edge.client.language.xml import parse_xml
-from edge.client.language.xml_print import print_xml
-from edge.client.syntax import Subscription
-from edge.client.vocabulary import load_shipped
 from tests.language import wild
 from tests.language.strategies import compile_or_reject, subscriptions
 

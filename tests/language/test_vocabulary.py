@@ -10,13 +10,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import denwatch.client.vocabulary
 import pytest
-
-import edge.client.vocabulary
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.syntax import Name, Predicate, Subscription, Term
-from edge.client.vocabulary import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import Name, Predicate, Subscription, Term
+from denwatch.client.vocabulary import (
     SHIPPED,
     Directory,
     Kind,
@@ -255,7 +254,7 @@ def directory() -> Directory:
 
 
 def subscribe(*names: str) -> Any:
-    from edge.client.syntax import And
+    from denwatch.client.syntax import And
 
     leaves = tuple(Predicate(Name(name), Term(Name("high"))) for name in names)
     tree = Subscription(leaves[0] if len(leaves) == 1 else And(leaves))
@@ -299,7 +298,8 @@ def test_browsing_shows_events_terms_synonyms_and_publishers(directory: Director
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys, edge.client.compiler, edge.client.vocabulary as v; v.load_shipped('rescue');"
+        "import sys, denwatch.client.compiler, denwatch.client.vocabulary as v;"
+        "v.load_shipped('rescue');"
         "heavy = {'numpy', 'lark', 'lxml', 'matplotlib', 'numba', 'asyncio', 'pint'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
@@ -316,7 +316,7 @@ def test_vocabularies_compare_by_content() -> None:
 
 
 def test_the_example_of_the_readme_is_a_vocabulary() -> None:
-    text = (Path(edge.client.vocabulary.__file__).parent / "README.md").read_text("utf-8")
+    text = (Path(denwatch.client.vocabulary.__file__).parent / "README.md").read_text("utf-8")
     example = text.split("```toml\n")[1].split("```")[0]
     harbour = parse_vocabulary(example)
     assert harbour.name == "harbour"

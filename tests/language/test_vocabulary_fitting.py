@@ -8,18 +8,23 @@ import random
 import numpy as np
 import pytest
 import skfuzzy
+from denwatch.client.errors import LanguageError
+from denwatch.client.vocabulary import Attribute, Kind, Membership
+from denwatch.client.vocabulary.fitting import find_cut
+from denwatch.client.vocabulary.triples import Demand, Triple, find_gamma, find_width
+from denwatch.client.vocabulary.units import (
+    UnitError,
+    convert,
+    convert_width,
+    find_unit,
+    list_units,
+)
+from denwatch.protocol.degrees import CRISP, fuzzify, hedge
 from simpful import (
     Gaussian_MF,
     Trapezoidal_MF,
     Triangular_MF,
 )
-
-from edge.client.errors import LanguageError
-from edge.client.vocabulary import Attribute, Kind, Membership
-from edge.client.vocabulary.fitting import find_cut
-from edge.client.vocabulary.triples import Demand, Triple, find_gamma, find_width
-from edge.client.vocabulary.units import UnitError, convert, convert_width, find_unit, list_units
-from protocol.degrees import CRISP, fuzzify, hedge
 
 BYTE = Attribute("x", "e", 0, Kind.NUMBER, 0.0, 255.0)
 WIDE = Attribute("x", "e", 0, Kind.NUMBER, 0.0, 255.0, wide=True)

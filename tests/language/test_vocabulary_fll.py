@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.client.errors import LanguageError
-from edge.client.vocabulary import import_fll, load_shipped, parse_fll
+from denwatch.client.errors import LanguageError
+from denwatch.client.vocabulary import import_fll, load_shipped, parse_fll
 
 TEXT = """
 Engine: ward

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.language import tables
-from edge.client.language.phrases import print_words
-from edge.client.language.words import MAX_CHARACTERS, MAX_DEPTH, parse_words
-from edge.client.plugins import Parameter, Registry, load_registry
-from edge.client.syntax import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import tables
+from denwatch.client.language.phrases import print_words
+from denwatch.client.language.words import MAX_CHARACTERS, MAX_DEPTH, parse_words
+from denwatch.client.plugins import Parameter, Registry, load_registry
+from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
@@ -37,7 +36,7 @@ from edge.client.syntax import (
     Term,
     Text,
 )
-from edge.client.vocabulary import load_shipped
+from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
 
@@ -361,7 +360,7 @@ def test_every_node_knows_where_it_was_written() -> None:
 
 
 def test_the_shipped_tables_are_those_of_the_grammar() -> None:
-    # After a change of words.lark: python -m edge.client.language.tables
+    # After a change of words.lark: python -m denwatch.client.language.tables
     assert f'"of":"{tables.digest_grammar()}"' in tables.TABLES.read_text(encoding="utf-8")
 
 

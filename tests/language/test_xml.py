@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from lxml import etree
-
-from edge.client.compiler import compile_subscription
-from edge.client.errors import LanguageError
-from edge.client.language.words import parse_words
-from edge.client.language.xml import parse_xml
-from edge.client.language.xml_print import print_xml
-from edge.client.language.xml_schema import SCHEMA
-from edge.client.language.xml_source import MAX_CHARACTERS, MAX_DEPTH
-from edge.client.plugins import Lowered, Parameter, Registry
-from edge.client.syntax import (
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError
+from denwatch.client.language.words import parse_words
+from denwatch.client.language.xml import parse_xml
+from denwatch.client.language.xml_print import print_xml
+from denwatch.client.language.xml_schema import SCHEMA
+from denwatch.client.language.xml_source import MAX_CHARACTERS, MAX_DEPTH
+from denwatch.client.plugins import Lowered, Parameter, Registry
+from denwatch.client.syntax import (
     Aggregator,
     And,
     Condition,
@@ -28,7 +26,8 @@ from edge.client.syntax import (
     Subscription,
     Term,
 )
-from edge.client.vocabulary import load_shipped
+from denwatch.client.vocabulary import load_shipped
+from lxml import etree
 
 RESCUE = load_shipped("rescue")
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-
-from edge.client.language.builder import (
+from denwatch.client.language.builder import (
     ConditionBuilder,
     PredicateBuilder,
     SubscriptionBuilder,
@@ -19,7 +17,7 @@ from edge.client.language.builder import (
     attribute,
     when,
 )
-from edge.client.syntax import (
+from denwatch.client.syntax import (
     AGGREGATORS,
     About,
     Aggregator,
@@ -47,6 +45,7 @@ from edge.client.syntax import (
     Term,
     Text,
 )
+from hypothesis import strategies as st
 
 # Words that a grammar, XML, JSON or a value's reader could take for something else.
 TRAPS = (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import cbor2
-
-from edge.dens.log import Contents, Damage, Record, decode_records, encode_record
-from edge.dens.log.segment import (
+from denwatch.node.log import Contents, Damage, Record, decode_records, encode_record
+from denwatch.node.log.segment import (
     Footer,
     Header,
     IndexEntry,
@@ -16,6 +15,7 @@ from edge.dens.log.segment import (
     pack_header,
     pack_records,
 )
+
 from tests.log.samples import NOW
 
 HEADER = Header("north", 3, 11, NOW)

@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from edge.dens.log import Damage, Record, Writer, encode_record, read_segment
-from edge.dens.store import Crashed, Faults, Medium, MemoryStore
+from denwatch.node.log import Damage, Record, Writer, encode_record, read_segment
+from denwatch.node.store import Crashed, Faults, Medium, MemoryStore
+
 from tests.log.building import read_all
 from tests.log.disk import CrashingFiles
 from tests.log.samples import NOW

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from random import Random
 
-from edge.dens.store import Crashed
+from denwatch.node.store import Crashed
 
 PAGE = 64
 

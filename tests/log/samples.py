@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edge.dens.log.kinds import KINDS, Kind
+from denwatch.node.log.kinds import KINDS, Kind
 
 NOW = 1_790_000_000_000
 EXAMPLES: dict[str, Any] = {

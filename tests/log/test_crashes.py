@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from denwatch.node.log import Batch, Writer, writer
+from denwatch.node.log.recovery import Recovered, recover
+from denwatch.node.store import MemoryStore
 
-from edge.dens.log import Batch, Writer, writer
-from edge.dens.log.recovery import Recovered, recover
-from edge.dens.store import MemoryStore
 from tests.log.crashes import Broken, make_writer, run_campaign, run_life
 from tests.log.disk import CrashingFiles
 

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from denwatch.node import log, store
 
-from edge.dens import log, store
 from tests.log.samples import NOW
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.log import Choice, Header, Span, choose_segments, read_name, write_name
 from hypothesis import given
 from hypothesis import strategies as st
-
-from edge.dens.log import Choice, Header, Span, choose_segments, read_name, write_name
 
 
 @given(

@@ -8,15 +8,15 @@ from typing import Any
 
 import cbor2
 import pytest
+from denwatch.node.log import KINDS, RecordError, encode_record
+from denwatch.node.log.kinds import MAX_KINDS, TYPES
+from denwatch.node.log.records import check_columns, check_row, name_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.log import KINDS, RecordError, encode_record
-from edge.dens.log.kinds import MAX_KINDS, TYPES
-from edge.dens.log.records import check_columns, check_row, name_fields
 from tests.log.samples import CATALOGUE, EXAMPLES, NOW, build_full
 
-README = Path(__file__).parents[2] / "edge" / "dens" / "log" / "README.md"
+README = Path(__file__).parents[2] / "edge" / "denwatch" / "node" / "log" / "README.md"
 
 
 @pytest.mark.parametrize(("kind", "fields"), CATALOGUE)

@@ -8,10 +8,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.log import (
+from denwatch.node.log import (
     SCHEMA,
     Block,
     Contents,
@@ -22,7 +19,7 @@ from edge.dens.log import (
     read_header,
     read_segment,
 )
-from edge.dens.log.segment import (
+from denwatch.node.log.segment import (
     BLOCK,
     FORMAT,
     MAGIC,
@@ -32,6 +29,9 @@ from edge.dens.log.segment import (
     pack_header,
     pack_records,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.log.building import HEADER, Entry, build_block, build_segment, read_all
 from tests.log.samples import CATALOGUE, NOW, make_note
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from denwatch.node.log import KINDS
 
-from edge.dens.log import KINDS
-
-NODE = Path(__file__).parents[2] / "edge" / "dens"
+NODE = Path(__file__).parents[2] / "edge" / "denwatch" / "node"
 
 
 def find_calls() -> Iterator[tuple[str, str, list[str | None]]]:

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-
-from edge.dens.log import (
+from denwatch.node.log import (
     DiskFiles,
     Header,
     LogError,
@@ -21,8 +20,9 @@ from edge.dens.log import (
     read_name,
     read_segment,
 )
-from edge.dens.log.segment import pack_header
-from edge.dens.store import MemoryStore, Storage, Store
+from denwatch.node.log.segment import pack_header
+from denwatch.node.store import MemoryStore, Storage, Store
+
 from tests.log.building import read_all
 from tests.log.samples import NOW, make_note
 
@@ -316,8 +316,8 @@ def test_a_file_is_not_renamed_over_another(tmp_path: Path) -> None:
 
 NODE = """
 import sys
-from edge.dens.log import DiskFiles, Writer, encode_record
-from edge.dens.store import Store
+from denwatch.node.log import DiskFiles, Writer, encode_record
+from denwatch.node.store import Store
 from tests.log.samples import make_note
 store = Store(sys.argv[1] + "/n.db", "north")
 writer = Writer(store, DiskFiles(sys.argv[1] + "/log"), segment_bytes=20_000)

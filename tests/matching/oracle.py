@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import Notification, Predicate, Subscription
 
 MIN, MAX, PRODUCT, ARITHMETIC, GEOMETRIC, HARMONIC, WEIGHTED, SUGENO = range(8)
 AND, OR, NOT = 0x40, 0x50, 0x60

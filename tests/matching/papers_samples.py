@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import random
 
+from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
+from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 from hypothesis import strategies as st
-
-from protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
-from protocol.evaluator import AND, NOT, OR
-from protocol.vectors import Notification, Predicate, Reading, Subscription
 
 ATTRIBUTES = 5
 EVENTS = 2

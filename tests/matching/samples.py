@@ -9,10 +9,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 from hypothesis import strategies as st
-
-from protocol.degrees import MAX, SUGENO, WEIGHTED
-from protocol.vectors import Notification, Predicate, Reading, Subscription
 
 AND, OR, NOT = 0x40, 0x50, 0x60
 HEDGES = (0, 1, 2, 3, 5, 9, 15, 7)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from denwatch.node.matching import arithmetic
+from denwatch.protocol import cuts, degrees, uncertainty
+from denwatch.protocol.vectors import Predicate
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from edge.dens.matching import arithmetic
-from protocol import cuts, degrees, uncertainty
-from protocol.vectors import Predicate
 
 _codes = st.integers(0, 255)
 _hedges = st.sampled_from([code for code in range(16) if code & 3 or not code])

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from denwatch.node.matching.content_index import ContentIndex
+from denwatch.node.matching.interface import Hit
+from denwatch.node.ranking.content import Constraint, Filter, Op, matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from edge.dens.matching.content_index import ContentIndex
-from edge.dens.matching.interface import Hit
-from edge.dens.ranking.content import Constraint, Filter, Op, matches
 
 _names = st.sampled_from(["a", "b", "c"])
 _texts = st.text("xyz", max_size=4)

@@ -12,11 +12,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from denwatch.node.matching.batch import Hits, pack_notifications, pack_subscriptions
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Subscription
 
-from edge.dens.matching.batch import Hits, pack_notifications, pack_subscriptions
-from edge.dens.matching.index import FuzzyIndex
-from protocol.matching import match
-from protocol.vectors import Notification, Subscription
 from tests.matching.oracle import Verdict, find_degree, find_possibility, judge_degrees
 from tests.matching.samples import make_corpus
 

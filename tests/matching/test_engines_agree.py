@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.protocol.vectors import Notification, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.matching.baselines import PlainMatcher
-from edge.dens.matching.index import FuzzyIndex
-from edge.dens.matching.papers import FIP, FNIF, FNIFC, FNIFS
-from protocol.vectors import Notification, Subscription
+from papers import FIP, FNIF, FNIFC, FNIFS
+from papers.baselines import PlainMatcher
 from tests.matching.samples import notifications, subscriptions
 
 

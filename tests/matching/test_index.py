@@ -7,20 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from edge.dens.matching.baselines import PlainMatcher, TripleScan
-from edge.dens.matching.batch import (
+from denwatch.node.matching.batch import (
     build_batch,
     build_predicates,
     build_readings,
     pack_notifications,
     pack_subscriptions,
 )
-from edge.dens.matching.index import FuzzyIndex
-from protocol.errors import ProtocolError
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from papers.baselines import PlainMatcher, TripleScan
 from tests.matching.samples import (
     make_notification,
     make_subscription,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from denwatch.protocol import degrees
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Predicate, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import degrees
-from protocol.matching import match
-from protocol.vectors import Notification, Predicate, Subscription
 from tests.matching.oracle import find_degree, find_slope, judge
 from tests.matching.samples import notifications, subscriptions
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from itertools import product
 
 import pytest
+from denwatch.protocol.degrees import ARITHMETIC, MAX, MIN, WEIGHTED
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.matching.papers import (
+from papers import (
     BITS,
     FLOAT,
     Aggregation,
@@ -23,9 +26,6 @@ from edge.dens.matching.papers import (
     translate_notification,
     translate_subscription,
 )
-from protocol.degrees import ARITHMETIC, MAX, MIN, WEIGHTED
-from protocol.matching import match
-from protocol.vectors import Notification, Predicate, Reading, Subscription
 from tests.matching.papers_oracle import certain, possible, rate_interest
 
 VARIANTS = list(product(Order, Association))

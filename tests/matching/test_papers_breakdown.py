@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from denwatch.protocol.degrees import ARITHMETIC, GEOMETRIC, MAX, MIN, PRODUCT, SUGENO, WEIGHTED
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.matching.papers import BFCPA1, BFCPA2, BFCPAB, approximate, size_breakdown
-from protocol.degrees import ARITHMETIC, GEOMETRIC, MAX, MIN, PRODUCT, SUGENO, WEIGHTED
-from protocol.matching import match
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from papers import BFCPA1, BFCPA2, BFCPAB, approximate, size_breakdown
 from tests.matching.papers_oracle import fuzzy_mean, mean_of_pairs
 from tests.matching.papers_samples import (
     FOUR,

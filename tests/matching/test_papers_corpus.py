@@ -10,11 +10,11 @@ import os
 from functools import cache
 
 import pytest
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.interface import Hit
+from denwatch.protocol.vectors import Notification
 
-from edge.dens.matching.index import FuzzyIndex
-from edge.dens.matching.interface import Hit
-from edge.dens.matching.papers import FIP, FNIF, FNIFC, FNIFS
-from protocol.vectors import Notification
+from papers import FIP, FNIF, FNIFC, FNIFS
 from tests.matching.samples import make_corpus
 
 STRIDE = 100 if os.environ.get("DENWATCH_SLOW") else 2500

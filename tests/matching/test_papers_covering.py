@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
+from denwatch.protocol.cuts import cut
+from denwatch.protocol.degrees import ARITHMETIC, GEOMETRIC, MAX, MIN, PRODUCT, VERY
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.matching.papers import FNIFC, Outline, covers
-from protocol.cuts import cut
-from protocol.degrees import ARITHMETIC, GEOMETRIC, MAX, MIN, PRODUCT, VERY
-from protocol.matching import match
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from papers import FNIFC, Outline, covers
 from tests.matching.papers_samples import FOUR, make_subscription
 
 KINDS = (MIN, MIN, MIN, PRODUCT, ARITHMETIC, GEOMETRIC, MAX)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from denwatch.node.matching.interface import Hit
+from denwatch.protocol.degrees import ARITHMETIC, MIN, VERY
+from denwatch.protocol.evaluator import NOT
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 
-from edge.dens.matching.interface import Hit
-from edge.dens.matching.papers import AttributeValue, Reach
-from protocol.degrees import ARITHMETIC, MIN, VERY
-from protocol.evaluator import NOT
-from protocol.matching import match
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from papers import AttributeValue, Reach
 from tests.matching.papers_samples import make_crisp_subscription, make_notification
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.matching.papers.encodings import (
+from papers.encodings import (
     allocate_codes,
     decode,
     encode,

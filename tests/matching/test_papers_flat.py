@@ -6,13 +6,13 @@ import random
 from collections.abc import Mapping
 
 import pytest
+from denwatch.node.matching.interface import Hit
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.matching.interface import Hit
-from edge.dens.matching.papers import FIP, FNIF, FNIFC, FNIFS
-from protocol.matching import match
-from protocol.vectors import Notification, Subscription
+from papers import FIP, FNIF, FNIFC, FNIFS
 from tests.matching.papers_samples import (
     make_notification,
     make_subscription,

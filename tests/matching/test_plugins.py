@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.dens.matching.interface import CONTENT, FUZZY, Hit
-from edge.dens.matching.plugins import BUILT_IN, Plugin, Plugins
-from edge.dens.ranking.content import Filter
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.node.matching.interface import CONTENT, FUZZY, Hit
+from denwatch.node.matching.plugins import BUILT_IN, Plugin, Plugins
+from denwatch.node.ranking.content import Filter
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 
 
 def test_both_languages_behind_one_interface() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from edge.dens.core.interface import Listening
-from edge.dens.mqtt import Server
-from edge.dens.mqtt.session import Session
-from edge.dens.mqtt.topics import is_listened
+from denwatch.node.core.interface import Listening
+from denwatch.node.mqtt import Server
+from denwatch.node.mqtt.session import Session
+from denwatch.node.mqtt.topics import is_listened
+
 from tests.mqtt.wire import World
 
 

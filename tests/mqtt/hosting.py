@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from edge.dens.core.interface import Publish, Write
-from edge.dens.mqtt import Input, Limits, Listener, OpenRules, Output, Server
-from edge.dens.mqtt.interface import Rules
+from denwatch.node.core.interface import Publish, Write
+from denwatch.node.mqtt import Input, Limits, Listener, OpenRules, Output, Server
+from denwatch.node.mqtt.interface import Rules
+
 from tests.mqtt.wire import Store
 
 T = TypeVar("T")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.interface import Message
+from denwatch.node.mqtt.session import Session
 
-from edge.dens.core.interface import Message
-from edge.dens.mqtt.session import Session
 from tests.mqtt import wire
 from tests.mqtt.wire import Got, World
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from denwatch.node.core.interface import Acknowledged, Listening, Message
+from denwatch.node.mqtt import Limits
 from paho.mqtt.enums import CallbackAPIVersion
 
-from edge.dens.core.interface import Acknowledged, Listening, Message
-from edge.dens.mqtt import Limits
-from firmware_tests.runtimes import LIBRARY, REPOSITORY, find_unix
+from firmware_tests.runtimes import LIBRARY, REPOSITORY, find_library, find_unix
 from firmware_tests.support import require
 from tests.mqtt.certificates import make_certificate
 from tests.mqtt.hosting import TIMEOUT, Host, wait_for
@@ -232,7 +232,7 @@ class TestMosquittoClients:
 WATCHDOG = """
 import sys, asyncio, time
 sys.path.insert(0, {root!r})
-from edge.watchdog.link import Link, Server, Settings
+from denwatch.watchdog.link import Link, Server, Settings
 got = []
 def clock():
     return int(time.time() * 1000)
@@ -290,7 +290,9 @@ class TestWatchdog:
     @pytest.mark.parametrize("bits", [64, 32])
     def test_on_micropython(self, bits: int) -> None:
         runtime = require(partial(find_unix, bits))
-        self.run([str(runtime)], {"MICROPYPATH": f"{LIBRARY}:{REPOSITORY}:.frozen"})
+        self.run(
+            [str(runtime)], {"MICROPYPATH": f"{LIBRARY}:{find_library()}:{REPOSITORY}:.frozen"}
+        )
 
 
 def test_a_silent_client_is_found_out_by_its_keep_alive() -> None:
@@ -305,10 +307,10 @@ def test_a_silent_client_is_found_out_by_its_keep_alive() -> None:
 
 
 class TestStandAlone:
-    """`python -m edge.dens.mqtt`, as interoperability suites and benchmarks use it."""
+    """`python -m denwatch.node.mqtt`, as interoperability suites and benchmarks use it."""
 
     def test_it_serves_until_it_is_told_to_stop(self) -> None:
-        command = [sys.executable, "-m", "edge.dens.mqtt", "--open", "--refuse", "no/way"]
+        command = [sys.executable, "-m", "denwatch.node.mqtt", "--open", "--refuse", "no/way"]
         runner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
         assert runner.stdout is not None
         host = Host(port=int(runner.stdout.readline()))
@@ -321,7 +323,7 @@ class TestStandAlone:
         assert runner.wait(TIMEOUT) == 0
 
     def test_it_is_not_open_unless_somebody_says_so(self) -> None:
-        command = [sys.executable, "-m", "edge.dens.mqtt"]
+        command = [sys.executable, "-m", "denwatch.node.mqtt"]
         done = subprocess.run(command, capture_output=True, cwd=REPOSITORY, check=False)
         assert done.returncode == 2
         assert b"--open" in done.stderr

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.mqtt import packets
+from denwatch.node.mqtt.decoder import Decoder
+from denwatch.node.mqtt.limits import Limits
+from denwatch.node.mqtt.packets import MalformedError
+from denwatch.watchdog import packets as device
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.mqtt import packets
-from edge.dens.mqtt.decoder import Decoder
-from edge.dens.mqtt.limits import Limits
-from edge.dens.mqtt.packets import MalformedError
-from edge.watchdog import packets as device
 from tests.mqtt import wire
 
 # name: (bytes, packet). The hex ones are written out by hand from the standard.

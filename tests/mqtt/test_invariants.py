@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from denwatch.node.mqtt import Limits, TokenBucket
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from edge.dens.mqtt import Limits, TokenBucket
 from tests.mqtt import wire
 from tests.mqtt.checks import check_all, hear
 from tests.mqtt.wire import Got, World

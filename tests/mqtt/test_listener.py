@@ -8,9 +8,9 @@ import ssl
 from pathlib import Path
 
 import pytest
+from denwatch.node.core.interface import Message
+from denwatch.node.mqtt import Blocked, Close, Limits, Pause, Resume
 
-from edge.dens.core.interface import Message
-from edge.dens.mqtt import Blocked, Close, Limits, Pause, Resume
 from tests.mqtt import wire
 from tests.mqtt.certificates import make_certificate
 from tests.mqtt.hosting import TIMEOUT, Host, wait_for

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.mqtt.topics import (
+from denwatch.node.mqtt.topics import (
     FilterIndex,
     TopicTree,
     find_filter_fault,
     is_directed,
     is_listened,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 LEVELS = st.sampled_from(["a", "b", "", "$s"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.interface import Message
+from denwatch.node.mqtt import Limits, Pause, Resume, TokenBucket
+from denwatch.node.mqtt.outbound import Outbound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.core.interface import Message
-from edge.dens.mqtt import Limits, Pause, Resume, TokenBucket
-from edge.dens.mqtt.outbound import Outbound
 from tests.mqtt import wire
 from tests.mqtt.wire import Got, World
 

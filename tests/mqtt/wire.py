@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from edge.dens.core.interface import Acknowledged, Listening, Message, Publish, Write
-from edge.dens.mqtt import Close, Limits, OpenRules, Output, Refused, Send, Server
-from edge.dens.mqtt.interface import Pace, Rules
+from denwatch.node.core.interface import Acknowledged, Listening, Message, Publish, Write
+from denwatch.node.mqtt import Close, Limits, OpenRules, Output, Refused, Send, Server
+from denwatch.node.mqtt.interface import Pace, Rules
 
 KINDS = {
     2: "connack",

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from denwatch.client.subscriber.actions import Acknowledge, KeepNote
+from denwatch.client.subscriber.engine import Engine
+
 from benchmarks.durability_app import main
-from edge.client.subscriber.actions import Acknowledge, KeepNote
-from edge.client.subscriber.engine import Engine
 
 _MOMENT = 0.2  # s
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from denwatch.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.vocabularies import shorten_hash
+
 from demo.site import call, find_free_ports
-from edge.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.vocabularies import shorten_hash
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 90.0  # s; the first start on a machine compiles the matcher
@@ -27,12 +28,12 @@ ENVIRONMENT = {
     "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache/numba")),
 }
 
-_PROGRAM = ["-m", "edge.cli"]
+_PROGRAM = ["-m", "denwatch.cli"]
 _WRONG_CLOCK = """
 import sys, time
 right, error = time.time, float(sys.argv.pop(1))
 time.time = lambda: right() + error
-from edge.cli import main
+from denwatch.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -237,7 +238,16 @@ def running_watchdog(
     config: Path, micropython: Path | None = None, prefix: tuple[str, ...] = ()
 ) -> Iterator[subprocess.Popen[str]]:
     """Run a watchdog; under CPython unless a MicroPython is given."""
-    command = [*prefix, sys.executable, "-m", "edge.cli", "watchdog", "--report", "1", str(config)]
+    command = [
+        *prefix,
+        sys.executable,
+        "-m",
+        "denwatch.cli",
+        "watchdog",
+        "--report",
+        "1",
+        str(config),
+    ]
     if micropython is not None:
         command += ["--micropython", str(micropython)]
     with (config.parent / "watchdog.log").open("w") as log:

@@ -15,9 +15,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Protocol
 
+from denwatch.node.runtime.discovery import list_addresses
+
 from demo.bridges import Bridges
 from demo.site import call, find_free_ports
-from edge.dens.runtime.discovery import list_addresses
 from tests.node.app import App
 from tests.node.hosting import HostedNode, Person, wait_for
 

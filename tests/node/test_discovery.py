@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
+from denwatch.node.runtime.discovery import SERVICE
 from zeroconf import ServiceInfo, Zeroconf
 
-from edge.dens.runtime.discovery import SERVICE
 from tests.node.hosting import HostedNode, wait_for
 from tests.node.namespaces import Namespaces, Site
 

@@ -10,15 +10,15 @@ import random
 from pathlib import Path
 
 import pytest
+from denwatch.node.core.devices import part as devices_part
+from denwatch.node.core.devices.registry import Device, Number
+from denwatch.node.log import LogError
+from denwatch.node.runtime.station import Effects
 
 from benchmarks.durability_points import Point, Scenario, count_faults, list_points, try_points
 from benchmarks.durability_site import make_node_site
 from benchmarks.durability_stand import NodeStand
 from benchmarks.durability_world import Host, Plan, make_plan
-from edge.dens.core.devices import part as devices_part
-from edge.dens.core.devices.registry import Device, Number
-from edge.dens.log import LogError
-from edge.dens.runtime.station import Effects
 
 # In one worker and in this order: the first ones have numba compile what a node's start needs.
 pytestmark = pytest.mark.xdist_group("durability")

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.protocol import frames, notification
+from denwatch.protocol.messages import encode_message
+from denwatch.protocol.vectors import Notification, Reading
 
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.vocabularies import shorten_hash
 from firmware_tests.runtimes import find_unix
-from protocol import frames, notification
-from protocol.messages import encode_message
-from protocol.vectors import Notification, Reading
 from tests.node.app import App
 from tests.node.hosting import (
     HostedNode,

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.client.subscriber import State
 
 from demo.site import call, find_free_ports
-from edge.client.subscriber import State
 from firmware_tests.runtimes import find_unix
 from tests.node.app import App
 from tests.node.hosting import (

@@ -25,7 +25,7 @@ import pytest
 
 from firmware_tests.runtimes import REPOSITORY
 
-PACKAGES = ("protocol", "edge", "backend")
+ROOTS = ("protocol", "edge", "backend")  # each has a part of the package `denwatch`
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OUT = shutil.ignore_patterns(
     ".git",
@@ -117,9 +117,9 @@ def run(
 def list_files(*endings: str) -> set[str]:
     """Return the files of our packages in the repository with these endings."""
     return {
-        str(path.relative_to(REPOSITORY))
-        for package in PACKAGES
-        for path in (REPOSITORY / package).rglob("*")
+        str(path.relative_to(REPOSITORY / root))
+        for root in ROOTS
+        for path in (REPOSITORY / root / "denwatch").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix in endings
     }
 
@@ -127,19 +127,19 @@ def list_files(*endings: str) -> set[str]:
 def test_every_module_and_every_file_beside_it_is_in_the_wheel(built: Built) -> None:
     assert list_files(".py") <= built.names
     every = {
-        str(path.relative_to(REPOSITORY))
-        for package in PACKAGES
-        for path in (REPOSITORY / package).rglob("*")
+        str(path.relative_to(REPOSITORY / root))
+        for root in ROOTS
+        for path in (REPOSITORY / root / "denwatch").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     data = {name for name in every if not name.endswith((".py", ".md", ".mpy"))}
-    assert "edge/client/vocabularies/rescue.toml" in data
+    assert "denwatch/client/vocabularies/rescue.toml" in data
     assert data <= built.names, f"[tool.setuptools.package-data] lacks {data - built.names}"
 
 
 def test_nothing_else_is_in_the_wheel(built: Built) -> None:
     tops = {name.partition("/")[0] for name in built.names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"denwatch"}
     assert not [name for name in built.names if "test" in name.rpartition("/")[2]]
     assert any(name.endswith("/licenses/LICENSE") for name in built.names)
 
@@ -148,7 +148,8 @@ def test_the_sdist_has_what_a_wheel_is_made_of_and_no_caches(built: Built) -> No
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
-    assert list_files(".py", ".toml", ".lark", ".xsd") <= names
+    inside = {name.partition("/")[2] for name in names}  # without the root
+    assert list_files(".py", ".toml", ".lark", ".xsd") <= inside
     assert not [name for name in names if re.search(r"\.venv|\.cache|__pycache__|\.pyc$", name)]
 
 
@@ -178,7 +179,7 @@ def test_without_anything_else_it_says_what_it_is_and_what_is_missing(
 def test_an_installed_wheel_compiles_checks_and_makes_a_node(
     complete: Path, tmp_path: Path
 ) -> None:
-    where = "import edge, sys; print(edge.__file__)"
+    where = "import denwatch.cli; print(denwatch.cli.__file__)"
     told = subprocess.run(
         [str(complete / "python"), "-c", where],
         cwd=tmp_path,

@@ -4,7 +4,7 @@ One file for all: the object, its bytes, and what it answers. A change here is a
 see the versioning rules in protocol/README.md.
 """
 
-from protocol.vectors import Notification, Predicate, Reading, Significance, Subscription
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Significance, Subscription
 
 # One vector, one line.
 # fmt: off

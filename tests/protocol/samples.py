@@ -1,8 +1,8 @@
 """Random subscriptions, notifications and values, the same from one seed on every runtime."""
 
-from protocol.degrees import MAX, SUGENO, WEIGHTED
-from protocol.evaluator import AND, NOT, OR
-from protocol.vectors import Notification, Predicate, Reading, Significance, Subscription
+from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
+from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Significance, Subscription
 
 
 class Dice:

@@ -2,8 +2,15 @@
 
 import unittest
 
-from protocol.cbor import MAX_SIZE, decode, decode_portable, encode, encode_portable, is_plain
-from protocol.errors import ProtocolError
+from denwatch.protocol.cbor import (
+    MAX_SIZE,
+    decode,
+    decode_portable,
+    encode,
+    encode_portable,
+    is_plain,
+)
+from denwatch.protocol.errors import ProtocolError
 
 # From RFC 8949, appendix A, as far as messages may hold them.
 EXAMPLES = (

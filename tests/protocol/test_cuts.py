@@ -2,7 +2,7 @@
 
 import unittest
 
-from protocol.cuts import (
+from denwatch.protocol.cuts import (
     complement,
     covers,
     covers_at,
@@ -11,8 +11,9 @@ from protocol.cuts import (
     invert_hedge,
     within,
 )
-from protocol.degrees import MAX, MIN, SUGENO, aggregate, fuzzify, hedge
-from protocol.vectors import Predicate
+from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate, fuzzify, hedge
+from denwatch.protocol.vectors import Predicate
+
 from tests.protocol.samples import Dice, draw_predicate
 
 

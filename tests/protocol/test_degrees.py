@@ -2,7 +2,7 @@
 
 import unittest
 
-from protocol.degrees import (
+from denwatch.protocol.degrees import (
     CRISP,
     aggregate,
     fuzzify,
@@ -13,6 +13,7 @@ from protocol.degrees import (
     root,
     slope,
 )
+
 from tests.protocol import oracle
 from tests.protocol.samples import Dice
 

@@ -2,11 +2,12 @@
 
 import unittest
 
-from protocol.degrees import MAX, MIN
-from protocol.evaluator import NOT_A_CANDIDATE, SCRATCH, evaluate
-from protocol.matching import match
-from protocol.subscription import encode
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.degrees import MAX, MIN
+from denwatch.protocol.evaluator import NOT_A_CANDIDATE, SCRATCH, evaluate
+from denwatch.protocol.matching import match
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+
 from tests.protocol import oracle
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 

@@ -2,8 +2,8 @@
 
 import unittest
 
-from protocol.errors import ProtocolError
-from protocol.frames import (
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import (
     DOWN,
     MAX_LENGTH,
     MESSAGE,

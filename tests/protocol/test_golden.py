@@ -2,8 +2,9 @@
 
 import unittest
 
-from protocol import degrees, evaluator, frames, notification, subscription
-from protocol.messages import decode_message, encode_message
+from denwatch.protocol import degrees, evaluator, frames, notification, subscription
+from denwatch.protocol.messages import decode_message, encode_message
+
 from tests.protocol import golden
 
 

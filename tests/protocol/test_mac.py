@@ -2,7 +2,7 @@
 
 import unittest
 
-from protocol.mac import Key, PortableKey, equal, equal_portable
+from denwatch.protocol.mac import Key, PortableKey, equal, equal_portable
 
 EXAMPLES = (
     (b"\x0b" * 20, b"Hi There", "b0344c61d8db3853"),

@@ -2,11 +2,12 @@
 
 import unittest
 
-from protocol.degrees import ARITHMETIC, MAX, SUGENO
-from protocol.evaluator import AND, NOT, OR
-from protocol.matching import match, rate_age
-from protocol.timecode import decode_duration, encode_duration
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.degrees import ARITHMETIC, MAX, SUGENO
+from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.matching import match, rate_age
+from denwatch.protocol.timecode import decode_duration, encode_duration
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+
 from tests.protocol import oracle
 from tests.protocol.samples import Dice, draw_notification, draw_subscription
 

@@ -2,9 +2,10 @@
 
 import unittest
 
-from protocol import cbor
-from protocol.errors import ProtocolError
-from protocol.messages import decode_message, encode_message
+from denwatch.protocol import cbor
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.messages import decode_message, encode_message
+
 from tests.protocol.golden import MESSAGES
 
 HELLO = {

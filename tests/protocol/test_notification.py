@@ -2,9 +2,10 @@
 
 import unittest
 
-from protocol.errors import ProtocolError
-from protocol.notification import MAX_LENGTH, decode, encode
-from protocol.vectors import Notification, Reading
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.notification import MAX_LENGTH, decode, encode
+from denwatch.protocol.vectors import Notification, Reading
+
 from tests.protocol.samples import Dice, draw_notification
 
 THREE = [Reading(a, (a * 9,) * 4) for a in (3, 4, 5)]

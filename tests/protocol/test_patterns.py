@@ -2,12 +2,13 @@
 
 import unittest
 
-from protocol.degrees import ARITHMETIC, MIN
-from protocol.errors import ProtocolError
-from protocol.evaluator import AND, NOT, OR, SCRATCH, combine
-from protocol.patterns import pack_pattern
-from protocol.subscription import decode, encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.protocol.degrees import ARITHMETIC, MIN
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, combine
+from denwatch.protocol.patterns import pack_pattern
+from denwatch.protocol.subscription import decode, encode
+from denwatch.protocol.vectors import Predicate, Subscription
+
 from tests.protocol import oracle
 
 PAPER = (

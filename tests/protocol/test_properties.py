@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import cbor2
 import pytest
+from denwatch.protocol import cbor, notification, subscription
+from denwatch.protocol.cuts import cut
+from denwatch.protocol.degrees import MIN
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
+from denwatch.protocol.vectors import Predicate, Subscription
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import cbor, notification, subscription
-from protocol.cuts import cut
-from protocol.degrees import MIN
-from protocol.errors import ProtocolError
-from protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
-from protocol.vectors import Predicate, Subscription
 from tests.protocol.samples import Dice, draw_notification, draw_subscription
 
 bytes8 = st.integers(0, 255)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from protocol import frames, messages, notification, subscription
-from protocol.degrees import CRISP
-from protocol.timecode import decode_duration
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol import frames, messages, notification, subscription
+from denwatch.protocol.degrees import CRISP
+from denwatch.protocol.timecode import decode_duration
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 
 README = Path(__file__).parents[2] / "protocol" / "README.md"
 FEVER = Predicate(0, 121, 255, 156)

@@ -2,11 +2,12 @@
 
 import unittest
 
-from protocol.degrees import MAX, SUGENO, WEIGHTED
-from protocol.errors import ProtocolError
-from protocol.evaluator import AND, NOT, OR
-from protocol.subscription import decode, encode
-from protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.subscription import decode, encode
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
+
 from tests.protocol.samples import Dice, draw_subscription
 
 THREE = [

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
+from denwatch.protocol.degrees import CRISP, aggregate, fuzzify, hedge
+from denwatch.protocol.uncertainty import measure, trapezoid
+from denwatch.protocol.vectors import Predicate
 
-from protocol.degrees import CRISP, aggregate, fuzzify, hedge
-from protocol.uncertainty import measure, trapezoid
-from protocol.vectors import Predicate
 from tests.protocol import oracle
 from tests.protocol.samples import Dice, draw_predicate, draw_reading
 

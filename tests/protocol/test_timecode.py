@@ -2,8 +2,8 @@
 
 import unittest
 
-from protocol.errors import ProtocolError
-from protocol.timecode import (
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.timecode import (
     LAST_AGE,
     LAST_DURATION,
     decode_age,

@@ -2,9 +2,10 @@
 
 import unittest
 
-from protocol.degrees import CRISP, fuzzify, hedge
-from protocol.uncertainty import cut_reading, measure, trapezoid
-from protocol.vectors import Predicate
+from denwatch.protocol.degrees import CRISP, fuzzify, hedge
+from denwatch.protocol.uncertainty import cut_reading, measure, trapezoid
+from denwatch.protocol.vectors import Predicate
+
 from tests.protocol import oracle
 from tests.protocol.samples import Dice, draw_predicate, draw_reading
 

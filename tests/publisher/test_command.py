@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from denwatch.cli import main
+from denwatch.cli.publish import announce_senses
+from denwatch.client.publisher import Publisher, UnacknowledgedError, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.items import NotificationBody, decode_body, decode_item
+from denwatch.node.store import Store
+from denwatch.protocol.notification import decode
 
-from edge.cli import main
-from edge.client.publisher import Publisher, UnacknowledgedError, parse_reading, read_key
-from edge.client.vocabulary import load_shipped
-from edge.commands.publish import announce_senses
-from edge.dens.core.items import NotificationBody, decode_body, decode_item
-from edge.dens.store import Store
-from protocol.notification import decode
 from tests.node.app import App
 from tests.node.hosting import HostedNode, make_node, wait_for
 

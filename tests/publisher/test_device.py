@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from denwatch.client.publisher import PublisherError, SimulatedDevice, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.devices import list_senses
+from denwatch.node.core.interface import Acknowledged, Message
+from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.protocol.vectors import Notification, Reading
 
-from edge.client.publisher import PublisherError, SimulatedDevice, parse_reading, read_key
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.devices import list_senses
-from edge.dens.core.interface import Acknowledged, Message
-from edge.dens.core.vocabularies import shorten_hash
-from protocol.vectors import Notification, Reading
 from tests.devices.plant import DOG, NODE, Site, make_secret, make_vector
 
 RESCUE = load_shipped("rescue")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.client.errors import LanguageError
-from edge.client.publisher import parse_reading
-from edge.client.vocabulary import Kind, format_moment, load_shipped
-from protocol.vectors import Reading
+from denwatch.client.errors import LanguageError
+from denwatch.client.publisher import parse_reading
+from denwatch.client.vocabulary import Kind, format_moment, load_shipped
+from denwatch.protocol.vectors import Reading
 
 RESCUE = load_shipped("rescue")
 PATIENT = RESCUE.events["patient"]

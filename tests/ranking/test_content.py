@@ -9,10 +9,10 @@ import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from denwatch.node.ranking import Constraint, ContentError, Filter, Op, covers, matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.ranking import Constraint, ContentError, Filter, Op, covers, matches
 from tests.ranking import oracle
 
 COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import doctest
 import math
 
+import denwatch.node.ranking
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import edge.dens.ranking
-from edge.dens.ranking import (
+from denwatch.node.ranking import (
     Combination,
     ExpiryRule,
     Filter,
@@ -28,6 +25,9 @@ from edge.dens.ranking import (
     measure_degree,
     probe_server,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tests.ranking import oracle
 
 COMEDY = Filter.of(("genre", "=", "comedy"))
@@ -291,6 +291,6 @@ def test_who_disconnects_leaves_nothing():
 
 
 def test_the_example_in_the_package_runs():
-    result = doctest.testmod(edge.dens.ranking)
+    result = doctest.testmod(denwatch.node.ranking)
     assert result.attempted > 0
     assert result.failed == 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.ranking import Filter, SubscriptionGraph, covers, measure_degree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.ranking import Filter, SubscriptionGraph, covers, measure_degree
 from tests.ranking import oracle
 
 # Boxes of one dimension under a second predicate pair: the graph must not know typed content.

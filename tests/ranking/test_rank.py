@@ -7,10 +7,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from edge.dens.ranking import (
+from denwatch.node.ranking import (
     Combination,
     Filter,
     Match,
@@ -21,6 +18,8 @@ from edge.dens.ranking import (
     covers,
     sort_best_first,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 FANTASY = Filter.of(("genre", "=", "fantasy"))
 JACKSON = Filter.of(("genre", "=", "fantasy"), ("director", "=", "P. Jackson"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from denwatch.node.ranking import BoundedTopK, ExpiryRule, Rank, TopK, find_period_end
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.ranking import BoundedTopK, ExpiryRule, Rank, TopK, find_period_end
 from tests.ranking import oracle
 
 # Few scores and short lives, so that ties, expiries and replacements are the rule.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from denwatch.node.ranking import PriorityCycle, UnknownPriority, assign_levels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.ranking import PriorityCycle, UnknownPriority, assign_levels
 from tests.ranking import oracle
 
 pairs = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=14)

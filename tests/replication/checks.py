@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+
 from tests.replication.network import Network
 from tests.replication.oracle import Truth
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import (
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import (
     PEERS,
     Action,
     ClockSet,
@@ -26,7 +26,7 @@ from edge.dens.core.interface import (
     Tick,
     Write,
 )
-from edge.dens.core.items import (
+from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
     SUBSCRIPTION,
@@ -38,10 +38,10 @@ from edge.dens.core.items import (
     decode_body,
     encode_body,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.peers import PeerPart, PeerSettings
-from edge.dens.core.turn import Turn
-from edge.dens.replication.clock import Clocks
+from denwatch.node.core.node import Node
+from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.turn import Turn
+from denwatch.node.replication.clock import Clocks
 
 START = 1_700_000_000_000
 

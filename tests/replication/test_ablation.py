@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import PEERS, Message, Publish, Write
+from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
+from denwatch.node.core.peers.acceptance import Gate
+from denwatch.node.core.turn import Turn
+from denwatch.node.replication.context import EMPTY, Range, Run
+from denwatch.node.replication.shipments import Shipment, encode_shipment
+from denwatch.node.replication.wire import ITEMS, Frame, seal
 
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import PEERS, Message, Publish, Write
-from edge.dens.core.items import SUBSCRIPTION, Dot, Item
-from edge.dens.core.peers.acceptance import Gate
-from edge.dens.core.turn import Turn
-from edge.dens.replication.context import EMPTY, Range, Run
-from edge.dens.replication.shipments import Shipment, encode_shipment
-from edge.dens.replication.wire import ITEMS, Frame, seal
 from tests.replication.checks import (
     Violation,
     check_all,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.interface import Message, PeerUp, Tick
+from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from denwatch.node.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.core.interface import Message, PeerUp, Tick
-from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot
-from edge.dens.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
 from tests.replication.network import START, Disk, Network
 
 MINUTE = 60_000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from denwatch.node.core.items import SUBSCRIPTION, Dot
+from denwatch.node.core.peers import PeerSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.core.items import SUBSCRIPTION, Dot
-from edge.dens.core.peers import PeerSettings
 from tests.replication.checks import check_all, check_subscriptions
 from tests.replication.network import Network
 from tests.replication.oracle import Truth

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.dens.core.interface import PEERS, Count, Message, PeerUp, Tick
-from edge.dens.core.items import (
+from denwatch.node.core.interface import PEERS, Count, Message, PeerUp, Tick
+from denwatch.node.core.items import (
     DELIVERED,
     NEVER,
     NOTIFICATION,
@@ -15,10 +14,11 @@ from edge.dens.core.items import (
     NotificationBody,
     encode_body,
 )
-from edge.dens.core.peers import PeerSettings
-from edge.dens.log.records import encode_record
-from edge.dens.replication.shipments import Parcel, Shipment, decode_shipment, encode_shipment
-from edge.dens.replication.wire import FLAG, ITEMS, NAMES, read_frame, seal
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.log.records import encode_record
+from denwatch.node.replication.shipments import Parcel, Shipment, decode_shipment, encode_shipment
+from denwatch.node.replication.wire import FLAG, ITEMS, NAMES, read_frame, seal
+
 from tests.replication.checks import check_all, check_rest, check_subscriptions
 from tests.replication.network import START, Disk, Host, Network, Ring
 from tests.replication.oracle import Truth

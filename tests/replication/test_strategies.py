@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.core.items import NOTIFICATION, Dot
-from edge.dens.core.peers import PeerSettings
-from edge.dens.replication.encounters import Encounters, grade, read_grade
-from edge.dens.replication.strategies import (
+from denwatch.node.core.items import NOTIFICATION, Dot
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.replication.encounters import Encounters, grade, read_grade
+from denwatch.node.replication.strategies import (
     Candidate,
     Copy,
     Epidemic,
@@ -18,6 +15,9 @@ from edge.dens.replication.strategies import (
     Utility,
     build_strategy,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.replication.network import Disk, Network
 
 NOBODY = Peer("peer", {}, 0)

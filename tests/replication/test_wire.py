@@ -6,12 +6,9 @@ import hashlib
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from edge.dens.core.items import KINDS, Dot, Item
-from edge.dens.replication.context import Range
-from edge.dens.replication.sets import (
+from denwatch.node.core.items import KINDS, Dot, Item
+from denwatch.node.replication.context import Range
+from denwatch.node.replication.sets import (
     Cursor,
     build_range,
     build_spans,
@@ -24,8 +21,8 @@ from edge.dens.replication.sets import (
     subtract,
     unite,
 )
-from edge.dens.replication.shipments import Parcel, Shipment, decode_shipment, encode_shipment
-from edge.dens.replication.summaries import (
+from denwatch.node.replication.shipments import Parcel, Shipment, decode_shipment, encode_shipment
+from denwatch.node.replication.summaries import (
     Answer,
     Change,
     Completion,
@@ -38,8 +35,10 @@ from edge.dens.replication.summaries import (
     encode_completion,
     encode_summary,
 )
-from edge.dens.replication.wire import ITEMS, NAMES, read_frame, seal
-from protocol.errors import ProtocolError
+from denwatch.node.replication.wire import ITEMS, NAMES, read_frame, seal
+from denwatch.protocol.errors import ProtocolError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SETS = st.sets(st.integers(1, 300), max_size=60)
 SPANS = SETS.map(lambda values: build_spans(sorted(values)))

@@ -10,9 +10,9 @@ import json
 from collections import deque
 from typing import Any
 
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import (
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import (
     DEVICES,
     NOTES,
     PEERS,
@@ -26,17 +26,18 @@ from edge.dens.core.interface import (
     PeerDown,
     PeerUp,
 )
-from edge.dens.core.items import NOTIFICATION, NotificationBody, encode_body
-from edge.dens.core.node import Node
-from edge.dens.core.peers import PeerPart, PeerSettings
-from edge.dens.core.subscribers import Subscribers, SubscriberSettings
-from edge.dens.core.turn import Turn
-from edge.dens.core.vocabularies import Vocabularies
-from edge.dens.replication.clock import Clocks
-from edge.dens.runtime.clock import SteadyClock
-from edge.dens.runtime.station import Station
-from edge.dens.store import Medium, MemoryStore
-from protocol import notification
+from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
+from denwatch.node.core.node import Node
+from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
+from denwatch.node.core.turn import Turn
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.runtime.clock import SteadyClock
+from denwatch.node.runtime.station import Station
+from denwatch.node.store import Medium, MemoryStore
+from denwatch.protocol import notification
+
 from tests.replication.network import Ring
 from tests.subscribers.world import patient
 

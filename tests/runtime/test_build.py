@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from edge.commands.node import run
-from edge.dens.config import NodeConfig, load_config
-from edge.dens.config.model import Replication
-from edge.dens.runtime import clock
-from edge.dens.runtime.build import Opened, name_strategy, open_node
+from denwatch.cli.node import run
+from denwatch.node.config import NodeConfig, load_config
+from denwatch.node.config.model import Replication
+from denwatch.node.runtime import clock
+from denwatch.node.runtime.build import Opened, name_strategy, open_node
 
 RIGHT = 1_800_000_000.0  # s
 YEAR = 365 * 86_400_000

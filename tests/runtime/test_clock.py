@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.dens.runtime.clock import SteadyClock
+from denwatch.node.runtime.clock import SteadyClock
 
 
 class Machine:

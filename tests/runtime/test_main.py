@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from denwatch.node.config import load_config
+from denwatch.node.runtime import main
+from denwatch.node.runtime.build import Opened
+from denwatch.node.store import StoreFailed, StoreFull
 
-from edge.dens.config import load_config
-from edge.dens.runtime import main
-from edge.dens.runtime.build import Opened
-from edge.dens.store import StoreFailed, StoreFull
 from tests.node.hosting import make_node
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import urllib.request
 
+from denwatch.node.core.interface import Count
+from denwatch.node.runtime.metrics import Metrics
 from prometheus_client.parser import text_string_to_metric_families
-
-from edge.dens.core.interface import Count
-from edge.dens.runtime.metrics import Metrics
 
 
 def read_page(metrics: Metrics) -> dict[tuple[str, str], float]:

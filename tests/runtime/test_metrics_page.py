@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.cli.publish import announce_senses
+from denwatch.client.publisher import Publisher, parse_reading, read_key
+from denwatch.client.vocabulary import load_shipped
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo.site import find_free_ports
-from edge.client.publisher import Publisher, parse_reading, read_key
-from edge.client.vocabulary import load_shipped
-from edge.commands.publish import announce_senses
 from tests.node.app import App
 from tests.node.hosting import REPOSITORY, HostedNode, make_node, wait_for
 

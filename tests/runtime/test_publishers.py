@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.devices.registry import Device
-from edge.dens.core.vocabularies import Vocabularies
-from edge.dens.runtime.publishers import list_publishers
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.devices.registry import Device
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.runtime.publishers import list_publishers
 
 RESCUE = Vocabularies(load_shipped("rescue"))
 PATIENT, FIRE = (RESCUE.own.events[name].number for name in ("patient", "fire"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.dens.log.segment import Header, pack_header
-from edge.dens.runtime.segments import remove_old_segments
+from denwatch.node.log.segment import Header, pack_header
+from denwatch.node.runtime.segments import remove_old_segments
 
 DAY = 86_400_000
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import (
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import (
     PEERS,
     ROOT,
     Count,
@@ -19,12 +18,12 @@ from edge.dens.core.interface import (
     PeerUp,
     Publish,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.turn import Turn
-from edge.dens.mqtt.interface import Opened, OpenRules, Received, Send
-from edge.dens.mqtt.server import Server
-from edge.dens.runtime.station import Station
-from edge.dens.store import Faults, Medium, MemoryStore, StoreError
+from denwatch.node.core.node import Node
+from denwatch.node.core.turn import Turn
+from denwatch.node.mqtt.interface import Opened, OpenRules, Received, Send
+from denwatch.node.mqtt.server import Server
+from denwatch.node.runtime.station import Station
+from denwatch.node.store import Faults, Medium, MemoryStore, StoreError
 
 CONNECT = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 617070".replace(" ", ""))
 

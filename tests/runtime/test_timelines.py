@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+from denwatch.node.replication.clock import LINK
 
-from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
-from edge.dens.replication.clock import LINK
 from tests.runtime.places import World
 
 REAL = 1_800_000_000_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.interface import NOTES, Listening
+from denwatch.node.core.items import DELIVERED
 
-from edge.dens.core.interface import NOTES, Listening
-from edge.dens.core.items import DELIVERED
 from tests.runtime.places import World
 
 START = 1_800_000_000_000

@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from edge.dens.security import changes
-from edge.dens.security.authority import Authority, make_node_keys
-from edge.dens.security.files import KeyFile
-from edge.dens.security.folder import (
+from denwatch.node.security import changes
+from denwatch.node.security.authority import Authority, make_node_keys
+from denwatch.node.security.files import KeyFile
+from denwatch.node.security.folder import (
     found_site,
     invite_node,
     join_site,
     load_authority,
 )
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.registry import Registry
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.registry import Registry
 
 TODAY = datetime(2026, 1, 1, tzinfo=UTC)
 

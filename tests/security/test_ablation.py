@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from denwatch.node.security import access as access_module
+from denwatch.node.security import cards, changes, keyring, notices, tags
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.names import find_weakness
+from denwatch.node.security.registry import Registry
 
-from edge.dens.security import access as access_module
-from edge.dens.security import cards, changes, keyring, notices, tags
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.names import find_weakness
-from edge.dens.security.registry import Registry
 from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
 from tests.security.test_topics import find_trespasses, make_access
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.security import changes
+from denwatch.node.security.access import Access
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.registry import Registry, derive_device_password, derive_device_secret
 
-from edge.dens.security import changes
-from edge.dens.security.access import Access
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.registry import Registry, derive_device_password, derive_device_secret
 from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
 
 KEY = b"k" * 32

@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
+from denwatch.node.security import changes
+from denwatch.node.security.authority import make_node_keys
+from denwatch.node.security.cards import Card
+from denwatch.node.security.enrolment import Enrolment
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.notices import make_introduction, write_registration
+from denwatch.node.security.registry import Device, DeviceKey, Registry
+from denwatch.protocol import cbor
 
-from edge.dens.security import changes
-from edge.dens.security.authority import make_node_keys
-from edge.dens.security.cards import Card
-from edge.dens.security.enrolment import Enrolment
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.notices import make_introduction, write_registration
-from edge.dens.security.registry import Device, DeviceKey, Registry
-from protocol import cbor
 from tests.security.sites import make_authority, make_registries, make_registry, tell
 
 

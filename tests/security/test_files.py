@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.node.security import changes
+from denwatch.node.security.authority import make_node_keys
+from denwatch.node.security.document import read_registry, write_registry
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.files import KeyFile, read_secret_file, write_file
+from denwatch.node.security.registry import Registry
 
-from edge.dens.security import changes
-from edge.dens.security.authority import make_node_keys
-from edge.dens.security.document import read_registry, write_registry
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.files import KeyFile, read_secret_file, write_file
-from edge.dens.security.registry import Registry
 from tests.security.sites import make_authority, make_registries
 
 

@@ -7,12 +7,11 @@ import ssl
 from pathlib import Path
 
 import pytest
-
-from edge.dens.security import changes
-from edge.dens.security.authority import list_addresses
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.files import KeyFile, write_file
-from edge.dens.security.folder import (
+from denwatch.node.security import changes
+from denwatch.node.security.authority import list_addresses
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.files import KeyFile, write_file
+from denwatch.node.security.folder import (
     CA_DER_FILE,
     CA_FILE,
     CERTIFICATE_FILE,
@@ -27,6 +26,7 @@ from edge.dens.security.folder import (
     rotate_own_keys,
     write_invitation,
 )
+
 from tests.security.sites import TODAY, add_subscriber, make_site, tell
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from denwatch.node.security import changes
+from denwatch.node.security.authority import make_node_keys
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.registry import Device, DeviceKey, Registry, derive_device_secret
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import DOWN, MESSAGE, UP, Frame, open_frame, read_key_id, seal
+from denwatch.watchdog.seal import Key as DeviceSeal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.security import changes
-from edge.dens.security.authority import make_node_keys
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.registry import Device, DeviceKey, Registry, derive_device_secret
-from edge.watchdog.seal import Key as DeviceSeal
-from protocol.errors import ProtocolError
-from protocol.frames import DOWN, MESSAGE, UP, Frame, open_frame, read_key_id, seal
 from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
 
 _A, _B = make_keyrings("node-a", "node-b")

@@ -7,15 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
-
-from edge.commands import keys, node_init
-from edge.commands.devices.check import check_config
-from edge.commands.failures import CommandError
-from edge.dens.config import load_config
-from edge.dens.security.access import Access
-from edge.dens.security.files import KeyFile
-from edge.dens.security.folder import open_keyring
-from edge.watchdog.config import read_nodes
+from denwatch.cli import keys, node_init
+from denwatch.cli.devices.check import check_config
+from denwatch.cli.failures import CommandError
+from denwatch.node.config import load_config
+from denwatch.node.security.access import Access
+from denwatch.node.security.files import KeyFile
+from denwatch.node.security.folder import open_keyring
+from denwatch.watchdog.config import read_nodes
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_a_device_config_is_one_that_a_watchdog_takes(
     frame = by_node["node-a"].seal(3, 1, 1, b"x")
     link = open_keyring(folder).link_for("dog-1", 1)
     assert link is not None
-    from protocol.frames import UP, open_frame
+    from denwatch.protocol.frames import UP, open_frame
 
     assert open_frame(link, UP, frame).body == b"x"
 

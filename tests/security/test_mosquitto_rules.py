@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from edge.commands import keys, node_init
+from denwatch.cli import keys, node_init
 
 USERS = ("medic7", "medic8", "node-a")
 

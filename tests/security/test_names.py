@@ -5,11 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.names import (
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.names import (
     check_distinct,
     check_name,
     check_secret,
@@ -17,6 +14,8 @@ from edge.dens.security.names import (
     make_secret,
     read_secret,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize("name", ["medic7", "node-a", "a", "A.b_c-9", "x" * 64])

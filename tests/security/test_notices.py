@@ -7,21 +7,21 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from edge.dens.security import changes
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.files import KeyFile
-from edge.dens.security.folder import invite_node, load_authority
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.notices import (
+from denwatch.node.security import changes
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.files import KeyFile
+from denwatch.node.security.folder import invite_node, load_authority
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.notices import (
     make_introduction,
     make_revocation,
     read_notice,
 )
-from edge.dens.security.registry import Registry, derive_device_secret
-from protocol import cbor
+from denwatch.node.security.registry import Registry, derive_device_secret
+from denwatch.protocol import cbor
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.security.sites import (
     TODAY,
     make_authority,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.passwords import (
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.passwords import (
     COST_MADE,
     VerifiedPasswords,
     check_chosen,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.security.rates import RateLimit
 from hypothesis import given
 from hypothesis import strategies as st
-
-from edge.dens.security.rates import RateLimit
 
 
 @given(

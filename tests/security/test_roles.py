@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.roles import Role, Roles
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.security.errors import SecurityError
-from edge.dens.security.roles import Role, Roles
 from tests.security.oracle import may_see
 
 _EVENTS = ("patient", "patent", "fire")

@@ -6,11 +6,17 @@ import hashlib
 import hmac
 
 import pytest
+from denwatch.node.security import (
+    PEER_TAG,
+    SecurityError,
+    check_peer,
+    open_peer,
+    seal_peer,
+    tag_peer,
+)
+from denwatch.protocol import cbor
 from hypothesis import given
 from hypothesis import strategies as st
-
-from edge.dens.security import PEER_TAG, SecurityError, check_peer, open_peer, seal_peer, tag_peer
-from protocol import cbor
 
 SECRET = hashlib.sha256(b"one").digest()
 OTHER = hashlib.sha256(b"two").digest()

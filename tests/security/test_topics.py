@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
+from denwatch.node.security.access import Access
+from denwatch.node.security.changes import add_device, add_subscriber
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.topics import covers, overlaps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.dens.security.access import Access
-from edge.dens.security.changes import add_device, add_subscriber
-from edge.dens.security.keyring import Keyring
-from edge.dens.security.topics import covers, overlaps
 from tests.security.oracle import matches
 from tests.security.sites import make_registries
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from hypothesis import strategies as st
-
-from edge.dens.services import (
+from denwatch.node.services import (
     BasicSvdFinder,
     ExactFinder,
     ExhaustiveFinder,
@@ -19,6 +17,7 @@ from edge.dens.services import (
     SumFinder,
     WeightedSvdFinder,
 )
+from hypothesis import strategies as st
 
 FINDERS: dict[str, Callable[[int], Finder]] = {
     "exact": ExactFinder,

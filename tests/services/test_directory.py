@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from denwatch.node.services import Directory, ExactFinder, Kind, Rule, Schema
+from denwatch.node.services.attributes import pack_planes, read_matrix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.services import Directory, ExactFinder, Kind, Rule, Schema
-from edge.dens.services.attributes import pack_planes, read_matrix
 from tests.services.cases import draw_vector
 
 SHELTER = Schema({"beds": Kind.BINARY, "power": Kind.BINARY, "smoking": Kind.TERNARY})

@@ -6,10 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-
-from edge.dens.services import (
+from denwatch.node.services import (
     ExactFinder,
     ExhaustiveFinder,
     Finder,
@@ -20,6 +17,9 @@ from edge.dens.services import (
     SumFinder,
     exact,
 )
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from tests.services.cases import draw_case, draw_vector
 from tests.services.oracle import rank_items
 

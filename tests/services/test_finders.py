@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from denwatch.node.services import RandomFinder, Request, Rule, Side
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.services import RandomFinder, Request, Rule, Side
 from tests.services.cases import FINDERS, draw_case, draw_vector
 from tests.services.oracle import rank_items
 

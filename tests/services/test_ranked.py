@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from edge.dens.services import (
+from denwatch.node.services import (
     BasicSvdFinder,
     ProjectedFinder,
     Request,
@@ -16,8 +13,11 @@ from edge.dens.services import (
     SumFinder,
     WeightedSvdFinder,
 )
-from edge.dens.services.kernels import walk_lists
-from edge.dens.services.ranked import RankedLists
+from denwatch.node.services.kernels import walk_lists
+from denwatch.node.services.ranked import RankedLists
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tests.services import oracle
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from edge.dens.store import Store
+from denwatch.node.store import Store
 
 KEPT = 40  # rows that stay
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.dens.store import Medium, MemoryStore, Storage, Store
+from denwatch.node.store import Medium, MemoryStore, Storage, Store
 
 
 class DiskPlace:

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from denwatch.node.store import Store
 
-from edge.dens.store import Store
 from tests.store.killed import KEPT
 
 ROOT = Path(__file__).parents[2]

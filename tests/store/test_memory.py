@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from edge.dens.store import (
+from denwatch.node.store import (
     Crashed,
     Faults,
     Medium,
@@ -12,7 +11,7 @@ from edge.dens.store import (
     StoreFailed,
     StoreFull,
 )
-from edge.dens.store.faults import Trouble
+from denwatch.node.store.faults import Trouble
 
 
 def run_transfers(medium: Medium, faults: Faults, told: list[int]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from denwatch.node.store import Storage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from edge.dens.store import Storage
 from tests.store.places import DiskPlace, MemoryPlace, Place
 
 SPACES = st.sampled_from(["a", "b.c", "item"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from denwatch.node.store import StoreBusy, StoreError, StoreFailed, StoreForeign
+from denwatch.node.store.group import find_prefix_end
 
-from edge.dens.store import StoreBusy, StoreError, StoreFailed, StoreForeign
-from edge.dens.store.group import find_prefix_end
 from tests.store.places import Place
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from edge.dens.store import (
+from denwatch.node.store import (
     Store,
     StoreBusy,
     StoreDamaged,
@@ -19,7 +18,7 @@ from edge.dens.store import (
     StoreForeign,
     StoreFull,
 )
-from edge.dens.store.schema import APPLICATION_ID, MIGRATIONS
+from denwatch.node.store.schema import APPLICATION_ID, MIGRATIONS
 
 
 def fill(path: Path, rows: int = 500) -> None:
@@ -56,7 +55,7 @@ def test_nobody_else_can_read_the_files(tmp_path: Path) -> None:
 def test_another_process_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     path = tmp_path / "n.db"
     holder = run_script(
-        "import sys; from edge.dens.store import Store\n"
+        "import sys; from denwatch.node.store import Store\n"
         "store = Store(sys.argv[1], 'north'); print('open', flush=True); sys.stdin.read()",
         path,
     )
@@ -257,7 +256,7 @@ def test_a_full_disk_undoes_the_group_and_leaves_the_rest(tmp_path: Path) -> Non
 
 FILLER = """
 import resource, signal, sys
-from edge.dens.store import Store, StoreError
+from denwatch.node.store import Store, StoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = Store(sys.argv[1], "north")
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)

@@ -1,15 +1,15 @@
 """Who must get what: all subscriptions times all notifications, in plain Python.
 
-Uses `protocol.matching`, the definition of a match, and nothing of the node.
+Uses `denwatch.protocol.matching`, the definition of a match, and nothing of the node.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol import subscription
-from protocol.matching import match
-from protocol.vectors import Notification
+from denwatch.protocol import subscription
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification
 
 
 @dataclass

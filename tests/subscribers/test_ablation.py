@@ -6,11 +6,11 @@ import heapq
 from typing import Any
 
 import pytest
+from denwatch.node.core.subscribers import SubscriberSettings, wants
+from denwatch.node.core.subscribers.delivery import Delivery
+from denwatch.node.core.subscribers.intake import Intake
+from denwatch.node.core.subscribers.registry import Registry
 
-from edge.dens.core.subscribers import SubscriberSettings, wants
-from edge.dens.core.subscribers.delivery import Delivery
-from edge.dens.core.subscribers.intake import Intake
-from edge.dens.core.subscribers.registry import Registry
 from tests.subscribers.test_model import SETTINGS, Run
 from tests.subscribers.world import World
 

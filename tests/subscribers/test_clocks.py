@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from edge.dens.core.interface import ClockSet
-from edge.dens.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, Dot
-from edge.dens.core.subscribers import OneClock, SubscriberSettings
-from edge.dens.core.subscribers.notes import format_time
+from denwatch.node.core.interface import ClockSet
+from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, Dot
+from denwatch.node.core.subscribers import OneClock, SubscriberSettings
+from denwatch.node.core.subscribers.notes import format_time
+
 from tests.subscribers.world import DAY, START, World, list_ids, load, make_note, patient
 
 YEAR = 365 * DAY

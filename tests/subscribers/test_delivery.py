@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import cbor2
 import pytest
-
-from edge.dens.core.interface import NOTES, PeerUp
-from edge.dens.core.items import (
+from denwatch.node.core.interface import NOTES, PeerUp
+from denwatch.node.core.items import (
     DELIVERED,
     DeliveredBody,
     Dot,
     decode_body,
 )
-from edge.dens.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscribers import SubscriberSettings
+
 from tests.subscribers.wording import compile_words, show
 from tests.subscribers.world import (
     DAY,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from denwatch.node.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
+from denwatch.node.core.subscribers.judging import rank_hits
+from denwatch.node.core.subscribers.ledger import Ledger
+from denwatch.node.core.subscribers.notes import format_time
+from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
+from denwatch.node.core.subscribers.tables import Table
+from denwatch.node.core.turn import Turn
+from denwatch.node.ranking import Policy, Preference, PriorityCycle, Profile
+from denwatch.protocol import subscription
+from denwatch.protocol.vectors import Predicate, Subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.dens.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
-from edge.dens.core.subscribers.judging import rank_hits
-from edge.dens.core.subscribers.ledger import Ledger
-from edge.dens.core.subscribers.notes import format_time
-from edge.dens.core.subscribers.people import Owner, Sub, read_subscription
-from edge.dens.core.subscribers.tables import Table
-from edge.dens.core.turn import Turn
-from edge.dens.ranking import Policy, Preference, PriorityCycle, Profile
-from protocol import subscription
-from protocol.vectors import Predicate, Subscription
 from tests.subscribers.world import Disk
 
 VECTOR = subscription.encode(Subscription(1, [Predicate(0, 10, 20)]))

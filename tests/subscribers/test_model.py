@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.language import parse
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.interface import NOTES, Publish
+from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from denwatch.node.core.subscribers import SubscriberSettings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from edge.client.compiler import compile_subscription
-from edge.client.language import parse
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.interface import NOTES, Publish
-from edge.dens.core.items import NOTIFICATION, SUBSCRIPTION, Dot
-from edge.dens.core.subscribers import SubscriberSettings
 from tests.subscribers.oracle import News, Oracle, Wish
 from tests.subscribers.world import (
     World,

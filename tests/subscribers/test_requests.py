@@ -7,13 +7,13 @@ from contextlib import suppress
 
 import cbor2
 import pytest
+from denwatch.client.errors import LanguageError
+from denwatch.node.core.interface import REPLIES, REQUESTS, Message, Write
+from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscribers.requests import read_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.client.errors import LanguageError
-from edge.dens.core.interface import REPLIES, REQUESTS, Message, Write
-from edge.dens.core.subscribers import SubscriberSettings
-from edge.dens.core.subscribers.requests import read_request
 from tests.subscribers.world import World, list_ids, load, patient
 
 JSON = {"when": {"attribute": "patient_temperature", "hedges": ["very"], "is": "high"}}
@@ -33,7 +33,7 @@ def test_the_same_in_words_json_and_cbor_is_one_subscription() -> None:
 
 
 def test_xml_is_compiled() -> None:
-    from edge.client.language import parse, print_as
+    from denwatch.client.language import parse, print_as
 
     world = World()
     xml = print_as("xml", parse("heart_rate is high and pain is severe, top 3"))

@@ -6,10 +6,9 @@ import copy
 import json
 
 import pytest
-
-from edge.client.vocabulary import Vocabulary, build_vocabulary, load_shipped
-from edge.dens.core.items import VOCABULARY, Dot, Item, VocabularyBody, encode_body
-from edge.dens.core.vocabularies import Vocabularies, shorten_hash, write_document
+from denwatch.client.vocabulary import Vocabulary, build_vocabulary, load_shipped
+from denwatch.node.core.items import VOCABULARY, Dot, Item, VocabularyBody, encode_body
+from denwatch.node.core.vocabularies import Vocabularies, shorten_hash, write_document
 
 RESCUE = load_shipped("rescue")
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from edge.client.vocabulary import load_shipped
-from edge.dens.core.interface import NOTES
-from edge.dens.core.items import (
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.interface import NOTES
+from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
     VOCABULARY,
     Dot,
 )
-from edge.dens.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscribers import SubscriberSettings
+
 from tests.subscribers.wording import compile_words, show
 from tests.subscribers.world import (
     DAY,

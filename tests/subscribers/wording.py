@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edge.client.compiler import compile_subscription
-from edge.client.language import parse
-from edge.client.vocabulary import load_shipped
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.language import parse
+from denwatch.client.vocabulary import load_shipped
 
 
 def compile_words(words: str) -> bytes:

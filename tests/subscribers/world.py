@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from edge.client.vocabulary import Vocabulary, load_shipped
-from edge.dens.core.holdings import Holdings
-from edge.dens.core.interface import (
+from denwatch.client.vocabulary import Vocabulary, load_shipped
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import (
     NOTES,
     REPLIES,
     REQUESTS,
@@ -27,7 +27,7 @@ from edge.dens.core.interface import (
     Tick,
     Write,
 )
-from edge.dens.core.items import (
+from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
     SUBSCRIPTION,
@@ -38,13 +38,13 @@ from edge.dens.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from edge.dens.core.node import Node
-from edge.dens.core.subscribers import Subscribers
-from edge.dens.core.turn import Turn
-from edge.dens.core.vocabularies import Vocabularies
-from edge.dens.log.records import encode_record
-from protocol import notification
-from protocol.vectors import Notification, Reading
+from denwatch.node.core.node import Node
+from denwatch.node.core.subscribers import Subscribers
+from denwatch.node.core.turn import Turn
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.log.records import encode_record
+from denwatch.protocol import notification
+from denwatch.protocol.vectors import Notification, Reading
 
 START = 1_800_000_000_000
 DAY = 86_400_000

@@ -6,7 +6,8 @@ restarts. `check` boots what the cut left and compares with what the program had
 one rule: then `check` must find something.
 """
 
-from edge.watchdog.spool import Spool
+from denwatch.watchdog.spool import Spool
+
 from tests.watchdog.flash import Flash, PowerCut, Random, make_vector, read_all
 
 URGENT = 255
@@ -127,7 +128,7 @@ def check(image, journal, make=Spool):
 
 
 def age_seconds(code):
-    from protocol.timecode import decode_age
+    from denwatch.protocol.timecode import decode_age
 
     return decode_age(code) // 16
 

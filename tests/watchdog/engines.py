@@ -6,7 +6,7 @@ Who decides a pair of vector and event, and what they share:
 |---|---|---|
 | machine code | `viper.py` | `rating.py` |
 | fallback | `plain.py` | `rating.py` |
-| protocol | `protocol.evaluator` | `protocol.evaluator` |
+| protocol | `denwatch.protocol.evaluator` | `denwatch.protocol.evaluator` |
 | formulas | `arithmetic.py` | `arithmetic.py` |
 
 `viper.py` and `plain.py` share no code with each other or with the rest but the table of slopes.
@@ -18,11 +18,12 @@ which vectors they hand over.
 
 from array import array
 
-import edge.watchdog.filter as filter_module
-from edge.watchdog import kernel, plain
-from edge.watchdog.filter import Filter
-from protocol.evaluator import SCRATCH, evaluate
-from protocol.subscription import encode
+import denwatch.watchdog.filter as filter_module
+from denwatch.protocol.evaluator import SCRATCH, evaluate
+from denwatch.protocol.subscription import encode
+from denwatch.watchdog import kernel, plain
+from denwatch.watchdog.filter import Filter
+
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 from tests.watchdog import arithmetic
 

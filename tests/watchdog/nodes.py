@@ -4,11 +4,11 @@ It stands for the real one: what it acknowledged is committed, numbers up to the
 device are old, everything else is new.
 """
 
-from protocol import frames
-from protocol.messages import decode_message, encode_message
-from protocol.notification import decode
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.protocol import frames
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.notification import decode
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
 
 SECRET = bytes(range(32))
 

@@ -1,6 +1,6 @@
 """What the significance rules mean, in the plainest Python: look back over what happened.
 
-Shares no code with `edge.watchdog`.
+Shares no code with `denwatch.watchdog`.
 """
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from edge.client.vocabulary import load_shipped
-from edge.commands.devices.check import check_config
-from edge.commands.devices.config import Builder, Row
-from edge.commands.devices.words import parse_sense
+from denwatch.cli.devices.check import check_config
+from denwatch.cli.devices.config import Builder, Row
+from denwatch.cli.devices.words import parse_sense
+from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
 DEVICE: dict[str, Any] = {

@@ -4,17 +4,18 @@ import gc
 import sys
 import unittest
 
-from edge.watchdog.execution import Event, Execution, list_senses
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.guard import Guard
-from edge.watchdog.manager import Manager
-from edge.watchdog.sources.adc import Adc
-from edge.watchdog.sources.base import Channel
-from edge.watchdog.sources.gpio import Gpio
-from edge.watchdog.sources.i2c import I2cRegisters
-from protocol.subscription import encode
-from protocol.timecode import encode_duration
-from protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.timecode import encode_duration
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.watchdog.execution import Event, Execution, list_senses
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.guard import Guard
+from denwatch.watchdog.manager import Manager
+from denwatch.watchdog.sources.adc import Adc
+from denwatch.watchdog.sources.base import Channel
+from denwatch.watchdog.sources.gpio import Gpio
+from denwatch.watchdog.sources.i2c import I2cRegisters
+
 from tests.protocol.samples import Dice
 
 if sys.implementation.name != "micropython":

@@ -8,10 +8,11 @@ from tests.watchdog.flash import require_heap
 
 require_heap(200_000)  # sources are compiled here; a device has them compiled
 
-from edge.watchdog import app  # noqa: E402
-from edge.watchdog.app import Clock, Watchdog  # noqa: E402
-from edge.watchdog.blocks import SYNC, FileBlocks  # noqa: E402
-from edge.watchdog.config import ConfigError, make_source, read_nodes, split_url  # noqa: E402
+from denwatch.watchdog import app  # noqa: E402
+from denwatch.watchdog.app import Clock, Watchdog  # noqa: E402
+from denwatch.watchdog.blocks import SYNC, FileBlocks  # noqa: E402
+from denwatch.watchdog.config import ConfigError, make_source, read_nodes, split_url  # noqa: E402
+
 from tests.watchdog.nodes import Node  # noqa: E402
 from tests.watchdog.nodes import make_vector as make_subscription  # noqa: E402
 

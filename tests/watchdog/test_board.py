@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 from typing import Any, ClassVar
 
-PACKAGE = Path(__file__).resolve().parents[2] / "edge" / "watchdog"
+PACKAGE = Path(__file__).resolve().parents[2] / "edge" / "denwatch" / "watchdog"
 HARDWARE = {"machine", "network", "dht", "onewire", "ds18x20"}
 
 
@@ -67,10 +67,10 @@ class HardwareTest(unittest.TestCase):
         network: Any = types.ModuleType("network")
         network.WLAN, network.STA_IF = Recorder, 7
         sys.modules.update(machine=machine, network=network)
-        self.board: Any = importlib.import_module("edge.watchdog.board")
+        self.board: Any = importlib.import_module("denwatch.watchdog.board")
 
     def tearDown(self) -> None:
-        for name in ("machine", "network", "edge.watchdog.board"):
+        for name in ("machine", "network", "denwatch.watchdog.board"):
             del sys.modules[name]
 
     def test_reset_reasons_have_the_same_numbers_on_every_board(self) -> None:

@@ -1,11 +1,12 @@
-"""`check` accepts exactly the frames that `protocol.subscription.decode` accepts."""
+"""`check` accepts exactly the frames that `denwatch.protocol.subscription.decode` accepts."""
 
 import unittest
 
-from edge.watchdog.check import check
-from edge.watchdog.sections import name_attribute
-from protocol.errors import ProtocolError
-from protocol.subscription import decode, encode
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.subscription import decode, encode
+from denwatch.watchdog.check import check
+from denwatch.watchdog.sections import name_attribute
+
 from tests.protocol.golden import SUBSCRIPTIONS
 from tests.protocol.samples import Dice, draw_subscription
 

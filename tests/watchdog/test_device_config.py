@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.cli import main
 
-from edge.cli import main
 from tests.watchdog.sentences import DEVICE, RESCUE
 
 
@@ -224,7 +224,7 @@ def test_a_watchdog_runs_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--sense", sentence, *PULSE, "--every", "50 ms")[0] == 0
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
-        [sys.executable, "-m", "edge.cli", "watchdog", "--report", "0.2", "watchdog.json"],
+        [sys.executable, "-m", "denwatch.cli", "watchdog", "--report", "0.2", "watchdog.json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": str(root)},

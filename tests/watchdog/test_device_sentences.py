@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.cli.common import point_at
+from denwatch.cli.devices.words import CLAUSES, parse_lines, parse_sense
+from denwatch.client.errors import LanguageError
+from denwatch.watchdog.config import read_events
+from denwatch.watchdog.sources.ds18x20 import Ds18x20
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.client.errors import LanguageError
-from edge.commands.common import point_at
-from edge.commands.devices.words import CLAUSES, parse_lines, parse_sense
-from edge.watchdog.config import read_events
-from edge.watchdog.sources.ds18x20 import Ds18x20
 from tests.watchdog.sentences import CHIP, DEVICE, RESCUE, build, write
 
 

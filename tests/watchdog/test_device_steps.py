@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.cli.devices.config import Row
+from denwatch.cli.devices.sensors import SENSORS
+from denwatch.client.errors import LanguageError
+from denwatch.client.vocabulary import SHIPPED, Attribute, Kind, load_shipped
+from denwatch.client.vocabulary.units import convert, convert_width, find_unit, list_units
+from denwatch.watchdog.sources.base import Channel, Source
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from edge.client.errors import LanguageError
-from edge.client.vocabulary import SHIPPED, Attribute, Kind, load_shipped
-from edge.client.vocabulary.units import convert, convert_width, find_unit, list_units
-from edge.commands.devices.config import Row
-from edge.commands.devices.sensors import SENSORS
-from edge.watchdog.sources.base import Channel, Source
 from tests.watchdog.sentences import CHIP, build, find_channel, write
 
 NUMBERS = [

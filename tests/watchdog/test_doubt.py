@@ -1,13 +1,14 @@
-"""Uncertain readings on the device: the answers of `protocol.matching`."""
+"""Uncertain readings on the device: the answers of `denwatch.protocol.matching`."""
 
 import unittest
 
-from edge.watchdog.doubt import search
-from edge.watchdog.filter import Filter
-from edge.watchdog.sample import Sample
-from protocol.matching import match
-from protocol.subscription import encode
-from protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.matching import match
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.watchdog.doubt import search
+from denwatch.watchdog.filter import Filter
+from denwatch.watchdog.sample import Sample
+
 from tests.protocol.golden import SUBSCRIPTIONS
 from tests.protocol.samples import Dice, draw_reading, draw_subscription
 

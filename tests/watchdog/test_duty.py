@@ -2,13 +2,14 @@
 
 import unittest
 
-from edge.watchdog.duty import freeze, plan_sleep, thaw
-from edge.watchdog.filter import CapacityError
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.sample import Sample
-from protocol.errors import ProtocolError
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.watchdog.duty import freeze, plan_sleep, thaw
+from denwatch.watchdog.filter import CapacityError
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.sample import Sample
+
 from tests.watchdog.test_filter import list_handles
 
 SENSES = {1: (7, 0), 2: (1, 0)}

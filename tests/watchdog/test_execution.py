@@ -2,14 +2,14 @@
 
 import unittest
 
-from edge.watchdog.execution import FAULT_PERIOD, Event, Execution, list_senses
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.manager import Manager
-from edge.watchdog.sources.base import Channel, NotReadyError
-from edge.watchdog.sources.callback import Callback
-from protocol.notification import decode
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.protocol.notification import decode
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.watchdog.execution import FAULT_PERIOD, Event, Execution, list_senses
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.manager import Manager
+from denwatch.watchdog.sources.base import Channel, NotReadyError
+from denwatch.watchdog.sources.callback import Callback
 
 
 class Outbox:

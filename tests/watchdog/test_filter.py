@@ -3,10 +3,11 @@
 import unittest
 from array import array
 
-from edge.watchdog.filter import CapacityError, Filter, is_significant
-from protocol.evaluator import SCRATCH, evaluate
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.evaluator import SCRATCH, evaluate
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.watchdog.filter import CapacityError, Filter, is_significant
+
 from tests.protocol.samples import Dice
 from tests.watchdog import engines
 

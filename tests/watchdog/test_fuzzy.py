@@ -2,13 +2,14 @@
 
 import unittest
 
-from edge.watchdog.filter import CapacityError
-from edge.watchdog.fuzzy import Fuzzy, SenseError
-from edge.watchdog.sample import Sample
-from protocol.errors import ProtocolError
-from protocol.subscription import encode
-from protocol.timecode import LAST_DURATION, decode_duration
-from protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.timecode import LAST_DURATION, decode_duration
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.watchdog.filter import CapacityError
+from denwatch.watchdog.fuzzy import Fuzzy, SenseError
+from denwatch.watchdog.sample import Sample
+
 from tests.protocol.samples import Dice
 from tests.watchdog.test_filter import list_handles
 

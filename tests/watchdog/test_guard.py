@@ -2,7 +2,7 @@
 
 import unittest
 
-from edge.watchdog.guard import Guard
+from denwatch.watchdog.guard import Guard
 
 
 class GuardTest(unittest.TestCase):

@@ -3,9 +3,10 @@
 import unittest
 from array import array
 
-from edge.watchdog import kernel, plain, rating
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.watchdog import kernel, plain, rating
+
 from tests.watchdog import engines
 
 PAIRS = 4000
@@ -88,7 +89,7 @@ class KernelTest(unittest.TestCase):
 
     def test_a_runtime_with_viper_uses_it(self):
         try:
-            from edge.watchdog import viper
+            from denwatch.watchdog import viper
 
             self.assertIs(kernel.scan, viper.scan)
             self.assertEqual(kernel.NAME, "viper")

@@ -4,7 +4,8 @@ import asyncio
 import time
 import unittest
 
-from edge.watchdog.link import Link, Server, Settings, find_delay
+from denwatch.watchdog.link import Link, Server, Settings, find_delay
+
 from tests.watchdog.wire import FakeServer
 
 if not hasattr(asyncio, "run"):

@@ -2,12 +2,12 @@
 
 import unittest
 
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.manager import Language, LanguageError, Manager
-from edge.watchdog.seal import pack
-from protocol.messages import decode_message
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from denwatch.protocol.messages import decode_message
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.manager import Language, LanguageError, Manager
+from denwatch.watchdog.seal import pack
 
 SENSES = {1: (7, 4), 9: (1, 0)}
 

@@ -2,10 +2,11 @@
 
 import unittest
 
-from edge.watchdog.notice import write
-from edge.watchdog.sample import Sample
-from protocol.notification import decode, encode
-from protocol.vectors import Notification, Reading
+from denwatch.protocol.notification import decode, encode
+from denwatch.protocol.vectors import Notification, Reading
+from denwatch.watchdog.notice import write
+from denwatch.watchdog.sample import Sample
+
 from tests.protocol.samples import Dice, draw_notification
 
 

@@ -2,8 +2,8 @@
 
 import unittest
 
-from edge.watchdog import packets
-from edge.watchdog.packets import PacketError, Parser
+from denwatch.watchdog import packets
+from denwatch.watchdog.packets import PacketError, Parser
 
 # Kind, bytes, id, topic, payload, code.
 CATALOGUE = [

@@ -9,7 +9,7 @@ import re
 import unittest
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2] / "edge" / "watchdog"
+PACKAGE = Path(__file__).resolve().parents[2] / "edge" / "denwatch" / "watchdog"
 TEXT = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 

@@ -10,18 +10,19 @@ from tests.watchdog.flash import Flash, make_vector, require_heap
 
 require_heap(200_000)
 
-from edge.watchdog import fuzzy  # noqa: E402
-from edge.watchdog.filter import CapacityError, Filter  # noqa: E402
-from edge.watchdog.fuzzy import Fuzzy  # noqa: E402
-from edge.watchdog.manager import Manager  # noqa: E402
-from edge.watchdog.packets import Parser  # noqa: E402
-from edge.watchdog.sample import Sample  # noqa: E402
-from edge.watchdog.seal import Key  # noqa: E402
-from edge.watchdog.sections import locate  # noqa: E402
-from edge.watchdog.spool import Spool  # noqa: E402
-from edge.watchdog.uplink import Uplink  # noqa: E402
-from protocol import frames  # noqa: E402
-from protocol.timecode import decode_age  # noqa: E402
+from denwatch.protocol import frames  # noqa: E402
+from denwatch.protocol.timecode import decode_age  # noqa: E402
+from denwatch.watchdog import fuzzy  # noqa: E402
+from denwatch.watchdog.filter import CapacityError, Filter  # noqa: E402
+from denwatch.watchdog.fuzzy import Fuzzy  # noqa: E402
+from denwatch.watchdog.manager import Manager  # noqa: E402
+from denwatch.watchdog.packets import Parser  # noqa: E402
+from denwatch.watchdog.sample import Sample  # noqa: E402
+from denwatch.watchdog.seal import Key  # noqa: E402
+from denwatch.watchdog.sections import locate  # noqa: E402
+from denwatch.watchdog.spool import Spool  # noqa: E402
+from denwatch.watchdog.uplink import Uplink  # noqa: E402
+
 from tests.watchdog.nodes import SECRET, Node, make_key  # noqa: E402
 from tests.watchdog.nodes import make_vector as make_subscription  # noqa: E402
 

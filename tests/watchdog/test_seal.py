@@ -2,11 +2,12 @@
 
 import unittest
 
-from edge.watchdog import seal
-from edge.watchdog.seal import Key, RefusedError
-from protocol import cbor, frames
-from protocol.errors import ProtocolError
-from protocol.messages import decode_message, encode_message
+from denwatch.protocol import cbor, frames
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.watchdog import seal
+from denwatch.watchdog.seal import Key, RefusedError
+
 from tests.watchdog.flash import Random
 
 SECRET = bytes(range(32))

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from denwatch.cli import device, watchdog
+from denwatch.cli.devices.check import check_config
+from denwatch.cli.devices.images import ARCHITECTURES, build_role, find_source, list_role
+from denwatch.cli.devices.wizard import ask_config
+from denwatch.cli.failures import CommandError
+from denwatch.client.vocabulary import load_shipped
 
-from edge.client.vocabulary import load_shipped
-from edge.commands import device, watchdog
-from edge.commands.devices.check import check_config
-from edge.commands.devices.images import ARCHITECTURES, ROOT, build_role, list_role, place
-from edge.commands.devices.wizard import ask_config
-from edge.commands.failures import CommandError
-from firmware_tests.runtimes import MissingRuntimeError, find_unix
+from firmware_tests.runtimes import REPOSITORY, MissingRuntimeError, find_unix
 
+WATCHDOG = find_source("denwatch/watchdog")
 KEY = bytes(range(32)).hex()
 NODE = {"name": "node-a", "url": "mqtt://127.0.0.1:1", "key_id": 1, "key": KEY}
 CHANNEL = {"source": "s", "field": 0, "attribute": 0, "low": 0, "high": 9}
@@ -44,17 +45,15 @@ def sense(channels: list[dict[str, Any]], period: int = 1000, times: int = 1) ->
 @pytest.mark.parametrize("role", ["filter", "full"])
 def test_the_packages_list_what_the_role_imports(role: str) -> None:
     name = {"full": "package.json", "filter": "filter.json"}[role]
-    folder = ROOT / "edge" / "watchdog"
+    folder = WATCHDOG
     listed = json.loads((folder / name).read_text())["urls"]
-    assert [target for target, _ in listed] == [place(file) for file in list_role(role)]
+    assert [target for target, _ in listed] == list_role(role)
     for target, source in listed:
-        assert (folder / source).resolve() == ROOT / (
-            target if target.startswith("protocol") else f"edge/{target}"
-        )
+        assert (folder / source).resolve() == find_source(target)
 
 
 def test_the_manifest_names_the_same_files() -> None:
-    packages: dict[str, list[str] | None] = {}
+    packages: list[tuple[str, list[str] | None]] = []
 
     class Options:
         role = "filter"
@@ -63,26 +62,26 @@ def test_the_manifest_names_the_same_files() -> None:
             pass
 
     def package(name: str, files: tuple[str, ...] | None = None, base_path: str = "") -> None:
-        packages[name] = sorted(files) if files else None
-        assert (ROOT / "edge" / "watchdog" / base_path / name).is_dir()
+        for file in files or ():
+            assert (WATCHDOG / base_path / name / file).is_file()
+        assert (WATCHDOG / base_path / name).is_dir()
+        packages.append((name, sorted(files) if files else None))
 
-    source = (ROOT / "edge/watchdog/manifest.py").read_text()
+    source = (WATCHDOG / "manifest.py").read_text()
     scope = {"metadata": lambda **_: None, "options": Options(), "package": package}
     exec(source, dict(scope))
-    expected: dict[str, list[str]] = {}
-    for file in list_role("filter"):
-        folder, _, name = place(file).rpartition("/")
-        expected.setdefault(folder, []).append(name)
-    assert packages == expected
+    named = [f"{name}/{file}" for name, files in packages for file in files or ()]
+    assert sorted(named) == list_role("filter")
+    packages.clear()
     Options.role = "full"
     exec(source, dict(scope))
-    assert packages == {"protocol": None, "watchdog": None}
+    assert packages == [("denwatch", None), ("denwatch", None)]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_compiles(architecture: str, tmp_path: Path) -> None:
     sizes = build_role("filter", architecture, tmp_path)
-    assert "watchdog/viper.mpy" in sizes
+    assert "denwatch/watchdog/viper.mpy" in sizes
     if architecture in ("xtensawin", "armv6m", "armv7m"):  # boards
         assert sum(sizes.values()) <= 8192
 
@@ -98,7 +97,7 @@ def test_a_build_runs_on_micropython(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert answer["bytes"] == sum(answer["files"].values())
     assert not list((tmp_path / "lib").rglob("*.py"))
     done = subprocess.run(
-        [str(interpreter), "-c", "import watchdog.boot as b; print(b.load().Watchdog)"],
+        [str(interpreter), "-c", "import denwatch.watchdog.boot as b; print(b.load().Watchdog)"],
         cwd=tmp_path,  # where there are no sources
         env={"MICROPYPATH": f"{tmp_path / 'lib'}:.frozen"},
         capture_output=True,
@@ -293,7 +292,7 @@ def test_the_board_scripts_print_what_is_expected(script: str, tmp_path: Path) -
     except MissingRuntimeError as error:
         pytest.skip(str(error))
     build_role("full", "x64", tmp_path)
-    folder = ROOT / "firmware_tests" / "device"
+    folder = REPOSITORY / "firmware_tests" / "device"
     done = subprocess.run(
         [str(interpreter), str(folder / f"{script}.py")],
         env={"MICROPYPATH": f"{tmp_path}:.frozen"},

@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from denwatch.cli.devices.images import build_role
+from denwatch.cli.devices.shrink import shrink
+from denwatch.protocol.subscription import encode
 
-from edge.commands.devices.images import build_role
-from edge.commands.devices.shrink import shrink
 from firmware_tests.runtimes import REPOSITORY, MissingRuntimeError, find_unix
-from protocol.subscription import encode
 from tests.protocol.samples import Dice, draw_subscription
 from tests.watchdog.test_doubt import draw_sample
 
 LIBRARY = '''
-from protocol.degrees import const
+from denwatch.protocol.degrees import const
 
 LIMIT = const(3 * 5)
 
@@ -33,11 +33,11 @@ def forget(value):
 MODULE = '''
 from typing import Any
 
-from protocol.library import LIMIT, const, keep
+from denwatch.protocol.library import LIMIT, const, keep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from protocol.library import forget
+    from denwatch.protocol.library import forget
 
 _WIDTH = const(1 << 4)
 
@@ -73,7 +73,7 @@ with open({path!r}) as file:
 
 
 def shrink_both() -> tuple[str, str]:
-    sources = {"protocol/library.py": LIBRARY, "edge/watchdog/module.py": MODULE}
+    sources = {"denwatch/protocol/library.py": LIBRARY, "denwatch/watchdog/module.py": MODULE}
     library, module = shrink(sources).values()
     return library, module
 
@@ -92,16 +92,16 @@ def test_private_names_and_arguments_are_short_and_public_ones_stay() -> None:
     assert "def measure_twice(self, a, b)" in module  # the module is no inner one
     assert "def __init__(self, size, colour='red')" in module  # somebody says Box(**fields)
     names: dict[str, object] = {"keep": lambda value: value}
-    exec(module.replace("from protocol.library import keep", ""), names)
+    exec(module.replace("from denwatch.protocol.library import keep", ""), names)
     box = names["find_box"]({"size": 2, "colour": "blue"})  # type: ignore[operator]
     assert (box.measure_twice(7, 10), box.colour) == (42, "blue")
 
 
 def test_a_name_that_is_looked_up_by_a_text_stays() -> None:
     text = "class A:\n    def _run(self):\n        return getattr(self, '_name')\n"
-    small = shrink({"edge/watchdog/a.py": text + "    def _name(self):\n        pass\n"})
-    assert "_name" in small["edge/watchdog/a.py"]
-    assert "_run" not in small["edge/watchdog/a.py"]
+    small = shrink({"edge/denwatch/watchdog/a.py": text + "    def _name(self):\n        pass\n"})
+    assert "_name" in small["edge/denwatch/watchdog/a.py"]
+    assert "_run" not in small["edge/denwatch/watchdog/a.py"]
 
 
 def test_a_build_judges_as_the_sources_do(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_build_judges_as_the_sources_do(tmp_path: Path) -> None:
     outputs = []
     for command, package, folder in (
         (str(interpreter), "watchdog.", tmp_path / "lib"),
-        (sys.executable, "edge.watchdog.", REPOSITORY),
+        (sys.executable, "denwatch.watchdog.", REPOSITORY),
     ):
         code = PROGRAM.format(package=package, path=str(path))
         environment = {"MICROPYPATH": ".:.frozen"}

@@ -2,13 +2,14 @@
 
 import unittest
 
-from edge.watchdog import significance
-from edge.watchdog.fuzzy import Fuzzy
-from edge.watchdog.sample import Sample
-from protocol.evaluator import SCRATCH, evaluate
-from protocol.subscription import encode
-from protocol.timecode import encode_duration
-from protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.evaluator import SCRATCH, evaluate
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.timecode import encode_duration
+from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.watchdog import significance
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.sample import Sample
+
 from tests.protocol.samples import Dice
 from tests.watchdog.oracle import History
 

@@ -7,14 +7,14 @@ import os
 import time
 import unittest
 
-from edge.watchdog.sample import Sample
-from edge.watchdog.sources.adc import Adc
-from edge.watchdog.sources.base import Channel, sign
-from edge.watchdog.sources.csv_file import CsvFile
-from edge.watchdog.sources.dht import Dht
-from edge.watchdog.sources.ds18x20 import Ds18x20
-from edge.watchdog.sources.gpio import Gpio
-from edge.watchdog.sources.i2c import I2cRegisters
+from denwatch.watchdog.sample import Sample
+from denwatch.watchdog.sources.adc import Adc
+from denwatch.watchdog.sources.base import Channel, sign
+from denwatch.watchdog.sources.csv_file import CsvFile
+from denwatch.watchdog.sources.dht import Dht
+from denwatch.watchdog.sources.ds18x20 import Ds18x20
+from denwatch.watchdog.sources.gpio import Gpio
+from denwatch.watchdog.sources.i2c import I2cRegisters
 
 FILE = f"watchdog-test-{time.time_ns()}.csv"  # several runtimes may run at once
 

@@ -3,11 +3,12 @@
 import unittest
 from binascii import crc32
 
-from edge.watchdog.blocks import PagedBlocks
-from edge.watchdog.ring import Ring, RingError, write_word
-from edge.watchdog.spool import NODES, Spool
-from protocol.notification import decode
-from protocol.timecode import decode_age
+from denwatch.protocol.notification import decode
+from denwatch.protocol.timecode import decode_age
+from denwatch.watchdog.blocks import PagedBlocks
+from denwatch.watchdog.ring import Ring, RingError, write_word
+from denwatch.watchdog.spool import NODES, Spool
+
 from tests.watchdog.flash import Flash, Random, make_vector, read_all
 
 

@@ -10,8 +10,9 @@ from tests.watchdog.flash import require_heap
 
 require_heap(200_000)
 
-from edge.watchdog.ring import Ring, RingError  # noqa: E402
-from edge.watchdog.spool import Spool  # noqa: E402
+from denwatch.watchdog.ring import Ring, RingError  # noqa: E402
+from denwatch.watchdog.spool import Spool  # noqa: E402
+
 from tests.watchdog.cuts import Broken, run_campaign  # noqa: E402
 
 # A microcontroller's interpreter does a tenth; every runtime cuts in other places.

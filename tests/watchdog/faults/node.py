@@ -15,11 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-from edge.watchdog.link import Link, Server, Settings
-from protocol import frames
-from protocol.messages import decode_message, encode_message
-from protocol.notification import decode
-from protocol.timecode import decode_age
+from denwatch.protocol import frames
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.notification import decode
+from denwatch.protocol.timecode import decode_age
+from denwatch.watchdog.link import Link, Server, Settings
 
 DEVICE = "dog-1"
 NODE = "node-a"

@@ -19,17 +19,17 @@ import time
 from pathlib import Path
 
 import pytest
+from denwatch.protocol.subscription import encode
+from denwatch.protocol.vectors import Predicate, Subscription
 
-from firmware_tests.runtimes import MissingRuntimeError, find_unix
-from protocol.subscription import encode
-from protocol.vectors import Predicate, Subscription
+from firmware_tests.runtimes import MissingRuntimeError, find_library, find_unix
 from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET, TOPIC
 from tests.watchdog.faults.proxy import Proxy
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PATIENCE = 40.0
 
-_RUN = "from edge.watchdog.app import main; main({config!r}, 0.2)"
+_RUN = "from denwatch.watchdog.app import main; main({config!r}, 0.2)"
 
 
 def find_free_port() -> int:
@@ -94,7 +94,7 @@ class Plant:
         environment = {
             **os.environ,
             "PYTHONPATH": str(REPOSITORY),
-            "MICROPYPATH": f"{REPOSITORY}:.frozen",
+            "MICROPYPATH": f"{find_library()}:{REPOSITORY}:.frozen",
         }
         self.processes[name] = subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=log, stderr=log

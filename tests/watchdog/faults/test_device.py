@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from denwatch.protocol import frames
 
-from protocol import frames
 from tests.watchdog.faults.plant import Plant, publish, wait_for
 from tests.watchdog.nodes import Node, make_key, make_vector
 

@@ -75,7 +75,7 @@ def test_the_server_is_slow(plant: Plant) -> None:
 # Takes the server's PUBACK for the node's word.
 _HASTY = """
 import asyncio
-from edge.watchdog import app
+from denwatch.watchdog import app
 
 class Hasty(app.Watchdog):
     async def send(self):

@@ -1,0 +1,123 @@
+"""The network's minimal set of subscriptions, and what sending only that saves on the air.
+
+Three steps, each on fewer rows than the one before, none on the driver:
+
+1. Of subscriptions with the same bytes the one with the lowest id stays.
+2. Those with the same feature mask are held against each other, in chunks of at most `CHUNK`.
+3. What is left of an event is held against each other, with masks nested.
+
+A subscription that is dropped in one step is covered by what the step keeps; and what covers may in
+turn be dropped only for others that cover it. So everything dropped is covered by what is active in
+the end. Chunks go by the bytes of vectors: the answer does not depend on how rows are distributed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+from denwatch.node.covering import Approximate, Covering, Domains
+from denwatch.node.covering.entries import Entry, sort_widest_first
+from denwatch.node.covering.vectors import ATTRIBUTES_PER_EVENT, box_vector
+from denwatch.node.matching.interface import FUZZY
+from denwatch.protocol import subscription as codec
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.vectors import Subscription
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+SAME, COVERED, UNREADABLE = "same", "covered", "unreadable"
+CHUNK = 2_000  # subscriptions that are held against each other at once
+_PLACED = "subscription_id bigint, vocabulary binary, vector binary, why string"
+_WIDE = (0, 65_535)
+
+
+def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFrame:
+    """Return which of the subscriptions in force at a time (ms) have to be sent to everybody.
+
+    Columns: subscription_id, event, bytes, is_active, why (for passive ones: same, the bytes of
+    another, or covered; for active ones empty, or unreadable: nothing is known to cover it).
+    """
+    live = windows.where(
+        (F.col("begins") <= at) & (F.col("ends") > at) & (F.col("language") == FUZZY)
+    ).select("subscription_id", "vocabulary", "vector")
+    vector = Window.partitionBy("vocabulary", "vector")
+    is_first = F.col("subscription_id") == F.min("subscription_id").over(vector)
+    unique = live.withColumn("why", F.when(is_first, "").otherwise(SAME))
+    once = unique.where("why = ''").withColumns(
+        {"first": F.substring("vector", 1, 1), "features": F.substring("vector", 7, 2)}
+    )
+    mask = Window.partitionBy("vocabulary", "first", "features")
+    chunks = F.ceil(F.count("*").over(mask) / chunk)
+    cut = once.withColumn("chunk", F.pmod(F.xxhash64("vector"), chunks))
+    near = cut.groupBy("vocabulary", "first", "features", "chunk").applyInPandas(_place, _PLACED)
+    near = near.cache()
+    left = near.where("why = ''").withColumn("first", F.substring("vector", 1, 1))
+    far = left.groupBy("vocabulary", "first").applyInPandas(_place, _PLACED)
+    placed = (
+        unique.where(F.col("why") == SAME).unionByName(near.where("why <> ''")).unionByName(far)
+    )
+    # The first byte of a vector has the event.
+    event = F.conv(F.hex(F.substring("vector", 1, 1)), 16, 10).cast("int").bitwiseAND(63)
+    return placed.select(
+        "subscription_id",
+        event.alias("event"),
+        F.length("vector").alias("bytes"),
+        F.col("why").isin("", UNREADABLE).alias("is_active"),
+        "why",
+    )
+
+
+def _place(frame: pd.DataFrame) -> pd.DataFrame:
+    """Hold some subscriptions with one vocabulary and event against each other."""
+    rows = sorted(
+        (int(row.subscription_id), bytes(row.vocabulary or b""), bytes(row.vector or b""))
+        for row in frame.itertuples(index=False)
+    )
+    vectors: dict[int, Subscription] = {}
+    for key, _, data in rows:
+        try:
+            vectors[key] = codec.decode(data)
+        except ProtocolError:
+            continue
+    active = set(choose_active(vectors))
+    placed = [
+        (*row, UNREADABLE if row[0] not in vectors else "" if row[0] in active else COVERED)
+        for row in rows
+    ]
+    return pd.DataFrame(placed, columns=["subscription_id", "vocabulary", "vector", "why"])
+
+
+def choose_active(vectors: dict[int, Subscription]) -> Iterable[int]:
+    """Return the ids of subscriptions that cover all others, the widest asked first."""
+    wide = {
+        ATTRIBUTES_PER_EVENT * vector.event + predicate.attribute: _WIDE
+        for vector in vectors.values()
+        for predicate in vector.predicates
+        if predicate.wide
+    }
+    domains = Domains(special=wide)
+    boxes = {key: box_vector(vector) for key, vector in vectors.items()}
+    keys = sorted(boxes)
+    entries = [Entry.make(order, boxes[key], domains) for order, key in enumerate(keys)]
+    table: Covering[int] = Covering(domains, Approximate())
+    for entry in sort_widest_first(entries):
+        key = keys[entry.order]
+        table.subscribe(key, boxes[key])
+    return table.active()
+
+
+def sum_minimal(places: DataFrame) -> DataFrame:
+    """Return one row an event: subscriptions, sent, bytes, and bytes saved to each device."""
+    return (
+        places.groupBy("event")
+        .agg(
+            F.count("*").alias("subscriptions"),
+            F.count_if(F.col("is_active")).alias("sent"),
+            F.count_if(F.col("why") == SAME).alias("same"),
+            F.count_if(F.col("why") == COVERED).alias("covered"),
+            F.sum("bytes").alias("bytes"),
+            F.sum(F.expr("case when is_active then 0 else bytes end")).alias("bytes_saved"),
+        )
+        .orderBy("event")
+    )

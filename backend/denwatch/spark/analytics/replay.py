@@ -1,0 +1,282 @@
+"""What another strategy would have done: notifications replayed over the contacts that were. Pure.
+
+The strategies are the node's own (`node.replication.strategies`), asked as a node asks them.
+What is idealised, for all of them alike: a contact hands over everything at once, nothing is
+dropped for want of room, subscriptions travel as fast as contacts allow (as they do: they go to
+everybody), and where a subscriber is, or that it has something, is known everywhere at once.
+Under these rules notifications do not touch each other, so any part of them can be replayed alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from denwatch.node.core.items import Dot
+from denwatch.node.replication.encounters import Encounters
+from denwatch.node.replication.strategies import (
+    Candidate,
+    Choice,
+    Copy,
+    Peer,
+    Strategy,
+    build_strategy,
+)
+from denwatch.spark.analytics.arrival import Contact, Stay
+
+_UP, _NOTE, _PLACE, _MEET, _DOWN = range(5)  # what happens first of what happens at one time
+
+
+class Direct:
+    """Nothing is carried: only who made a notification hands it to where it is wanted."""
+
+    copies = 1
+    is_asking = False
+
+    def choose(
+        self,
+        candidates: Sequence[Candidate],
+        peer: Peer,
+        encounters: Encounters,  # noqa: ARG002 — the interface of all strategies
+        now: int,  # noqa: ARG002
+    ) -> list[Choice]:
+        """Return what is for somebody there, of what is first-hand."""
+        return [
+            Choice(each.dot, 1, each.copy)
+            for each in candidates
+            if peer.name in each.destinations and not each.copy.hops
+        ]
+
+
+def make_strategy(text: str) -> Strategy:
+    """Return the strategy of a word: those of a node, and `direct`."""
+    return Direct() if text == "direct" else build_strategy(text)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A notification to be replayed; `wanted` has, by subscriber, degree and where to get it."""
+
+    id: int
+    origin: str
+    time: int
+    until: int
+    wanted: Mapping[str, tuple[int, Sequence[Stay]]]
+
+
+@dataclass(frozen=True)
+class World:
+    """What there was: contacts, and where each subscriber was since when, in order."""
+
+    contacts: Sequence[Contact]
+    places: Mapping[str, Sequence[tuple[int, str]]]
+
+
+@dataclass
+class Replayed:
+    """What became of one notification."""
+
+    id: int
+    relays: int = 0  # times that it was handed from node to node
+    delivered: dict[str, tuple[int, str]] = field(default_factory=dict)  # when and where
+
+
+class _Event(NamedTuple):
+    time: int
+    order: int
+    first: str
+    second: str
+    number: int  # of the notification
+
+
+def replay(world: World, notes: Sequence[Carried], strategy: Strategy) -> list[Replayed]:
+    """Return what becomes of each notification under a strategy."""
+    run = _Run(world, notes, strategy)
+    for event in run.list_events():
+        run.take(event)
+    return run.results
+
+
+class _Run:
+    """The state of one replay; sets of notifications are the bits of an integer."""
+
+    def __init__(self, world: World, notes: Sequence[Carried], strategy: Strategy) -> None:
+        self.results = [Replayed(note.id) for note in notes]
+        self._world = world
+        self._notes = notes
+        self._strategy = strategy
+        self._links: dict[str, dict[str, int]] = {}  # how many contacts hold a link up
+        self._seen: dict[str, int] = {}
+        self._copies: dict[tuple[str, int], Copy] = {}
+        self._encounters: dict[str, Encounters] = {}
+        self._place: dict[str, str] = {}
+        self._alive = 0
+        self._ends: list[tuple[int, int]] = []
+        self._meetings: list[_Event] = []  # notification and subscriber at one node, to come
+
+    def list_events(self) -> Iterator[_Event]:
+        """Yield all that happens, in order; meetings come up on the way."""
+        if not self._notes:
+            return
+        last = max(note.until for note in self._notes)
+        known: list[_Event] = []
+        for contact in self._world.contacts:
+            first, second, begin, end = contact
+            if begin <= last:
+                known.append(_Event(begin, _UP, first, second, -1))
+                known.append(_Event(end, _DOWN, first, second, -1))
+        for owner, places in self._world.places.items():
+            known += [_Event(time, _PLACE, owner, node, -1) for time, node in places]
+        for number, note in enumerate(self._notes):
+            known.append(_Event(note.time, _NOTE, note.origin, "", number))
+        for event in sorted(known):
+            while self._meetings and self._meetings[0] < event:
+                yield heapq.heappop(self._meetings)
+            yield event
+        while self._meetings:
+            yield heapq.heappop(self._meetings)
+
+    def take(self, event: _Event) -> None:
+        """Let one thing happen."""
+        self._expire(event.time)
+        if event.order == _UP:
+            self._link(event)
+        elif event.order == _DOWN:
+            self._cut(event)
+        elif event.order == _PLACE:
+            self._place[event.first] = event.second
+            for other in list(self._links.get(event.second, ())):
+                self._exchange(event.second, other, event.time)
+        elif event.order == _MEET:
+            self._deliver(event.number, event.second, event.first, event.time)
+        else:
+            self._alive |= 1 << event.number
+            heapq.heappush(self._ends, (self._notes[event.number].until, event.number))
+            self._copies[event.first, event.number] = Copy(self._strategy.copies, 0, 0)
+            self._spread([(event.first, 1 << event.number)], event.time)
+
+    def _expire(self, time: int) -> None:
+        while self._ends and self._ends[0][0] < time:
+            self._alive &= ~(1 << heapq.heappop(self._ends)[1])
+
+    def _find_encounters(self, node: str) -> Encounters:
+        if node not in self._encounters:
+            self._encounters[node] = Encounters()
+        return self._encounters[node]
+
+    def _link(self, event: _Event) -> None:
+        one, other = event.first, event.second
+        for here, there in ((one, other), (other, one)):
+            links = self._links.setdefault(here, {})
+            links[there] = links.get(there, 0) + 1
+            if links[there] == 1:
+                self._find_encounters(here).meet(_forget, there, event.time, True)
+        self._exchange(one, other, event.time)
+
+    def _cut(self, event: _Event) -> None:
+        one, other = event.first, event.second
+        for here, there in ((one, other), (other, one)):
+            self._links[here][there] -= 1
+            if not self._links[here][there]:
+                del self._links[here][there]
+                self._find_encounters(here).meet(_forget, there, event.time, False)
+
+    def _exchange(self, one: str, other: str, time: int) -> None:
+        gained = []
+        for here, there in ((one, other), (other, one)):
+            bits = self._offer(here, there, -1, time)
+            if bits:
+                gained.append((there, bits))
+        self._spread(gained, time, is_counted=True)
+
+    def _spread(
+        self, gained: list[tuple[str, int]], time: int, *, is_counted: bool = False
+    ) -> None:
+        """Let what nodes have got go on over the links that are up, until nothing moves."""
+        queue = list(gained)
+        if not is_counted:
+            for node, bits in queue:
+                self._arrive(node, bits, time)
+        while queue:
+            node, bits = queue.pop(0)
+            for other in list(self._links.get(node, ())):
+                moved = self._offer(node, other, bits, time)
+                if moved:
+                    queue.append((other, moved))
+
+    def _offer(self, here: str, there: str, among: int, time: int) -> int:
+        """Let one node hand over what the strategy chooses; return it as bits."""
+        bits = self._seen.get(here, 0) & ~self._seen.get(there, 0) & self._alive & among
+        if not bits:
+            return 0
+        candidates = [self._describe(here, number) for number in _list_bits(bits)]
+        theirs = self._find_encounters(there)
+        asked = {node for each in candidates for node in each.destinations}
+        likely = {node: theirs.judge(node, time) for node in asked}
+        peer = Peer(there, likely, theirs.reach)
+        own = self._find_encounters(here)
+        moved = 0
+        for choice in self._strategy.choose(candidates, peer, own, time):
+            number = choice.dot.sequence
+            self._copies[here, number] = choice.kept
+            self._copies[there, number] = Copy(choice.given, choice.kept.hops + 1, 0)
+            self.results[number].relays += 1
+            moved |= 1 << number
+        if moved:
+            self._arrive(there, moved, time)
+        return moved
+
+    def _describe(self, node: str, number: int) -> Candidate:
+        note = self._notes[number]
+        delivered = self.results[number].delivered
+        left = {owner: want[0] for owner, want in note.wanted.items() if owner not in delivered}
+        places = dict.fromkeys(self._place[owner] for owner in left if owner in self._place)
+        return Candidate(
+            Dot("", 0, number), self._copies[node, number], note.until, left, tuple(places)
+        )
+
+    def _arrive(self, node: str, bits: int, time: int) -> None:
+        """Note what a node has now, and when it will meet those who want it."""
+        self._seen[node] = self._seen.get(node, 0) | bits
+        for number in _list_bits(bits):
+            note = self._notes[number]
+            for owner, (_, stays) in note.wanted.items():
+                for stay in stays:
+                    moment = max(time, stay.begin)
+                    if stay.node != node or moment > min(stay.end, note.until):
+                        continue
+                    if moment == time:
+                        self._deliver(number, owner, node, time)
+                    else:
+                        event = _Event(moment, _MEET, node, owner, number)
+                        heapq.heappush(self._meetings, event)
+                    break
+
+    def _deliver(self, number: int, owner: str, node: str, time: int) -> None:
+        self.results[number].delivered.setdefault(owner, (time, node))
+
+
+def _list_bits(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def _forget(space: str, key: bytes, value: bytes | None) -> None:
+    """What a replay remembers goes to no disk."""
+
+
+def list_places(
+    stays: Mapping[str, Iterable[Stay]], homes: Mapping[str, tuple[int, str]]
+) -> dict[str, list[tuple[int, str]]]:
+    """Return where each subscriber was since when: where it asked, then where it came to."""
+    places: dict[str, list[tuple[int, str]]] = {}
+    for owner in sorted({*stays, *homes}):
+        moves = [(stay.begin, stay.node) for stay in stays.get(owner, ())]
+        if owner in homes:
+            moves.append(homes[owner])
+        places[owner] = sorted(moves)
+    return places

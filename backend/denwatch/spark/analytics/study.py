@@ -1,0 +1,270 @@
+"""The whole study of a set of logs: every table that the report shows and that SQL can ask for.
+
+Tables are worked out when they are asked for, in an order in which each uses what is kept of the
+others. The only file that knows how the analyses fit together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from denwatch.spark.analytics.arrival import Contact, Stay
+from denwatch.spark.analytics.contacts import (
+    collect_contacts,
+    collect_stays,
+    find_contacts,
+    find_stays,
+    summarise_links,
+)
+from denwatch.spark.analytics.covering import find_minimal, sum_minimal
+from denwatch.spark.analytics.decisions import replay_decisions
+from denwatch.spark.analytics.logs import Logs
+from denwatch.spark.analytics.oracle import describe_pairs, find_earliest
+from denwatch.spark.analytics.outcomes import LATE, judge_outcomes
+from denwatch.spark.analytics.replicas import (
+    count_replicas,
+    find_copies,
+    measure_costs,
+    measure_staleness,
+)
+from denwatch.spark.analytics.sources import count_refusals, measure_sources
+from denwatch.spark.analytics.summaries import (
+    choose_step,
+    count_by,
+    count_causes,
+    count_over_time,
+    spread_latency,
+    sum_up,
+)
+from denwatch.spark.analytics.terms import count_terms
+from denwatch.spark.analytics.validity import keep_valid, widen_notes, widen_windows
+from denwatch.spark.analytics.whatif import (
+    STRATEGIES,
+    compare_strategies,
+    find_homes,
+    replay_strategies,
+)
+from denwatch.spark.matching import collect_meanings, find_notes, find_windows, match_globally
+from denwatch.spark.services import (
+    SERVICES,
+    Names,
+    list_live,
+    list_names,
+    read_offers,
+    read_wishes,
+    recommend_services,
+    refresh,
+    sum_regions,
+)
+from denwatch.spark.shipping import make_scratch
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+_NOTE_BYTES = 200.0  # of a notification between nodes, where no transfer tells
+_GROUP_BYTES = 4 << 20  # of a row group, which one task matches: some hundred thousand notes
+
+
+class Study:
+    """One set of logs, looked at from all sides."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        *,
+        late: int = LATE,
+        strategies: tuple[str, ...] = STRATEGIES,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder`: for files that all machines see; without it, notes are kept in memory."""
+        self.logs = logs
+        self._note_files = None if folder is None else folder / "notes"
+        self._late = late
+        self._strategies = strategies
+
+    # What all others are made of --------------------------------------------------------------
+
+    @cached_property
+    def subscriptions(self) -> DataFrame:
+        """One row a subscription; see `denwatch.spark.matching.find_windows`."""
+        return find_windows(self.logs.get("subscribe"), self.logs.get("unsubscribe")).cache()
+
+    @cached_property
+    def notes(self) -> DataFrame:
+        """One row a notification, with `born`, when it came to its first node."""
+        record = self.logs.get("note")
+        born = record.groupBy(F.col("item").alias("note_id")).agg(F.min("time").alias("born"))
+        notes = find_notes(record).join(born, "note_id")
+        if self._note_files is None:
+            return notes.cache()
+        path = str(self._note_files)  # from where tasks read them without Spark's help
+        notes.write.option("parquet.block.size", _GROUP_BYTES).parquet(path)
+        return notes.sparkSession.read.schema(notes.schema).parquet(path)
+
+    @cached_property
+    def matches(self) -> DataFrame:
+        """One row a match of global matching, by the node's rule of what is in force."""
+        clocks, words = self.logs.clocks, self.logs.get("vocabulary")
+        if not any(clock.doubt for clock in clocks.values()):
+            notes = self.notes  # which puts them into their files
+            matches, self.index = match_globally(
+                notes, self.subscriptions, words, files=self._note_files, folder=make_scratch()
+            )
+            return matches.cache()
+        notes = widen_notes(self.notes, clocks)
+        windows = widen_windows(self.subscriptions, clocks)
+        matches, self.index = match_globally(notes, windows, words, folder=make_scratch())
+        return keep_valid(matches, self.notes, self.subscriptions).cache()
+
+    @cached_property
+    def pairs(self) -> DataFrame:
+        """One row a notification and subscriber that match."""
+        return describe_pairs(self.matches, self.notes, self.subscriptions).cache()
+
+    @cached_property
+    def contacts(self) -> DataFrame:
+        """One row a contact of two nodes."""
+        return find_contacts(self.logs).cache()
+
+    @cached_property
+    def stays(self) -> DataFrame:
+        """One row a stay of a subscriber at a node."""
+        return find_stays(self.logs).cache()
+
+    @cached_property
+    def contact_list(self) -> list[Contact]:
+        """The contacts, in order."""
+        return collect_contacts(self.contacts)
+
+    @cached_property
+    def stay_lists(self) -> dict[str, list[Stay]]:
+        """The stays of each subscriber."""
+        return collect_stays(self.stays)
+
+    @cached_property
+    def oracle(self) -> DataFrame:
+        """The earliest delivery possible, for each pair."""
+        return find_earliest(self.pairs, self.contact_list, self.stay_lists, self.logs.end).cache()
+
+    @cached_property
+    def outcomes(self) -> DataFrame:
+        """What became of each pair, and why."""
+        return judge_outcomes(
+            self.pairs, self.oracle, self.logs, self.notes, self.subscriptions, self._late
+        ).cache()
+
+    # Figures ----------------------------------------------------------------------------------
+
+    @cached_property
+    def step(self) -> int:
+        """The width of a step of time, in ms."""
+        return choose_step(self.logs.begin, self.logs.end)
+
+    @cached_property
+    def headline(self) -> DataFrame:
+        """All outcomes in one row."""
+        return sum_up(self.outcomes).cache()
+
+    @cached_property
+    def costs(self) -> DataFrame:
+        """What replication cost, in one row."""
+        row = self.headline.first()
+        return measure_costs(self.logs, 0 if row is None else int(row["delivered"])).cache()
+
+    @cached_property
+    def strategies(self) -> DataFrame:
+        """One row a strategy: what it would have done."""
+        row = self.costs.first()
+        relays = 0 if row is None else row["relays"]
+        weight = row["note_bytes"] / relays if row is not None and relays else _NOTE_BYTES
+        replayed = replay_strategies(
+            self.pairs,
+            self.contact_list,
+            self.stay_lists,
+            find_homes(self.subscriptions),
+            self.logs.end,
+            self._strategies,
+        )
+        return compare_strategies(replayed.cache(), float(weight)).cache()
+
+    @cached_property
+    def ideal(self) -> DataFrame:
+        """What top-k and the like would decide in a network without delays."""
+        offers = self.matches.join(
+            self.notes.select("note_id", F.col("at").alias("offered")), "note_id"
+        )
+        return replay_decisions(offers, self.notes, self.subscriptions).cache()
+
+    @cached_property
+    def covering(self) -> DataFrame:
+        """One row a subscription in force when the logs end: whether it has to be sent."""
+        return find_minimal(self.subscriptions, self.logs.end).cache()
+
+    @cached_property
+    def names(self) -> Names:
+        """How vocabularies call attributes."""
+        return list_names(collect_meanings(self.logs.get("vocabulary")))
+
+    @cached_property
+    def offers(self) -> DataFrame:
+        """One row a device that was there when the logs end: what it offers in its region."""
+        device = self.logs.get("device")
+        nothing = device.sparkSession.createDataFrame([], SERVICES)
+        return list_live(refresh(nothing, read_offers(device, self.names))).cache()
+
+    @cached_property
+    def services(self) -> DataFrame:
+        """One row a subscription in force when the logs end: who serves it best there."""
+        wishes = read_wishes(self.subscriptions, self.stays, self.names, self.logs.end).cache()
+        return recommend_services(self.offers, wishes, self.subscriptions).cache()
+
+    def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
+        """Return the tables for people: what each says, and how to get it."""
+        logs = self.logs
+        return {
+            "headline": ("all outcomes in one row", lambda: self.headline),
+            "outcomes": ("what became of each match of a subscriber", lambda: self.outcomes),
+            "causes": ("outcomes by cause", lambda: count_causes(self.outcomes)),
+            "delivery": (
+                "outcomes over time",
+                lambda: count_over_time(self.outcomes, logs.begin, self.step),
+            ),
+            "latency": ("how long deliveries took", lambda: spread_latency(self.outcomes)),
+            "subscribers": ("outcomes by subscriber", lambda: count_by(self.outcomes, "owner")),
+            "origins": (
+                "outcomes by the node that read",
+                lambda: count_by(self.outcomes, "origin"),
+            ),
+            "links": ("the contact graph", lambda: summarise_links(self.logs, self.contacts)),
+            "contacts": ("contacts of nodes", lambda: self.contacts.orderBy("begin", "first")),
+            "stays": ("subscribers at nodes", lambda: self.stays.orderBy("begin", "subscriber")),
+            "replicas": (
+                "copies over time",
+                lambda: count_replicas(find_copies(logs), logs.begin, logs.end, self.step),
+            ),
+            "staleness": ("how old news is at each node", lambda: measure_staleness(self.logs)),
+            "costs": ("bytes and copies a delivery", lambda: self.costs),
+            "strategies": ("what other strategies would do", lambda: self.strategies),
+            "sources": ("what devices sent and saved", lambda: measure_sources(self.logs)),
+            "refusals": ("what nodes turned away", lambda: count_refusals(self.logs)),
+            "terms": (
+                "attributes and terms asked for",
+                lambda: count_terms(self.subscriptions, self.matches),
+            ),
+            "decisions": ("top-k in a network without delays", lambda: self.ideal),
+            "covering": ("the minimal set of subscriptions", lambda: self.covering),
+            "savings": ("bytes that the minimal set saves", lambda: sum_minimal(self.covering)),
+            "services": ("the best device for each subscription", lambda: self.services),
+            "regions": (
+                "how well regions are served",
+                lambda: sum_regions(self.offers, self.services),
+            ),
+            "runs": ("runs of nodes", lambda: self.logs.runs.orderBy("node", "epoch")),
+            "subscriptions": (
+                "all subscriptions",
+                lambda: self.subscriptions.drop("vector", "vocabulary"),
+            ),
+            "notes": ("all notifications", lambda: self.notes.drop("vector", "vocabulary")),
+            "matches": ("all matches of global matching", lambda: self.matches),
+        }

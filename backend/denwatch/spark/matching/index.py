@@ -1,0 +1,303 @@
+"""The index of all subscriptions in files: built once by the driver, mapped by every worker.
+
+A folder holds `rows.npy` (for each subscription its id, from when to when it is in force, its
+owner, and which vocabularies it agrees with), `names.json` (what the numbers in there stand for)
+and one or more snapshots of the node's own index. There is more than one when one would be larger
+than an executor may hold: subscriptions are then cut by event and feature mask, so that every
+group of the index stays whole and the answers are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from denwatch.node.matching.batch import EVENT_ATTRIBUTES, Batch
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.interface import CONTENT, FUZZY
+from denwatch.node.matching.snapshot import load_index, save_index
+from denwatch.spark.matching.meanings import Meanings
+from denwatch.spark.matching.stabs import Stabs, build_stabs, load_stabs
+from denwatch.spark.matching.vectors import decode_subscriptions
+from denwatch.spark.session import is_local
+from numpy.typing import NDArray
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
+FOREVER = (1 << 63) - 1
+MAX_VOCABULARIES = 62
+ROWS, NAMES, CONTENTS = "rows.npy", "names.json", "content.json"
+
+
+class TooManyError(ValueError):
+    """More vocabularies than an index can tell apart."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One snapshot of the node's index, and the events of its subscriptions.
+
+    Where they are worth it there are also lists by value (`stabs`), and then an index of those
+    subscriptions that are not in them.
+    """
+
+    file: str
+    stabs: str
+    rest: str  # empty: none
+    events: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class SharedIndex:
+    """Where the index is; small, and sent with every task."""
+
+    folder: str  # on the driver, and where executors share its disk
+    is_shipped: bool  # executors have got the files by Spark
+    shards: tuple[Shard, ...]
+    subscriptions: int
+    content: int  # how many of them are in the language of typed content
+    vocabularies: int  # whose meaning is known; notifications are told apart by two or more
+    errors: dict[int, str]  # by id: subscriptions that no matcher takes, and why
+
+    def find(self, name: str) -> Path:
+        """Return where a file of the index is, on this machine."""
+        if self.is_shipped:
+            return Path(SparkFiles.get(f"{Path(self.folder).name}-{name}"))
+        return Path(self.folder) / name
+
+
+@dataclass(frozen=True)
+class Names:
+    """What numbers in the rows stand for."""
+
+    owners: pa.Array
+    vocabularies: dict[bytes, int]  # the bit of each
+
+
+def build_index(
+    spark: SparkSession,
+    subscriptions: pa.Table,
+    *,
+    folder: str | Path | None = None,
+    limit: int = 1 << 30,
+    max_list: int | None = None,
+    meanings: Meanings | None = None,
+) -> SharedIndex:
+    """Build the index of a table and hand it to the executors.
+
+    The columns are subscription_id, owner, begins, ends (ms; see `windows`), vector, and if there
+    are several, language and vocabulary. No shard takes more than `limit` bytes, unless one mask
+    alone does. A shard is also filed by value (`stabs`) where that is faster, or where lists have
+    at most `max_list` entries on average. Without `meanings` all vocabularies are taken to mean
+    the same.
+    """
+    folder = Path(folder or tempfile.mkdtemp(prefix="denwatch-index-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    table = subscriptions.combine_chunks()
+    size = table.num_rows
+    languages = _get_column(table, "language", np.zeros(size, np.int64))
+    vectors = _get_binary(table, "vector")
+    ids = table["subscription_id"].to_numpy().astype(np.int64)
+    fuzzy = np.flatnonzero(languages == FUZZY)
+    batch, errors = decode_subscriptions(vectors.take(pa.array(fuzzy)))
+    batch.subs["id"] = fuzzy[batch.subs["id"]]
+    failed = {int(ids[fuzzy[row]]): why for row, why in errors.items()}
+    for row in np.flatnonzero((languages != FUZZY) & (languages != CONTENT)).tolist():
+        failed[int(ids[row])] = f"the language {languages[row]} is not known to this version"
+    meanings = meanings or Meanings({})
+    rows = _build_rows(table, ids, batch, folder, meanings)
+    np.save(folder / ROWS, rows)
+    shards = tuple(_save_shards(batch, folder, limit, max_list))
+    content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT), meanings)
+    master = str(spark.sparkContext.master)
+    known = len(meanings.known)
+    index = SharedIndex(str(folder), not is_local(master), shards, size, content, known, failed)
+    if index.is_shipped:
+        _ship(spark, index)
+    return index
+
+
+def _get_column(table: pa.Table, name: str, default: NDArray[Any]) -> NDArray[Any]:
+    return table[name].to_numpy() if name in table.column_names else default
+
+
+def _get_binary(table: pa.Table, name: str) -> pa.Array:
+    chunks = table[name].cast(pa.large_binary()).chunks
+    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
+
+
+def _build_rows(
+    table: pa.Table, ids: NDArray[np.int64], batch: Batch, folder: Path, meanings: Meanings
+) -> NDArray[np.int64]:
+    """Write the names, and return what keeping a hit needs of every subscription."""
+    owners = pa.array(table["owner"].to_pylist(), pa.string()).dictionary_encode()
+    rows = np.empty((len(ids), 5), np.int64)  # a subscription's numbers stand in one cache line
+    rows[:, 0] = ids
+    rows[:, 1] = table["begins"].to_numpy()
+    rows[:, 2] = table["ends"].to_numpy()
+    rows[:, 3] = owners.indices.to_numpy(zero_copy_only=False)
+    rows[:, 4] = -1
+    known = meanings.known
+    if len(known) > MAX_VOCABULARIES:
+        raise TooManyError(f"{len(known)} vocabularies; an index knows {MAX_VOCABULARIES}")
+    if len(known) > 1 and "vocabulary" in table.column_names:
+        _mark_agreement(rows[:, 4], table["vocabulary"].to_pylist(), batch, meanings)
+    names = {
+        "owners": owners.dictionary.to_pylist(),
+        "vocabularies": [word.hex() for word in known],
+    }
+    (folder / NAMES).write_text(json.dumps(names), encoding="utf-8")
+    return rows
+
+
+def _mark_agreement(
+    bits: NDArray[np.int64], mine: list[bytes], batch: Batch, meanings: Meanings
+) -> None:
+    """Take away, for each subscription, the vocabularies whose codes mean something else."""
+    events, masks = _list_masks(batch)
+    answers: dict[tuple[bytes, int, int], int] = {}
+    rows = batch.subs["id"].tolist()
+    for row, event, mask in zip(rows, events.tolist(), masks.tolist(), strict=True):
+        key = mine[row], event, mask
+        if key not in answers:
+            gone = 0
+            for bit, other in enumerate(meanings.known):
+                gone |= (not meanings.agree(key[0], other, event, mask)) << bit
+            answers[key] = ~gone
+        bits[row] = answers[key]
+
+
+def _list_masks(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the event and the features of every subscription."""
+    attributes = batch.preds["attribute"].astype(np.int64)
+    places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
+    if not len(places):
+        return places, places
+    masks = np.bitwise_or.reduceat(1 << attributes % EVENT_ATTRIBUTES, places)
+    return attributes[places] // EVENT_ATTRIBUTES, masks
+
+
+def _save_shards(batch: Batch, folder: Path, limit: int, max_list: int | None) -> list[Shard]:
+    """Write snapshots of at most `limit` bytes, cutting by event and mask."""
+    if not len(batch):
+        return []
+    events, masks = _list_masks(batch)
+    keys = events << EVENT_ATTRIBUTES | masks
+    shards: list[Shard] = []
+    waiting = [np.argsort(keys, kind="stable")]
+    while waiting:
+        chosen = waiting.pop()
+        index = FuzzyIndex(EVENT_ATTRIBUTES * (int(events[chosen].max()) + 1))
+        index.add_batch(_take_batch(batch, chosen))
+        index.compact()
+        cut = _find_cut(keys[chosen])
+        if index.nbytes > limit and cut:
+            waiting += [chosen[cut:], chosen[:cut]]
+            continue
+        held = tuple(np.unique(events[chosen]).tolist())
+        files = _save_shard(batch, index, folder, len(shards), max_list)
+        shards.append(Shard(*files, held, index.nbytes))
+    return shards
+
+
+def _save_shard(
+    batch: Batch, index: FuzzyIndex, folder: Path, number: int, max_list: int | None
+) -> tuple[str, str, str]:
+    """Write the files of a shard; return their names, empty where there is no such file."""
+    name, stabs, rest = (f"shard-{number}.{end}" for end in ("index", "stabs.npy", "rest"))
+    save_index(index, folder / name)
+    built = build_stabs(index, max_list)
+    if built is None:
+        return name, "", ""
+    built.stabs.save(folder / stabs)
+    if not len(built.rest):
+        return name, stabs, ""
+    others = FuzzyIndex(index.attributes)
+    others.add_batch(_take_batch(batch, np.flatnonzero(np.isin(batch.subs["id"], built.rest))))
+    save_index(others, folder / rest)
+    return name, stabs, rest
+
+
+def _find_cut(keys: NDArray[np.int64]) -> int:
+    """Return the place near the middle where the key changes; 0 if it never does."""
+    changes = np.flatnonzero(np.diff(keys)) + 1
+    return int(changes[np.argmin(np.abs(changes - len(keys) // 2))]) if len(changes) else 0
+
+
+def _take_batch(batch: Batch, chosen: NDArray[np.int64]) -> Batch:
+    """Return some subscriptions of a batch, with their predicates, patterns and rules."""
+    is_kept = np.zeros(len(batch), np.bool_)
+    is_kept[chosen] = True
+    count = batch.subs["count"].astype(np.int64)
+    code = batch.subs["pattern"] + batch.subs["rules"] * (count * (count - 1) // 2)
+    return Batch(
+        batch.subs[is_kept],
+        batch.preds[np.repeat(is_kept, count)],
+        batch.code[np.repeat(is_kept, code)],
+    )
+
+
+def _save_content(
+    folder: Path, vectors: pa.Array, rows: NDArray[np.int64], meanings: Meanings
+) -> int:
+    """Write the subscriptions to typed content: by row, their CBOR."""
+    filters = {int(row): vectors[int(row)].as_py().hex() for row in rows}
+    documents = {key.hex(): text for key, text in meanings.documents.items()} if filters else {}
+    stored = {"filters": filters, "documents": documents}
+    (folder / CONTENTS).write_text(json.dumps(stored), encoding="utf-8")
+    return len(filters)
+
+
+def list_parts(index: SharedIndex) -> Sequence[str]:
+    """Return the names of an index's files."""
+    shards = [name for shard in index.shards for name in (shard.file, shard.stabs, shard.rest)]
+    return [ROWS, NAMES, CONTENTS, *filter(None, shards)]
+
+
+def _ship(spark: SparkSession, index: SharedIndex) -> None:
+    """Give the files to executors that do not share this machine's disk."""
+    folder = Path(index.folder)
+    for name in list_parts(index):
+        copy = folder / f"{folder.name}-{name}"  # Spark knows a file by its last name
+        if not copy.exists():
+            copy.hardlink_to(folder / name)
+        spark.sparkContext.addFile(str(copy))
+
+
+@lru_cache(maxsize=4)
+def load_shard(path: Path) -> FuzzyIndex:
+    """Return a shard's index, mapped; a worker keeps it for its next task."""
+    return load_index(path)
+
+
+@lru_cache(maxsize=2)
+def load_lists(path: Path) -> Stabs:
+    """Return a shard's lists by value, mapped."""
+    return load_stabs(path)
+
+
+@lru_cache(maxsize=2)
+def load_rows(path: Path) -> NDArray[np.int64]:
+    """Return the rows, mapped. As copy-on-write: to the compiler an ordinary array."""
+    return np.asarray(np.load(path, mmap_mode="c"))
+
+
+@lru_cache(maxsize=2)
+def load_names(path: Path) -> Names:
+    """Return what the numbers stand for."""
+    names = json.loads(path.read_text(encoding="utf-8"))
+    words = {bytes.fromhex(word): bit for bit, word in enumerate(names["vocabularies"])}
+    return Names(pa.array(names["owners"], pa.string()), words)
+
+
+def load_owners(index: SharedIndex) -> pa.Array:
+    """Return the owners' names."""
+    return load_names(index.find(NAMES)).owners

@@ -1,0 +1,208 @@
+"""The compiled parts of global matching: reading vectors, and keeping the hits that count.
+
+Nothing is defined here: the layout of vectors is the protocol's, and tests hold every kernel
+against it. Imports nothing that starts threads, since workers are forked after it.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
+
+from __future__ import annotations
+
+import numpy as np
+from denwatch.node.matching.compiling import (
+    Array,
+    compiled,
+    count_trailing_zeros,
+    int64,
+    prefetch,
+)
+from denwatch.protocol import notification, subscription
+from denwatch.protocol.degrees import HARMONIC
+from denwatch.protocol.timecode import LAST_AGE, LAST_DURATION
+
+_NOTE, _SUBSCRIPTION = notification.TYPE, subscription.TYPE
+_MAX_NOTE, _HEAD = notification.MAX_LENGTH, 8
+_WHY, _UNCERTAIN, _WIDE, _FAULTS = 1, 2, 4, 8  # a notification's flags
+_AHEAD = 16  # hits, from asking for a row's memory to using it
+
+
+@compiled
+def count_bits(mask: int) -> int:
+    """Return how many bits are set."""
+    count = 0
+    while mask:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+@compiled
+def read_pair(data: Array, at: int) -> int:
+    """Return two bytes, the higher first."""
+    return int64(data[at]) << 8 | int64(data[at + 1])
+
+
+@compiled
+def count_readings(data: Array, ends: Array, counts: Array) -> int:
+    """Write how many readings each vector announces, -1 for one whose head is wrong."""
+    total = 0
+    for n in range(ends.size - 1):
+        start = int64(ends[n])
+        length = int64(ends[n + 1]) - start
+        counts[n] = -1
+        if length < _HEAD or length > _MAX_NOTE:
+            continue
+        if data[start] & 0xC0 != _NOTE or data[start + 1] & 0xF0:
+            continue
+        counts[n] = count_bits(read_pair(data, start + 6))
+        total += counts[n]
+    return total
+
+
+@compiled
+def read_notes(
+    data: Array, ends: Array, counts: Array, starts: Array, attributes: Array, points: Array,
+    wides: Array,
+) -> None:  # fmt: skip
+    """Write the readings of all vectors; one that is wrong has none, and a count of -1."""
+    size = 0
+    for n in range(ends.size - 1):
+        starts[n] = size
+        if counts[n] < 0:
+            continue
+        at = int64(ends[n])
+        stop = int64(ends[n + 1])
+        base = int64(data[at] & 63) * 16
+        flags = int64(data[at + 1])
+        features = read_pair(data, at + 6)
+        right = read_pair(data, at + 4) <= LAST_AGE and (features or flags & _FAULTS)
+        at += _HEAD
+        uncertain = int64(0)
+        wide = int64(0)
+        for flag in (_UNCERTAIN, _WIDE, _FAULTS):
+            if flags & flag:
+                mask = read_pair(data, at) if at + 2 <= stop else 0
+                at += 2
+                allowed = 0xFFFF & ~features if flag == _FAULTS else features
+                right = right and mask and not mask & ~allowed
+                if flag == _UNCERTAIN:
+                    uncertain = mask
+                elif flag == _WIDE:
+                    wide = mask
+        first = size
+        left = features
+        while left:  # bit by bit: a look at all sixteen is foretold wrongly every other time
+            bit = count_trailing_zeros(left)
+            left &= left - 1
+            many = 4 if uncertain >> bit & 1 else 1
+            step = 2 if wide >> bit & 1 else 1
+            if not right or at + many * step > stop:
+                right = False
+                break
+            attributes[size] = base + bit
+            wides[size] = step - 1
+            for i in range(many):
+                value = read_pair(data, at) if step == 2 else int64(data[at])
+                at += step
+                for j in range(i, 4 if i == many - 1 else i + 1):
+                    points[size, j] = value
+                if i and value < points[size, i - 1]:
+                    right = False
+            if many == 4 and points[size, 0] == points[size, 3]:
+                right = False
+            size += 1
+        if flags & _WHY:
+            right = right and at + 2 <= stop and data[at] <= 15
+            at += 2
+        if not right or at != stop:
+            size = first
+            counts[n] = -1
+    starts[ends.size - 1] = size
+
+
+@compiled
+def read_subscriptions(data: Array, ends: Array, subs: Array, preds: Array, plain: Array) -> int:
+    """Write the plain vectors' rows and predicates; return how many predicates there are."""
+    size = 0
+    for n in range(ends.size - 1):
+        start = int64(ends[n])
+        length = int64(ends[n + 1]) - start
+        plain[n] = False
+        if length < _HEAD + 3 or data[start] & 0xC0 != _SUBSCRIPTION or data[start + 1] & 8:
+            continue
+        features = read_pair(data, start + 6)
+        count = count_bits(features)
+        negated = int64(data[start + 1] >> 4)
+        kind = data[start + 1] & 7
+        if length != _HEAD + 3 * count or kind > HARMONIC or data[start + 5] > LAST_DURATION:
+            continue
+        if negated >> min(count, 4):
+            continue
+        at = start + _HEAD
+        first = size
+        rising = True
+        for bit in range(16):
+            if features >> bit & 1:
+                preds[size].attribute = int64(data[start] & 63) * 16 + bit
+                preds[size].low = data[at]
+                preds[size].high = data[at + 1]
+                preds[size].left = data[at + 2]
+                preds[size].right = data[at + 2]
+                place = size - first
+                preds[size].negated = negated >> place & 1 if place < 4 else 0
+                rising = rising and data[at] <= data[at + 1]
+                at += 3
+                size += 1
+        if not rising:
+            size = first
+            continue
+        plain[n] = True
+        subs[n].count = count
+        subs[n].aggregator = kind
+        subs[n].threshold = data[start + 4]
+    return size
+
+
+@compiled
+def keep_hits(
+    starts: Array, numbers: Array, possible: Array, certain: Array, attributes: Array,
+    note_ids: Array, at: Array, doubt: Array, words: Array, rows: Array,
+) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
+    """Return (note, subscription, owner, possible, certain, attribute) of the hits that count.
+
+    A row has a subscription's id, begin, end, owner and the vocabularies that it agrees with, as
+    bits; `words` has the bit of each notification's vocabulary. A subscription counts if
+    begins - doubt <= at < ends.
+    """
+    size = numbers.size
+    places = rows.ravel()
+    notes = np.empty(size, np.int64)
+    ids = np.empty(size, np.int64)
+    owners = np.empty(size, np.int32)
+    degrees = np.empty((3, size), np.int16)
+    kept = 0
+    for n in range(starts.size - 1):
+        time = at[n]
+        latest = time + doubt[n]
+        word = words[n]
+        for hit in range(starts[n], starts[n + 1]):
+            if hit + _AHEAD < size:
+                prefetch(places, int64(numbers[hit + _AHEAD]) * rows.shape[1])
+            row = int64(numbers[hit])
+            if rows[row, 1] <= latest and time < rows[row, 2] and rows[row, 4] & word:
+                notes[kept] = note_ids[n]
+                ids[kept] = rows[row, 0]
+                owners[kept] = rows[row, 3]
+                degrees[0, kept] = possible[hit]
+                degrees[1, kept] = certain[hit]
+                degrees[2, kept] = attributes[hit] & 15
+                kept += 1
+    return (
+        notes[:kept],
+        ids[:kept],
+        owners[:kept],
+        degrees[0, :kept],
+        degrees[1, :kept],
+        degrees[2, :kept],
+    )

@@ -1,0 +1,146 @@
+"""Starting Spark. The only file that makes a session.
+
+`local[*]` unless a master is named; what a cluster is sent is in `shipping`. `spark-submit
+--master` and `spark-defaults.conf` keep their say: nothing is set that the caller or the
+environment has set. Spark is quiet, and leaves nothing in the folder it is started from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from denwatch.spark.quiet import filter_errors
+from denwatch.spark.shipping import find_roots, list_settings, make_scratch
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+ARROW_ROWS = 50_000  # notifications that cross to Python at a time
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# Spark's generated code for wide rows passes HotSpot's limit of 8,000 bytecodes, and would be
+# interpreted: 4 to 16 times slower.
+_HUGE = "-XX:-DontCompileHugeMethods"
+# Arrow's Java looks twice at every number it is asked for: at its place, and whether it is null.
+# Spark asks within a batch's rows only, and looks for nulls itself. A sixth of the cost of a row.
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# Planning calls much of Spark once in a while. Java 17 throws away compiled code that it takes for
+# cold, and a stream's next batch, or an analysis's next query, would be planned by an interpreter.
+_KEEP = "-XX:-UseCodeCacheFlushing -XX:ReservedCodeCacheSize=512m"
+# Java compiles a second time, with a core's whole time, what was called 5,000 times. In a driver
+# that is the planner, for minutes: a third of the processor time that Java took for a query.
+# What is called for every row gets to ten times as many at once.
+_PATIENT = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000"
+)
+_JAVA = f"{_HUGE} {_ARROW} {_KEEP} {_PATIENT}"
+_LOGGING = Path(__file__).with_name("log4j2.json")
+
+
+def build_session(
+    master: str | None = None,
+    *,
+    name: str = "denwatch",
+    options: Mapping[str, str] | None = None,
+    archive: str | Path | None = None,
+) -> SparkSession:
+    """Return a session with our data source in it; `options` are Spark's own, and win.
+
+    `archive` is a packed environment for the executors of a cluster that have no Python of ours.
+    """
+    conf = SparkConf()
+    chosen = master or conf.get("spark.master") or os.environ.get("MASTER") or "local[*]"
+    prepare_environment(uses_archive=archive is not None and not is_local(chosen))
+    settings = {"spark.app.name": name, "spark.master": chosen}
+    settings |= list_common() | list_place(chosen, archive)
+    for key, value in settings.items():
+        if key in ("spark.app.name", "spark.master") or not conf.contains(key):
+            conf.set(key, value)
+    for key, value in (options or {}).items():
+        conf.set(key, value)
+    with filter_errors():
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    register_sources(session)
+    return session
+
+
+def prepare_environment(uses_archive: bool) -> None:
+    """Set what this machine's own Python processes inherit from us through Spark."""
+    if uses_archive:
+        paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+        os.environ["PATH"] = os.pathsep.join(filter(None, paths))
+        os.environ["PYSPARK_PYTHON"] = "python"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # For the workers on this machine, and those that plan the reading of a source.
+    paths = [*find_roots(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(_find_cache()))
+
+
+def list_common() -> dict[str, str]:
+    """Return what is set wherever Spark runs."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(make_scratch() / "warehouse"),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+        # Below the largest number Spark adds up the bytes of every row, a sixth of its time.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+        # A query's tasks are broadcast in blocks of 4 MiB however small they are, each of which is
+        # larger than half a region of Java's heap, and every few queries that starts a collection.
+        "spark.broadcast.blockSize": "256k",
+        "spark.python.daemon.module": "denwatch.spark.daemon",
+        "spark.python.worker.reuse": "true",
+        # Over TCP a task that returns little waits for an acknowledgement: 40 ms each.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # Workers with other variables get a daemon of their own, to be warmed once more.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        "spark.driver.extraJavaOptions": f"{_JAVA} -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.executor.extraJavaOptions": _JAVA,
+    }
+
+
+def list_place(master: str, archive: str | Path | None) -> dict[str, str]:
+    """Return what is set because of where Spark runs."""
+    if is_local(master):
+        return {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+            # Planning anew after each stage costs 15 ms, and finds little to gain with so few
+            # partitions: analyses of small logs take 8 % less without.
+            "spark.sql.adaptive.enabled": "false",
+            "spark.executorEnv.NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"],
+        }
+    from denwatch.spark.matching.warmup import warm_up
+
+    warm_up()  # what is compiled here is not compiled there
+    settings = list_settings(archive)
+    if urlsplit(master).hostname in _LOOPBACK:
+        settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
+    return settings
+
+
+def register_sources(session: SparkSession) -> None:
+    """Let a session know the format `denwatch`."""
+    from denwatch.spark.source import LogSource
+
+    session.dataSource.register(LogSource)
+
+
+def is_local(master: str) -> bool:
+    """Return whether executors are threads of this machine's one process."""
+    return master == "local" or master.startswith("local[")
+
+
+def _find_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "denwatch" / "numba"

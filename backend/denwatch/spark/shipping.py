@@ -1,0 +1,150 @@
+"""What a cluster is sent: our packages, compiled kernels, an environment; and what it must share.
+
+The only file that knows how executors get what they need. Our packages go as an archive that Spark
+unpacks beside each executor, because numba keeps compiled kernels for files and not for what is
+inside a zip. The kernels that this machine has compiled go with them: executors with the same
+processor load those, others compile once, into their own copy.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.util
+import io
+import os
+import shutil
+import socket
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+PACKAGES = ("protocol", "client", "node", "cli", "spark")  # below `denwatch`
+CODE = "denwatch"  # what the archives are called where they are unpacked
+ENVIRONMENT = "environment"
+_KERNELS = (".nbi", ".nbc")
+_ASKS = 4  # an executor is asked so often, so that none is left out
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class ArchiveError(ValueError):
+    """An environment that cannot be sent, and why."""
+
+
+class Unseen(NamedTuple):
+    """A machine of the cluster, and what of the driver's files it does not see."""
+
+    host: str
+    path: str
+
+
+def list_settings(archive: str | Path | None = None) -> dict[str, str]:
+    """Return what Spark is told so that executors find our code, and an environment if given."""
+    settings = {
+        "spark.archives": f"{pack_code(make_scratch())}#{CODE}",
+        "spark.executorEnv.PYTHONPATH": CODE,
+        "spark.executorEnv.NUMBA_CACHE_DIR": "",  # beside the code, where the kernels came with it
+    }
+    if archive is not None:
+        path = check_archive(Path(archive))
+        settings["spark.archives"] += f",{path}#{ENVIRONMENT}"
+        # Executors find `python` there first. Spark gives the same path to those who plan the
+        # reading of a source on this machine, where the name must lead to our own.
+        here = Path(sys.executable).parent
+        settings["spark.executorEnv.PATH"] = f"{ENVIRONMENT}/bin:{here}:{_PATH}"
+    return settings
+
+
+def check_archive(path: Path) -> Path:
+    """Return where an environment is that was packed as venv-pack and conda-pack do."""
+    if not path.is_file():
+        raise ArchiveError(f"{path}: there is no such file")
+    try:
+        with tarfile.open(path) as archive:
+            found = any(_is_interpreter(member) for member in archive)
+    except tarfile.TarError:
+        raise ArchiveError(f"{path}: not a tar archive, as venv-pack and conda-pack make") from None
+    if not found:
+        raise ArchiveError(f"{path}: there is no bin/python in it")
+    return path.resolve()
+
+
+def _is_interpreter(member: tarfile.TarInfo) -> bool:
+    return member.name.removeprefix("./") == "bin/python"
+
+
+def make_scratch() -> Path:
+    """Return a new folder for what only this process needs; it goes with it."""
+    folder = Path(tempfile.mkdtemp(prefix="denwatch-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def pack_code(folder: Path) -> Path:
+    """Write our packages into an archive for executors; return where it is."""
+    path = folder / f"{CODE}.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
+        for package in PACKAGES:
+            archive.add(_find_package(package), f"denwatch/{package}", filter=_leave_out_caches)
+        for source, name in find_kernels():
+            archive.addfile(_describe(source, name), io.BytesIO(source.read_bytes()))
+    return path
+
+
+def find_roots() -> list[str]:
+    """Return the folders that have a part of `denwatch`: several in a checkout, one if installed."""
+    return list(dict.fromkeys(str(_find_package(name).parents[1]) for name in PACKAGES))
+
+
+def _find_package(name: str) -> Path:
+    spec = importlib.util.find_spec(f"denwatch.{name}")
+    assert spec is not None, name
+    assert spec.origin is not None, name
+    return Path(spec.origin).resolve().parent
+
+
+def _leave_out_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if "__pycache__" in member.name else member
+
+
+def _describe(source: Path, name: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    status = source.stat()
+    member.size, member.mtime, member.mode = status.st_size, status.st_mtime, 0o644
+    return member
+
+
+def find_kernels() -> Iterator[tuple[Path, str]]:
+    """Yield the kernels that this machine has compiled, and where they belong beside the code.
+
+    Numba keeps them below a folder of its own, in one named after where the source is.
+    """
+    base = os.environ.get("NUMBA_CACHE_DIR")
+    for package in PACKAGES if base else ():
+        root = _find_package(package)
+        for folder in (root, *root.rglob("*")):
+            if not folder.is_dir() or folder.name == "__pycache__":
+                continue
+            name = f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
+            for kernel in sorted(Path(str(base), name).glob("*.nb?")):
+                if kernel.suffix in _KERNELS:
+                    place = folder.relative_to(root) / "__pycache__" / kernel.name
+                    yield kernel, f"denwatch/{package}/{place.as_posix()}"
+
+
+def find_unseen(session: SparkSession, paths: Iterable[str | Path]) -> list[Unseen]:
+    """Return what executors do not see of the driver's files and folders."""
+    wanted = [str(Path(path).resolve()) for path in paths]
+    context = session.sparkContext
+    tasks = _ASKS * max(1, context.defaultParallelism)
+
+    def look(_: int) -> list[tuple[str, str]]:
+        return [(socket.gethostname(), path) for path in wanted if not Path(path).exists()]
+
+    found = context.parallelize(range(tasks), tasks).flatMap(look).distinct().collect()
+    return [Unseen(*row) for row in sorted(found)]

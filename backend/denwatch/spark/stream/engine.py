@@ -1,0 +1,274 @@
+"""The stream: batches in, versions out. The only file that starts a query, and that decides when.
+
+A batch is in the tables when its version is switched to, and done when Spark's checkpoint says so.
+Between the two the driver may be killed: the batch comes again with the same number and the same
+records, and is left out, because the version says that it has it. Before the switch nothing of it
+can be seen. A version and a checkpoint that do not belong together are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from denwatch.spark.analytics.outcomes import LATE
+from denwatch.spark.analytics.whatif import STRATEGIES
+from denwatch.spark.report.analysis import tune_queries
+from denwatch.spark.source import ALL, stream_kind
+from denwatch.spark.stream.files import join_small, list_folders
+from denwatch.spark.stream.judging import Judged, judge_all
+from denwatch.spark.stream.matching import Matcher
+from denwatch.spark.stream.offers import update_offers
+from denwatch.spark.stream.ranking import update_decisions
+from denwatch.spark.stream.records import name_stem, write_records
+from denwatch.spark.stream.summary import build_page, describe_line, save_summary, summarise
+from denwatch.spark.stream.versions import VersionError, Versions
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "checkpoint"
+Tell = Callable[[str], None]
+_POLL = 1  # s
+_LITTLE = 300_000  # records
+# What a machine that is too busy for Spark's fixed patience of ten seconds is forgiven for.
+_PASSING = ("failed to connect back", "CANNOT_OPEN_SOCKET")
+_ATTEMPTS = 30
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How a stream goes; times in seconds but for `late`."""
+
+    every: float = 5.0  # between batches
+    late: int = LATE  # ms
+    strategies: tuple[str, ...] = STRATEGIES
+    max_records: int = 500_000  # of a batch: what bounds memory
+    judging: float = 0.25  # the part of the time that judging may take; 0: there is none
+    plan_every: float = 600.0  # between comparisons of strategies
+
+
+class Loop(Protocol):
+    """Where results go back to the nodes."""
+
+    def publish(self, spark: SparkSession, version: Path, judged: Judged) -> None:
+        """Tell the nodes that can be reached what is new for them."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what went back, for the summary."""
+
+
+class Engine:
+    """One stream from folders of logs into one folder of tables."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folders: Sequence[Path],
+        out: Path,
+        settings: StreamSettings | None = None,
+        *,
+        tell: Tell = lambda _: None,
+        loop: Loop | None = None,
+    ) -> None:
+        self._spark = spark
+        self._folders = [Path(folder).resolve() for folder in folders]
+        self._out = Path(out).resolve()
+        self._settings = settings or StreamSettings()
+        self._tell = tell
+        self._loop = loop
+        self._versions = Versions(self._out)
+        self._work = Path(tempfile.mkdtemp(prefix="denwatch-stream-"))
+        self._matcher = Matcher(self._work)
+        self._lock = threading.Lock()  # one version is built at a time
+        self._judged = Judged()
+        self._is_stale = self._versions.read_manifest().batch >= 0
+        self._judge_at = 0.0
+        self._plan_at = 0.0
+        self._stopping = threading.Event()
+
+    @property
+    def judged(self) -> Judged:
+        """What was worked out last."""
+        return self._judged
+
+    def close(self) -> None:
+        """Give up the folder."""
+        self._versions.close()
+        shutil.rmtree(self._work, ignore_errors=True)
+
+    def stop(self) -> None:
+        """Ask for the end; `run` returns after the step that it is in."""
+        self._stopping.set()
+
+    def run(self, *, once: bool = False) -> dict[str, Any]:
+        """Go on until `stop`, or with `once` until all that is there now is in the tables.
+
+        Returns the last summary.
+        """
+        self._check_checkpoint()
+        left = _ATTEMPTS
+        while not self._stopping.is_set():
+            before = self._versions.read_manifest().batch
+            try:
+                self._follow(once)
+                break
+            except StreamingQueryException as error:
+                reason = _find_reason(error)
+                left = _ATTEMPTS if self._versions.read_manifest().batch > before else left - 1
+                if left <= 0 or not any(words in str(error) for words in _PASSING):
+                    raise VersionError(reason) from error
+                self._tell(f"{reason}; once more")  # a batch is in the tables once all the same
+                self._stopping.wait(_POLL)
+        if once and self._settings.judging and not self._stopping.is_set():
+            self._judge()
+        return self._save_summary()
+
+    def _follow(self, once: bool) -> None:
+        query = self._start(once)
+        try:
+            while not self._stopping.is_set() and not query.awaitTermination(_POLL):
+                if not once and self._is_due():
+                    self._judge()
+        finally:
+            if query.isActive:
+                query.stop()
+
+    def _start(self, once: bool) -> StreamingQuery:
+        frame = stream_kind(self._spark, self._folders, ALL, max_records=self._settings.max_records)
+        writer = frame.writeStream.foreachBatch(self._take).option(
+            "checkpointLocation", str(self._out / CHECKPOINT)
+        )
+        if once:
+            return writer.trigger(availableNow=True).start()
+        every = f"{max(1, round(self._settings.every * 1000))} milliseconds"
+        return writer.trigger(processingTime=every).start()
+
+    # Batches --------------------------------------------------------------------------------
+
+    def _check_checkpoint(self) -> None:
+        manifest = self._versions.read_manifest()
+        found = read_query_id(self._out / CHECKPOINT)
+        if manifest.query and found != manifest.query:
+            raise VersionError(
+                f"{self._out / CHECKPOINT} is not the one that the tables were made with: put it"
+                " back, or name a new DIR"
+            )
+        if not manifest.query and any((self._out / CHECKPOINT / "commits").glob("[0-9]*")):
+            raise VersionError(
+                f"{self._out} has a checkpoint, but not the tables made with it: put them back, or"
+                " name a new DIR"
+            )
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        with self._lock:
+            began = time.monotonic()
+            if self._apply(frame, number):
+                self._is_stale = True
+                line = describe_line(self._save_summary())
+                self._tell(f"{line}; {time.monotonic() - began:.1f} s")
+
+    def _apply(self, frame: DataFrame, number: int) -> bool:
+        """Put a batch into the tables; False if it is there already."""
+        manifest = self._versions.read_manifest()
+        if number <= manifest.batch:
+            return False
+        if number > manifest.batch + 1:
+            raise VersionError(f"batch {number} follows {manifest.batch}: tables are missing some")
+        spark = frame.sparkSession
+        _tune(spark, sum(manifest.counts.values()))
+        before = self._versions.current
+        with self._versions.build() as building:
+            manifest = building.manifest
+            written = write_records(frame, building.make("records"), number)
+            for kind, new in written.items():
+                manifest.counts[kind] = manifest.counts.get(kind, 0) + new.rows
+            changes = self._matcher.update(spark, building, written, number)
+            update_decisions(spark, building, before, changes, number)
+            update_offers(
+                spark,
+                building,
+                written,
+                number,
+                self._matcher.meanings,
+                is_renamed=changes.is_renamed,
+            )
+            join_small(list_folders(building.folder), f"{name_stem(number)}j")
+            manifest.batch = number
+            manifest.query = read_query_id(self._out / CHECKPOINT)
+        return True
+
+    # Judging --------------------------------------------------------------------------------
+
+    def _is_due(self) -> bool:
+        is_wanted = self._is_stale and self._settings.judging > 0
+        return is_wanted and time.monotonic() >= self._judge_at
+
+    def _judge(self) -> None:
+        began = time.monotonic()
+        with self._lock:
+            self._is_stale = False
+            if self._versions.read_manifest().batch < 0:
+                return
+            settings = self._settings
+            records = sum(self._versions.read_manifest().counts.values())
+            _tune(self._spark, records)
+            has_plan = began >= self._plan_at
+            with self._versions.build() as building:
+                self._judged = judge_all(
+                    self._spark,
+                    building,
+                    settings.late,
+                    settings.strategies,
+                    self._judged,
+                    has_plan=has_plan,
+                )
+            version = self._versions.current
+        if self._loop is not None:
+            self._loop.publish(self._spark, version, self._judged)
+        took = time.monotonic() - began
+        now = time.monotonic()
+        self._judge_at = now + took * (1 - settings.judging) / settings.judging
+        if has_plan:
+            self._plan_at = now + settings.plan_every
+        with self._lock:
+            line = describe_line(self._save_summary())
+        self._tell(f"{line}; judged in {took:.1f} s")
+
+    def _save_summary(self) -> dict[str, Any]:
+        loop = {} if self._loop is None else self._loop.describe()
+        summary = summarise(self._versions.read_manifest(), self._judged, loop)
+        folders = [str(folder) for folder in self._folders]
+        page = build_page(summary, self._judged, folders, round(self._settings.every))
+        save_summary(self._out, summary, page)
+        return summary
+
+
+def _tune(spark: SparkSession, records: int) -> None:
+    """Plan each query once where there is little: looking again between stages costs more."""
+    tune_queries(spark, records)
+    spark.conf.set("spark.sql.adaptive.enabled", str(records >= _LITTLE).lower())
+
+
+def read_query_id(checkpoint: Path) -> str:
+    """Return whose checkpoint it is; "" if there is none."""
+    try:
+        return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
+    except FileNotFoundError:
+        return ""
+    except (ValueError, KeyError) as error:
+        raise VersionError(f"{checkpoint / 'metadata'} cannot be read: {error}") from None
+
+
+def _find_reason(error: StreamingQueryException) -> str:
+    """Return the line of a stream's failure that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if "Error:" in line and not line.startswith(("at ", "File "))]
+    return ours[-1] if ours else lines[0]

@@ -1,0 +1,309 @@
+"""Top-k and the other decisions for each subscriber, as state in shards with expiry.
+
+What a network without delays would have delivered to whom: the table `decisions` of the analysis,
+kept current. Subscribers are spread over 32 shards by a hash of their names; a shard's state is one
+packed file of the version, read and written by one task. (State by key in Spark's own store took
+2 to 8 s a batch for 1,800 keys, 32 packed shards 0.8 s; and that store belongs to one fixed plan,
+while here subscriptions come late and change what older notifications match.)
+
+Of each subscriber the state has the subscriptions, what the node's own judge remembers, and the
+matches of the last minutes, which are decided anew with every batch, because logs of several nodes
+never arrive in order. What is older than that is settled: decided once, its file never touched
+again, its matches out of the state. What the judge remembers of a subscription goes when the
+subscription is over. If a match comes even later, or goes, its subscriber is decided anew from the
+table of matches, from the beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from denwatch.spark.analytics.decisions import Replay
+from denwatch.spark.stream.files import add_frame, list_files, remove_rows
+from denwatch.spark.stream.matching import Changes, list_owners, name_id, parse_ids, read_matches
+from denwatch.spark.stream.notes import STATE, load_windows, read_notes
+from denwatch.spark.stream.records import name_stem
+from denwatch.spark.stream.versions import Building
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+TABLE = "decisions.parquet"
+SHARDS = 32
+SLACK = 300_000  # ms; a match may come so late before it is settled
+_TOPK = "topk"
+PUBLIC = StructType(
+    [
+        StructField("note_id", StringType()),
+        StructField("subscription_id", StringType()),
+        StructField("owner", StringType()),
+        StructField("offered", LongType()),
+        StructField("verdict", StringType()),
+    ]
+)
+_ARROW = pa.schema(
+    [
+        ("note_id", pa.string()),
+        ("subscription_id", pa.string()),
+        ("owner", pa.string()),
+        ("offered", pa.int64()),
+        ("verdict", pa.string()),
+    ]
+)
+_NOTE = (
+    *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),
+    *("at", "doubt", "expires", "vocabulary", "vector"),
+)
+_ASKED = (
+    *("origin", "run", "sequence", "role", "words", "begins", "ends", "language"),
+    *("vocabulary", "vector", "options"),
+)
+FEW = 20_000  # matches
+Worker = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
+Verdict = tuple[int, int, int, str]  # notification, subscription, when it was offered, and what
+
+
+class Offer(msgspec.Struct, array_like=True):
+    """One match that a node has to decide about."""
+
+    offered: int
+    note_id: int
+    subscription_id: int
+    possible: int
+    certain: int
+    attribute: int
+    note: dict[str, Any]
+
+
+class OwnerState(msgspec.Struct, array_like=True):
+    """One subscriber."""
+
+    subs: dict[int, dict[str, Any]]  # by id
+    entered: list[int]  # those that were in force when the last match was settled, in order
+    rows: list[tuple[str, bytes, bytes]]  # what the judge remembers
+    pending: list[Offer]  # not settled
+    open: list[Verdict]  # what is decided about those, as far as is known
+
+
+_decoder = msgspec.msgpack.Decoder(dict[str, OwnerState])
+
+
+def find_shard(owner: str) -> int:
+    """Return the shard of a subscriber."""
+    return zlib.crc32(owner.encode()) % SHARDS
+
+
+def update_decisions(
+    spark: SparkSession, building: Building, before: Path, changes: Changes, number: int
+) -> None:
+    """Decide about what a batch has changed; `before` is the version that this one follows."""
+    folder = building.make("tables", TABLE)
+    building.make(STATE, _TOPK)
+    manifest = building.manifest
+    void = set(changes.stale)  # subscribers who are decided anew
+    if manifest.settled > manifest.newest:  # by a clock that was wrong: all of them, once
+        void |= set(list_owners(read_matches(spark, building)))
+        manifest.settled = 0
+    touched = {find_shard(owner) for owner in void}
+    offers = changes.added.join(changes.notes.select("note_id", _pack_note()), "note_id")
+    if changes.rows:
+        found = offers.groupBy("owner").agg(F.min("note.at").alias("first")).collect()
+        void |= {row["owner"] for row in found if row["first"] <= manifest.settled}
+        touched |= {find_shard(row["owner"]) for row in found}
+    if not touched:
+        return
+    manifest.settled = max(manifest.settled, manifest.newest - SLACK)
+    if void:
+        names = pa.array(sorted(void), pa.string())
+        remove_rows(folder, names, "owner", f"{name_stem(number)}r")
+        chosen = F.broadcast(
+            spark.createDataFrame([(name,) for name in sorted(void)], "owner string")
+        )
+        whole = parse_ids(read_matches(spark, building)).join(chosen, "owner", "left_semi")
+        whole = whole.join(read_notes(spark, building).select("note_id", _pack_note()), "note_id")
+        offers = offers.join(chosen, "owner", "left_anti").unionByName(whole)
+    for path in (path for n in touched for path in list_files(folder, f"open-{n:02d}-*.parquet")):
+        path.unlink()
+    windows = load_windows(building.folder)
+    assert windows is not None, "what matches has subscriptions"
+    asked = spark.createDataFrame(windows).select(
+        "subscription_id", F.struct(*_ASKED).alias("asked")
+    )
+    shard = F.pmod(F.crc32("owner"), F.lit(SHARDS)).cast("int")
+    ready = offers.join(asked, "subscription_id").withColumn("shard", shard)
+    work = make_worker(str(before), str(building.folder), number, manifest.settled)
+    # A subscriber without any match left has no row that would bring its shard to a task.
+    voids = [(n, sorted(o for o in void if find_shard(o) == n)) for n in sorted(touched)]
+    stem = name_stem(number)
+    if (manifest.matches if void else changes.rows) <= FEW:
+        _decide_here(ready, voids, work, folder / f"{stem}.parquet")
+    else:
+        orders = spark.createDataFrame(voids, "shard int, void array<string>")
+        grouped = ready.groupBy("shard").cogroup(orders.groupBy("shard"))
+        add_frame(grouped.applyInPandas(work, PUBLIC), folder, stem)
+
+
+def _decide_here(
+    ready: DataFrame, voids: list[tuple[int, list[str]]], work: Worker, path: Path
+) -> None:
+    """Do the shards' work in the driver: for a few matches, starting tasks takes far longer."""
+    offers: pd.DataFrame = ready.toArrow().to_pandas()
+    parts = []
+    for shard, void in voids:
+        order = pd.DataFrame({"shard": [shard], "void": [void]})
+        parts.append(work(offers[offers["shard"] == shard], order))
+    done = pd.concat(parts)
+    if len(done):
+        _write_file(path, pa.Table.from_pandas(done, _ARROW, preserve_index=False))
+
+
+def _pack_note() -> Column:
+    return F.struct(*_NOTE).alias("note")
+
+
+def make_worker(before: str, after: str, number: int, settled: int) -> Worker:
+    """Return what one shard's task does: it may be done twice, and ends the same."""
+
+    def work(offers: pd.DataFrame, void: pd.DataFrame) -> pd.DataFrame:
+        shard = int(void["shard"].iloc[0])
+        states = load_shard(Path(before), shard)
+        for owner in void["void"].iloc[0]:
+            states.pop(owner, None)
+        for owner, frame in offers.groupby("owner", sort=True):
+            states[str(owner)] = take_offers(states.get(str(owner)), frame)
+        done: list[tuple[str, Verdict]] = []
+        still: list[tuple[str, Verdict]] = []
+        for owner in sorted(states):
+            state = states[owner]
+            if not state.pending:
+                continue
+            done += [(owner, verdict) for verdict in decide_pending(owner, state, settled)]
+            still += [(owner, verdict) for verdict in state.open]
+        save_shard(Path(after), shard, states)
+        if still:
+            name = f"open-{shard:02d}-b{number:08d}.parquet"
+            _write_file(Path(after) / "tables" / TABLE / name, _tabulate(still))
+        return _tabulate(done).to_pandas()
+
+    return work
+
+
+def take_offers(state: OwnerState | None, frame: pd.DataFrame) -> OwnerState:
+    """Return a subscriber's state with more matches to decide about."""
+    state = state or OwnerState({}, [], [], [], [])
+    for row in frame.itertuples(index=False):
+        key = int(row.subscription_id)
+        numbers = int(row.possible), int(row.certain), int(row.attribute)
+        note = _plain(row.note, _NOTE)
+        state.pending.append(Offer(note["at"], int(row.note_id), key, *numbers, note))
+        if key not in state.subs:
+            state.subs[key] = _plain(row.asked, _ASKED)
+    return state
+
+
+def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]:
+    """Decide what is pending; return what is settled by that, and leave the rest open."""
+    order = sorted(state.pending, key=lambda o: (o.offered, o.note_id, o.subscription_id))
+    replay = Replay(owner, {(space, key): value for space, key, value in state.rows})
+    for key in state.entered:
+        replay.enter(key, state.subs[key])
+    done: list[Verdict] = []
+    old = [offer for offer in order if offer.offered <= settled]
+    _decide(replay, state, old, done)
+    if old:
+        entered = replay.list_entered()
+        kept = {sub.id: state.subs[key]["ends"] > settled for key, sub in entered.items()}
+        state.entered = list(entered)
+        state.rows = [
+            (space, key, value)
+            for (space, key), value in sorted(replay.remember().items())
+            if kept.get(int.from_bytes(key[:8], "big"), True)
+        ]
+    state.pending = order[len(old) :]
+    state.open = []
+    _decide(replay, state, state.pending, state.open)
+    return done
+
+
+def _decide(replay: Replay, state: OwnerState, offers: list[Offer], into: list[Verdict]) -> None:
+    place = 0
+    while place < len(offers):
+        first = offers[place]
+        group = list(takewhile(partial(_is_of, first), offers[place:]))
+        frame = pd.DataFrame(
+            {
+                "subscription_id": [o.subscription_id for o in group],
+                "possible": [o.possible for o in group],
+                "certain": [o.certain for o in group],
+                "attribute": [o.attribute for o in group],
+                "note": [o.note for o in group],
+                "asked": [state.subs[o.subscription_id] for o in group],
+            }
+        )
+        verdicts = replay.decide(first.offered, frame)
+        into += [(first.note_id, key, first.offered, why) for key, why in verdicts.items()]
+        place += len(group)
+
+
+def _is_of(first: Offer, other: Offer) -> bool:
+    return (first.offered, first.note_id) == (other.offered, other.note_id)
+
+
+def load_shard(version: Path, shard: int) -> dict[str, OwnerState]:
+    """Return the state of a shard in a version."""
+    try:
+        return _decoder.decode((version / STATE / _TOPK / f"{shard:02d}.bin").read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+def save_shard(version: Path, shard: int, states: dict[str, OwnerState]) -> None:
+    """Write the state of a shard, all of it or nothing."""
+    path = version / STATE / _TOPK / f"{shard:02d}.bin"
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(msgspec.msgpack.encode(states))
+    partial.replace(path)
+
+
+def _write_file(path: Path, table: pa.Table) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(table, partial, compression="zstd")
+    partial.replace(path)
+
+
+def _tabulate(rows: Iterable[tuple[str, Verdict]]) -> pa.Table:
+    listed = [
+        {
+            "note_id": name_id(note),
+            "subscription_id": name_id(sub),
+            "owner": owner,
+            "offered": offered,
+            "verdict": why,
+        }
+        for owner, (note, sub, offered, why) in rows
+    ]
+    return pa.Table.from_pylist(listed, schema=_ARROW)
+
+
+def _plain(row: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return a struct of Spark as msgpack can have it."""
+    found: dict[str, Any] = {}
+    for name in names:
+        value = row[name]
+        if isinstance(value, bytes | bytearray):
+            found[name] = bytes(value)
+        elif value is None or isinstance(value, str):
+            found[name] = value
+        else:
+            found[name] = int(value)
+    return found

@@ -1,0 +1,180 @@
+"""The live summary: `summary.json` for programs, `live.html` for people, lines for the terminal.
+
+Both files are replaced whole, and both say of which version they are. The page loads itself anew
+every few seconds, and asks for nothing else. Pure but for `save_summary`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from denwatch.spark.report import pictures as draw
+from denwatch.spark.report.page import Card, Page, Picture, write_page, write_table
+from denwatch.spark.report.svg import format_number, format_span
+from denwatch.spark.report.tables import save_text
+from denwatch.spark.source import QUARANTINE
+from denwatch.spark.stream.judging import Judged, pick
+from denwatch.spark.stream.versions import Manifest
+
+SUMMARY, PAGE = "summary.json", "live.html"
+_NOTHING = "\u2013"
+_SHOWN = 12  # rows of a table
+
+
+def summarise(manifest: Manifest, judged: Judged, loop: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the summary; `loop` is what went back to the nodes."""
+    head = pick(judged.tables["headline"]) if "headline" in judged.tables else {}
+    causes = judged.tables["causes"].to_dict("records") if "causes" in judged.tables else []
+    return {
+        "version": manifest.number,
+        "batch": manifest.batch,
+        "judged_batch": manifest.judged,
+        "newest_reading_ms": manifest.newest,
+        "last_record_ms": judged.end,
+        "records": dict(sorted(manifest.counts.items())),
+        "matches": manifest.matches,
+        "clocks_off_ms": {
+            f"{node}/{run}": ahead for node, run, ahead, _ in manifest.clocks if ahead
+        },
+        "headline": {name: _plain(value) for name, value in head.items()},
+        "causes": [{name: _plain(value) for name, value in row.items()} for row in causes],
+        "strategy": {"used": judged.used, "best": judged.best, "advice": judged.advice},
+        "loop": dict(loop),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a table as JSON has it."""
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if value != value else value
+
+
+def build_page(
+    summary: Mapping[str, Any], judged: Judged, folders: Sequence[str], every: int
+) -> str:
+    """Return the page; `every` so many seconds it loads itself anew."""
+    tables = judged.tables
+    last = summary["last_record_ms"]
+    about = (
+        f"version {summary['version']}, {sum(summary['records'].values()):,} records"
+        f"{', the last of ' + _show_time(last) + ' UTC' if last else ''}; "
+        f"from {', '.join(folders)}"
+    )
+    pictures = []
+    if "delivery" in tables:
+        pictures = [
+            _show_picture(
+                "delivery",
+                "Delivery over time",
+                draw.draw_delivery(tables["delivery"], judged.step),
+                tables["delivery"],
+            ),
+            _show_picture(
+                "causes",
+                "Late and missed, by cause",
+                draw.draw_causes(tables["causes"]),
+                tables["causes"],
+            ),
+        ]
+    page = Page(
+        "The operation now",
+        about,
+        _list_cards(summary),
+        judged.advice or "There is nothing to compare strategies by yet.",
+        _list_warnings(summary, judged),
+        pictures,
+        _list_tables(judged),
+        [],
+    )
+    reload = f'<meta http-equiv="refresh" content="{max(1, every)}">'
+    return write_page(page).replace("<meta charset", f"{reload}<meta charset", 1)
+
+
+def _show_picture(name: str, heading: str, svg: str, table: pd.DataFrame) -> Picture:
+    return Picture(name, heading, svg, "", "Nothing yet.", _show_table(table), f"tables/{name}.csv")
+
+
+def _show_table(table: pd.DataFrame) -> str:
+    rows = table.head(_SHOWN).astype(object)
+    rows = rows.where(rows.notna(), None)
+    names = [str(column).replace("_", " ") for column in table.columns]
+    return write_table(names, rows.to_numpy().tolist(), max(0, len(table) - _SHOWN))
+
+
+def _list_cards(summary: Mapping[str, Any]) -> list[Card]:
+    head = summary["headline"]
+    loop = summary["loop"]
+
+    def show(name: str) -> str:
+        return format_number(head[name]) if name in head else _NOTHING
+
+    ratio = head.get("delivery_ratio")
+    latency = head.get("p50_ms")
+    return [
+        Card(_NOTHING if ratio is None else f"{ratio:.1%}", "delivered of what nobody held back"),
+        Card(_NOTHING if latency is None else format_span(latency), "median latency"),
+        Card(format_number(summary["matches"]), "matches"),
+        Card(show("late"), "late"),
+        Card(show("missed"), f"missed, {show('still_open')} may still come"),
+        Card(show("wrong"), "wrong"),
+        Card(format_number(loop.get("handed", 0)), "items handed to nodes"),
+        Card(format_number(summary["records"].get(QUARANTINE, 0)), "log parts in quarantine"),
+    ]
+
+
+def _list_warnings(summary: Mapping[str, Any], judged: Judged) -> list[str]:
+    warnings = []
+    if summary["judged_batch"] < summary["batch"]:
+        behind = summary["batch"] - summary["judged_batch"]
+        warnings.append(f"Outcomes are {behind} batches behind the records and matches.")
+    bad = judged.tables.get(QUARANTINE)
+    if bad is not None and len(bad):
+        warnings.append(f"{len(bad)} parts of the logs could not be used: see the quarantine.")
+    for clock, offset in summary["clocks_off_ms"].items():
+        warnings.append(f"The clock of {clock} is {offset / 1000:+,.1f} s off; it is corrected.")
+    warnings += [f"{name}: {why}" for name, why in summary["loop"].get("troubles", {}).items()]
+    return warnings
+
+
+def _list_tables(judged: Judged) -> list[tuple[str, str]]:
+    shown = []
+    for heading, name in (
+        ("By subscriber", "subscribers"),
+        ("By node that read", "origins"),
+        ("Quarantine", QUARANTINE),
+    ):
+        table = judged.tables.get(name)
+        if table is not None and len(table):
+            shown.append((heading, _show_table(table)))
+    return shown
+
+
+def _show_time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def describe_line(summary: Mapping[str, Any]) -> str:
+    """Return the summary in one line."""
+    head = summary["headline"]
+    words = [
+        f"batch {summary['batch']}",
+        f"{sum(summary['records'].values()):,} records",
+        f"{summary['matches']:,} matches",
+    ]
+    if head:
+        words += [f"{int(head.get(name, 0))} {name}" for name in ("hit", "late", "missed", "wrong")]
+        if summary["judged_batch"] < summary["batch"]:
+            words.append(f"(outcomes as of batch {summary['judged_batch']})")
+    return ", ".join(words)
+
+
+def save_summary(folder: Path, summary: Mapping[str, Any], page: str) -> None:
+    """Replace both files."""
+    save_text(folder / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    save_text(folder / PAGE, page)

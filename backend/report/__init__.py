@@ -1,7 +1,0 @@
-"""The report: `analyze` writes one HTML file that opens offline, and the tables behind it."""
-
-from __future__ import annotations
-
-from backend.report.analysis import EmptyLogsError, Report, analyze
-
-__all__ = ["EmptyLogsError", "Report", "analyze"]

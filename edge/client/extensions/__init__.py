@@ -1,1 +1,0 @@
-"""The plug-ins that come with denwatch; `edge.client.plugins` loads them like any other."""

@@ -1,1 +1,0 @@
-"""The sub-commands of `denwatch`, one file each; `edge.cli` imports the one that is called."""

@@ -1,8 +1,0 @@
-"""DENS to DENS. The rest of the node imports from here alone."""
-
-from __future__ import annotations
-
-from edge.dens.core.peers.part import PeerPart
-from edge.dens.core.peers.settings import Keys, PeerSettings, Wanting
-
-__all__ = ["Keys", "PeerPart", "PeerSettings", "Wanting"]

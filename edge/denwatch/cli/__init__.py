@@ -1,0 +1,112 @@
+"""The console command `denwatch`: finds a sub-command and hands over.
+
+A sub-command is a string "module:function", imported only when it is called, so that
+`denwatch compile` does not wait for what `denwatch node` needs. Each takes its arguments and
+returns an exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TextIO
+
+from denwatch.cli.failures import EXIT_STATUS, WRONG_USAGE, CommandError
+from denwatch.client.version import find_version
+
+
+class Command(NamedTuple):
+    """Where a sub-command is, and what it does in a few words."""
+
+    path: str
+    summary: str
+
+
+COMMANDS = {
+    "compile": Command(
+        "denwatch.cli.compile:run", "a subscription to the bytes a device evaluates"
+    ),
+    "explain": Command(
+        "denwatch.cli.explain:run", "the bytes of a vector back to words and values"
+    ),
+    "plot": Command("denwatch.cli.plot:run", "membership functions, ideal and as quantised"),
+    "vocabulary": Command(
+        "denwatch.cli.vocabulary:run", "list, show, search, check, merge, import"
+    ),
+    "device": Command(
+        "denwatch.cli.device:run", "configure a watchdog, compile it for a board, put it there"
+    ),
+    "watchdog": Command("denwatch.cli.watchdog:run", "run a watchdog on this machine"),
+    "node": Command("denwatch.cli.node:run", "make or run a DENS node"),
+    "keys": Command("denwatch.cli.keys:run", "names, keys and certificates of a site"),
+    "subscribe": Command("denwatch.cli.subscribe:run", "ask in words, and see what arrives"),
+    "publish": Command("denwatch.cli.publish:run", "send a reading as a device would"),
+    "console": Command("denwatch.cli.console:run", "a web page for subscribing and watching"),
+    "status": Command("denwatch.cli.status:run", "what the nodes are doing"),
+    "analyze": Command("denwatch.cli.analyze:run", "all nodes' logs, on Spark, to a report"),
+    "stream": Command("denwatch.cli.stream:run", "all nodes' logs, on Spark, as they grow"),
+    "sql": Command("denwatch.cli.sql:run", "questions to all nodes' logs, in SQL"),
+}
+
+_USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print_help(sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else WRONG_USAGE
+    if arguments[0] in ("-V", "--version"):
+        print(f"denwatch {find_version()}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        print(f'denwatch: no command "{name}"{suggest(name)}\n{_USAGE}', file=sys.stderr)
+        return WRONG_USAGE
+    try:
+        return load_command(name)(arguments[1:])
+    except CommandError as error:
+        print(f"denwatch {name}: {error}", file=sys.stderr)
+        return error.status
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def load_command(name: str) -> Callable[[list[str]], int]:
+    """Import a sub-command."""
+    module, _, function = COMMANDS[name].path.partition(":")
+    command: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
+    return command
+
+
+def print_help(stream: TextIO) -> None:
+    """Print what there is."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in sorted(COMMANDS.items())]
+    print(
+        "denwatch - approximate publish/subscribe for networks that are mostly broken",
+        "",
+        _USAGE,
+        "       denwatch COMMAND --help",
+        "",
+        "commands:",
+        *lines,
+        "",
+        EXIT_STATUS,
+        sep="\n",
+        file=stream,
+    )
+
+
+def suggest(name: str) -> str:
+    """Return "; did you mean ...?" if a command is spelled alike."""
+    import difflib
+
+    found = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f'; did you mean "{found[0]}"?' if found else ""

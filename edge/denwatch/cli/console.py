@@ -1,0 +1,171 @@
+"""`denwatch console`: the rescue console, a web page that this machine serves."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from denwatch.cli.common import add_vocabulary, build_parser, load_vocabulary
+from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.subscribe import add_link, read_password
+
+if TYPE_CHECKING:
+    from denwatch.client.console.people import People
+    from denwatch.client.console.server import Listen
+
+_DESCRIPTION = """
+Serves a page on which people say in words what they need to know, see what matches while it counts,
+best first, with the reason, and see which nodes and devices there are. Everything is served from
+this machine; the page loads nothing from elsewhere, and works without the internet.
+
+With --as the console is of one person: it prints a link with a secret, and whoever opens the link
+is that person. Without --as people log in with their name and key, which the node checks; each sees
+their own notifications and nobody else's. What is asked for while no node is in range is kept, and
+sent when one is.
+
+It listens on the loopback unless --listen says otherwise; beyond it, only with --certificate and
+--key. Ctrl-C ends it: subscriptions stay, and what matches meanwhile waits with the nodes."""
+_EXAMPLES = """
+denwatch console --as medic7 --password-file medic7.key
+denwatch console --as medic7 --node mqtts://tent --node mqtts://truck --ca site.pem
+denwatch console --node mqtts://tent --ca site.pem                (people log in)
+denwatch console --listen 0.0.0.0:8443 --certificate web.pem --key web.key --host-name tent.local
+denwatch console --as pilot --vocabulary rescue --vocabulary weather --listen 127.0.0.1:0"""
+
+
+def run(argv: list[str]) -> int:
+    """Serve until stopped."""
+    arguments = _parse(argv)
+    listen_at = _read_listen(arguments)
+    try:
+        from denwatch.client.console.desk import Place
+        from denwatch.client.console.people import People
+        from denwatch.client.console.preview import preview
+        from denwatch.client.console.server import Listen
+        from denwatch.client.subscriber import SubscriberError
+        from denwatch.client.subscriber.link import Identity
+        from denwatch.client.subscriber.servers import parse_server
+    except ImportError as error:
+        message = f"{error.name} is missing: pip install 'denwatch[console]'"
+        raise CommandError(message, MISSING) from None
+    vocabulary = load_vocabulary(arguments.vocabulary)
+    folder = _make_folder(arguments)
+    servers = tuple(arguments.node or ["mqtt://127.0.0.1:1883"])
+    try:
+        place = Place(servers, arguments.ca, arguments.insecure)
+        for server in servers:  # what would go in the clear is refused now, not at a login
+            identity = Identity("name", "key", place.tls, place.is_insecure)
+            identity.build_context(parse_server(server))
+        people = People(place, folder, vocabulary, arguments.organisation)
+        listen = Listen(
+            *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name or ())
+        )
+        preview("heart_rate is high", vocabulary)  # the first one loads the grammar
+        return _serve(arguments, people, listen, folder)
+    except SubscriberError as error:
+        raise CommandError(str(error)) from None
+
+
+def _serve(arguments: argparse.Namespace, people: People, listen: Listen, folder: Path) -> int:
+    from denwatch.client.console.server import serve
+
+    token = ""
+    if arguments.name is not None:
+        store = folder / f"{arguments.name}.db"
+        token = people.open_single(arguments.name, read_password(arguments), store)
+
+    def tell(address: str) -> None:
+        where = f"{address}/enter?token={token}" if token else f"{address}/"
+        whose = f"the console of {arguments.name}" if token else "the console, with login,"
+        print(f"{whose} is at {where}", flush=True)
+
+    # uvicorn ends in order and then raises the signal again: let it end like Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        serve(people, listen, tell)
+    except SystemExit:  # uvicorn's, when it cannot listen; it has said why
+        raise CommandError(f"cannot listen on {listen.host}:{listen.port}", MISSING) from None
+    except KeyboardInterrupt:
+        print("stopped; subscriptions stay", file=sys.stderr)
+    finally:
+        people.close()
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
+    raise KeyboardInterrupt
+
+
+# Arguments ----------------------------------------------------------------------------------
+
+
+def _read_listen(arguments: argparse.Namespace) -> tuple[str, int]:
+    host, separator, port = arguments.listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not separator or not host or not port.isdecimal() or int(port) > 65535:
+        raise CommandError(f"--listen {arguments.listen}: HOST:PORT is expected", WRONG_USAGE)
+    if (arguments.certificate is None) != (arguments.key is None):
+        raise CommandError("--certificate and --key go together", WRONG_USAGE)
+    for path in (arguments.certificate, arguments.key):
+        if path is not None and not path.is_file():
+            raise CommandError(f"{path}: no such file", MISSING)
+    if not _is_loopback(host) and arguments.certificate is None:
+        raise CommandError(
+            f"--listen {arguments.listen}: keys and notifications would go in the clear: "
+            "give --certificate and --key",
+            WRONG_USAGE,
+        )
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _make_folder(arguments: argparse.Namespace) -> Path:
+    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    folder = Path(arguments.store or Path(home) / "denwatch" / "console")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CommandError(f"{folder}: {error.strerror}", MISSING) from None
+    return folder
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    summary = "Serve the rescue console: ask in words, and see what comes, in a browser."
+    parser = build_parser("console", summary, _DESCRIPTION, _EXAMPLES)
+    parser.add_argument("--as", dest="name", metavar="NAME", help="whose console it is")
+    add_link(parser)
+    add_vocabulary(parser)
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT",
+        help="where browsers find it; port 0 lets the system choose (127.0.0.1:8080)",
+    )
+    parser.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="of the page, for https (PEM)"
+    )
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+    parser.add_argument(
+        "--host-name",
+        action="append",
+        metavar="NAME",
+        help="a further name that browsers may call it by, several times for several",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="FOLDER",
+        help="where people's notes are kept (~/.local/share/denwatch/console)",
+    )
+    return parser.parse_args(argv)

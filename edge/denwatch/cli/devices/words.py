@@ -1,0 +1,276 @@
+"""The small language of `--sense`: what is sensed, by what, and how.
+
+    patient_temperature from ds18x20 on pin 4 every 5 s
+    heart_rate from ward.csv column pulse accuracy 1 worst 3
+
+An attribute, "from", a sensor, and then clauses in any order, each once. Pure: words in, a `Sense`
+with the place of every word out. What the words mean for a sensor is not decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.syntax import Name, Span
+from denwatch.client.vocabulary.units import UnitError, find_unit, list_spellings
+
+_TOKEN = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+|[\"']")
+_NUMBER = re.compile(r"([+-]?(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}))(?!\d)(.*)")
+_WHOLE = re.compile(r"[+-]?\d{1,12}|0[xX][0-9a-fA-F]{1,8}")
+
+FLAGS = ("inverted", "signed", "little")
+WHOLES = ("pin", "scale", "bus", "clock", "data", "address", "register", "bytes", "shift")
+WIRES = ("pin", "bus", "clock", "data")  # they may stand after "on"
+TEXTS = ("file", "column", "field", "in")
+CLAUSES = (*WHOLES, *TEXTS, *FLAGS, "sensor", "step", "with", "accuracy", "range", "every")
+_INSIDE = ("from", "on", "of", "at", "and", "worst", "to")  # words within a clause
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number with its unit, if one was written."""
+
+    value: Fraction
+    unit: str | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One clause: its numbers in the order of its words, and its text if it has one."""
+
+    span: Span
+    amounts: tuple[Amount, ...] = ()
+    text: str = ""
+
+    @property
+    def whole(self) -> int:
+        """The number of a clause that has one whole number."""
+        return int(self.amounts[0].value)
+
+
+@dataclass(frozen=True)
+class Sense:
+    """What was said about one attribute."""
+
+    attribute: Name
+    source: Name
+    clauses: Mapping[str, Clause] = field(default_factory=dict)
+
+    def find(self, word: str) -> Clause | None:
+        """Return a clause, None if it was not said."""
+        return self.clauses.get(word)
+
+
+def parse_sense(text: str, start: int = 0, end: int | None = None) -> Sense:
+    """Return what one line says; LanguageError with the place in the whole text."""
+    return _Parser(text, start, len(text) if end is None else end).parse()
+
+
+def parse_amount(text: str) -> Amount:
+    """Return a number with its unit, "5 s", and nothing else."""
+    parser = _Parser(text, 0, len(text))
+    amount = parser.take_amount("what is said")
+    if parser.at < len(parser.words):
+        raise LanguageError.at_span("a number and a unit are enough", parser.words[parser.at].span)
+    return amount
+
+
+def parse_lines(text: str) -> Iterator[Sense]:
+    """Yield what each line says; empty ones and those that begin with "#" say nothing."""
+    at = 0
+    for line in text.split("\n"):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield parse_sense(text, at, at + len(line))
+        at += len(line) + 1
+
+
+class _Parser:
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.words: list[Name] = []
+        for found in _TOKEN.finditer(text, start, end):
+            word, span = found[0], Span(found.start(), found.end())
+            if word in ("'", '"'):
+                raise LanguageError.at_span(f"this {word} is not closed", span)
+            self.words.append(Name(word, span=span))
+        self.at = 0
+        self.end = Span(end, end)
+
+    # Words ------------------------------------------------------------------------------------
+
+    def peek(self) -> str:
+        return self.words[self.at].text if self.at < len(self.words) else ""
+
+    def take(self, what: str) -> Name:
+        if self.at == len(self.words):
+            raise LanguageError.at_span(f"{what} is missing at the end", self.end)
+        self.at += 1
+        return self.words[self.at - 1]
+
+    def accept(self, word: str) -> bool:
+        if self.peek().casefold() != word:
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, word: str, after: str) -> None:
+        if not self.accept(word):
+            found = self.take(f'"{word}" after {after}')
+            raise LanguageError.at_span(
+                f'"{word}" is expected after {after}, not "{found.text}"', found.span
+            )
+
+    def take_text(self, what: str) -> Name:
+        word = self.take(what)
+        if word.text[0] in "\"'":
+            if len(word.text) == 2:
+                raise LanguageError.at_span(f"{what} is empty", word.span)
+            return Name(word.text[1:-1], span=word.span)
+        return word
+
+    # Numbers ----------------------------------------------------------------------------------
+
+    def take_whole(self, what: str) -> Amount:
+        word = self.take(what)
+        if not _WHOLE.fullmatch(word.text):
+            raise LanguageError.at_span(
+                f'{what} is a whole number, "{word.text}" is not', word.span
+            )
+        assert word.span is not None
+        return Amount(
+            Fraction(int(word.text, 0 if "x" in word.text.lower() else 10)), None, word.span
+        )
+
+    def take_amount(self, what: str) -> Amount:
+        """Return a number; its unit may stand right behind it, or be the next word."""
+        word = self.take(what)
+        assert word.span is not None
+        found = _NUMBER.fullmatch(word.text)
+        if not found:
+            raise LanguageError.at_span(f'{what} is a number, "{word.text}" is not', word.span)
+        span, unit = word.span, found[2]
+        following = self.peek()
+        if not unit and following and following.casefold() not in (*CLAUSES, *_INSIDE):
+            name = self.take("a unit")
+            assert name.span is not None
+            unit, span = name.text, Span(span.start, name.span.end)
+            self.check_unit(name, "neither a unit nor a word of this language", CLAUSES)
+        elif unit:
+            self.check_unit(Name(unit, span=span), "no unit", ())
+        return Amount(Fraction(found[1]), find_unit(unit).name if unit else None, span)
+
+    def check_unit(self, name: Name, refusal: str, others: tuple[str, ...]) -> None:
+        try:
+            find_unit(name.text)
+        except UnitError:
+            near = suggest_names(name.text, [*others, *list_spellings()])
+            raise LanguageError.at_span(
+                f'"{name.text}" is {refusal}', name.span, suggestions=near
+            ) from None
+
+    # Clauses ----------------------------------------------------------------------------------
+
+    def parse(self) -> Sense:
+        attribute = self.parse_attribute()
+        source = self.take_text('a sensor after "from"')
+        clauses: dict[str, Clause] = {}
+        while self.at < len(self.words):
+            is_wire = self.accept("on")
+            word = self.take('"pin" after "on"')
+            name = word.text.casefold()
+            if is_wire and name not in WIRES:
+                raise LanguageError.at_span(
+                    f'"pin" is expected after "on", not "{word.text}"', word.span
+                )
+            if name not in CLAUSES:
+                raise LanguageError.at_span(
+                    f'"{word.text}" is no word of this language',
+                    word.span,
+                    suggestions=suggest_names(word.text, CLAUSES),
+                )
+            if name in clauses:
+                raise LanguageError.at_span(f'"{name}" is said twice', word.span)
+            clauses[name] = self.parse_clause(name, word)
+        return Sense(attribute, source, clauses)
+
+    def parse_attribute(self) -> Name:
+        """Return the words before "from" as one name: synonyms may have several words."""
+        first = self.take("an attribute")
+        at = [word.text.casefold() for word in self.words].index("from") if self.has_from() else -1
+        if at < 1:
+            what = "an attribute is missing before" if at == 0 else "there is no"
+            raise LanguageError.at_span(
+                f'{what} "from"', first.span, "heart_rate from ward.csv column pulse"
+            )
+        self.at = at + 1
+        last = self.words[at - 1].span
+        assert first.span is not None
+        assert last is not None
+        text = " ".join(word.text.strip("\"'") for word in self.words[:at])
+        return Name(text, span=Span(first.span.start, last.end))
+
+    def has_from(self) -> bool:
+        return any(word.text.casefold() == "from" for word in self.words)
+
+    def parse_clause(self, name: str, word: Name) -> Clause:
+        assert word.span is not None
+        amounts: tuple[Amount, ...] = ()
+        text = ""
+        if name in WHOLES:
+            amounts = (self.take_whole(f'what follows "{name}"'),)
+        elif name in TEXTS:
+            text = self.take_text(f'what follows "{name}"').text
+        elif name not in FLAGS:
+            read: dict[str, Callable[[], tuple[Amount, ...]]] = {
+                "sensor": self.parse_sensor,
+                "step": lambda: (self.take_amount('what follows "step"'),),
+                "every": lambda: (self.take_amount('what follows "every"'),),
+                "accuracy": self.parse_accuracy,
+                "range": self.parse_range,
+                "with": self.parse_points,
+            }
+            amounts = read[name]()
+        last = self.words[self.at - 1].span
+        assert last is not None
+        return Clause(Span(word.span.start, last.end), amounts, text)
+
+    def parse_sensor(self) -> tuple[Amount, ...]:
+        """Read `sensor 2 of 3`."""
+        number = self.take_whole('what follows "sensor"')
+        return (number, self.take_whole('what follows "of"')) if self.accept("of") else (number,)
+
+    def parse_accuracy(self) -> tuple[Amount, ...]:
+        """Read `accuracy 0.2 worst 0.5`."""
+        typical = self.take_amount('what follows "accuracy"')
+        worst = self.take_amount('what follows "worst"') if self.accept("worst") else typical
+        for amount in (typical, worst):
+            if amount.value < 0:
+                raise LanguageError.at_span("an accuracy is not below 0", amount.span)
+        return _share_unit(typical, worst)
+
+    def parse_range(self) -> tuple[Amount, ...]:
+        """Read `range -55 to 125 °C`."""
+        low = self.take_amount('what follows "range"')
+        self.expect("to", "the lower end")
+        return _share_unit(low, self.take_amount('what follows "to"'))
+
+    def parse_points(self) -> tuple[Amount, ...]:
+        """Read `with 0 bar at 6553 and 300 bar at 58982`."""
+        first = self.take_amount('what follows "with"')
+        self.expect("at", "the value")
+        low = self.take_whole('what follows "at"')
+        self.expect("and", "the first point")
+        second = self.take_amount('what follows "and"')
+        self.expect("at", "the value")
+        first, second = _share_unit(first, second)
+        return first, low, second, self.take_whole('what follows "at"')
+
+
+def _share_unit(first: Amount, second: Amount) -> tuple[Amount, Amount]:
+    """Return two amounts of which one unit was written: it is that of both."""
+    unit = first.unit or second.unit
+    return replace(first, unit=first.unit or unit), replace(second, unit=second.unit or unit)

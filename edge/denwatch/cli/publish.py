@@ -1,0 +1,190 @@
+"""`denwatch publish`: sends readings as a registered device would, and waits for the node."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from denwatch.cli.common import (
+    MAX_INPUT,
+    add_vocabulary,
+    build_parser,
+    load_vocabulary,
+    point_at,
+    read_input,
+)
+from denwatch.cli.failures import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from denwatch.client.vocabulary import Vocabulary
+    from denwatch.protocol.vectors import Notification
+
+_DESCRIPTION = """
+A reading is an event and values by the vocabulary's names, or anybody's synonyms: a number may have
+a unit and an accuracy, `broken` is a sensor without a reading. It goes to the node whether or not
+somebody asked for it, in frames sealed with the device's key, and the command is done when the node
+says that it is on its disk.
+
+FILE is what `denwatch keys show DEVICE --secrets --output FILE` wrote. Let the device be one for
+testing: its numbers come from the clock, and a watchdog of the same name would be taken for an old
+one afterwards."""
+_EXAMPLES = """
+denwatch publish --key tester.json 'patient heart_rate=160 patient_temperature=39.5'
+denwatch publish --key tester.json 'patient patient_temperature=102.4 °F heart_rate=120±5'
+denwatch publish --key tester.json --age 3600 'patient heart_rate=broken'
+denwatch publish --device tester --key tester.json --node 127.0.0.1:1883 - < readings.txt"""
+
+
+def run(argv: list[str]) -> int:
+    """Publish readings."""
+    arguments = _parse(argv)
+    vocabulary = load_vocabulary(arguments.vocabulary)
+    texts = _list_texts(arguments)
+    readings = _read_all(arguments, texts, vocabulary)
+    if readings is None:
+        return WRONG_INPUT
+    if arguments.dry_run:
+        for text, reading in zip(texts, readings, strict=True):
+            _print_one(arguments, text, reading, None)
+        return 0
+    try:
+        from denwatch.client.publisher import (
+            Publisher,
+            PublisherError,
+            UnacknowledgedError,
+            read_key,
+        )
+    except ImportError as error:
+        message = f"{error.name} is missing: pip install 'denwatch[client]'"
+        raise CommandError(message, MISSING) from None
+    if arguments.key is None:
+        raise CommandError("--key FILE says which device this is", WRONG_USAGE)
+    try:
+        key = read_key(Path(arguments.key), arguments.device, arguments.node_name)
+        publisher = Publisher(
+            key,
+            vocabulary,
+            announce_senses(readings, vocabulary),
+            server=arguments.node,
+            ca=None if arguments.ca is None else Path(arguments.ca),
+            is_insecure=arguments.insecure,
+            timeout=arguments.timeout,
+        )
+        with publisher:
+            numbers = publisher.publish(readings, arguments.age)
+    except UnacknowledgedError as error:
+        raise CommandError(str(error), MISSING) from None
+    except PublisherError as error:
+        raise CommandError(str(error)) from None
+    for text, reading, number in zip(texts, readings, numbers, strict=True):
+        _print_one(arguments, text, reading, (publisher.device.epoch, number))
+    if not arguments.json:
+        print(f"{key.link.node} has {len(readings)} of {key.link.device} on its disk")
+    return 0
+
+
+def announce_senses(
+    readings: list[Notification], vocabulary: Vocabulary
+) -> dict[int, tuple[int, int]]:
+    """Return what a device senses that reads these."""
+    senses: dict[int, tuple[int, int]] = {}
+    for reading in readings:
+        event = vocabulary.find_number(reading.event)
+        assert event is not None, "it was found by its name"
+        wides = sum(1 << a.bit for a in event.attributes.values() if a.wide)
+        features = senses.get(reading.event, (0, 0))[0] | reading.features | reading.faults
+        senses[reading.event] = features, features & wides
+    return senses
+
+
+def _list_texts(arguments: argparse.Namespace) -> list[str]:
+    texts: list[str] = []
+    for text in arguments.reading or ["-"]:
+        if text == "-":
+            piped, _ = read_input("-" if arguments.reading else None, None)
+            texts += [line for line in piped.splitlines() if line.strip()]
+        else:
+            texts.append(text)
+    if not texts:
+        raise CommandError("no readings")
+    if sum(map(len, texts)) > MAX_INPUT:
+        raise CommandError(f"more than {MAX_INPUT} characters")
+    return texts
+
+
+def _read_all(
+    arguments: argparse.Namespace, texts: list[str], vocabulary: Vocabulary
+) -> list[Notification] | None:
+    from denwatch.client.errors import LanguageError
+    from denwatch.client.publisher.readings import parse_reading
+
+    readings = []
+    for text in texts:
+        try:
+            readings.append(parse_reading(text, vocabulary, arguments.organisation))
+        except LanguageError as error:
+            if arguments.json:
+                print(json.dumps(error.to_reply(), ensure_ascii=False))
+            else:
+                print(point_at(error, text, ""), file=sys.stderr)
+            return None
+    return readings
+
+
+def _print_one(
+    arguments: argparse.Namespace, text: str, reading: Notification, number: tuple[int, int] | None
+) -> None:
+    from denwatch.protocol.notification import encode
+
+    if arguments.json:
+        answer: dict[str, Any] = {"ok": True, "reading": text, "vector": encode(reading).hex()}
+        if number is not None:
+            answer |= {"device_epoch": number[0], "device_sequence": number[1]}
+        print(json.dumps(answer, ensure_ascii=False))
+    elif number is None:
+        print(f"{encode(reading).hex()}  {text}")
+
+
+def _read_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 3e7:
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of seconds below a year')
+    return seconds
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    summary = "Send readings as a registered device would."
+    parser = build_parser("publish", summary, _DESCRIPTION, _EXAMPLES)
+    parser.add_argument(
+        "reading", nargs="*", help="EVENT ATTRIBUTE=VALUE ..., several; - reads lines of the pipe"
+    )
+    parser.add_argument("--device", metavar="NAME", help="who this is (as the key file says)")
+    parser.add_argument("--key", metavar="FILE", help="the key file of the device")
+    parser.add_argument(
+        "--node", metavar="URL", help="mqtt://HOST:PORT or mqtts://… (as the key file says)"
+    )
+    parser.add_argument(
+        "--node-name", metavar="NAME", help="which node of the key file (the first)"
+    )
+    parser.add_argument(
+        "--ca", metavar="FILE", help="whose certificates to trust, PEM or DER (the key file's)"
+    )
+    parser.add_argument(
+        "--age", type=_read_seconds, default=0.0, metavar="S", help="how old the readings are"
+    )
+    parser.add_argument(
+        "--timeout", type=_read_seconds, default=10.0, metavar="S", help="how long to wait (10)"
+    )
+    parser.add_argument(
+        "--insecure", action="store_true", help="send the password in the clear, off this machine"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show the vectors")
+    parser.add_argument("--json", action="store_true", help="one JSON object a reading")
+    add_vocabulary(parser)
+    return parser.parse_args(argv)

@@ -1,0 +1,297 @@
+"""The compiler: a syntax tree and a vocabulary to a subscription vector.
+
+The steps, each in its own file: `lowering` resolves names and plug-ins, `sets` reads constraints,
+`structure` brings and, or, not to a normal form, `drafts` fits sets to the wire, `settings` and
+`rules` do the rest. This file decides what depends on the whole: which thresholds matter to which
+predicate, and whether bytes are worth saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from denwatch.client.compiler.drafts import (
+    Draft,
+    Fitted,
+    build_predicate,
+    fit_away,
+    fit_draft,
+)
+from denwatch.client.compiler.emptiness import check_emptiness
+from denwatch.client.compiler.levels import find_levels
+from denwatch.client.compiler.lowering import (
+    Lowerer,
+    Plan,
+    lower_aggregator,
+    resolve_attribute,
+    resolve_event,
+)
+from denwatch.client.compiler.results import Approximation, CompiledSubscription
+from denwatch.client.compiler.rules import encode_rules
+from denwatch.client.compiler.sets import Reader
+from denwatch.client.compiler.settings import (
+    encode_overall,
+    encode_recent,
+    encode_significance,
+    encode_time,
+    read_options,
+)
+from denwatch.client.compiler.structure import (
+    Group,
+    Layout,
+    Leaf,
+    Tree,
+    has_and,
+    lay_out,
+    push_negations,
+    turn_to_or,
+)
+from denwatch.client.compiler.weights import encode_weights
+from denwatch.client.errors import LanguageError
+from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.syntax import Quantity, Subscription
+from denwatch.client.vocabulary import Event, Vocabulary
+from denwatch.protocol import subscription as codec
+from denwatch.protocol import vectors
+from denwatch.protocol.degrees import (
+    ARITHMETIC,
+    GEOMETRIC,
+    HARMONIC,
+    MAX,
+    MIN,
+    PRODUCT,
+    SUGENO,
+    WEIGHTED,
+)
+from denwatch.protocol.errors import ProtocolError
+
+KINDS = {
+    "minimum": MIN,
+    "maximum": MAX,
+    "product": PRODUCT,
+    "arithmetic_mean": ARITHMETIC,
+    "geometric_mean": GEOMETRIC,
+    "harmonic_mean": HARMONIC,
+    "weighted_mean": WEIGHTED,
+}
+# A vector of three predicates is to fit the DENS paper's 17 bytes.
+COMPACT_PREDICATES = 3
+COMPACT_LENGTH = 17
+_WORTH_TELLING = 0.01
+
+
+def compile_subscription(
+    tree: Subscription,
+    vocabulary: Vocabulary,
+    *,
+    organisation: str | None = None,
+    registry: Registry | None = None,
+    handle: int = 0,
+    compact: bool = True,
+) -> CompiledSubscription:
+    """Return the vector of a subscription; LanguageError says what is wrong and where.
+
+    `organisation` is whose synonyms go first. With `compact`, hedges and second slopes are fitted
+    away if that brings up to three predicates down to 17 bytes.
+    """
+    registry = load_registry() if registry is None else registry
+    event = resolve_event(tree, vocabulary, organisation)
+    work = _Work(tree, event, vocabulary, registry, organisation)
+    vector, fits = work.build(handle)
+    if compact:
+        vector, fits = work.compact(vector, fits, handle)
+    check_emptiness(work.tree, work.kind, work.wires(fits), vector, work.drafts)
+    report = work.report + work.describe_fits(fits)
+    data = codec.encode(vector)
+    options = read_options(tree)
+    return CompiledSubscription(vector, data, tuple(report), options, event, vocabulary.hash)
+
+
+class _Work:
+    """One compilation: what is known after lowering, and how predicates become a vector."""
+
+    def __init__(
+        self,
+        source: Subscription,
+        event: Event,
+        vocabulary: Vocabulary,
+        registry: Registry,
+        organisation: str | None,
+    ) -> None:
+        self.source = source
+        self.event = event
+        self.vocabulary = vocabulary
+        self.organisation = organisation
+        self.report: list[Approximation] = []
+        plan = lower_aggregator(source, registry)
+        lowerer = Lowerer(Reader(vocabulary, registry, organisation), event)
+        tree = lowerer.lower(plan.condition)
+        self.drafts = lowerer.drafts
+        self.rules = plan.rules
+        self.kind = self._choose_kind(plan)
+        if self.kind == WEIGHTED:
+            self.drafts = encode_weights(self.drafts, self.report)
+        if self.kind in (WEIGHTED, SUGENO):
+            _check_flat(tree, self.drafts, self.kind)
+        if self.kind == MAX:
+            tree = turn_to_or(tree)
+        if not has_and(tree) and self.kind not in (WEIGHTED, SUGENO):
+            self.kind = MIN  # nothing is aggregated: "or" and "not" are all there is
+        self.tree = push_negations(tree, self.kind, lambda i: self.drafts[i].has_thresholds)
+        self.possible, self.certain = encode_overall(source)
+        self.is_lattice = self.kind == MIN
+        self.levels = find_levels(
+            self.tree,
+            lambda i: (self.drafts[i].possible, self.drafts[i].certain),
+            (self.possible, self.certain),
+            self.is_lattice,
+        )
+
+    def _choose_kind(self, plan: Plan) -> int:
+        weighted = next((d.source.weight for d in self.drafts if d.source.weight), None)
+        if plan.rules:
+            if plan.aggregator is not None:
+                raise LanguageError.at_node(
+                    "rules bring their own aggregator, the fuzzy mean", self.source.aggregator
+                )
+            kind = SUGENO
+        elif plan.aggregator is None:
+            kind = WEIGHTED if weighted else MIN
+        else:
+            kind = KINDS[plan.aggregator]
+        if weighted and kind != WEIGHTED:
+            raise LanguageError.at_node("weights are for the weighted mean only", weighted)
+        return kind
+
+    def wires(self, fits: Mapping[Leaf, Fitted]) -> dict[Leaf, vectors.Predicate]:
+        """Return the wire's predicate of each leaf."""
+        return {
+            leaf: build_predicate(self.drafts[leaf.index], fitted, leaf.negated)
+            for leaf, fitted in fits.items()
+        }
+
+    def build(self, handle: int) -> tuple[vectors.Subscription, dict[Leaf, Fitted]]:
+        """Return the exact vector: hedges as hedges, sides as they are."""
+        fits = {leaf: fit_draft(self.drafts[leaf.index], self.levels[leaf]) for leaf in self.levels}
+        return self._assemble(fits, handle, self.report), fits
+
+    def compact(
+        self, vector: vectors.Subscription, fits: dict[Leaf, Fitted], handle: int
+    ) -> tuple[vectors.Subscription, dict[Leaf, Fitted]]:
+        """Return a vector of 17 bytes at most, if fitting away hedges or slopes gives one."""
+        if len(vector.predicates) > COMPACT_PREDICATES:
+            return vector, fits
+        if len(codec.encode(vector)) <= COMPACT_LENGTH:
+            return vector, fits
+        for symmetric in (False, True) if self.is_lattice else (False,):
+            shorter: dict[Leaf, Fitted] = {}
+            for leaf, exact in fits.items():
+                fitted = fit_away(self.drafts[leaf.index], exact, self.levels[leaf], symmetric)
+                shorter[leaf] = exact if fitted is None else fitted
+            candidate = self._assemble(shorter, handle, [])
+            if len(codec.encode(candidate)) <= COMPACT_LENGTH:
+                return candidate, shorter
+        return vector, fits
+
+    def _assemble(
+        self, fits: Mapping[Leaf, Fitted], handle: int, report: list[Approximation]
+    ) -> vectors.Subscription:
+        wires = self.wires(fits)
+        layout = self._lay_out(wires)
+        attributes = [a for a in map(self.event.find_bit, range(16)) if a is not None]
+        features = {p.attribute for p in layout.predicates}
+        used = [a for a in attributes if a.bit in features]
+        threshold = max(self.possible, self.certain)
+        consequents = None
+        if self.kind == SUGENO:
+            consequents = self._encode_rules(wires, layout, report)
+        predicates = list(layout.predicates)
+        if layout.kind != WEIGHTED:
+            for p in predicates:
+                p.weight = 1
+        try:
+            return vectors.Subscription(
+                event=self.event.number,
+                predicates=predicates,
+                aggregator=layout.kind,
+                threshold=self.possible,
+                certain=self.certain,
+                handle=handle,
+                validity=encode_time(self.source.valid_for, "valid for", report),
+                pattern=layout.pattern,
+                why=self.source.why,
+                recent=encode_recent(self.source.recent, self.vocabulary, report),
+                significance=encode_significance(
+                    self.source, self._find_bands(features), used, threshold, report
+                ),
+                consequents=consequents,
+            )
+        except ProtocolError as error:
+            raise LanguageError.at_node(
+                f"no vector can hold this: {error.what}", self.source
+            ) from None
+
+    def _lay_out(self, wires: Mapping[Leaf, vectors.Predicate]) -> Layout:
+        try:
+            layout = lay_out(self.tree, wires, self.kind)
+        except LanguageError as error:
+            drafts = self.drafts
+            extra = drafts[vectors.MAX_PREDICATES] if len(drafts) > vectors.MAX_PREDICATES else None
+            raise LanguageError.at_node(
+                f"too many predicates: {error.message}" if extra else error.message,
+                extra.source if extra else self.source,
+            ) from None
+        if self.kind == SUGENO:
+            return replace(layout, kind=SUGENO)
+        return layout
+
+    def _encode_rules(
+        self,
+        wires: Mapping[Leaf, vectors.Predicate],
+        layout: Layout,
+        report: list[Approximation],
+    ) -> list[tuple[int, ...]]:
+        order = [id(p) for p in layout.predicates]
+        places = {leaf.index + 1: order.index(id(p)) for leaf, p in wires.items()}
+        found = [self.event.find_bit(p.attribute) for p in layout.predicates]
+        return encode_rules(self.rules, places, [a for a in found if a is not None], report)
+
+    def _find_bands(self, features: set[int]) -> dict[int, Quantity]:
+        bands: dict[int, Quantity] = {}
+        for band in self.source.dead_bands:
+            attribute = resolve_attribute(
+                band.attribute, self.event, self.vocabulary, self.organisation
+            )
+            if attribute.bit not in features:
+                raise LanguageError.at_node(
+                    f"{attribute.name} has a dead band but no predicate", band.attribute
+                )
+            if attribute.bit in bands:
+                raise LanguageError.at_node(
+                    f"{attribute.name} has a dead band already", band.attribute
+                )
+            bands[attribute.bit] = band.width
+        return bands
+
+    def describe_fits(self, fits: Mapping[Leaf, Fitted]) -> list[Approximation]:
+        """Return what a person should know about the fits."""
+        found = {}
+        for leaf, fitted in fits.items():
+            if fitted.error > _WORTH_TELLING or fitted.message:
+                draft = self.drafts[leaf.index]
+                message = fitted.message or "rounded to the steps of the attribute"
+                error = fitted.error if fitted.error > _WORTH_TELLING else None
+                entry = Approximation(draft.attribute.name, message, error, draft.source.span)
+                found[leaf.index, fitted] = entry
+        return list(found.values())
+
+
+def _check_flat(tree: Tree, drafts: Sequence[Draft], kind: int) -> None:
+    """Raise LanguageError unless the condition is predicates joined by "and"."""
+    operands = tree.operands if isinstance(tree, Group) and not tree.is_or else (tree,)
+    if not all(isinstance(operand, Leaf) for operand in operands):
+        what = "a weighted mean" if kind == WEIGHTED else "rules"
+        raise LanguageError.at_node(
+            f'{what} can join predicates by "and" only', drafts[0].source, "no or, no nesting"
+        )

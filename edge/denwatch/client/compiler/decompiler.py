@@ -1,0 +1,282 @@
+"""The decompiler: a subscription vector to a tree that a person can read and that compiles back.
+
+For every vector that the compiler made, compiling the answer gives the same bytes. For a vector
+from elsewhere the answer means the same; bytes may differ where it was not in normal form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from denwatch.client.compiler.compiler import COMPACT_PREDICATES, KINDS, compile_subscription
+from denwatch.client.compiler.levels import find_levels
+from denwatch.client.compiler.lowering import resolve_event
+from denwatch.client.compiler.raising import raise_condition
+from denwatch.client.compiler.results import Options
+from denwatch.client.compiler.rules import write_rule
+from denwatch.client.compiler.sets import Reader
+from denwatch.client.compiler.settings import DEFAULT_THRESHOLD, encode_recent
+from denwatch.client.compiler.shortening import shorten, write_duration, write_threshold
+from denwatch.client.compiler.structure import Group, Inverse, Leaf, Tree, has_and
+from denwatch.client.compiler.wording import Wording, read_hedges, write_literal
+from denwatch.client.errors import LanguageError
+from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.syntax import (
+    Aggregator,
+    And,
+    Condition,
+    DeadBand,
+    Name,
+    Not,
+    Or,
+    Persistence,
+    Predicate,
+    Prefer,
+    Quantity,
+    Recent,
+    Rule,
+    Scalar,
+    Subscription,
+)
+from denwatch.client.vocabulary import Attribute, Event, Triple, Vocabulary
+from denwatch.protocol import subscription as codec
+from denwatch.protocol import vectors
+from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
+from denwatch.protocol.evaluator import AND, NOT, OR
+
+_NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+def decompile(
+    vector: vectors.Subscription | bytes,
+    vocabulary: Vocabulary,
+    options: Options | None = None,
+    *,
+    registry: Registry | None = None,
+) -> Subscription:
+    """Return the tree of a vector or of its bytes; ProtocolError if the bytes are no vector."""
+    if isinstance(vector, (bytes, bytearray)):
+        vector = codec.decode(bytes(vector))
+    registry = load_registry() if registry is None else registry
+    work = _Work(vector, vocabulary, registry, options or Options())
+    readable = work.build(work.word())
+    raised = work.raise_pairs(readable)
+    for tree in (raised, readable) if raised != readable else (readable,):
+        if work.compiles_back(tree):
+            return tree
+    return work.build(work.spell())
+
+
+class _Work:
+    """One decompilation."""
+
+    def __init__(
+        self,
+        vector: vectors.Subscription,
+        vocabulary: Vocabulary,
+        registry: Registry,
+        options: Options,
+    ) -> None:
+        event = vocabulary.find_number(vector.event)
+        if event is None:
+            raise LanguageError(f'vocabulary "{vocabulary.name}" has no event {vector.event}')
+        self.vector = vector
+        self.vocabulary = vocabulary
+        self.registry = registry
+        self.options = options
+        self.event = event
+        self.attributes = [_find_attribute(event, p.attribute) for p in vector.predicates]
+        for p, attribute in zip(vector.predicates, self.attributes, strict=True):
+            if p.wide != attribute.wide:
+                raise LanguageError(f"{attribute.path} has another resolution in this vector")
+        self.tree = _read_tree(vector)
+
+    def word(self) -> list[Predicate]:
+        """Return the predicates in terms and units, each as simple as it can be."""
+        vector = self.vector
+        is_lattice = vector.aggregator in (MIN, MAX) or not has_and(self.tree)
+        overall = vector.threshold, vector.certain
+        own = [(p.possible, p.certain) for p in vector.predicates]
+        levels = find_levels(self.tree, lambda i: own[i], overall, is_lattice)
+        wording = Wording(
+            Reader(self.vocabulary, self.registry, None),
+            may_be_fitted=len(vector.predicates) <= COMPACT_PREDICATES,
+        )
+        found = []
+        for i, (p, attribute) in enumerate(zip(vector.predicates, self.attributes, strict=True)):
+            constraint, hedges = wording.find(p, attribute, levels[Leaf(i, p.negated)])
+            found.append(self._dress(p, Predicate(Name(attribute.name), constraint, hedges=hedges)))
+        return found
+
+    def spell(self) -> list[Predicate]:
+        """Return the predicates as the wire's triples."""
+        found = []
+        for p, attribute in zip(self.vector.predicates, self.attributes, strict=True):
+            literal = write_literal(Triple(p.low, p.high, p.left, p.right), attribute)
+            is_crisp = p.left == p.right == CRISP
+            hedges = () if is_crisp else read_hedges(p.hedge)
+            found.append(self._dress(p, Predicate(Name(attribute.name), literal, hedges=hedges)))
+        return found
+
+    def raise_pairs(self, tree: Subscription) -> Subscription:
+        """Return the tree with what plug-ins recognise in it."""
+        condition = raise_condition(tree.condition, self.event, self.registry)
+        return replace(tree, condition=condition)
+
+    def _dress(self, p: vectors.Predicate, bare: Predicate) -> Predicate:
+        """Return the predicate with negation, thresholds and weight."""
+        possible = p.possible if p.possible >= p.certain else 0  # certain says more then
+        return Predicate(
+            attribute=bare.attribute,
+            constraint=bare.constraint,
+            negated=p.negated,
+            hedges=bare.hedges,
+            possible=write_threshold(possible) if possible else None,
+            certain=write_threshold(p.certain) if p.certain else None,
+            weight=Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
+        )
+
+    def compiles_back(self, tree: Subscription) -> bool:
+        """Return whether a tree gives this very vector."""
+        try:
+            again = compile_subscription(
+                tree, self.vocabulary, registry=self.registry, handle=self.vector.handle
+            )
+        except LanguageError:
+            return False
+        return again.vector == self.vector
+
+    def build(self, predicates: Sequence[Predicate]) -> Subscription:
+        """Return the whole tree over these predicates."""
+        vector, options = self.vector, self.options
+        condition = _write_condition(self.tree, predicates)
+        possible = max(vector.threshold, vector.certain)
+        default = max(DEFAULT_THRESHOLD, vector.certain)
+        significance = vector.significance
+        bare = Subscription(
+            condition=condition,
+            name=Name(options.name) if options.name is not None else None,
+            aggregator=self._find_aggregator(),
+            possible=None if possible == default else write_threshold(possible),
+            certain=write_threshold(vector.certain) if vector.certain else None,
+            rules=self._write_rules(),
+            recent=self._write_recent(),
+            score=None if options.score is None else Scalar(options.score),
+            prefer=tuple(Prefer(Name(a), Name(b)) for a, b in options.prefer),
+            top=None if options.top is None else Scalar(float(options.top)),
+            valid_for=write_duration(vector.validity) if vector.validity else None,
+            expiry=None if options.expiry is None else Quantity(options.expiry, "s"),
+            dead_bands=self._write_bands(),
+            relative_band=_write_share(significance.relative if significance else 0),
+            hysteresis=_write_share(significance.hysteresis if significance else 0),
+            persistence=_write_persistence(significance),
+            heartbeat=_write_time(significance.heartbeat if significance else 0),
+            quiet=_write_time(significance.quiet if significance else 0),
+            why=vector.why,
+        )
+        return bare if self._names_event(bare) else replace(bare, event=Name(self.event.name))
+
+    def _names_event(self, tree: Subscription) -> bool:
+        """Return whether the attributes alone say which event it is."""
+        try:
+            return resolve_event(tree, self.vocabulary, None).name == self.event.name
+        except LanguageError:
+            return False
+
+    def _find_aggregator(self) -> Aggregator | None:
+        kind = self.vector.aggregator
+        if kind in (MIN, SUGENO) or (kind == MAX and not self.vector.pattern):
+            return None  # Or says maximum, rules say the fuzzy mean
+        return Aggregator(_NAMES[kind])
+
+    def _write_rules(self) -> tuple[Rule, ...]:
+        rules = []
+        consequents = iter(self.vector.consequents or ())
+        count = len(self.attributes) if self.vector.consequents else 0
+        for i in range(count):
+            for j in range(i + 1, count):
+                pair = self.attributes[i], self.attributes[j]
+                rules.append(write_rule(i + 1, j + 1, next(consequents), pair))
+        return tuple(rules)
+
+    def _write_recent(self) -> Recent | None:
+        codes = self.vector.recent
+        if codes is None:
+            return None
+        for phrase in self.vocabulary.phrases:
+            if encode_recent(Recent(phrase), self.vocabulary, []) == codes:
+                return Recent(phrase)
+        within = write_duration(codes[0]) if codes[0] else Quantity(0.0, "s")
+        gone = None if codes[1] == codes[0] + 1 else write_duration(codes[1])
+        return Recent(within=within, gone=gone)
+
+    def _write_bands(self) -> tuple[DeadBand, ...]:
+        significance = self.vector.significance
+        if significance is None or not significance.bands:
+            return ()
+        features = sorted({p.attribute for p in self.vector.predicates})
+        bands = []
+        for bit, code in zip(features, significance.bands, strict=True):
+            attribute = _find_attribute(self.event, bit)
+            if code:
+                bands.append(DeadBand(Name(attribute.name), _write_band(code, attribute)))
+        return tuple(bands)
+
+
+def _find_attribute(event: Event, bit: int) -> Attribute:
+    attribute = event.find_bit(bit)
+    if attribute is None:
+        raise LanguageError(f"event {event.name} has no attribute {bit}")
+    return attribute
+
+
+def _read_tree(vector: vectors.Subscription) -> Tree:
+    """Return the pattern as a tree over the predicates' places."""
+    leaves: list[Tree] = [Leaf(i, p.negated) for i, p in enumerate(vector.predicates)]
+    if not vector.pattern:
+        if len(leaves) == 1:
+            return leaves[0]
+        return Group(vector.aggregator == MAX, tuple(leaves))
+    stack: list[Tree] = []
+    for op in vector.pattern:
+        if op < len(leaves):
+            stack.append(leaves[op])
+        elif op == NOT:
+            stack.append(Inverse(stack.pop()))
+        else:
+            assert op & 0xF0 in (AND, OR)
+            operands = tuple(stack[-(op & 15) :])
+            del stack[-(op & 15) :]
+            stack.append(Group(op & 0xF0 == OR, operands))
+    return stack[0]
+
+
+def _write_condition(tree: Tree, predicates: Sequence[Predicate]) -> Condition:
+    if isinstance(tree, Leaf):
+        return predicates[tree.index]
+    if isinstance(tree, Inverse):
+        return Not(_write_condition(tree.operand, predicates))
+    operands = tuple(_write_condition(operand, predicates) for operand in tree.operands)
+    return Or(operands) if tree.is_or else And(operands)
+
+
+def _write_share(code: int) -> Scalar | None:
+    return write_threshold(code) if code else None
+
+
+def _write_time(code: int) -> Quantity | None:
+    return write_duration(code) if code else None
+
+
+def _write_persistence(significance: vectors.Significance | None) -> Persistence | None:
+    if significance is None or not significance.window:
+        return None
+    return Persistence(Scalar(float(significance.hits)), Scalar(float(significance.window)))
+
+
+def _write_band(code: int, attribute: Attribute) -> Quantity:
+    """Return the width of a dead band in the attribute's unit; days or seconds of dates."""
+    span = attribute.high - attribute.low
+    found = shorten((code * span / 255,), lambda n: int(n[0] / span * 255 + 0.5) == code)
+    return Quantity((found or (code * span / 255,))[0], attribute.unit)

@@ -1,0 +1,221 @@
+"""A predicate on its way to the wire: fitted to the vector as the whole subscription needs it.
+
+Where only thresholds decide (minimum, maximum and every nesting of them), the values at which a
+degree passes a threshold are kept as they were meant. Elsewhere the least error counts. Hedges go
+to the wire as they are, exactly; `fitting away` a hedge or a second gamma saves bytes and is done
+only when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from denwatch.client.compiler.sets import CrispSet, FuzzySet, Meaning
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import Hedge, Predicate
+from denwatch.client.vocabulary import Attribute, Fit, Membership, Triple
+from denwatch.client.vocabulary.triples import Demand, find_power, find_width
+from denwatch.protocol import vectors
+from denwatch.protocol.cuts import invert_hedge
+from denwatch.protocol.degrees import CRISP, EXTREMELY, MORE_OR_LESS, VERY, reach
+
+_CODES = {
+    Hedge.VERY: VERY,
+    Hedge.EXTREMELY: EXTREMELY,
+    Hedge.MORE_OR_LESS: MORE_OR_LESS,
+    Hedge.SOMEWHAT: MORE_OR_LESS,
+}
+_POWERS = {code: find_power(code) for code in range(1, 16) if code & 3}
+# How far from a threshold an ideal degree may be before its value must fall on the right side.
+_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A predicate with its attribute, its set and its thresholds as codes."""
+
+    source: Predicate
+    attribute: Attribute
+    meaning: Meaning
+    hedge: int  # the wire's code
+    extra_power: float  # hedges that the wire has no code for
+    possible: int = 0
+    certain: int = 0
+    weight: int = 1
+
+    @property
+    def negated(self) -> bool:
+        """Whether the predicate as written is a negation."""
+        inner = isinstance(self.meaning, CrispSet) and self.meaning.negated
+        return self.source.negated != inner
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Whether the predicate has thresholds of its own."""
+        return bool(self.possible or self.certain)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A triple and hedge for the wire, how far it is off, and what was done to it."""
+
+    triple: Triple
+    hedge: int
+    error: float
+    message: str = ""
+
+
+def encode_hedges(hedges: Sequence[Hedge]) -> tuple[int, float]:
+    """Return the wire's hedge code and the power left over; the last hedge acts first."""
+    code = 0
+    for hedge in hedges[:2]:
+        code = code << 2 | _CODES[hedge]
+    if len(hedges) <= 2:
+        return code, 1.0
+    power = 1.0
+    for hedge in hedges:
+        power *= find_power(_CODES[hedge])
+    if power == 1.0:
+        return 0, 1.0
+    for code in sorted(_POWERS):
+        if _POWERS[code] == power:
+            return code, 1.0
+    return 0, power
+
+
+def check_hedges(draft: Draft) -> None:
+    """Raise LanguageError where a hedge has nothing to modify."""
+    meaning = draft.meaning
+    if draft.source.hedges and isinstance(meaning, CrispSet):
+        triple = meaning.triple
+        if triple.left == triple.right == CRISP:
+            raise LanguageError.at_node(
+                f'"{draft.source.hedges[0]}" needs a fuzzy set',
+                draft.source,
+                "a crisp comparison is true or false",
+            )
+
+
+def list_inner_levels(levels: Iterable[int], negated: bool) -> list[int]:
+    """Return levels of a predicate's degree as levels of its set: "not" turns them over."""
+    inner = [256 - level if negated else level for level in levels]
+    return [level for level in dict.fromkeys(inner) if 0 < level < 256]
+
+
+def cut_triple(triple: Triple, hedge: int, level: int, attribute: Attribute) -> Demand:
+    """Return the codes whose hedged degree is at least a level."""
+    base = invert_hedge(hedge, level)
+    left = reach(triple.left, base, attribute.wide)
+    right = reach(triple.right, base, attribute.wide)
+    return Demand(level, max(triple.low - left, 0), min(triple.high + right, attribute.last))
+
+
+def fit_draft(draft: Draft, levels: Sequence[int]) -> Fitted:
+    """Return the draft for the wire, hedges as hedges; `levels` are of the set, decisive first."""
+    fitted = _fit_draft(draft, levels)
+    if fitted.hedge and fitted.triple.left == fitted.triple.right == CRISP:
+        return replace(fitted, hedge=0)  # too steep for the wire: nothing is left to modify
+    return fitted
+
+
+def _fit_draft(draft: Draft, levels: Sequence[int]) -> Fitted:
+    meaning, attribute = draft.meaning, draft.attribute
+    if isinstance(meaning, FuzzySet):
+        membership = meaning.membership
+    elif draft.extra_power == 1.0:
+        return Fitted(meaning.triple, draft.hedge, 0.0, meaning.note)
+    else:
+        membership = rebuild_membership(meaning.triple, attribute)
+    base = membership.hedged(draft.extra_power)
+    plain = attribute.fit(base)
+    full = base.hedged(find_power(draft.hedge))
+    error = plain.error
+    if draft.hedge:
+        error = attribute.measure(full, plain.triple, draft.hedge)
+    demands = list_demands(plain.triple, draft.hedge, levels, attribute, full)
+    message = "" if base.is_linear else "fitted to straight sides"
+    if demands is None:
+        return Fitted(plain.triple, draft.hedge, error, message)
+    tuned = attribute.fit(full, draft.hedge, demands)
+    message = "fitted so that it passes the threshold where it was meant to"
+    return Fitted(tuned.triple, draft.hedge, tuned.error, message)
+
+
+def list_demands(
+    triple: Triple, hedge: int, levels: Sequence[int], attribute: Attribute, ideal: Membership
+) -> tuple[Demand, ...] | None:
+    """Return the cuts that the ideal has at the levels, None if the triple has them already."""
+    demands = []
+    off = False
+    for level in levels:
+        wanted = attribute.find_cut(ideal, level / 255)
+        if wanted is None:
+            continue
+        demand = Demand(level, *wanted)
+        demands.append(demand)
+        found = cut_triple(triple, hedge, level, attribute)
+        off = off or _is_off(found, demand, attribute, ideal)
+    return tuple(demands) if off else None
+
+
+def _is_off(found: Demand, wanted: Demand, attribute: Attribute, ideal: Membership) -> bool:
+    """Return whether a value is on the wrong side though its degree is clear of the threshold."""
+    threshold = wanted.level / 255
+    for got, meant, outwards in ((found.low, wanted.low, -1), (found.high, wanted.high, 1)):
+        if got != meant:
+            worst = got if (got - meant) * outwards > 0 else got + outwards
+            degree = ideal.evaluate(attribute.to_value(worst))
+            if abs(degree - threshold) > _TOLERANCE:
+                return True
+    return False
+
+
+def rebuild_membership(triple: Triple, attribute: Attribute) -> Membership:
+    """Return the ideal function that a triple stands for."""
+    left = find_width(triple.left, attribute.wide)
+    right = find_width(triple.right, attribute.wide)
+    positions = (triple.low - left, triple.low, triple.high, triple.high + right)
+    return Membership("trapezoid", tuple(attribute.to_value(p) for p in positions))
+
+
+def fit_away(draft: Draft, exact: Fitted, levels: Sequence[int], symmetric: bool) -> Fitted | None:
+    """Return the draft without hedges, and with one gamma if `symmetric`, None if that fails.
+
+    With levels the cuts at them stay exactly those of the exact form; the first one must, the
+    others if a triple can. Without, as for means and products, the least error counts.
+    """
+    if not exact.hedge and (exact.triple.is_symmetric or not symmetric):
+        return exact
+    if isinstance(draft.meaning, CrispSet):
+        return None  # a triple that was written as such stays
+    attribute = draft.attribute
+    ideal = draft.meaning.membership.hedged(draft.extra_power)
+    ideal = ideal.hedged(find_power(exact.hedge))
+    demands = tuple(cut_triple(exact.triple, exact.hedge, level, attribute) for level in levels)
+    fit: Fit = attribute.fit(ideal, 0, demands, symmetric)
+    if symmetric and not fit.triple.is_symmetric:
+        return None
+    if demands and cut_triple(fit.triple, 0, demands[0].level, attribute) != demands[0]:
+        return None
+    message = "hedge" if exact.hedge else "second slope"
+    kept = ", the threshold where it was" if demands else ""
+    return Fitted(fit.triple, 0, fit.error, f"{message} fitted away to save bytes{kept}")
+
+
+def build_predicate(draft: Draft, fitted: Fitted, negated: bool) -> vectors.Predicate:
+    """Return the wire's predicate."""
+    triple = fitted.triple
+    return vectors.Predicate(
+        attribute=draft.attribute.bit,
+        low=triple.low,
+        high=triple.high,
+        left=triple.left,
+        right=triple.right,
+        negated=negated,
+        hedge=fitted.hedge,
+        wide=draft.attribute.wide,
+        possible=draft.possible,
+        certain=draft.certain,
+        weight=draft.weight,
+    )

@@ -1,0 +1,284 @@
+"""One predicate: from a constraint in words and units to a set over codes.
+
+A crisp constraint becomes its triple here, exactly. A fuzzy one becomes an ideal function; how it
+is fitted depends on the whole subscription and is `fitting`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.plugins import Registry, check_arguments, find_extension
+from denwatch.client.syntax import (
+    About,
+    Comparison,
+    Constraint,
+    Extension,
+    Operator,
+    Predicate,
+    Quantity,
+    Range,
+    Shape,
+    Term,
+    Text,
+    Value,
+)
+from denwatch.client.vocabulary import Attribute, Kind, Membership, Triple, Vocabulary
+from denwatch.client.vocabulary.membership import KINDS
+from denwatch.client.vocabulary.triples import find_gamma
+from denwatch.client.vocabulary.values import format_value, read_value, read_width
+from denwatch.protocol.degrees import CRISP
+
+_TINY = 1e-6  # of a code: what arithmetic on units may add
+_STEEP = 100.0  # a gamma from here on is crisp
+
+
+@dataclass(frozen=True)
+class CrispSet:
+    """A triple that is meant as it is. `note` says what was rounded, if anything."""
+
+    triple: Triple
+    negated: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class FuzzySet:
+    """An ideal function that has to be fitted."""
+
+    membership: Membership
+
+
+Meaning = CrispSet | FuzzySet
+
+
+class Reader:
+    """Reads constraints with one vocabulary, for one organisation."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, registry: Registry, organisation: str | None
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.registry = registry
+        self.organisation = organisation
+
+    def read(self, predicate: Predicate, attribute: Attribute) -> Meaning:
+        """Return what a predicate's constraint means on its attribute, without hedges."""
+        constraint = predicate.constraint
+        if attribute.kind is Kind.TEXT:
+            return self._read_text(constraint, attribute)
+        match constraint:
+            case Comparison():
+                return _compare(
+                    constraint.operator,
+                    self._read_crisp(constraint, attribute),
+                    attribute,
+                    constraint,
+                )
+            case Range():
+                return _read_range(constraint, attribute)
+            case Term():
+                return FuzzySet(self._find_term(constraint, attribute))
+            case About():
+                return _read_about(constraint, attribute)
+            case Shape():
+                return self._read_shape(constraint, attribute)
+            case Extension():
+                raise AssertionError("extensions are lowered before sets are read")
+
+    def _read_crisp(self, constraint: Comparison, attribute: Attribute) -> float:
+        value = constraint.value
+        if isinstance(value, Text) and value.value in attribute.terms:
+            raise LanguageError.at_node(
+                f'"{value.value}" is a fuzzy term', value, f"write: is {value.value}"
+            )
+        return read_value(value, attribute)
+
+    def _find_term(self, constraint: Term, attribute: Attribute) -> Membership:
+        term = self.vocabulary.find_term(attribute, constraint.name, self.organisation)
+        if term is None:
+            known = self.vocabulary.list_choices(attribute)
+            names = suggest_names(constraint.name.text, known)
+            hint = "" if names else f"there are {', '.join(attribute.terms) or 'none'}"
+            raise LanguageError.at_node(
+                f'{attribute.name} has no term "{constraint.name.text}"',
+                constraint.name,
+                hint,
+                names,
+            )
+        return term.membership
+
+    # Texts ----------------------------------------------------------------------------------
+
+    def _read_text(self, constraint: Constraint, attribute: Attribute) -> Meaning:
+        match constraint:
+            case Term(name=name):
+                return _point(self._find_symbol(Text(name.text, span=name.span), attribute))
+            case Comparison(operator=operator, value=value):
+                code = self._find_symbol(value, attribute)
+                if operator in (Operator.EQUAL, Operator.UNEQUAL):
+                    return _point(code, operator is Operator.UNEQUAL)
+                _check_order(attribute, constraint)
+                return _compare(operator, float(code), attribute, constraint)
+            case Range(low=low, high=high):
+                _check_order(attribute, constraint)
+                first = self._find_symbol(low, attribute)
+                last = self._find_symbol(high, attribute)
+                if first > last:
+                    raise _refuse_empty(
+                        f"{format_value(low)} is after {format_value(high)}", constraint
+                    )
+                return CrispSet(Triple(first, last))
+            case Shape(kind="fuzzifier"):
+                return _read_fuzzifier(constraint, attribute)
+            case _:
+                raise LanguageError.at_node(
+                    f"{attribute.name} is a text and has no fuzzy sets",
+                    constraint,
+                    f"one of {', '.join(attribute.symbols)}",
+                )
+
+    def _find_symbol(self, value: Value, attribute: Attribute) -> int:
+        if not isinstance(value, Text):
+            read_value(value, attribute)  # refuses the type
+            raise AssertionError("a text attribute reads nothing but texts")
+        code = self.vocabulary.find_symbol(attribute, value.value, self.organisation)
+        if code is None:
+            known = self.vocabulary.list_choices(attribute)
+            names = suggest_names(value.value, known)
+            hint = "" if names else f"one of {', '.join(attribute.symbols)}"
+            raise LanguageError.at_node(
+                f'{attribute.name} has no symbol "{value.value}"', value, hint, names
+            )
+        return code
+
+    # Functions ------------------------------------------------------------------------------
+
+    def _read_shape(self, shape: Shape, attribute: Attribute) -> Meaning:
+        if shape.kind == "fuzzifier":
+            return _read_fuzzifier(shape, attribute)
+        if shape.kind in KINDS:
+            function = None
+        else:
+            known = self.registry.shapes
+            if shape.kind not in known:
+                raise LanguageError.at_node(
+                    f'unknown membership function "{shape.kind}"',
+                    shape,
+                    suggestions=suggest_names(shape.kind, [*KINDS, *known, "fuzzifier"]),
+                )
+            function = find_extension(known, shape.kind, "membership function", shape)
+            check_arguments(function, shape.points, shape)
+        points = _read_points(shape, attribute)
+        try:
+            membership = Membership(shape.kind, points, function=function)
+            attribute.check_overlap(membership)
+        except LanguageError as error:
+            raise LanguageError.at_node(error.message, shape, error.hint) from None
+        return FuzzySet(membership)
+
+
+def _read_points(shape: Shape, attribute: Attribute) -> tuple[float, ...]:
+    """Return the points in the attribute's unit; widths and slopes are not places."""
+    numbers = []
+    for index, point in enumerate(shape.points):
+        if shape.kind in ("bell", "gaussian") and index > 0:
+            if not isinstance(point, Quantity):
+                raise LanguageError.at_node("a width is a number", point)
+            is_width = index == 1
+            numbers.append(read_width(point, attribute) if is_width else point.value)
+        else:
+            numbers.append(read_value(point, attribute, anywhere=True))
+    return tuple(numbers)
+
+
+def _read_about(about: About, attribute: Attribute) -> FuzzySet:
+    centre = read_value(about.value, attribute)
+    spread = attribute.about if about.spread is None else read_width(about.spread, attribute)
+    return FuzzySet(Membership("triangle", (centre - spread, centre, centre + spread)))
+
+
+def _read_fuzzifier(shape: Shape, attribute: Attribute) -> CrispSet:
+    """Return the wire's own triple: low, high, gamma, maybe a second gamma (DENS paper, Eq. 1)."""
+    if len(shape.points) not in (3, 4):
+        raise LanguageError.at_node(
+            "fuzzifier takes low, high, gamma and maybe a second gamma", shape
+        )
+    ends = []
+    for point in shape.points[:2]:
+        if attribute.kind is Kind.TEXT:
+            code = point.value if isinstance(point, Quantity) else -1.0
+            if not 0 <= code <= attribute.last or code != int(code):
+                raise LanguageError.at_node("a text's fuzzifier takes codes", point)
+            ends.append(int(code))
+        else:
+            ends.append(attribute.to_code(read_value(point, attribute)))
+    codes = []
+    for point in shape.points[2:]:
+        if not isinstance(point, Quantity) or point.unit is not None or point.value < 0.5:
+            raise LanguageError.at_node("gamma is a number between 0.57 and 57, or 255", point)
+        scale = 255 * (257 if attribute.wide else 1)
+        steep = point.value >= _STEEP
+        codes.append(CRISP if steep else min(find_gamma(scale / point.value, attribute.wide), 254))
+    if ends[0] > ends[1]:
+        raise _refuse_empty("the core of the fuzzifier is empty", shape)
+    return CrispSet(Triple(ends[0], ends[1], codes[0], codes[-1]))
+
+
+# Crisp ---------------------------------------------------------------------------------------
+
+
+def _point(code: int, negated: bool = False) -> CrispSet:
+    return CrispSet(Triple(code, code), negated)
+
+
+def _compare(operator: Operator, value: float, attribute: Attribute, node: Comparison) -> CrispSet:
+    """Return the codes whose value compares so."""
+    position = attribute.to_position(value)
+    last = len(attribute.symbols) - 1 if attribute.kind is Kind.TEXT else attribute.last
+    low, high = 0, last
+    match operator:
+        case Operator.GREATER:
+            low = math.floor(position + _TINY) + 1
+        case Operator.AT_LEAST:
+            low = math.ceil(position - _TINY)
+        case Operator.LESS:
+            high = math.ceil(position - _TINY) - 1
+        case Operator.AT_MOST:
+            high = math.floor(position + _TINY)
+        case Operator.EQUAL | Operator.UNEQUAL:
+            return _point(attribute.to_code(value), operator is Operator.UNEQUAL)
+    if low > high:
+        raise _refuse_empty(
+            f"no value of {attribute.name} is {operator.value} {format_value(node.value)}", node
+        )
+    return CrispSet(Triple(low, high))
+
+
+def _read_range(constraint: Range, attribute: Attribute) -> CrispSet:
+    low = read_value(constraint.low, attribute)
+    high = read_value(constraint.high, attribute)
+    if low > high:
+        raise _refuse_empty(
+            f"{format_value(constraint.low)} is above {format_value(constraint.high)}", constraint
+        )
+    first = math.ceil(attribute.to_position(low) - _TINY)
+    last = math.floor(attribute.to_position(high) + _TINY)
+    if first > last:
+        code = attribute.to_code((low + high) / 2)
+        note = f"narrower than one step of {attribute.step:.3g}, taken as that step"
+        return CrispSet(Triple(code, code), note=note)
+    return CrispSet(Triple(first, last))
+
+
+def _check_order(attribute: Attribute, node: Constraint) -> None:
+    if not attribute.ordered:
+        raise LanguageError.at_node(
+            f"the symbols of {attribute.name} have no order", node, "use = or !="
+        )
+
+
+def _refuse_empty(what: str, node: Constraint) -> LanguageError:
+    return LanguageError.at_node(f"empty set: {what}", node, "it can never match")

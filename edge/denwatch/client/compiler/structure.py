@@ -1,0 +1,217 @@
+"""Any nesting of and, or, not: brought to one normal form and to the wire's postfix pattern.
+
+Equal conditions give equal patterns: operands have no order, repeats fall away where repeating
+says nothing new, "not" goes down to the predicates where that is exact. Leaves are numbers of
+predicates; this file knows neither sets nor vocabularies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from denwatch.client.errors import LanguageError
+from denwatch.protocol.degrees import MAX, MIN, PRODUCT
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, check_pattern
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One predicate, maybe negated."""
+
+    index: int
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operands joined by "and", or by "or"."""
+
+    is_or: bool
+    operands: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """The contrary of something that cannot take the negation in."""
+
+    operand: Tree
+
+
+Tree = Leaf | Group | Inverse
+
+
+def turn_to_or(tree: Tree) -> Tree:
+    """Return the tree with every "and" an "or": what the maximum as aggregator means."""
+    if isinstance(tree, Group):
+        return Group(True, tuple(map(turn_to_or, tree.operands)))
+    return Inverse(turn_to_or(tree.operand)) if isinstance(tree, Inverse) else tree
+
+
+def push_negations(
+    tree: Tree, kind: int, is_fixed: Callable[[int], bool], negate: bool = False
+) -> Tree:
+    """Return the tree with negations at its predicates, as far as the aggregator lets them go.
+
+    Under the minimum they go through everything. A predicate that `is_fixed` has thresholds of
+    its own, which a negation would move.
+    """
+    if isinstance(tree, Leaf):
+        if not negate:
+            return tree
+        return Inverse(tree) if is_fixed(tree.index) else Leaf(tree.index, not tree.negated)
+    if isinstance(tree, Inverse):
+        return push_negations(tree.operand, kind, is_fixed, not negate)
+    through = negate and kind == MIN
+    operands = tuple(push_negations(o, kind, is_fixed, through) for o in tree.operands)
+    group = Group(tree.is_or != through, operands)
+    return Inverse(group) if negate and not through else group
+
+
+def has_and(tree: Tree) -> bool:
+    """Return whether an "and" is left, so that the aggregator matters."""
+    if isinstance(tree, Group):
+        return not tree.is_or or any(map(has_and, tree.operands))
+    return isinstance(tree, Inverse) and has_and(tree.operand)
+
+
+def find_polarities(tree: Tree, positive: bool = True) -> dict[Leaf, set[bool]]:
+    """Return, for every leaf, whether it counts as it is (True), turned over (False), or both."""
+    if isinstance(tree, Leaf):
+        return {tree: {positive}}
+    found: dict[Leaf, set[bool]] = {}
+    operands = (tree.operand,) if isinstance(tree, Inverse) else tree.operands
+    for operand in operands:
+        sign = positive != isinstance(tree, Inverse)
+        for leaf, signs in find_polarities(operand, sign).items():
+            found.setdefault(leaf, set()).update(signs)
+    return found
+
+
+# From here on leaves are the wire's predicates -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The predicates in the wire's order, their pattern (empty: one aggregation) and aggregator."""
+
+    predicates: tuple[Predicate, ...]
+    pattern: bytes
+    kind: int
+
+
+class _Branch:
+    """A simplified subtree: an operator with branches, or a predicate."""
+
+    def __init__(
+        self, operator: int, operands: list[_Branch], predicate: Predicate | None = None
+    ) -> None:
+        self.operator = operator  # AND, OR, NOT, or 0 for a predicate
+        self.operands = operands
+        self.predicate = predicate
+
+    def key(self) -> tuple[object, ...]:
+        """Return what tells two branches apart, whatever the order of operands."""
+        if self.predicate is not None:
+            return (0, self.predicate.fields())
+        return self.operator, tuple(sorted((o.key() for o in self.operands), key=repr))
+
+
+def lay_out(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> Layout:
+    """Return the tree as the wire carries it; LanguageError where it is too much for a vector."""
+    branch = _simplify(tree, wires, kind)
+    uses_and = _uses(branch, AND)
+    flat = branch.predicate is not None or (
+        branch.operator in (AND, OR) and all(o.predicate is not None for o in branch.operands)
+    )
+    if flat:
+        operands = branch.operands if branch.predicate is None else [branch]
+        found = [o.predicate for o in operands if o.predicate is not None]
+        kind = MIN if len(found) == 1 else MAX if branch.operator == OR else kind
+        return Layout(tuple(_sort(found)), b"", kind)
+    unique: dict[tuple[object, ...], Predicate] = {}
+    _collect(branch, unique)
+    predicates = _sort(list(unique.values()))
+    numbers = {p.fields(): i for i, p in enumerate(predicates)}
+    kind = kind if uses_and else MIN
+    pattern = _write(branch, numbers, kind, chain=False)
+    try:
+        check_pattern(pattern, len(predicates))
+    except ProtocolError:
+        pattern = _write(branch, numbers, kind, chain=True)
+        try:
+            check_pattern(pattern, len(predicates))
+        except ProtocolError as error:
+            raise LanguageError(f"too deeply nested for a vector: {error.what}") from None
+    return Layout(tuple(predicates), pattern, kind)
+
+
+def _simplify(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> _Branch:
+    if isinstance(tree, Leaf):
+        return _Branch(0, [], wires[tree])
+    if isinstance(tree, Inverse):
+        return _Branch(NOT, [_simplify(tree.operand, wires, kind)])
+    operator = OR if tree.is_or else AND
+    idempotent = tree.is_or or kind == MIN
+    operands: list[_Branch] = []
+    for operand in tree.operands:
+        branch = _simplify(operand, wires, kind)
+        splice = branch.operator == operator and (idempotent or kind == PRODUCT)
+        operands += branch.operands if splice else [branch]
+    if idempotent:
+        operands = list({repr(o.key()): o for o in operands}.values())
+    return operands[0] if len(operands) == 1 else _Branch(operator, operands)
+
+
+def _uses(branch: _Branch, operator: int) -> bool:
+    return branch.operator == operator or any(_uses(o, operator) for o in branch.operands)
+
+
+def _collect(branch: _Branch, unique: dict[tuple[object, ...], Predicate]) -> None:
+    if branch.predicate is not None:
+        unique[branch.predicate.fields()] = branch.predicate
+    for operand in branch.operands:
+        _collect(operand, unique)
+
+
+def _sort(predicates: list[Predicate]) -> list[Predicate]:
+    """Return predicates by attribute, second ones on an attribute last, as the wire wants them."""
+    ordered = sorted(predicates, key=lambda p: (p.attribute, _order(p)))
+    seen: set[int] = set()
+    first: list[Predicate] = []
+    later: list[Predicate] = []
+    for p in ordered:
+        (later if p.attribute in seen else first).append(p)
+        seen.add(p.attribute)
+    if len(ordered) > MAX_PREDICATES:
+        raise LanguageError(f"a vector holds {MAX_PREDICATES} predicates, not {len(ordered)}")
+    return first + later
+
+
+def _order(p: Predicate) -> tuple[int, ...]:
+    return tuple(int(value) for value in p.fields())  # type: ignore[call-overload]
+
+
+def _write(
+    branch: _Branch, numbers: Mapping[tuple[object, ...], int], kind: int, chain: bool
+) -> bytes:
+    """Return the postfix bytes; operands stand by their bytes, so that order says nothing.
+
+    With `chain`, operators of many operands become chains of two, which need less stack.
+    """
+    if branch.predicate is not None:
+        return bytes([numbers[branch.predicate.fields()]])
+    parts = sorted(_write(o, numbers, kind, chain) for o in branch.operands)
+    if branch.operator == NOT:
+        return parts[0] + bytes([NOT])
+    joinable = branch.operator == OR or kind in (MIN, PRODUCT)
+    size = 2 if chain and joinable else 15
+    if len(parts) > size and not joinable:
+        raise LanguageError(f"a mean inside a pattern takes 15 operands, not {len(parts)}")
+    out = b"".join(parts[:size]) + bytes([branch.operator | min(size, len(parts))])
+    for start in range(size, len(parts), size - 1):
+        more = parts[start : start + size - 1]
+        out += b"".join(more) + bytes([branch.operator | (len(more) + 1)])
+    return out

@@ -1,0 +1,290 @@
+"""One predicate of a vector back to a constraint: the simplest that compiles to the same triple.
+
+Terms first, with the hedges that the wire names or that were fitted away; then "about", plain
+functions with short numbers, and at last the triple itself, which can say everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from denwatch.client.compiler.drafts import (
+    Draft,
+    Fitted,
+    cut_triple,
+    encode_hedges,
+    fit_away,
+    fit_draft,
+)
+from denwatch.client.compiler.sets import CrispSet, Reader
+from denwatch.client.compiler.shortening import shorten
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import (
+    About,
+    Comparison,
+    Constraint,
+    Hedge,
+    Moment,
+    Name,
+    Operator,
+    Predicate,
+    Quantity,
+    Range,
+    Shape,
+    Term,
+    Text,
+    Value,
+)
+from denwatch.client.vocabulary import Attribute, Kind, Triple, format_moment
+from denwatch.client.vocabulary.triples import find_gamma, find_width
+from denwatch.protocol import vectors
+from denwatch.protocol.degrees import CRISP, EXTREMELY, VERY
+
+_HEDGES = {VERY: Hedge.VERY, EXTREMELY: Hedge.EXTREMELY, 3: Hedge.MORE_OR_LESS}
+_FITTED_AWAY: tuple[tuple[Hedge, ...], ...] = (
+    (Hedge.VERY,),
+    (Hedge.EXTREMELY,),
+    (Hedge.MORE_OR_LESS,),
+    (Hedge.VERY, Hedge.VERY),
+)
+
+
+class Wording:
+    """Finds constraints for the predicates of one vector."""
+
+    def __init__(self, reader: Reader, may_be_fitted: bool) -> None:
+        self.reader = reader
+        self.may_be_fitted = may_be_fitted  # hedges and slopes may have been fitted away
+
+    def find(
+        self, p: vectors.Predicate, attribute: Attribute, levels: Sequence[int]
+    ) -> tuple[Constraint, tuple[Hedge, ...]]:
+        """Return a constraint and its hedges that give the predicate's triple at these levels."""
+        target = Triple(p.low, p.high, p.left, p.right)
+        crisp = p.left == p.right == CRISP
+        if crisp or attribute.kind is Kind.TEXT:
+            found = self._find_crisp(target, attribute) if crisp else None
+            return found or write_literal(target, attribute), () if crisp else read_hedges(p.hedge)
+        hedges = read_hedges(p.hedge)
+        for constraint, extra in self._list_candidates(target, attribute, hedges):
+            if self._gives(constraint, extra, target, p.hedge, attribute, levels):
+                return constraint, extra
+        shape = self._find_shape(target, hedges, p.hedge, attribute, levels)
+        return shape or write_literal(target, attribute), hedges
+
+    def _list_candidates(
+        self, target: Triple, attribute: Attribute, hedges: tuple[Hedge, ...]
+    ) -> Iterator[tuple[Constraint, tuple[Hedge, ...]]]:
+        terms = [Term(Name(name)) for name in attribute.terms]
+        for term in terms:
+            yield term, hedges
+        if target.low == target.high and target.is_symmetric:
+            yield About(write_value(attribute.to_value(target.low), attribute)), hedges
+        if self.may_be_fitted and not hedges:
+            for extra in _FITTED_AWAY:
+                for term in terms:
+                    yield term, extra
+
+    def _gives(
+        self,
+        constraint: Constraint,
+        hedges: tuple[Hedge, ...],
+        target: Triple,
+        hedge: int,
+        attribute: Attribute,
+        levels: Sequence[int],
+    ) -> bool:
+        """Return whether compiling the constraint here gives the target."""
+        source = Predicate(Name(attribute.name), constraint, hedges=hedges)
+        try:
+            meaning = self.reader.read(source, attribute)
+        except LanguageError:
+            return False
+        code, power = encode_hedges(hedges)
+        draft = Draft(source, attribute, meaning, code, power)
+        exact = fit_draft(draft, levels)
+        if _is(exact, target, hedge):
+            return True
+        if not self.may_be_fitted or hedge:
+            return False
+        if levels:  # fitting away keeps the decisive cut: another cut, another set
+            wanted = cut_triple(target, hedge, levels[0], attribute)
+            if cut_triple(exact.triple, exact.hedge, levels[0], attribute) != wanted:
+                return False
+        for symmetric in (False, True):
+            fitted = fit_away(draft, exact, levels, symmetric)
+            if fitted is not None and _is(fitted, target, hedge):
+                return True
+        return False
+
+    def _find_shape(
+        self,
+        target: Triple,
+        hedges: tuple[Hedge, ...],
+        hedge: int,
+        attribute: Attribute,
+        levels: Sequence[int],
+    ) -> Constraint | None:
+        """Return a function with straight sides and short numbers, if one gives the target."""
+        if attribute.kind is not Kind.NUMBER:
+            return None
+        left = find_width(target.left, attribute.wide)
+        right = find_width(target.right, attribute.wide)
+        corners = [target.low - left, target.low, target.high, target.high + right]
+        a, b, c, d = (attribute.to_value(position) for position in corners)
+        kind: str
+        points: tuple[float, ...]
+        if target.low == 0 and target.is_symmetric:
+            kind, points = "falling", (c, d)
+        elif target.high == attribute.last and target.is_symmetric:
+            kind, points = "rising", (a, b)
+        elif target.low == target.high and target.is_symmetric:
+            return self._find_about(b, b - a, target, hedges, hedge, attribute, levels)
+        elif target.low == target.high:
+            kind, points = "triangle", (a, b, d)
+        else:
+            kind, points = "trapezoid", (a, b, c, d)
+
+        def build(numbers: tuple[float, ...]) -> Shape:
+            return Shape(kind, tuple(Quantity(number, attribute.unit) for number in numbers))
+
+        numbers = shorten(
+            points,
+            lambda n: (
+                _are_near(n, points, attribute)
+                and self._gives(build(n), hedges, target, hedge, attribute, levels)
+            ),
+        )
+        return None if numbers is None else build(numbers)
+
+    def _find_about(
+        self,
+        centre: float,
+        spread: float,
+        target: Triple,
+        hedges: tuple[Hedge, ...],
+        hedge: int,
+        attribute: Attribute,
+        levels: Sequence[int],
+    ) -> Constraint | None:
+        def build(numbers: tuple[float, ...]) -> About:
+            centre, spread = numbers
+            return About(Quantity(centre, attribute.unit), Quantity(spread, attribute.unit))
+
+        numbers = shorten(
+            (centre, spread),
+            lambda n: (
+                _are_near(n, (centre, spread), attribute)
+                and self._gives(build(n), hedges, target, hedge, attribute, levels)
+            ),
+        )
+        return None if numbers is None else build(numbers)
+
+    # Crisp ----------------------------------------------------------------------------------
+
+    def _find_crisp(self, target: Triple, attribute: Attribute) -> Constraint | None:
+        """Return a comparison or range with exactly these codes."""
+        text = attribute.kind is Kind.TEXT
+        last = len(attribute.symbols) - 1 if text else attribute.last
+        if target.high > last:
+            return None
+        low = self._list_values(target.low, attribute)
+        high = self._list_values(target.high, attribute)
+        candidates: list[Constraint] = []
+        if target.low == target.high:
+            candidates = [Comparison(Operator.EQUAL, value) for value in low]
+        elif text and not attribute.ordered:
+            return None
+        elif target.low == 0 and target.high < last:
+            candidates = [Comparison(Operator.AT_MOST, value) for value in high]
+        elif target.high == last and target.low > 0:
+            candidates = [Comparison(Operator.AT_LEAST, value) for value in low]
+        candidates += [Range(first, second) for first in low for second in high]
+        for constraint in candidates:
+            try:
+                meaning = self.reader.read(Predicate(Name(attribute.name), constraint), attribute)
+            except LanguageError:
+                continue
+            if isinstance(meaning, CrispSet) and meaning.triple == target:
+                return constraint
+        return None
+
+    def _list_values(self, code: int, attribute: Attribute) -> list[Value]:
+        """Return ways to write the value of a code, short ones first."""
+        if attribute.kind is Kind.TEXT:
+            return [Text(attribute.symbols[code])]
+        value = attribute.to_value(code)
+        if attribute.kind is not Kind.NUMBER:
+            units = (1,) if attribute.kind is Kind.DATE else (3600, 60, 1)
+            near = [
+                f(value / unit) * unit for unit in units for f in (round, math.floor, math.ceil)
+            ]
+            return [Moment(format_moment(number, attribute.kind)) for number in near]
+        numbers = shorten((value,), lambda n: attribute.to_code(n[0]) == code) or (value,)
+        exact = shorten((value,), lambda n: abs(attribute.to_position(n[0]) - code) < 1e-7)
+        return [
+            Quantity(n, attribute.unit) for n in dict.fromkeys((*(exact or ()), *numbers, value))
+        ]
+
+
+def _are_near(numbers: tuple[float, ...], points: tuple[float, ...], attribute: Attribute) -> bool:
+    """Return whether rounded numbers deserve a fit: all within a step of what they stand for."""
+    pairs = zip(numbers, points, strict=True)
+    return all(abs(number - point) < attribute.step for number, point in pairs)
+
+
+def _is(fitted: Fitted, target: Triple, hedge: int) -> bool:
+    return fitted.triple == target and fitted.hedge == hedge
+
+
+def read_hedges(code: int) -> tuple[Hedge, ...]:
+    """Return the hedges of a wire code as they are written: the one that acts first stands last."""
+    hedges: tuple[Hedge, ...] = ()
+    while code:
+        hedges = (_HEDGES[code & 3], *hedges)
+        code >>= 2
+    return hedges
+
+
+def write_value(value: float, attribute: Attribute) -> Value:
+    """Return a value with its unit and no more digits than its code needs."""
+    if attribute.kind is not Kind.NUMBER:
+        return Moment(format_moment(value, attribute.kind))
+    position = attribute.to_position(value)
+    found = shorten((value,), lambda n: abs(attribute.to_position(n[0]) - position) < 1e-7)
+    return Quantity(found[0] if found else value, attribute.unit)
+
+
+def write_literal(triple: Triple, attribute: Attribute) -> Shape:
+    """Return the triple itself, as the universal fuzzifier of the DENS paper."""
+    ends: list[Value] = []
+    for code in (triple.low, triple.high):
+        if attribute.kind is Kind.TEXT:
+            ends.append(Quantity(float(code)))
+        elif attribute.kind is not Kind.NUMBER:
+            ends.append(Moment(format_moment(attribute.to_value(code), attribute.kind)))
+        else:
+            ends.append(_write_end(code, attribute))
+    codes = (triple.left,) if triple.is_symmetric else (triple.left, triple.right)
+    return Shape("fuzzifier", (*ends, *(_write_gamma(code, attribute.wide) for code in codes)))
+
+
+def _write_end(code: int, attribute: Attribute) -> Quantity:
+    slack = 1e-9 * (attribute.high - attribute.low)
+
+    def fits(numbers: tuple[float, ...]) -> bool:
+        inside = attribute.low - slack <= numbers[0] <= attribute.high + slack
+        return inside and attribute.to_code(numbers[0]) == code
+
+    value = attribute.to_value(code)
+    return Quantity((shorten((value,), fits) or (value,))[0], attribute.unit)
+
+
+def _write_gamma(code: int, wide: bool) -> Quantity:
+    if code == CRISP:
+        return Quantity(255.0)
+    scale = 255 * (257 if wide else 1)
+    gamma = scale / find_width(code, wide)
+    found = shorten((gamma,), lambda n: min(find_gamma(scale / n[0], wide), 254) == code)
+    return Quantity((found or (gamma,))[0])

@@ -1,0 +1,184 @@
+"""Plug-in: quantities that go round, such as a wind's direction, where 350° is near 10°.
+
+Two predicate types for attributes with a `period` in their vocabulary:
+
+- `wind_direction is near 350 ° within 30 °`: full at the direction, nothing at the spread;
+- `wind_direction is from 340 ° to 20 °`: crisp, clockwise.
+
+A device compares on a line, not on a circle. The part of a set that passes the end of the line is
+the contrary of a ramp that rises at its beginning, or falls at its end, and that is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from denwatch.client.errors import LanguageError
+from denwatch.client.plugins import Parameter, Plugin
+from denwatch.client.syntax import (
+    About,
+    Comparison,
+    Condition,
+    Constraint,
+    Extension,
+    Node,
+    Operator,
+    Or,
+    Predicate,
+    Quantity,
+    Range,
+    Shape,
+    Value,
+)
+from denwatch.client.vocabulary.attributes import Attribute
+from denwatch.client.vocabulary.values import read_value, read_width
+
+
+def find_period(attribute: Attribute, node: Node | None) -> float:
+    """Return after how much the attribute begins again, or refuse it."""
+    if attribute.period is None:
+        raise LanguageError.at_node(
+            f"{attribute.name} does not go round", node, "its vocabulary gives it no period"
+        )
+    return attribute.period
+
+
+def wrap(value: float, attribute: Attribute, period: float) -> float:
+    """Return the same direction, next to the domain or inside it."""
+    value -= math.floor((value - attribute.low) / period) * period
+    return value - period if value > attribute.high + attribute.step / 2 else value
+
+
+def _join(predicate: Predicate, parts: list[tuple[bool, Constraint]]) -> Condition:
+    """Return "one of the parts", each (negated, constraint), on the predicate's attribute."""
+    found = tuple(
+        Predicate(predicate.attribute, constraint, negated, span=predicate.span)
+        for negated, constraint in parts
+    )
+    return found[0] if len(found) == 1 else Or(found, span=predicate.span)
+
+
+class Near:
+    """Around a direction, over the end of the scale if need be."""
+
+    name = "near"
+    words = ("near", "around")
+    tag = "near"
+    parameters = (Parameter("centre"), Parameter("spread", "within", optional=True))
+
+    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+        """Return a triangle, or the parts of one that passes an end."""
+        constraint = predicate.constraint
+        assert isinstance(constraint, Extension)
+        period = find_period(attribute, constraint)
+        centre, spread = self._read(constraint.arguments, attribute, period)
+
+        def shape(kind: str, *points: float) -> Shape:
+            quantities = tuple(Quantity(point, span=constraint.span) for point in points)
+            return Shape(kind, quantities, span=constraint.span)
+
+        main = shape("triangle", centre - spread, centre, centre + spread)
+        parts: list[tuple[bool, Constraint]] = [(False, main)]
+        if centre - spread + period < attribute.high:
+            parts.append((True, shape("falling", centre - spread + period, centre + period)))
+        if centre + spread - period > attribute.low:
+            parts.append((True, shape("rising", centre - period, centre - period + spread)))
+        return _join(predicate, parts)
+
+    def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
+        """Return 1 at the direction, falling by the shorter way round."""
+        period = find_period(attribute, None)
+        centre, spread = self._read(arguments, attribute, period)
+        distance = abs((x - centre + period / 2) % period - period / 2)
+        return max(0.0, 1.0 - distance / spread)
+
+    def recognise(
+        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+    ) -> Extension | None:
+        """Return "near" for a value and the contrary of a ramp at the other end of the scale."""
+        main, ramp = pair
+        if attribute.period is None or main.negated or not ramp.negated:
+            return None
+        is_ramp = isinstance(ramp.constraint, Shape) and ramp.constraint.kind in (
+            "rising",
+            "falling",
+        )
+        if not is_ramp or not isinstance(main.constraint, About):
+            return None
+        spread = main.constraint.spread
+        return Extension(self.name, (main.constraint.value, *((spread,) if spread else ())))
+
+    def _read(
+        self, arguments: Sequence[Value], attribute: Attribute, period: float
+    ) -> tuple[float, float]:
+        centre = wrap(read_value(arguments[0], attribute, anywhere=True), attribute, period)
+        if len(arguments) < 2:
+            return centre, attribute.about
+        width = arguments[1]
+        if not isinstance(width, Quantity):
+            raise LanguageError.at_node("the spread is a number", width)
+        spread = read_width(width, attribute)
+        if spread > period / 2:
+            raise LanguageError.at_node(
+                f"a spread is at most half the circle, {period / 2:g}", width
+            )
+        return centre, spread
+
+
+class Sector:
+    """From one direction clockwise to another, both included."""
+
+    name = "sector"
+    words = ("from", "in the sector")
+    tag = "sector"
+    parameters = (Parameter("from"), Parameter("to", "to"))
+
+    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+        """Return a range, or the two ranges at the ends of the scale."""
+        constraint = predicate.constraint
+        assert isinstance(constraint, Extension)
+        start, end = self._read(constraint.arguments, attribute, constraint)
+        first = Quantity(max(start, attribute.low), span=constraint.span)
+        last = Quantity(min(end, attribute.high), span=constraint.span)
+        if start <= end:
+            return _join(predicate, [(False, Range(first, last, span=constraint.span))])
+        parts: list[tuple[bool, Constraint]] = []
+        if start <= attribute.high:
+            parts.append((False, Comparison(Operator.AT_LEAST, first, span=constraint.span)))
+        if end >= attribute.low:
+            parts.append((False, Comparison(Operator.AT_MOST, last, span=constraint.span)))
+        return _join(predicate, parts)
+
+    def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
+        """Return 1 in the sector and 0 elsewhere."""
+        start, end = self._read(arguments, attribute, None)
+        inside = start <= x <= end if start <= end else x >= start or x <= end
+        return 1.0 if inside else 0.0
+
+    def recognise(
+        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+    ) -> Extension | None:
+        """Return the sector of "at least this or at most that"."""
+        high, low = pair
+        if attribute.period is None or high.negated or low.negated:
+            return None
+        if not isinstance(high.constraint, Comparison) or not isinstance(
+            low.constraint, Comparison
+        ):
+            return None
+        operators = high.constraint.operator, low.constraint.operator
+        if operators != (Operator.AT_LEAST, Operator.AT_MOST):
+            return None
+        return Extension(self.name, (high.constraint.value, low.constraint.value))
+
+    def _read(
+        self, arguments: Sequence[Value], attribute: Attribute, node: Node | None
+    ) -> tuple[float, float]:
+        period = find_period(attribute, node)
+        start, end = (read_value(a, attribute, anywhere=True) for a in arguments)
+        low = attribute.low
+        return low + (start - low) % period, low + (end - low) % period
+
+
+PLUGIN = Plugin("circular", predicates=(Near(), Sector()))

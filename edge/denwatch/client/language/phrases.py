@@ -1,0 +1,280 @@
+"""Syntax tree to words: `parse_words(print_words(tree)) == tree`, for every tree.
+
+What the grammar would read otherwise is quoted: names with a keyword in them, odd units.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from denwatch.client.errors import LanguageError
+from denwatch.client.language.lexicon import (
+    OWN_UNIT,
+    OWN_WORD,
+    is_moment,
+    say_aggregator,
+    spread_unit,
+)
+from denwatch.client.language.tables import KEYWORD, load_parser
+from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.syntax import (
+    About,
+    Aggregator,
+    And,
+    Comparison,
+    Condition,
+    Constraint,
+    Extension,
+    Moment,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Quantity,
+    Range,
+    Recent,
+    Shape,
+    Subscription,
+    Term,
+    Text,
+    Value,
+)
+
+_OPERATORS = {
+    Operator.EQUAL: "=",
+    Operator.UNEQUAL: "!=",
+    Operator.LESS: "below",
+    Operator.AT_MOST: "at most",
+    Operator.GREATER: "above",
+    Operator.AT_LEAST: "at least",
+}
+_OF_MOMENTS = {Operator.LESS: "before", Operator.GREATER: "after"}
+_SCALARS = (
+    ("at least", "possible"),
+    ("certain", "certain"),
+    ("score", "score"),
+    ("top", "top"),
+    ("relative band", "relative_band"),
+    ("hysteresis", "hysteresis"),
+)
+_DURATIONS = (
+    ("valid for", "valid_for"),
+    ("expires after", "expiry"),
+    ("heartbeat", "heartbeat"),
+    ("quiet for", "quiet"),
+)
+
+
+def print_words(subscription: Subscription, registry: Registry | None = None) -> str:
+    """Return the subscription in words, on one line."""
+    return _Printer(registry or load_registry()).print_subscription(subscription)
+
+
+def print_condition(condition: Condition, registry: Registry | None = None) -> str:
+    """Return a condition in words."""
+    return _Printer(registry or load_registry()).print_condition(condition)
+
+
+def format_number(value: float) -> str:
+    """Return the shortest text that reads back as the number."""
+    if value != value or value in (float("inf"), float("-inf")):
+        raise LanguageError(f"{value} cannot be written")
+    text = repr(float(value))
+    return text.removesuffix(".0")
+
+
+class _Printer:
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.names, self.unit, self.own, self.keyword = _compile_lexer(registry)
+
+    def print_subscription(self, s: Subscription) -> str:
+        parts = [self.print_condition(s.condition)]
+        if s.recent:
+            parts.append(self.print_recent(s.recent))
+        for word, field in _SCALARS:
+            scalar = getattr(s, field)
+            if scalar is not None:
+                parts.append(f"{word} {format_number(scalar.value)}")
+        if s.aggregator:
+            parts.append(self.print_aggregator(s.aggregator))
+        for rule in s.rules:
+            words = (
+                f"rule {rule.first} with {rule.second} gives {format_number(rule.constant.value)}"
+            )
+            if rule.slopes:
+                slopes = " and ".join(format_number(slope.value) for slope in rule.slopes)
+                words += f" slopes {slopes}"
+            parts.append(words)
+        for prefer in s.prefer:
+            better, worse = self.print_name(prefer.better.text), self.print_name(prefer.worse.text)
+            parts.append(f"prefer {better} over {worse}")
+        for word, field in _DURATIONS:
+            quantity = getattr(s, field)
+            if quantity is not None:
+                parts.append(f"{word} {self.print_quantity(quantity)}")
+        for band in s.dead_bands:
+            of = self.print_name(band.attribute.text)
+            parts.append(f"dead band {self.print_quantity(band.width)} of {of}")
+        if s.persistence:
+            hits, window = s.persistence.hits.value, s.persistence.window.value
+            parts.append(f"{format_number(hits)} of {format_number(window)}")
+        if s.why:
+            parts.append("why")
+        if s.event:
+            parts.append(f"event {self.print_name(s.event.text)}")
+        if s.name:
+            parts.append(f"named {self.print_name(s.name.text)}")
+        return ", ".join(parts)
+
+    # Conditions ------------------------------------------------------------------------------
+
+    def print_condition(self, condition: Condition) -> str:
+        match condition:
+            case Predicate():
+                return self.print_predicate(condition)
+            case Not(operand=operand):
+                return f"not ({self.print_condition(operand)})"
+            case And(operands=operands):
+                return " and ".join(map(self.print_operand, operands))
+            case Or(operands=operands):
+                return " or ".join(map(self.print_operand, operands))
+
+    def print_operand(self, condition: Condition) -> str:
+        words = self.print_condition(condition)
+        return f"({words})" if isinstance(condition, And | Or) else words
+
+    def print_predicate(self, p: Predicate) -> str:
+        words = [self.print_name(p.attribute.text)]
+        bare = isinstance(p.constraint, Comparison | Range) and not p.negated and not p.hedges
+        if not bare:
+            words.append("is not" if p.negated else "is")
+        words += [hedge.value for hedge in p.hedges]
+        words.append(self.print_constraint(p.constraint))
+        for word, scalar in (
+            ("possible", p.possible),
+            ("certain", p.certain),
+            ("weight", p.weight),
+        ):
+            if scalar is not None:
+                words.append(f"{word} {format_number(scalar.value)}")
+        return " ".join(words)
+
+    def print_constraint(self, constraint: Constraint) -> str:
+        match constraint:
+            case Term(name=name):
+                return self.print_name(name.text)
+            case Comparison(operator=operator, value=value):
+                word = _OPERATORS[operator]
+                if isinstance(value, Moment):
+                    word = _OF_MOMENTS.get(operator, word)
+                return f"{word} {self.print_value(value)}"
+            case Range(low=low, high=high):
+                first, last = map(self.print_value, spread_unit([low, high]))
+                return f"between {first} and {last}"
+            case About(value=value, spread=spread):
+                values = spread_unit([value] if spread is None else [value, spread])
+                return f"about {' within '.join(map(self.print_value, values))}"
+            case Shape(kind=kind, points=points):
+                return self.print_extension(kind, points)
+            case Extension(name=name, arguments=arguments):
+                return self.print_extension(name, arguments)
+
+    def print_extension(self, name: str, arguments: Sequence[Value]) -> str:
+        """Print a plug-in's constraint in its words if they keep the arguments apart."""
+        extension = self.registry.predicates.get(name) or self.registry.shapes.get(name)
+        texts = list(map(self.print_value, spread_unit(arguments)))
+        declared = extension.parameters if extension else ()
+        words = [parameter.word for parameter in declared[: len(texts)]]
+        usable = [word for word in extension.words if self.own.fullmatch(word)] if extension else []
+        if usable and len(words) == len(texts) and all(words[1:]):
+            said = [usable[0]]
+            for word, text in zip(words, texts, strict=True):
+                said += [word, text] if word else [text]
+            return " ".join(said)
+        return f"{self.print_name(name)}({', '.join(texts)})"
+
+    # Options ---------------------------------------------------------------------------------
+
+    def print_recent(self, recent: Recent) -> str:
+        if recent.phrase is None:
+            if recent.within is None:
+                raise LanguageError("a temporal restrictor says neither a phrase nor a duration")
+            words = f"in the last {self.print_quantity(recent.within)}"
+            if recent.gone is not None:
+                words += f" fading until {self.print_quantity(recent.gone)}"
+            return words
+        if recent.phrase == "recent":
+            return "recent"
+        few = re.fullmatch(r"few (\S+)", recent.phrase)
+        if few and few[1] == few[1].casefold() and self.is_plain(few[1]):
+            return f"in the last {recent.phrase}"
+        return f"recent {json.dumps(recent.phrase, ensure_ascii=False)}"
+
+    def print_aggregator(self, aggregator: Aggregator) -> str:
+        said = say_aggregator(aggregator.name, self.registry)
+        if said is None or not self.is_plain(said):
+            said = json.dumps(aggregator.name, ensure_ascii=False)
+        if not aggregator.arguments:
+            return f"by {said}"
+        return f"by {said}({', '.join(map(self.print_quantity, aggregator.arguments))})"
+
+    # Names and values ------------------------------------------------------------------------
+
+    def is_plain(self, name: str) -> bool:
+        """Return whether the grammar reads a name as it stands."""
+        if not self.names.fullmatch(name):
+            return False
+        starts = [0, *(match.end() for match in re.finditer(" ", name))]
+        return not any(self.keyword.match(name, start) for start in starts)
+
+    def print_name(self, name: str) -> str:
+        return name if self.is_plain(name) else json.dumps(name, ensure_ascii=False)
+
+    def print_value(self, value: Value) -> str:
+        if isinstance(value, Text):
+            return self.print_name(value.value)
+        if isinstance(value, Moment):
+            if not is_moment(value.text):
+                raise LanguageError.at_node(f'"{value.text}" is not a date or a time', value)
+            return value.text
+        return self.print_quantity(value)
+
+    def print_quantity(self, quantity: Quantity) -> str:
+        number = format_number(quantity.value)
+        unit = quantity.unit
+        if unit is None:
+            return number
+        if unit == OWN_UNIT:
+            return f"{number} {OWN_WORD}"
+        if self.unit.fullmatch(unit) and unit != OWN_WORD and not self.keyword.match(unit):
+            return f"{number} {unit}"
+        return f"{number} {json.dumps(unit, ensure_ascii=False)}"
+
+
+def _compile_lexer(registry: Registry) -> tuple[re.Pattern[str], ...]:
+    """Return the grammar's own patterns: of names, units, plug-ins' words, and all keywords."""
+    terminals = {terminal.name: terminal for terminal in load_parser(registry).terminals}
+    name, unit, own = (terminals[key].pattern.value for key in ("NAME", "UNIT", "EXTENSION"))
+    keywords = tuple(
+        terminal.pattern.value
+        for key, terminal in sorted(terminals.items())
+        if terminal.priority == KEYWORD and key not in ("_END", "PERCENT")
+    )
+    return _compile_patterns(name, unit, own, keywords)
+
+
+@lru_cache(maxsize=8)
+def _compile_patterns(
+    name: str, unit: str, own: str, keywords: tuple[str, ...]
+) -> tuple[re.Pattern[str], ...]:
+    keyword = "|".join(f"(?:{pattern})" for pattern in (*keywords, r"the\b"))
+    return (
+        re.compile(f"(?:{name})(?: (?:{name}))*"),
+        re.compile(unit),
+        re.compile(own, re.IGNORECASE),
+        re.compile(keyword, re.IGNORECASE),
+    )

@@ -1,0 +1,343 @@
+"""Words to syntax tree: `parse_words("patient_temperature is very high, at least 0.7")`.
+
+The grammar is words.lark; this file turns its parse tree into `client.syntax` and decides what
+a grammar cannot: to whom a bare "or very high" belongs, which numbers a unit written once is meant
+for, and that an option is said once. `phrases.py` is the way back, `complaints.py` the errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from denwatch.client.errors import LanguageError
+from denwatch.client.language.complaints import check_brackets, explain_failure, find_slip
+from denwatch.client.language.lexicon import (
+    find_aggregator,
+    find_call,
+    find_extension_by_word,
+)
+from denwatch.client.language.tables import load_parser
+from denwatch.client.language.word_values import (
+    as_token,
+    as_tree,
+    find_span,
+    fold_token,
+    read_name,
+    read_number,
+    read_quantity,
+    read_scalar,
+    read_values,
+    unquote,
+)
+from denwatch.client.plugins import MembershipFunction, PredicateType, Registry, load_registry
+from denwatch.client.syntax import (
+    About,
+    Aggregator,
+    And,
+    Comparison,
+    Condition,
+    Constraint,
+    DeadBand,
+    Extension,
+    Hedge,
+    Name,
+    Not,
+    Operator,
+    Or,
+    Persistence,
+    Predicate,
+    Prefer,
+    Quantity,
+    Range,
+    Recent,
+    Rule,
+    Scalar,
+    Shape,
+    Span,
+    Subscription,
+    Term,
+    Value,
+    iterate_predicates,
+)
+from lark import Token, Tree
+from lark.exceptions import UnexpectedInput
+
+MAX_CHARACTERS = 8192
+MAX_DEPTH = 48
+
+_OPERATORS = {
+    "EQUAL": Operator.EQUAL,
+    "UNEQUAL": Operator.UNEQUAL,
+    "LESS": Operator.LESS,
+    "AT_MOST": Operator.AT_MOST,
+    "GREATER": Operator.GREATER,
+    "OVER": Operator.GREATER,
+    "AT_LEAST": Operator.AT_LEAST,
+}
+_NUMBERS = {
+    "POSSIBLE": "possible",
+    "CERTAIN": "certain",
+    "TOP": "top",
+    "SCORE": "score",
+    "RELATIVE_BAND": "relative_band",
+    "HYSTERESIS": "hysteresis",
+}
+_DURATIONS = {
+    "VALID_FOR": "valid_for",
+    "EXPIRES_AFTER": "expiry",
+    "HEARTBEAT": "heartbeat",
+    "QUIET_FOR": "quiet",
+}
+_MANY = ("prefer", "dead_bands", "rules")
+
+
+def parse_words(text: str, registry: Registry | None = None) -> Subscription:
+    """Return the subscription that the words say; LanguageError points at what is wrong."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
+        raise LanguageError(message, MAX_CHARACTERS + 1)
+    registry = registry or load_registry()
+    check_brackets(text)
+    try:
+        tree = load_parser(registry).parse(text)
+    except UnexpectedInput as error:
+        raise explain_failure(error, text) from None
+    return _Reader(text, registry).read(tree)
+
+
+class _Reader:
+    """Walks one parse tree, in the order of the text."""
+
+    def __init__(self, text: str, registry: Registry) -> None:
+        self.text = text
+        self.registry = registry
+        self.last: Name | None = None  # the attribute that a bare constraint is about
+
+    def read(self, tree: Tree[Token]) -> Subscription:
+        condition_tree, *option_trees = tree.children
+        condition = self.read_condition(as_tree(condition_tree), 0)
+        fields: dict[str, Any] = {}
+        spans: dict[str, Span] = {}
+        thresholds: list[Scalar] = []
+        for child in option_trees:
+            option = as_tree(child)
+            field, value = self.read_option(option, condition)
+            if field in _MANY:
+                fields[field] = fields.get(field, ()) + value
+            elif field in spans:
+                raise LanguageError.at_span(f'"{_say(field)}" is said twice', find_span(option))
+            elif field in ("threshold", "possible"):
+                thresholds.append(value)  # both must hold, so the higher one does
+                fields["possible"] = max(thresholds, key=lambda scalar: scalar.value)
+            else:
+                fields[field] = value
+            if field not in _MANY:
+                spans[field] = find_span(option)
+        return Subscription(condition, **fields, span=find_span(tree))
+
+    # Conditions ------------------------------------------------------------------------------
+
+    def read_condition(self, tree: Tree[Token], depth: int) -> Condition:
+        if depth > MAX_DEPTH:
+            raise LanguageError.at_span(f"nested more than {MAX_DEPTH} deep", find_span(tree))
+        span = find_span(tree)
+        children = tree.children
+        if tree.data in ("either", "both"):
+            operands = tuple(self.read_condition(as_tree(child), depth + 1) for child in children)
+            return Or(operands, span=span) if tree.data == "either" else And(operands, span=span)
+        if tree.data == "group":
+            return self.read_condition(as_tree(children[0]), depth + 1)
+        if tree.data == "contrary":
+            inner = as_tree(children[0])
+            operand = self.read_condition(inner, depth + 1)
+            if inner.data == "bare" and isinstance(operand, Predicate):
+                return replace(operand, negated=True, span=span)
+            return Not(operand, span=span)
+        return self.read_predicate(tree)
+
+    def read_predicate(self, tree: Tree[Token]) -> Predicate:
+        children = [as_tree(child) for child in tree.children]
+        if tree.data in ("affirmed", "denied"):
+            self.last = read_name(children.pop(0))
+        elif self.last is None:
+            raise self.ask_attribute(tree)
+        hedges = []
+        while children[0].data == "hedge":
+            hedges.append(_read_hedge(as_token(children.pop(0).children[0])))
+        constraint = self.read_constraint(children.pop(0))
+        limits: dict[str, Scalar] = {}
+        for child in children:
+            keyword = as_token(child.children[0]).type.lower()
+            if keyword in limits:
+                raise LanguageError.at_span(f'"{keyword}" is said twice', find_span(child))
+            limits[keyword] = read_scalar(as_tree(child.children[1]))
+        return Predicate(
+            self.last,
+            constraint,
+            tree.data in ("denied", "bare_denied"),
+            tuple(hedges),
+            limits.get("possible"),
+            limits.get("certain"),
+            limits.get("weight"),
+            span=find_span(tree),
+        )
+
+    def ask_attribute(self, tree: Tree[Token]) -> LanguageError:
+        """Return the error of a constraint that no attribute stands before."""
+        span = find_span(tree)
+        slip = find_slip(self.text, span.end)
+        if slip:
+            place, word, meant = slip
+            message = f'"{word}" is not understood here'
+            return LanguageError(message, place + 1, len(word), suggestions=meant)
+        return LanguageError.at_span(
+            "which attribute?",
+            span,
+            'it stands first: "heart_rate is high", "heart_rate above 120"',
+        )
+
+    def read_constraint(self, tree: Tree[Token]) -> Constraint:
+        span = find_span(tree)
+        children = tree.children
+        kind = tree.data
+        if kind == "term":
+            return Term(read_name(as_tree(children[0])), span=span)
+        if kind == "equal":
+            return Comparison(Operator.EQUAL, *read_values(children), span=span)
+        if kind == "comparison":
+            operator = _OPERATORS[as_token(children[0]).type]
+            return Comparison(operator, *read_values(children[1:]), span=span)
+        if kind == "range":
+            low, high = read_values(children)
+            return Range(low, high, span=span)
+        if kind == "about":
+            value, *rest = read_values(children)
+            spread = [width for width in rest if isinstance(width, Quantity)]
+            return About(value, spread[0] if spread else None, span=span)
+        if kind == "call":
+            head = children[0]
+            name = head.value if isinstance(head, Token) else read_name(head).text
+            values = read_values(children[1:])
+            shape, called = find_call(name, self.registry)
+            return (Shape if shape else Extension)(called, tuple(values), span=span)
+        return self.read_extension(tree)
+
+    def read_extension(self, tree: Tree[Token]) -> Shape | Extension:
+        """Read a plug-in's constraint: its words, then arguments after their words."""
+        head, *arguments = tree.children
+        shape, extension = find_extension_by_word(as_token(head), self.registry)
+        values = self.read_arguments(extension, [as_tree(child) for child in arguments])
+        kind = Shape if shape else Extension
+        return kind(extension.name, tuple(values), span=find_span(tree))
+
+    def read_arguments(
+        self, extension: PredicateType | MembershipFunction, trees: list[Tree[Token]]
+    ) -> list[Value]:
+        for place, tree in enumerate(trees):
+            declared = extension.parameters[place] if place < len(extension.parameters) else None
+            said = as_tree(tree.children[0]) if len(tree.children) == 2 else None
+            word = fold_token(as_token(said.children[0])) if said else ""
+            if declared is None or word != declared.word.casefold():
+                wanted = f'"{declared.word}"' if declared and declared.word else "no word"
+                hint = f"{wanted} stands before this argument" if declared else "one too many"
+                raise LanguageError.at_span(
+                    f'"{extension.name}" does not take this', find_span(tree), hint
+                )
+        return read_values([tree.children[-1] for tree in trees])
+
+    # Options ---------------------------------------------------------------------------------
+
+    def read_option(self, tree: Tree[Token], condition: Condition) -> tuple[str, Any]:
+        """Return the field of the subscription that an option sets, and its value."""
+        span = find_span(tree)
+        children = tree.children
+        kind = tree.data
+        if kind == "threshold":
+            return "threshold", read_scalar(as_tree(children[1]))
+        if kind == "number":
+            return _NUMBERS[as_token(children[0]).type], read_scalar(as_tree(children[1]))
+        if kind == "duration":
+            return _DURATIONS[as_token(children[0]).type], read_quantity(as_tree(children[1]))
+        if kind == "aggregator":
+            return "aggregator", self.read_aggregator(tree)
+        if kind == "prefer":
+            names = [read_name(child) for child in children if isinstance(child, Tree)]
+            pairs = pairwise(names)
+            return "prefer", tuple(Prefer(better, worse, span=span) for better, worse in pairs)
+        if kind == "dead_band":
+            width = read_quantity(as_tree(children[0]))
+            named = len(children) > 1
+            of = read_name(as_tree(children[2])) if named else _find_only(condition, tree)
+            return "dead_bands", (DeadBand(of, width, span=span),)
+        if kind == "persistence":
+            hits, window = (read_number(as_token(child)) for child in (children[0], children[2]))
+            return "persistence", Persistence(hits, window, span=span)
+        if kind == "rule":
+            return "rules", (_read_rule(tree),)
+        if kind == "why":
+            return "why", True
+        if kind == "naming":
+            field = "event" if as_token(children[0]).type == "EVENT" else "name"
+            return field, read_name(as_tree(children[1]))
+        return "recent", self.read_recency(tree)
+
+    def read_recency(self, tree: Tree[Token]) -> Recent:
+        span = find_span(tree)
+        children = tree.children
+        if tree.data == "phrase":
+            phrase = unquote(as_token(children[1])) if len(children) > 1 else "recent"
+            return Recent(phrase, span=span)
+        if tree.data == "few":
+            return Recent(f"few {fold_token(as_token(children[0]))}", span=span)
+        durations = [read_quantity(as_tree(child)) for child in children]
+        return Recent(None, *durations, span=span)
+
+    def read_aggregator(self, tree: Tree[Token]) -> Aggregator:
+        name = as_tree(tree.children[1])
+        quoted = as_token(name.children[0]).type == "STRING"
+        said = read_name(name)
+        arguments = [
+            read_quantity(child)
+            for child in tree.children[2:]
+            if isinstance(child, Tree) and child.data == "quantity"
+        ]
+        found = said.text if quoted else find_aggregator(said.text, self.registry)
+        return Aggregator(found, tuple(arguments), span=find_span(tree))
+
+
+def _read_rule(tree: Tree[Token]) -> Rule:
+    tokens = [child for child in tree.children if isinstance(child, Token)]
+    places = [read_number(token) for token in tokens]
+    for place in places:
+        if place.value != int(place.value) or place.value < 1:
+            raise LanguageError.at_node("predicates are counted from 1", place)
+    numbers = [
+        read_number(as_token(child.children[0]))
+        for child in tree.children
+        if isinstance(child, Tree)
+    ]
+    constant, *slopes = numbers
+    pair = (slopes[0], slopes[1]) if slopes else None
+    first, second = (int(place.value) for place in places)
+    return Rule(first, second, constant, pair, span=find_span(tree))
+
+
+def _find_only(condition: Condition, tree: Tree[Token]) -> Name:
+    """Return the one attribute that a condition is about, or ask which is meant."""
+    names = {p.attribute.text.casefold(): p.attribute for p in iterate_predicates(condition)}
+    if len(names) > 1:
+        choices = [name.text for name in names.values()]
+        raise LanguageError.at_span(
+            "the dead band of which attribute?", find_span(tree), f'add "of {choices[0]}"', choices
+        )
+    return next(iter(names.values()))
+
+
+def _read_hedge(token: Token) -> Hedge:
+    return Hedge[token.type]
+
+
+def _say(field: str) -> str:
+    return {"threshold": "at least"}.get(field, field.replace("_", " "))

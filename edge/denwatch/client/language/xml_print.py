@@ -1,0 +1,296 @@
+"""Syntax tree to XML: `parse_xml(print_xml(tree)) == tree`, valid by subscription.xsd.
+
+With a vocabulary the document is *self-contained*, as the DENS paper's are: domain, terms and
+fuzzifiers of every attribute are written out, so that a reader needs no vocabulary to see what is
+meant. Read back, such terms are shapes; they compile to the same bytes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from denwatch.client.errors import LanguageError
+from denwatch.client.language.lexicon import LASTLY, fold, spread_unit
+from denwatch.client.language.pattern import write_pattern
+from denwatch.client.language.phrases import format_number
+from denwatch.client.language.values import LIMITS, quote, write_quantity, write_text, write_value
+from denwatch.client.plugins import (
+    Named,
+    Registry,
+    load_registry,
+)
+from denwatch.client.syntax import (
+    About,
+    And,
+    Comparison,
+    Condition,
+    Constraint,
+    Extension,
+    Moment,
+    Predicate,
+    Quantity,
+    Range,
+    Scalar,
+    Shape,
+    Subscription,
+    Term,
+    Text,
+    Value,
+)
+from denwatch.client.vocabulary.attributes import Attribute, Kind, format_moment
+from denwatch.client.vocabulary.attributes import Term as VocabularyTerm
+from denwatch.client.vocabulary.vocabulary import Vocabulary
+
+_Attributes = dict[str, str]
+_KIND = re.compile(r"[\w-]+")
+
+
+def print_xml(
+    subscription: Subscription,
+    registry: Registry | None = None,
+    self_contained: bool = False,
+    vocabulary: Vocabulary | None = None,
+) -> str:
+    """Return the subscription as an XML document."""
+    if self_contained and vocabulary is None:
+        raise LanguageError("a self-contained document needs the vocabulary of its terms")
+    printer = _Printer(registry or load_registry(), vocabulary if self_contained else None)
+    return "\n".join(printer.print_subscription(subscription)) + "\n"
+
+
+class _Printer:
+    def __init__(self, registry: Registry, vocabulary: Vocabulary | None) -> None:
+        self.registry = registry
+        self.vocabulary = vocabulary
+
+    def print_subscription(self, s: Subscription) -> Iterator[str]:
+        names = {key: getattr(s, key) for key in ("event", "name")}
+        attributes = {key: write_text(name.text) for key, name in names.items() if name is not None}
+        yield '<?xml version="1.0" encoding="UTF-8"?>'
+        yield f"<Subscription{_write_attributes(attributes)}>"
+        predicates: list[Predicate] = []
+        pattern = write_pattern(s.condition, predicates)
+        for predicate in predicates:
+            yield from _indent(self.print_predicate(predicate, s))
+        if s.aggregator is not None:
+            plugin = self.registry.aggregators.get(s.aggregator.name)
+            inner = escape(write_text(s.aggregator.name))
+            inner += "".join(
+                f"<argument>{escape(write_quantity(argument))}</argument>"
+                for argument in s.aggregator.arguments
+            )
+            if plugin and _suits(plugin, s.aggregator.arguments):
+                inner = _write_plugin(plugin, s.aggregator.arguments)
+            yield f"  <Aggregating-function>{inner}</Aggregating-function>"
+        if not _is_plain(s.condition):
+            yield f"  <Predicate-pattern>{pattern}</Predicate-pattern>"
+        yield from _indent(_print_options(s))
+        yield "</Subscription>"
+
+    def print_predicate(self, p: Predicate, s: Subscription) -> Iterator[str]:
+        crisp = isinstance(p.constraint, Comparison | Range)
+        tag = "Crisp-Predicate" if crisp else "Approximate-Predicate"
+        yield f"<{tag}{_write_attributes(_take_scalars(p, LIMITS))}>"
+        kind = "crisp variable" if crisp else "fuzzy variable"
+        name = escape(write_text(p.attribute.text))
+        defined = [] if self.vocabulary is None else list(self.print_sets(self.vocabulary, p, s))
+        yield f'  <Attribute type="{kind}">{name}{"" if defined else "</Attribute>"}'
+        if defined:
+            yield from (f"    {line}" for line in defined)
+            yield "  </Attribute>"
+        if p.negated:
+            yield "  <Relational-operator>is not</Relational-operator>"
+        for hedge in p.hedges:
+            yield f"  <Hedge>{hedge.value}</Hedge>"
+        yield f"  {self.print_constraint(p.constraint)}"
+        yield f"</{tag}>"
+
+    def print_constraint(self, constraint: Constraint) -> str:
+        match constraint:
+            case Term(name=name):
+                return f"<term>{escape(write_text(name.text))}</term>"
+            case Comparison(operator=operator, value=value):
+                head = f"Comparison operator={quoteattr(operator.value)}"
+                return f"<{head}>{escape(write_value(value))}</Comparison>"
+            case Range(low=low, high=high):
+                ends = escape(write_value(low)), escape(write_value(high))
+                return f"<Range><low>{ends[0]}</low><high>{ends[1]}</high></Range>"
+            case About(value=value, spread=spread):
+                attributes = {} if spread is None else {"spread": write_quantity(spread)}
+                return f"<About{_write_attributes(attributes)}>{escape(write_value(value))}</About>"
+            case Shape(kind=kind, points=points):
+                shape = self.registry.shapes.get(kind)
+                if shape and _suits(shape, points):
+                    return _write_plugin(shape, points)
+                return _write_fuzzifier(kind, points)
+            case Extension(name=name, arguments=arguments):
+                plugin = self.registry.predicates.get(name)
+                if plugin and _suits(plugin, arguments):
+                    return _write_plugin(plugin, arguments)
+                inner = "".join(f"<argument>{escape(write_value(a))}</argument>" for a in arguments)
+                return f"<Extension name={quoteattr(write_text(name))}>{inner}</Extension>"
+
+    # Fuzzy sets of the vocabulary --------------------------------------------------------------
+
+    def print_sets(self, vocabulary: Vocabulary, p: Predicate, s: Subscription) -> Iterator[str]:
+        """Yield terms, domain and fuzzifiers of the predicate's attribute."""
+        event = vocabulary.find_event(s.event) if s.event else None
+        attribute = vocabulary.find_attributes(p.attribute, event)[0]
+        terms = dict(attribute.terms)
+        if isinstance(p.constraint, Term):
+            named = p.constraint.name.text
+            term = vocabulary.find_term(attribute, p.constraint.name)
+            if term is not None and fold(named) not in map(fold, terms):
+                terms[named] = term  # a synonym is defined under its own name too
+        names = terms or attribute.symbols
+        if names:
+            yield f"<Fuzzy-Terms>{escape(', '.join(names))}</Fuzzy-Terms>"
+        if attribute.kind is not Kind.TEXT:
+            yield f"<Domain_min>{escape(_write_end(attribute, attribute.low))}</Domain_min>"
+            yield f"<Domain_max>{escape(_write_end(attribute, attribute.high))}</Domain_max>"
+        for name, term in terms.items():
+            if not _is_writable(attribute, term):
+                continue  # the vocabulary's own stays in force
+            inner = f"<term>{escape(write_text(name))}</term>{_write_set(attribute, term)}"
+            yield f"<Fuzzy-Set>{inner}</Fuzzy-Set>"
+
+
+def _write_set(attribute: Attribute, term: VocabularyTerm) -> str:
+    if term.base is not None:
+        hedges = "".join(f"<Hedge>{hedge}</Hedge>" for hedge in term.hedges)
+        return f"{hedges}<term>{escape(write_text(term.base))}</term>"
+    kind, points = term.membership.kind, term.membership.points
+    if attribute.kind is Kind.NUMBER:
+        return _write_fuzzifier(kind, tuple(Quantity(point, attribute.unit) for point in points))
+    places = 1 if kind in ("bell", "gaussian") else len(points)  # the others are widths
+    moments = [Moment(format_moment(point, attribute.kind)) for point in points[:places]]
+    return _write_fuzzifier(kind, (*moments, *map(Quantity, points[places:])))
+
+
+def _is_writable(attribute: Attribute, term: VocabularyTerm) -> bool:
+    """Return whether a term's points are moments of the calendar or the day, where they must be."""
+    low, high = {
+        Kind.DATE: (1.0, float(datetime.date.max.toordinal())),
+        Kind.TIME: (0.0, 86400.0),
+    }.get(attribute.kind, (-math.inf, math.inf))
+    return all(low <= point <= high for point in term.membership.points)
+
+
+def _write_end(attribute: Attribute, value: float) -> str:
+    if attribute.kind is Kind.NUMBER:
+        return write_quantity(Quantity(value, attribute.unit))
+    return format_moment(value, attribute.kind)
+
+
+def _write_fuzzifier(kind: str, points: tuple[Value, ...]) -> str:
+    units = {point.unit for point in points if isinstance(point, Quantity)}
+    is_text = any(isinstance(point, Text) for point in points)
+    if _KIND.fullmatch(kind) and not is_text and (len(units) < 2 or None not in units):
+        values = ", ".join(map(write_value, spread_unit(points)))
+        return f"<Fuzzifier>{escape(f'{kind}({values})')}</Fuzzifier>"
+    inner = "".join(f"<point>{escape(write_value(point))}</point>" for point in points)
+    return f"<Fuzzifier kind={quoteattr(write_text(kind))}>{inner}</Fuzzifier>"
+
+
+def _suits(extension: Named, arguments: Sequence[Value]) -> bool:
+    """Return whether a plug-in takes so many arguments; else its tag would not be valid."""
+    least = sum(not parameter.optional for parameter in extension.parameters)
+    return least <= len(arguments) <= len(extension.parameters)
+
+
+def _write_plugin(extension: Named, arguments: tuple[Value, ...]) -> str:
+    names = [parameter.name for parameter in extension.parameters]
+    values = dict(zip(names, map(write_value, arguments), strict=False))
+    return f"<{extension.tag}{_write_attributes(values)}/>"
+
+
+# Options -----------------------------------------------------------------------------------------
+
+
+def _print_options(s: Subscription) -> Iterator[str]:
+    thresholds = _take_scalars(s, ("possible", "certain"))
+    if thresholds:
+        yield f"<Threshold{_write_attributes(thresholds)}/>"
+    if s.recent is not None:
+        if s.recent.phrase is not None:
+            phrase = write_text(s.recent.phrase)
+            if LASTLY.fullmatch(fold(phrase)):
+                phrase = quote(phrase)
+            yield f"<Temporal-restrictor>{escape(phrase)}</Temporal-restrictor>"
+        else:
+            durations = _take_quantities(s.recent, ("within", "gone"))
+            yield f"<Temporal-restrictor{_write_attributes(durations)}/>"
+    if s.rules:
+        yield "<Local-linear-model>"
+        for rule in s.rules:
+            attributes = {"first": str(rule.first), "second": str(rule.second)}
+            attributes["constant"] = format_number(rule.constant.value)
+            slopes = zip(("slope-first", "slope-second"), rule.slopes or (), strict=False)
+            attributes |= {key: format_number(slope.value) for key, slope in slopes}
+            yield f"  <Rule{_write_attributes(attributes)}/>"
+        yield "</Local-linear-model>"
+    pairs = [
+        {"better": write_text(prefer.better.text), "worse": write_text(prefer.worse.text)}
+        for prefer in s.prefer
+    ]
+    inner = [f"<Prefer{_write_attributes(pair)}/>" for pair in pairs]
+    yield from _print_element("Preference", _take_scalars(s, ("score", "top")), inner)
+    yield from _print_element("Lifetime", _take_quantities(s, ("valid_for", "expiry")), [])
+    attributes = _take_scalars(s, ("relative_band", "hysteresis"))
+    if s.persistence is not None:
+        attributes |= _take_scalars(s.persistence, ("hits", "window"))
+    attributes |= _take_quantities(s, ("heartbeat", "quiet"))
+    inner = [
+        f"<Dead-band attribute={quoteattr(write_text(band.attribute.text))}>"
+        f"{escape(write_quantity(band.width))}</Dead-band>"
+        for band in s.dead_bands
+    ]
+    yield from _print_element("Significance", attributes, inner)
+    if s.why:
+        yield "<Why/>"
+
+
+def _print_element(tag: str, attributes: _Attributes, inner: list[str]) -> Iterator[str]:
+    if inner:
+        yield f"<{tag}{_write_attributes(attributes)}>"
+        yield from (f"  {line}" for line in inner)
+        yield f"</{tag}>"
+    elif attributes:
+        yield f"<{tag}{_write_attributes(attributes)}/>"
+
+
+def _take_scalars(node: object, fields: tuple[str, ...]) -> _Attributes:
+    scalars: dict[str, Scalar | None] = {field: getattr(node, field) for field in fields}
+    return {
+        field.replace("_", "-"): format_number(scalar.value)
+        for field, scalar in scalars.items()
+        if scalar is not None
+    }
+
+
+def _take_quantities(node: object, fields: tuple[str, ...]) -> _Attributes:
+    quantities: dict[str, Quantity | None] = {field: getattr(node, field) for field in fields}
+    return {
+        field.replace("_", "-"): write_quantity(quantity)
+        for field, quantity in quantities.items()
+        if quantity is not None
+    }
+
+
+def _write_attributes(attributes: _Attributes) -> str:
+    return "".join(f" {name}={quoteattr(value)}" for name, value in attributes.items())
+
+
+def _indent(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _is_plain(condition: Condition) -> bool:
+    """Return whether a condition is what an absent pattern means."""
+    if isinstance(condition, And):
+        return all(isinstance(operand, Predicate) for operand in condition.operands)
+    return isinstance(condition, Predicate)

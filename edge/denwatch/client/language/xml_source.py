@@ -1,0 +1,141 @@
+"""XML with places, read without trust: the only file that parses XML from outside.
+
+A document type declaration is refused where it begins, so there are no entities to expand and no
+files or addresses to fetch; size and depth are limited. Element names are taken without their case,
+because the DENS paper writes both <Aggregating-function> and <aggregating-function>.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from denwatch.client.errors import LanguageError
+from denwatch.client.syntax import Span
+
+MAX_CHARACTERS = 65536
+MAX_DEPTH = 16
+
+
+@dataclass
+class Element:
+    """One element: its canonical tag, attributes, children, text, and where they stand."""
+
+    tag: str
+    attributes: dict[str, str]
+    start: Span  # of the start tag
+    source: str = field(repr=False)
+    children: list[Element] = field(default_factory=list)
+    chunks: list[tuple[int, str]] = field(default_factory=list)  # text, with its places
+
+    @property
+    def text(self) -> str:
+        """The text directly inside, without the blanks around it."""
+        return "".join(chunk for _, chunk in self.chunks).strip()
+
+    @property
+    def text_span(self) -> Span:
+        """Where the text stands; without any, the start tag."""
+        full = [(place, chunk) for place, chunk in self.chunks if chunk.strip()]
+        if not full:
+            return self.start
+        first, chunk = full[0]
+        first += len(chunk) - len(chunk.lstrip())
+        last, chunk = full[-1]
+        return Span(first, max(first + 1, last + len(chunk.rstrip())))
+
+    def find_attribute(self, name: str) -> Span:
+        """Return where the value of an attribute stands."""
+        tag = self.source[self.start.start : self.start.end]
+        match = re.search(rf"\s{re.escape(name)}\s*=\s*[\"']([^\"']*)", tag)
+        if match is None:
+            return self.start
+        return Span(self.start.start + match.start(1), self.start.start + match.end(1))
+
+    def find_all(self, tag: str) -> list[Element]:
+        """Return the children with that tag."""
+        return [child for child in self.children if child.tag == tag]
+
+    def find(self, tag: str) -> Element | None:
+        """Return the first child with that tag."""
+        return next((child for child in self.children if child.tag == tag), None)
+
+
+def parse_source(text: str, tags: Mapping[str, str]) -> Element:
+    """Return the root element; `tags` gives the canonical tag of each one in small letters."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
+        raise LanguageError(message, MAX_CHARACTERS + 1)
+    return _Reader(text, tags).read()
+
+
+class _Reader:
+    def __init__(self, text: str, tags: Mapping[str, str]) -> None:
+        self.text = text
+        self.tags = tags
+        self.data = text.encode("utf-8", "surrogatepass")
+        self.bytes_seen = self.characters_seen = 0
+        self.stack: list[Element] = []
+        self.root: Element | None = None
+        # The encoding is ours: what the declaration says about the text on its way is over.
+        self.parser = expat.ParserCreate("utf-8")
+        self.parser.StartDoctypeDeclHandler = self.refuse_doctype
+        self.parser.StartElementHandler = self.open_element
+        self.parser.EndElementHandler = self.close_element
+        self.parser.CharacterDataHandler = self.add_text
+        self.parser.ProcessingInstructionHandler = self.refuse_instruction
+
+    def read(self) -> Element:
+        try:
+            self.parser.Parse(self.data, True)
+        except expat.ExpatError as error:
+            message = expat.errors.messages[error.code] if error.code else str(error)
+            place = self.count_characters(self.parser.ErrorByteIndex)
+            raise LanguageError(f"not well-formed XML: {message}", place + 1) from None
+        assert self.root is not None
+        return self.root
+
+    def count_characters(self, index: int) -> int:
+        """Return the characters before a byte; bytes come in order, so each is counted once."""
+        if index < self.bytes_seen:
+            return len(self.data[:index].decode("utf-8", "replace"))
+        more = self.data[self.bytes_seen : index].decode("utf-8", "replace")
+        self.bytes_seen = index
+        self.characters_seen += len(more)
+        return self.characters_seen
+
+    def find_place(self) -> int:
+        return self.count_characters(self.parser.CurrentByteIndex)
+
+    def refuse_doctype(self, *_: object) -> None:
+        place = self.text.rfind("<!DOCTYPE", 0, self.find_place() + 1)
+        raise LanguageError(
+            "a document type declaration is refused",
+            place + 1,
+            len("<!DOCTYPE"),
+            "no entities, no external files",
+        )
+
+    def refuse_instruction(self, *_: object) -> None:
+        raise LanguageError("a processing instruction is refused", self.find_place() + 1, 2)
+
+    def open_element(self, tag: str, attributes: dict[str, str]) -> None:
+        place = self.find_place()
+        end = self.text.find(">", place) + 1
+        span = Span(place, end if end > place else place + 1)
+        if len(self.stack) >= MAX_DEPTH:
+            raise LanguageError.at_span(f"elements nested more than {MAX_DEPTH} deep", span)
+        element = Element(self.tags.get(tag.casefold(), tag), attributes, span, self.text)
+        if self.stack:
+            self.stack[-1].children.append(element)
+        else:
+            self.root = element
+        self.stack.append(element)
+
+    def close_element(self, _: str) -> None:
+        self.stack.pop()
+
+    def add_text(self, chunk: str) -> None:
+        self.stack[-1].chunks.append((self.find_place(), chunk))

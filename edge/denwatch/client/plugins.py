@@ -1,0 +1,216 @@
+"""Plug-ins of the language: predicate types, membership functions and aggregators from outside.
+
+A plug-in is an object of class `Plugin` behind an entry point of the group `denwatch.language`. It
+brings names, words, XML tags, a compile rule and an evaluation; grammar, XML reader and compiler
+ask the registry and know no plug-in by name. A compile rule *lowers*: it answers in the core's
+own syntax, so that a device needs no new code and the decompiler can read what it holds.
+
+This is the only file that looks for entry points.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+
+from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.syntax import Condition, Extension, Node, Predicate, Quantity, Rule, Value
+
+if TYPE_CHECKING:
+    from denwatch.client.vocabulary import Attribute
+
+GROUP = "denwatch.language"
+# Declared as entry points too; named here so that a source checkout has them without being
+# installed.
+SHIPPED = ("denwatch.client.extensions.circular:PLUGIN",)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument: its name in XML and JSON, and the word before it in words ("" for none)."""
+
+    name: str
+    word: str = ""
+    optional: bool = False
+
+
+class Named(Protocol):
+    """What every extension has: its name in the tree, its words, its XML tag, its parameters.
+
+    Optional parameters may be left out from the right.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in the syntax tree and in JSON."""
+        ...
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The phrases that name it in words."""
+        ...
+
+    @property
+    def tag(self) -> str:
+        """The XML tag."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The arguments, in order."""
+        ...
+
+
+class PredicateType(Named, Protocol):
+    """A constraint: `attribute is WORDS argument word argument ...`, in XML `<TAG .../>`."""
+
+    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+        """Return the predicate in core syntax; its constraint is the Extension.
+
+        Negation, hedges and thresholds of the predicate are already taken off and are put back
+        onto the answer, hedges and thresholds only if that is a single predicate.
+        """
+        ...
+
+    def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
+        """Return the ideal degree (0..1) of x, in the attribute's unit."""
+        ...
+
+
+@runtime_checkable
+class Recogniser(Protocol):
+    """What a predicate type may do besides: see itself in the two predicates it lowers to."""
+
+    def recognise(
+        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+    ) -> Extension | None:
+        """Return the constraint that lowers to "one of the pair", None if there is none.
+
+        The pair comes in both orders. The decompiler checks the answer by compiling it.
+        """
+        ...
+
+
+class MembershipFunction(Named, Protocol):
+    """A kind of `Shape`: one hump. The compiler fits it to the wire and reports the error."""
+
+    def find_core(self, points: Sequence[float]) -> tuple[float, float]:
+        """Return where the function is highest; LanguageError if the points make no sense."""
+        ...
+
+    def evaluate(self, x: float, points: Sequence[float]) -> float:
+        """Return the degree (0..1) of x; rising before the core, falling after it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """An aggregation in core terms: what the operands become, joined by a core aggregator."""
+
+    condition: Condition
+    aggregator: str = "minimum"
+    rules: tuple[Rule, ...] = ()
+
+
+class AggregatorType(Named, Protocol):
+    """A way to combine the operands of the outermost `and`."""
+
+    def lower(self, operands: tuple[Condition, ...], arguments: Sequence[Quantity]) -> Lowered:
+        """Return the aggregation in core terms."""
+        ...
+
+    def evaluate(self, degrees: Sequence[float], arguments: Sequence[float]) -> float:
+        """Return the ideal degree (0..1) of the whole."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What one entry point brings."""
+
+    name: str
+    predicates: tuple[PredicateType, ...] = ()
+    shapes: tuple[MembershipFunction, ...] = ()
+    aggregators: tuple[AggregatorType, ...] = ()
+
+
+T = TypeVar("T", PredicateType, MembershipFunction, AggregatorType)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All plug-ins that are there, by what they add."""
+
+    predicates: Mapping[str, PredicateType] = field(default_factory=dict)
+    shapes: Mapping[str, MembershipFunction] = field(default_factory=dict)
+    aggregators: Mapping[str, AggregatorType] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plugins: Iterable[Plugin]) -> Registry:
+        """Return the registry of some plug-ins; a name may be added once."""
+        predicates: dict[str, PredicateType] = {}
+        shapes: dict[str, MembershipFunction] = {}
+        aggregators: dict[str, AggregatorType] = {}
+        for plugin in plugins:
+            _add(predicates, plugin.predicates, plugin)
+            _add(shapes, plugin.shapes, plugin)
+            _add(aggregators, plugin.aggregators, plugin)
+        return cls(predicates, shapes, aggregators)
+
+
+def _add(known: dict[str, T], extensions: Iterable[T], plugin: Plugin) -> None:
+    for extension in extensions:
+        if extension.name in known:
+            raise LanguageError(
+                f'plug-in "{plugin.name}" adds "{extension.name}", which another one has added'
+            )
+        known[extension.name] = extension
+
+
+def find_extension(known: Mapping[str, T], name: str, what: str, node: Node) -> T:
+    """Return an extension by name, or raise the error that says which there are."""
+    if name not in known:
+        raise LanguageError.at_node(
+            f'no plug-in adds the {what} "{name}"', node, suggestions=suggest_names(name, known)
+        )
+    return known[name]
+
+
+def check_arguments(extension: Named, arguments: Sequence[object], node: Node) -> None:
+    """Raise LanguageError unless there are as many arguments as the extension declares."""
+    least = sum(not parameter.optional for parameter in extension.parameters)
+    most = len(extension.parameters)
+    if not least <= len(arguments) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        names = ", ".join(parameter.name for parameter in extension.parameters)
+        raise LanguageError.at_node(
+            f'"{extension.name}" takes {wanted} arguments, not {len(arguments)}', node, names
+        )
+
+
+@cache
+def load_registry() -> Registry:
+    """Return the shipped plug-ins and those that are installed; read once."""
+    from importlib.metadata import entry_points  # slow to import: only who compiles pays
+
+    plugins = {plugin.name: plugin for plugin in map(_load_shipped, SHIPPED)}
+    for entry in entry_points(group=GROUP):
+        if entry.value in SHIPPED:
+            continue
+        plugin = entry.load()
+        if not isinstance(plugin, Plugin):
+            raise LanguageError(f"entry point {entry.name} of {GROUP} is not a Plugin")
+        if plugin.name in plugins:
+            raise LanguageError(f'two plug-ins are called "{plugin.name}"')
+        plugins[plugin.name] = plugin
+    return Registry.of(plugins.values())
+
+
+def _load_shipped(path: str) -> Plugin:
+    module, name = path.split(":")
+    plugin = getattr(importlib.import_module(module), name)
+    assert isinstance(plugin, Plugin)
+    return plugin

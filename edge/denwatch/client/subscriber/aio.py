@@ -1,0 +1,135 @@
+"""The subscriber for asyncio; the same core, store and link as `subscriber.py`.
+
+    async with AsyncSubscriber("medic7", "secret", ["mqtts://tent:8883"], store="m.db") as medic:
+        await medic.subscribe("patient_temperature is very high", name="fever")
+        async for note in medic.notes():
+            print(note.event, note.values, note.degree)
+
+The link has a thread of its own, and commits wait on other threads, so that a slow disk never
+stops the event loop. What holds is what holds for `Subscriber`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from denwatch.client.subscriber.errors import UnconfirmedError
+from denwatch.client.subscriber.inbox import Promise
+from denwatch.client.subscriber.messages import Note, Reply
+from denwatch.client.subscriber.session import FrontEnd, find_name
+from denwatch.client.subscriber.store import Subscription
+from denwatch.client.subscriber.subscriber import describe_wait
+
+if TYPE_CHECKING:
+    from denwatch.client.syntax import Subscription as Tree
+
+
+class AsyncSubscriber(FrontEnd):
+    """As `Subscriber`, for asyncio. `on_note` and `on_state` are called on other threads."""
+
+    async def __aenter__(self) -> AsyncSubscriber:
+        self._session.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._session.close)
+
+    async def subscribe(
+        self,
+        wanted: str | Tree | Mapping[str, Any],
+        name: str | None = None,
+        timeout: float | None = 30.0,
+        *,
+        wait: bool = True,
+    ) -> Subscription:
+        """Ask for notifications; see `Subscriber.subscribe`."""
+        name, text = find_name(wanted, name)
+        reply = await self._ask("subscribe", name, text, timeout, wait)
+        if reply is None:
+            return Subscription(name, text, "pending")
+        return Subscription(name, text, "active", reply.fields.get("id"))
+
+    async def unsubscribe(
+        self, which: str | Subscription, timeout: float | None = 30.0, *, wait: bool = True
+    ) -> None:
+        """End a subscription, by name."""
+        name = which if isinstance(which, str) else which.name
+        await self._ask("unsubscribe", name, "", timeout, wait)
+
+    async def list(self, timeout: float | None = 30.0) -> Sequence[Mapping[str, Any]]:
+        """Return the subscriptions that the node has for us, as it describes them."""
+        reply = await self._ask("list", "", "", timeout, True)
+        found = reply.fields.get("subscriptions") if reply is not None else None
+        return list(found) if isinstance(found, list) else []
+
+    async def subscriptions(self) -> Sequence[Subscription]:
+        """Return what this app asked for, as its own store has it."""
+        return await asyncio.to_thread(self._session.list_subscriptions)
+
+    async def _ask(
+        self, kind: str, name: str, text: str, timeout: float | None, wait: bool
+    ) -> Reply | None:
+        request, kept, answer = self._session.ask(kind, name, text)
+        await asyncio.wrap_future(kept)
+        if not wait:
+            return None
+        try:
+            reply = await asyncio.wait_for(asyncio.wrap_future(answer), timeout)
+        except TimeoutError:
+            if kind == "list":
+                self._session.engine.drop(request.id)
+            raise UnconfirmedError(describe_wait(request, self.state)) from None
+        if not reply.is_ok:
+            raise reply.build_error()
+        return reply
+
+    async def notes(self, timeout: float | None = None) -> AsyncIterator[Note]:
+        """Yield notes as they come; see `Subscriber.notes`."""
+        inbox = self._session.inbox
+        loop = asyncio.get_running_loop()
+        arrival = asyncio.Event()
+
+        def announce() -> None:
+            loop.call_soon_threadsafe(arrival.set)
+
+        inbox.add_listener(announce)
+        try:
+            while True:
+                arrival.clear()
+                lent = await asyncio.to_thread(inbox.lend, self._promise)
+                if lent is None:
+                    if inbox.is_closed or not await _wait(arrival, timeout, inbox.find_pause()):
+                        return
+                    continue
+                is_handled = False
+                try:
+                    yield lent[1]
+                    is_handled = True
+                finally:
+                    if self._promise is Promise.AT_LEAST_ONCE:
+                        finish = inbox.mark if is_handled else inbox.put_back
+                        await asyncio.to_thread(finish, lent[0])
+        finally:
+            inbox.remove_listener(announce)
+
+    async def wait_until_connected(self, timeout: float | None = None) -> bool:
+        """Return whether a node serves us, at the latest after so many seconds."""
+        return await asyncio.to_thread(self._session.wait_until_connected, timeout)
+
+
+async def _wait(arrival: asyncio.Event, timeout: float | None, pause: float | None) -> bool:
+    """Wait for an arrival or until a postponed note is due; False after the timeout."""
+    shortest = min((t for t in (timeout, pause) if t is not None), default=None)
+    try:
+        await asyncio.wait_for(arrival.wait(), shortest)
+    except TimeoutError:
+        return timeout is None or (pause is not None and pause < timeout)
+    return True

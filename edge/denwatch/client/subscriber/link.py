@@ -1,0 +1,322 @@
+"""One MQTT connection to one server. The only file of the subscriber that imports paho.
+
+Driven from outside, by one thread: `poll` waits on the socket and a wake-up pipe, and returns what
+happened. Messages are acknowledged by `acknowledge` alone (paho's manual_ack), so nothing is
+confirmed to a node before whoever drives this says so.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import paho.mqtt.client as mqtt
+from denwatch.client.subscriber.errors import SubscriberError
+from denwatch.client.subscriber.servers import Server
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+MAX_INFLIGHT = 1_000
+# Not select, which knows no descriptor above 1,023; not epoll, which costs a call for each change.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+class Opened(NamedTuple):
+    """The server took our name and password."""
+
+
+class Listened(NamedTuple):
+    """The server took our MQTT subscriptions."""
+
+
+class Failed(NamedTuple):
+    """No connection, or no longer."""
+
+    reason: str
+
+
+class Arrived(NamedTuple):
+    """A message; `mid` is 0 where nothing is to be acknowledged."""
+
+    topic: str
+    payload: bytes
+    mid: int
+
+
+class Sent(NamedTuple):
+    """The server acknowledged a message of ours."""
+
+    token: int
+
+
+Happening = Opened | Listened | Failed | Arrived | Sent
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who we are, and how we protect it. `tls`: a context, a CA's file, True for the system's."""
+
+    name: str = ""
+    password: str | None = None
+    tls: ssl.SSLContext | str | Path | bool | None = None
+    is_insecure: bool = False  # a password in the clear, off this machine
+
+    def build_context(self, server: Server) -> ssl.SSLContext | None:
+        """Return the TLS context for a server, None for none; refuse to tell secrets openly."""
+        if isinstance(self.tls, ssl.SSLContext):
+            return self.tls
+        if self.tls or server.is_tls:
+            file = str(self.tls) if isinstance(self.tls, str | Path) else None
+            try:
+                return ssl.create_default_context(cafile=file)
+            except (OSError, ssl.SSLError) as error:
+                raise SubscriberError(f"{file}: no certificates to trust: {error}") from None
+        if self.password is not None and not server.is_local and not self.is_insecure:
+            raise SubscriberError(
+                f"{server.url}: the password would go in the clear: use mqtts://, or allow it"
+            )
+        return None
+
+
+class Waker:
+    """Ends a `poll` from another thread."""
+
+    def __init__(self) -> None:
+        self.reader, self._writer = socket.socketpair()
+        self.reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def wake(self) -> None:
+        """End the poll that is, or the next one."""
+        with suppress(OSError):  # full: it will wake anyway; closed: nobody sleeps
+            self._writer.send(b"x")
+
+    def sleep(self, timeout: float) -> None:
+        """Wait to be woken."""
+        with _Selector() as selector:
+            selector.register(self.reader, selectors.EVENT_READ)
+            if selector.select(timeout):
+                self.clear()
+
+    def clear(self) -> None:
+        """Take the wake-ups back."""
+        with suppress(OSError):
+            while self.reader.recv(4096):
+                pass
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.reader.close()
+        self._writer.close()
+
+
+class Link:
+    """A connection, from `open` to `close`; not used again after that."""
+
+    def __init__(
+        self,
+        server: Server,
+        identity: Identity,
+        client_id: str,
+        *,
+        is_passing: bool = False,
+        keep_alive: int = 15,
+        timeout: float = 4.0,
+    ) -> None:
+        self.server = server
+        self._happenings: list[Happening] = []
+        self._tokens: dict[int, int] = {}
+        self._granted = 0
+        self._is_open = True
+        client = self._client = mqtt.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=is_passing,
+            protocol=mqtt.MQTTv311,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        context = identity.build_context(server)
+        if context is not None:
+            client.tls_set_context(context)
+        if identity.name:
+            client.username_pw_set(identity.name, identity.password)
+        client.connect_timeout = timeout
+        client.max_inflight_messages_set(MAX_INFLIGHT)
+        client.on_connect = self._on_connect
+        client.on_disconnect = self._on_disconnect
+        client.on_message = self._on_message
+        client.on_publish = self._on_publish
+        client.on_subscribe = self._on_subscribe
+        self._keep_alive = keep_alive
+
+    def open(self) -> None:
+        """Connect; what comes of it is said by `poll`."""
+        try:
+            self._client.connect(self.server.host, self.server.port, self._keep_alive)
+        except (OSError, ValueError) as error:
+            self._fail(_describe(error))
+            return
+        found = self._client.socket()
+        if isinstance(found, socket.socket):
+            with suppress(OSError):  # small messages, each awaited: filling packets costs 40 ms
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def listen(self, topics: tuple[str, ...]) -> None:
+        """Subscribe to topics, QoS 1."""
+        self._granted = len(topics)
+        self._client.subscribe([(topic, 1) for topic in topics])
+
+    def send(self, topic: str, payload: bytes, token: int = 0) -> None:
+        """Publish with QoS 1; `Sent` tells a token above 0."""
+        info = self._client.publish(topic, payload, qos=1)
+        if token:
+            self._tokens[info.mid] = token
+
+    def acknowledge(self, mid: int) -> None:
+        """Send a message's PUBACK."""
+        self._client.ack(mid, 1)
+
+    def close(self) -> None:
+        """Hang up; nothing more happens here."""
+        self._is_open = False
+        with suppress(OSError, ValueError):
+            self._client.disconnect()
+        found = self._client.socket()
+        if found is not None:
+            with suppress(OSError):
+                found.close()
+
+    def poll(self, timeout: float, waker: Waker, limit: int = 500) -> list[Happening]:
+        """Wait for something to happen, and return all that did, `limit` messages at most."""
+        if not self._happenings:
+            self._step(timeout, waker)
+        while self._is_open and len(self._happenings) < limit and self._step(0, waker):
+            pass
+        found, self._happenings = self._happenings, []
+        return found
+
+    def keep_alive(self) -> None:
+        """Let the server know that we live, without reading."""
+        if self._client.socket() is not None:
+            self._client.loop_misc()
+
+    def _step(self, timeout: float, waker: Waker) -> bool:
+        """Do one round of the socket; return whether there may be more to read."""
+        found = self._client.socket()
+        if found is None:
+            self._fail("the connection is gone")
+            return False
+        if isinstance(found, ssl.SSLSocket) and found.pending():
+            ready = selectors.EVENT_READ  # decrypted already: the system does not see it
+        else:
+            try:
+                ready = _wait(found, self._client.want_write(), waker, timeout)
+            except (OSError, ValueError):
+                self._fail("the connection is gone")
+                return False
+        before = len(self._happenings)
+        if ready & selectors.EVENT_READ:
+            self._client.loop_read()
+        if ready & selectors.EVENT_WRITE and self._client.socket() is not None:
+            self._client.loop_write()
+        if self._client.socket() is not None:
+            self._client.loop_misc()
+        return len(self._happenings) > before
+
+    def _fail(self, reason: str) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._happenings.append(Failed(reason))
+
+    # paho's callbacks ------------------------------------------------------------------------
+
+    def _on_connect(
+        self,
+        client: mqtt.Client,  # noqa: ARG002 - paho's interface
+        userdata: Any,  # noqa: ARG002
+        flags: mqtt.ConnectFlags,  # noqa: ARG002
+        reason: ReasonCode,
+        properties: Properties | None,  # noqa: ARG002
+    ) -> None:
+        if reason.is_failure:
+            self._fail(f"refused: {str(reason).lower()}")
+        else:
+            self._happenings.append(Opened())
+
+    def _on_disconnect(
+        self,
+        client: mqtt.Client,  # noqa: ARG002
+        userdata: Any,  # noqa: ARG002
+        flags: mqtt.DisconnectFlags,  # noqa: ARG002
+        reason: ReasonCode,
+        properties: Properties | None,  # noqa: ARG002
+    ) -> None:
+        self._fail(f"lost: {str(reason).lower()}")
+
+    def _on_message(
+        self,
+        client: mqtt.Client,  # noqa: ARG002
+        userdata: Any,  # noqa: ARG002
+        message: mqtt.MQTTMessage,
+    ) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = ""
+        self._happenings.append(
+            Arrived(topic, bytes(message.payload), message.mid if message.qos else 0)
+        )
+
+    def _on_publish(
+        self,
+        client: mqtt.Client,  # noqa: ARG002
+        userdata: Any,  # noqa: ARG002
+        mid: int,
+        reason: ReasonCode,  # noqa: ARG002
+        properties: Properties | None,  # noqa: ARG002
+    ) -> None:
+        token = self._tokens.pop(mid, 0)
+        if token:
+            self._happenings.append(Sent(token))
+
+    def _on_subscribe(
+        self,
+        client: mqtt.Client,  # noqa: ARG002
+        userdata: Any,  # noqa: ARG002
+        mid: int,  # noqa: ARG002
+        reasons: list[ReasonCode],
+        properties: Properties | None,  # noqa: ARG002
+    ) -> None:
+        if len(reasons) != self._granted or any(reason.is_failure for reason in reasons):
+            self._fail("refused: these topics are not ours")
+        else:
+            self._happenings.append(Listened())
+
+
+def _wait(link: Any, wants_write: bool, waker: Waker, timeout: float) -> int:
+    """Wait for a socket or the waker; return what the socket is ready for."""
+    events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_write else 0)
+    with _Selector() as selector:
+        selector.register(waker.reader, selectors.EVENT_READ)
+        selector.register(link, events)
+        found = {key.fileobj: ready for key, ready in selector.select(timeout)}
+    if waker.reader in found:
+        waker.clear()
+    return int(found.get(link, 0))
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"refused: its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, TimeoutError):
+        return "unreachable: no answer"
+    if isinstance(error, OSError) and error.strerror:
+        return f"unreachable: {error.strerror.lower()}"
+    return f"unreachable: {error}"

@@ -1,0 +1,1 @@
+"""The vocabularies that come with denwatch, as TOML files; `client.vocabulary` loads them."""

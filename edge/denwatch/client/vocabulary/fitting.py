@@ -1,0 +1,309 @@
+"""Fit an ideal membership function to the wire's triple (low, high, gamma), and say how well.
+
+The wire has straight sides, whole steps and 255 slopes. `fit_triple` takes the triple with the
+least highest error over the values that an attribute can have. Where only "is the degree at least
+t?" matters, `Demand`s fix the values at which the answer changes, and the fit keeps them exactly
+if any triple can.
+
+Positions are codes of the attribute, 0..255 or 0..65535; the ideal is a function of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from denwatch.client.vocabulary.triples import (
+    Demand,
+    Triple,
+    find_gamma,
+    find_power,
+    find_width,
+    tabulate_hedge,
+)
+from denwatch.protocol.cuts import invert_hedge
+from denwatch.protocol.degrees import CRISP, fuzzify, reach, slope
+
+Ideal = Callable[[float], float]
+
+_SAMPLES = 24
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A triple and its highest error against the ideal, in degrees (0..1)."""
+
+    triple: Triple
+    error: float
+
+
+def find_cut(
+    ideal: Ideal, core: tuple[float, float], last: int, t: float
+) -> tuple[int, int] | None:
+    """Return the first and last code whose ideal degree is at least t, None if there is none.
+
+    By bisection: the ideal rises up to its core and falls after it.
+    """
+    inside = _codes_of_core(core, last)
+    top = max(inside, key=ideal)
+    if ideal(top) < t - _TINY:
+        return None
+    low, high = 0, top
+    while low < high:
+        middle = (low + high) // 2
+        if ideal(middle) >= t - _TINY:
+            high = middle
+        else:
+            low = middle + 1
+    first = low
+    low, high = top, last
+    while low < high:
+        middle = (low + high + 1) // 2
+        if ideal(middle) >= t - _TINY:
+            low = middle
+        else:
+            high = middle - 1
+    return first, low
+
+
+def _codes_of_core(core: tuple[float, float], last: int) -> list[int]:
+    """Return the codes that may be the highest: inside the core, or next to it."""
+    low = min(max(core[0], 0.0), float(last))
+    high = min(max(core[1], 0.0), float(last))
+    return sorted({math.ceil(low - _TINY), math.floor(high + _TINY), round(low), round(high)})
+
+
+class _Side:
+    """One side of a set: where it is sampled and what each candidate would give there."""
+
+    def __init__(
+        self,
+        ideal: Ideal,
+        core: tuple[float, float],
+        last: int,
+        rising: bool,
+        wire_hedge: int,
+        straight: bool,
+    ) -> None:
+        self.ideal = ideal
+        self.last = last
+        self.wide = last > 255
+        self.rising = rising
+        self.hedge = wire_hedge
+        self.slack = 1 if straight else 4  # how far from the first guess an edge may go
+        top = core[0] if rising else core[1]
+        self.top = min(max(top, 0.0), float(last))
+        # Nothing of this side lies in the domain: any gamma serves.
+        self.free = top <= _TINY if rising else top >= last - _TINY
+        if not self.free:
+            self.edge, self.code = self._guess()
+            self.points = [(x, ideal(x)) for x in self._sample(core)]
+
+    def _guess(self) -> tuple[float, int]:
+        """Return the straight line through the ideal at two degrees, as edge and gamma code."""
+        upper, lower = (0.85, 0.15) if self.hedge == 0 else (0.7, 0.3)
+        near = self._invert(upper)
+        far = self._invert(lower)
+        width = abs(near - far) / (upper - lower)
+        edge = near + (1 - upper) * width * (1 if self.rising else -1)
+        code = find_gamma(width, self.wide)
+        if code == CRISP and self.wide:  # steeper than any slope: the middle of the side it is
+            edge = self._invert(0.5)
+        return edge, code
+
+    def _invert(self, t: float) -> float:
+        """Return the position, maybe outside the domain, where the side crosses a degree."""
+        sign = -1.0 if self.rising else 1.0
+        reach_out = 2.0 * self.last
+        near, far = 0.0, reach_out
+        for _ in range(40):
+            middle = (near + far) / 2
+            if self._unhedged(self.top + sign * middle) >= t:
+                near = middle
+            else:
+                far = middle
+        return self.top + sign * near
+
+    def _unhedged(self, x: float) -> float:
+        """Return the ideal before the wire's hedge, which the triple itself must follow."""
+        degree = self.ideal(x)
+        return degree if not self.hedge else math.pow(degree, 1.0 / find_power(self.hedge))
+
+    def _sample(self, core: tuple[float, float]) -> list[int]:
+        """Return codes over the whole side, closest near the edge, and a few inside the core."""
+        sign = 1 if self.rising else -1  # towards the core
+        edge, top = self.edge * sign, self.top * sign
+        foot = self._invert(0.003) * sign
+        start = math.floor(max(edge, top) + 3)
+        end = min(edge - find_width(self.code, self.wide), foot) - 3
+        stride = max(1, int(start - end) // _SAMPLES)
+        xs = {start - k for k in range(0, int(start - end) + 1, stride)}
+        xs |= {start - k for k in range(6)} | {math.floor(edge) + k for k in range(-2, 4)}
+        first, last = (0.0, core[1]) if self.rising else (core[0], float(self.last))
+        return [x * sign for x in xs if first <= x * sign <= last and 0 <= x * sign <= self.last]
+
+    def measure(self, edge: int, code: int, bound: float = math.inf) -> float:
+        """Return the highest error of a candidate at the samples; stop where it passes a bound."""
+        worst = 0.0
+        table = tabulate_hedge(self.hedge)
+        gamma = 0 if code == CRISP else slope(code)
+        unit = 65792 if self.wide else 256
+        sign = 1 if self.rising else -1
+        for x, wanted in self.points:
+            distance = (edge - x) * sign
+            if distance <= 0:
+                degree = 255
+            elif gamma:
+                degree = 255 - min(255, (distance * gamma + unit // 2) // unit)
+            else:
+                degree = 0
+            error = abs(table[degree] / 255 - wanted)
+            if error > worst:
+                worst = error
+                if worst > bound:
+                    break
+        return worst
+
+    def keeps(self, edge: int, code: int, demands: Sequence[Demand]) -> int:
+        """Return how many demands a candidate keeps on this side, from the first on."""
+        for count, demand in enumerate(demands):
+            level = invert_hedge(self.hedge, demand.level)
+            distance = reach(code, level, self.wide) if level else self.last
+            if self.rising:
+                if max(edge - distance, 0) != demand.low:
+                    return count
+            elif min(edge + distance, self.last) != demand.high:
+                return count
+        return len(demands)
+
+    def list_edges(self, code: int, demands: Sequence[Demand]) -> list[int]:
+        """Return the edges worth trying with a gamma code."""
+        base = round(self.edge)
+        step = 257 if self.wide and self.slack > 1 else 1
+        edges = {base + step * k for k in range(-self.slack, self.slack + 1)}
+        if demands:
+            level = invert_hedge(self.hedge, demands[0].level)
+            distance = reach(code, level, self.wide) if level else 0
+            edges.add(demands[0].low + distance if self.rising else demands[0].high - distance)
+        return [edge for edge in edges if 0 <= edge <= self.last]
+
+    def choose(
+        self, code: int, demands: Sequence[Demand], floor: int = 0, ceiling: int | None = None
+    ) -> tuple[int, float, int]:
+        """Return (demands not kept, error, edge) of the best edge for a gamma code."""
+        best: tuple[int, float, int] | None = None
+        ceiling = self.last if ceiling is None else ceiling
+        for edge in self.list_edges(code, demands):
+            if floor <= edge <= ceiling:
+                missed = len(demands) - self.keeps(edge, code, demands)
+                if best is not None and missed > best[0]:
+                    continue
+                bound = math.inf if best is None or missed < best[0] else best[1]
+                found = (missed, self.measure(edge, code, bound), edge)
+                if best is None or found < best:
+                    best = found
+        if best is None:
+            edge = min(max(round(self.edge), floor), ceiling)
+            best = len(demands) - self.keeps(edge, code, demands), self.measure(edge, code), edge
+        return best
+
+
+def fit_triple(
+    ideal: Ideal,
+    core: tuple[float, float],
+    last: int,
+    wire_hedge: int = 0,
+    demands: Sequence[Demand] = (),
+    symmetric: bool = False,
+    straight: bool = False,
+) -> Fit:
+    """Return the triple that follows the ideal best, under a hedge that the wire applies.
+
+    Demands come first, in their order; then the error. With `symmetric` both sides get one gamma
+    whatever they look like; else they do if they are alike. `straight` says that the ideal has
+    straight sides, where the first guess is nearly right.
+    """
+    left = _Side(ideal, core, last, True, wire_hedge, straight)
+    right = _Side(ideal, core, last, False, wire_hedge, straight)
+    triple = Triple(0, last)
+    # Most demands are met next to the first guess; only the others pay for a wide search.
+    for spread in (2 if straight else 8, 40):
+        missed, triple = _search_triple(left, right, demands, spread, symmetric)
+        if not missed:
+            break
+    return Fit(triple, measure_error(ideal, triple, last, wire_hedge))
+
+
+def _search_triple(
+    left: _Side, right: _Side, demands: Sequence[Demand], spread: int, symmetric: bool
+) -> tuple[int, Triple]:
+    """Return how many demands are missed, and the best triple with codes near the guess."""
+    last = left.last
+    if left.free and right.free:
+        return 0, Triple(0, last)
+    if left.free or right.free:
+        side = right if left.free else left
+        missed, edge, code = _search(side, demands, _codes_around([side], spread))
+        low, high = (0, edge) if left.free else (edge, last)
+        return missed, Triple(low, high, code, code)
+    if symmetric or abs(left.code - right.code) <= 1:
+        return _search_both(left, right, demands, _codes_around([left, right], spread))
+    missed, low, code = _search(left, demands, _codes_around([left], spread))
+    other, high, second = _search(right, demands, _codes_around([right], spread), low)
+    return missed + other, Triple(low, high, code, second)
+
+
+def measure_error(ideal: Ideal, triple: Triple, last: int, wire_hedge: int = 0) -> float:
+    """Return the highest error over all values."""
+    worst = 0.0
+    table = tabulate_hedge(wire_hedge)
+    low, high, left, right = triple.low, triple.high, triple.left, triple.right
+    for x in range(last + 1) if last <= 255 else _list_steps(triple, last):
+        degree = table[fuzzify(x, low, high, left, right, last > 255)]
+        worst = max(worst, abs(degree / 255 - ideal(x)))
+    return worst
+
+
+def _list_steps(triple: Triple, last: int) -> Iterator[int]:
+    """Yield the codes of a wide attribute on both sides of every step of the degree.
+
+    Between two of them the degree stays and the ideal only rises or only falls, so that the highest
+    error is at one of them, or at an end of the domain.
+    """
+    yield from (0, last)
+    for level in range(1, 256):
+        start = triple.low - reach(triple.left, level, wide=1)
+        end = triple.high + reach(triple.right, level, wide=1)
+        yield from (x for x in (start - 1, start, end, end + 1) if 0 <= x <= last)
+
+
+def _codes_around(sides: list[_Side], spread: int) -> range:
+    codes = [side.code for side in sides]
+    if CRISP in codes and sides[0].wide:
+        return range(CRISP, CRISP + 1)
+    return range(max(0, min(codes) - spread), min(CRISP, max(codes) + spread) + 1)
+
+
+def _search(
+    side: _Side, demands: Sequence[Demand], codes: range, floor: int = 0
+) -> tuple[int, int, int]:
+    """Return (demands missed, edge, gamma code) of the best candidate for one side."""
+    (missed, _, edge), code = min((side.choose(code, demands, floor), code) for code in codes)
+    return missed, edge, code
+
+
+def _search_both(
+    left: _Side, right: _Side, demands: Sequence[Demand], codes: range
+) -> tuple[int, Triple]:
+    """Return the demands missed and the best triple with one gamma for both sides."""
+    best: tuple[int, float, Triple] | None = None
+    for code in codes:
+        missed, error, low = left.choose(code, demands)
+        missed_right, error_right, high = right.choose(code, demands, floor=low)
+        rank = missed + missed_right, max(error, error_right)
+        if best is None or rank < best[:2]:
+            best = (*rank, Triple(low, high, code, code))
+    assert best is not None  # there is always a code to try
+    return best[0], best[2]

@@ -1,0 +1,347 @@
+"""Vocabulary files: TOML to `Vocabulary`, every mistake refused with the key that is wrong.
+
+The document is checked key by key; what is not known is refused, so that a typing error is not a
+silent default. The same document, as a plain dictionary, travels between nodes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.syntax import Hedge
+from denwatch.client.vocabulary.attributes import Attribute, Event, Kind, Term, parse_moment
+from denwatch.client.vocabulary.membership import KINDS, Membership
+from denwatch.client.vocabulary.thesaurus import Thesaurus, fold_name
+from denwatch.client.vocabulary.units import UnitError, find_unit
+from denwatch.client.vocabulary.vocabulary import PHRASES, Vocabulary
+
+POWERS = {
+    Hedge.VERY: 2.0,
+    Hedge.EXTREMELY: 3.0,
+    Hedge.MORE_OR_LESS: 0.5,
+    Hedge.SOMEWHAT: 0.5,
+}
+SHIPPED = ("rescue", "weather")
+_HUGE = 1e300  # beyond, differences are no numbers any more
+
+
+@cache
+def load_shipped(name: str) -> Vocabulary:
+    """Return one of the vocabularies that come with denwatch."""
+    if name not in SHIPPED:
+        raise LanguageError(
+            f'no vocabulary "{name}" is shipped', suggestions=suggest_names(name, SHIPPED)
+        )
+    path = resources.files("denwatch.client") / "vocabularies" / f"{name}.toml"
+    return parse_vocabulary(path.read_text(encoding="utf-8"))
+
+
+def parse_vocabulary(text: str, registry: Registry | None = None) -> Vocabulary:
+    """Return the vocabulary of a TOML text."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise LanguageError(f"vocabulary: {error}") from None
+    return build_vocabulary(document, registry)
+
+
+def build_vocabulary(document: Mapping[str, Any], registry: Registry | None = None) -> Vocabulary:
+    """Return the vocabulary of a document, as TOML or a peer gave it."""
+    _check_keys(document, "vocabulary", ("name", "description", "recent", "event", "thesaurus"))
+    name = _take(document, "vocabulary", "name", str)
+    registry = load_registry() if registry is None else registry
+    events: dict[str, Event] = {}
+    numbers: dict[int, str] = {}
+    for event_name, table in _take(document, "vocabulary", "event", dict).items():
+        event = _build_event(event_name, table, registry)
+        if event.number in numbers:
+            raise LanguageError(
+                f"event.{event_name}: number {event.number} is {numbers[event.number]}'s"
+            )
+        numbers[event.number] = event_name
+        events[event_name] = event
+    thesaurus = _build_thesaurus(document.get("thesaurus", {}), events)
+    description = _take(document, "vocabulary", "description", str, "")
+    phrases = {**PHRASES, **_build_phrases(document.get("recent", {}))}
+    return Vocabulary(name, events, thesaurus, phrases, description, dict(document))
+
+
+def _build_event(name: str, table: Mapping[str, Any], registry: Registry) -> Event:
+    where = f"event.{name}"
+    _check_name(name, where)
+    _check_keys(table, where, ("number", "description", "attribute"))
+    number = _take(table, where, "number", int)
+    if not 0 <= number <= 63:
+        raise LanguageError(f"{where}: number {number} is not in 0..63")
+    attributes: dict[str, Attribute] = {}
+    bits: dict[int, str] = {}
+    for key, entry in _take(table, where, "attribute", dict).items():
+        attribute = _build_attribute(name, key, entry, registry)
+        if attribute.bit in bits:
+            raise LanguageError(f"{where}.{key}: bit {attribute.bit} is {bits[attribute.bit]}'s")
+        bits[attribute.bit] = key
+        attributes[key] = attribute
+    if not attributes:
+        raise LanguageError(f"{where}: no attributes")
+    return Event(name, number, attributes, _take(table, where, "description", str, ""))
+
+
+_ATTRIBUTE_KEYS = (
+    "bit",
+    "kind",
+    "domain",
+    "unit",
+    "resolution",
+    "symbols",
+    "ordered",
+    "about",
+    "period",
+    "terms",
+    "description",
+)
+
+
+def _build_attribute(
+    event: str, name: str, table: Mapping[str, Any], registry: Registry
+) -> Attribute:
+    where = f"event.{event}.attribute.{name}"
+    _check_name(name, where)
+    _check_keys(table, where, _ATTRIBUTE_KEYS)
+    bit = _take(table, where, "bit", int)
+    if not 0 <= bit <= 15:
+        raise LanguageError(f"{where}: bit {bit} is not in 0..15")
+    resolution = _take(table, where, "resolution", int, 8)
+    if resolution not in (8, 16):
+        raise LanguageError(f"{where}: resolution is 8 or 16 bits, not {resolution}")
+    kind = _take_kind(table, where)
+    symbols = tuple(_take(table, where, "symbols", list, []))
+    low, high = _take_domain(table, where, kind, symbols, resolution)
+    attribute = Attribute(
+        name=name,
+        event=event,
+        bit=bit,
+        kind=kind,
+        low=low,
+        high=high,
+        unit=_take_unit(table, where, kind),
+        wide=resolution == 16,
+        symbols=symbols,
+        ordered=_take(table, where, "ordered", bool, False),
+        about=_take_point(table.get("about", (high - low) / 20), where, Kind.NUMBER),
+        period=_take_point(table["period"], where, Kind.NUMBER) if "period" in table else None,
+        description=_take(table, where, "description", str, ""),
+    )
+    if attribute.about <= 0 and kind is not Kind.TEXT:
+        raise LanguageError(f"{where}: about must be above 0")
+    if attribute.period is not None and not attribute.period >= high - low:
+        raise LanguageError(f"{where}: the period is shorter than the domain")
+    terms = _take(table, where, "terms", dict, {})
+    if terms and kind is Kind.TEXT:
+        raise LanguageError(f"{where}: a text has symbols, not terms")
+    return add_terms(attribute, terms, where, registry)
+
+
+def _take_kind(table: Mapping[str, Any], where: str) -> Kind:
+    text = _take(table, where, "kind", str, "text" if "symbols" in table else "number")
+    try:
+        return Kind(text)
+    except ValueError:
+        raise LanguageError(
+            f'{where}: unknown kind "{text}"', suggestions=suggest_names(text, list(Kind))
+        ) from None
+
+
+def _take_domain(
+    table: Mapping[str, Any], where: str, kind: Kind, symbols: tuple[str, ...], resolution: int
+) -> tuple[float, float]:
+    if kind is Kind.TEXT:
+        if "domain" in table:
+            raise LanguageError(f"{where}: a text has symbols, not a domain")
+        if not symbols or not all(isinstance(symbol, str) and symbol for symbol in symbols):
+            raise LanguageError(f"{where}: symbols must be a list of texts")
+        if len({fold_name(symbol) for symbol in symbols}) < len(symbols):
+            raise LanguageError(f"{where}: two symbols are alike")
+        if len(symbols) > 1 << resolution:
+            raise LanguageError(f"{where}: {len(symbols)} symbols do not fit {resolution} bits")
+        return 0.0, float(len(symbols) - 1)
+    if symbols:
+        raise LanguageError(f"{where}: only a text has symbols")
+    ends = _take(table, where, "domain", list)
+    if len(ends) != 2:
+        raise LanguageError(f"{where}: domain is a list of two ends")
+    low, high = (_take_point(end, where, kind) for end in ends)
+    if not low < high:
+        raise LanguageError(f"{where}: the domain is empty")
+    if kind is not Kind.NUMBER and high - low < (1 << resolution) - 1:
+        unit = "days" if kind is Kind.DATE else "seconds"
+        raise LanguageError(f"{where}: {resolution} bits need a domain of {1 << resolution} {unit}")
+    return low, high
+
+
+def _take_point(value: object, where: str, kind: Kind) -> float:
+    """Return a number of the document, or the date or time that a text says."""
+    if kind is Kind.NUMBER:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise LanguageError(f"{where}: {value!r} is not a number")
+        if not abs(value) < _HUGE:
+            raise LanguageError(f"{where}: {value!r} is no finite number")
+        return float(value)
+    try:
+        return parse_moment(str(value), kind)
+    except LanguageError as error:
+        raise LanguageError(f"{where}: {error.message}") from None
+
+
+def _take_unit(table: Mapping[str, Any], where: str, kind: Kind) -> str | None:
+    text = _take(table, where, "unit", str, None)
+    if text is None:
+        return None
+    if kind is not Kind.NUMBER:
+        raise LanguageError(f"{where}: only a number has a unit")
+    try:
+        return find_unit(text).name
+    except UnitError as error:
+        raise LanguageError(f"{where}: {error}") from None
+
+
+def add_terms(
+    attribute: Attribute, tables: Mapping[str, Any], where: str, registry: Registry
+) -> Attribute:
+    """Return the attribute with more terms; hedged ones stand after what they hedge."""
+    terms = dict(attribute.terms)
+    for name, table in tables.items():
+        at = f"{where}.terms.{name}"
+        _check_name(name, at)
+        if name in terms:
+            raise LanguageError(f"{at}: there is such a term already")
+        if not isinstance(table, dict):
+            raise LanguageError(f"{at}: a term is a table such as {{ rising = [38, 39] }}")
+        try:
+            terms[name] = _build_term(attribute, terms, name, table, registry)
+        except LanguageError as error:
+            raise LanguageError(f"{at}: {error.message}", suggestions=error.suggestions) from None
+    values = {key: getattr(attribute, key) for key in attribute.__dataclass_fields__}
+    return Attribute(**{**values, "terms": terms})
+
+
+def _build_term(
+    attribute: Attribute,
+    terms: Mapping[str, Term],
+    name: str,
+    table: Mapping[str, Any],
+    registry: Registry,
+) -> Term:
+    if "of" in table:
+        base = terms.get(str(table["of"]))
+        if base is None:
+            raise LanguageError(
+                f'"{table["of"]}" is not a term before this one',
+                suggestions=suggest_names(str(table["of"]), terms),
+            )
+        words = table.get("hedges")
+        if set(table) != {"of", "hedges"} or not isinstance(words, list) or not words:
+            raise LanguageError('a hedged term is { hedges = ["very"], of = "high" }')
+        power = 1.0
+        for word in words:
+            if word not in list(Hedge):
+                raise LanguageError(
+                    f'unknown hedge "{word}"', suggestions=suggest_names(str(word), list(Hedge))
+                )
+            power *= POWERS[Hedge(word)]
+        membership = base.membership.hedged(power)
+        return Term(name, membership, tuple(words), base.name)
+    if len(table) != 1:
+        raise LanguageError("a term is one function, such as { rising = [38, 39] }")
+    kind, points = next(iter(table.items()))
+    if kind not in KINDS and kind not in registry.shapes:
+        raise LanguageError(
+            f'unknown membership function "{kind}"',
+            suggestions=suggest_names(kind, [*KINDS, *registry.shapes]),
+        )
+    if not isinstance(points, list):
+        raise LanguageError(f"{kind} takes a list of points")
+    numbers = tuple(_take_point(point, kind, attribute.kind) for point in points)
+    membership = Membership(kind, numbers, function=registry.shapes.get(kind))
+    attribute.check_overlap(membership)
+    return Term(name, membership)
+
+
+def _build_thesaurus(tables: object, events: Mapping[str, Event]) -> Thesaurus:
+    if not isinstance(tables, dict):
+        raise LanguageError("thesaurus: one table for each organisation")
+    known = set(events)
+    for event in events.values():
+        for attribute in event.attributes.values():
+            known.add(attribute.path)
+            known |= {f"{attribute.path}.{word}" for word in attribute.terms}
+            known |= {f"{attribute.path}.{word}" for word in attribute.symbols}
+    words: dict[str, dict[str, str]] = {}
+    for organisation, table in tables.items():
+        where = f"thesaurus.{organisation}"
+        if not isinstance(table, dict):
+            raise LanguageError(f"{where}: a table from words to what they mean")
+        for word, target in table.items():
+            if not fold_name(word):
+                raise LanguageError(f"{where}: an empty word")
+            if not isinstance(target, str) or target not in known:
+                raise LanguageError(
+                    f'{where}.{word}: nothing is called "{target}"',
+                    suggestions=suggest_names(str(target), known),
+                )
+        words[organisation] = dict(table)
+    return Thesaurus(words)
+
+
+def _build_phrases(tables: object) -> dict[str, tuple[float, float]]:
+    if not isinstance(tables, dict):
+        raise LanguageError("recent: a table from phrases to two durations in seconds")
+    phrases = {}
+    for phrase, pair in tables.items():
+        numbers = pair if isinstance(pair, list) else []
+        if len(numbers) != 2 or not all(isinstance(n, (int, float)) for n in numbers):
+            raise LanguageError(f"recent.{phrase}: two durations in seconds")
+        if not 0 <= numbers[0] < numbers[1]:
+            raise LanguageError(f"recent.{phrase}: durations must rise")
+        phrases[fold_name(phrase).replace("_", " ")] = float(numbers[0]), float(numbers[1])
+    return phrases
+
+
+def _check_name(name: str, where: str) -> None:
+    if not name or fold_name(name) != name or "." in name:
+        raise LanguageError(f"{where}: names are lower case, without blanks, hyphens or dots")
+
+
+def _check_keys(table: object, where: str, known: tuple[str, ...]) -> None:
+    if not isinstance(table, dict):
+        raise LanguageError(f"{where}: a table is missing")
+    for key in table:
+        if key not in known:
+            raise LanguageError(
+                f'{where}: unknown key "{key}"', suggestions=suggest_names(key, known)
+            )
+
+
+_MISSING = object()
+
+
+def _take(
+    table: Mapping[str, Any],
+    where: str,
+    key: str,
+    kind: type | tuple[type, ...],
+    default: Any = _MISSING,
+) -> Any:
+    if key not in table:
+        if default is _MISSING:
+            raise LanguageError(f'{where}: "{key}" is missing')
+        return default
+    value = table[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise LanguageError(f"{where}: {key} = {value!r} has the wrong type")
+    return value

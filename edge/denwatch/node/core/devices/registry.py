@@ -1,0 +1,138 @@
+"""What is known of each device, and how that lies on the disk. Nothing else writes these spaces.
+
+Three numbers of a device outlive everything, because a replay must be refused for ever: its last
+hello (epoch, count), the last notification that was taken of it (epoch, sequence), and the last
+frame that it was sent (our epoch, count). A device whose memory was erased begins its epochs anew
+and is refused until an operator says so (`Registry.forget`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import cbor2
+from denwatch.node.core.devices.contracts import Masks
+from denwatch.node.core.interface import Reader
+from denwatch.node.core.turn import Turn
+
+SPACE = "device"
+TAKEN = "device.taken"
+DOWN = "device.down"
+
+Number = tuple[int, int]  # an epoch, and a count within it
+
+
+@dataclass
+class Device:
+    """One device: what its last hello said, the numbers, and whether it is there now."""
+
+    name: str
+    hello: Number
+    key_id: int  # of its last hello: what goes down is sealed with it
+    vocabulary: bytes
+    senses: dict[int, Masks]
+    capacity: int
+    languages: tuple[int, ...]
+    firmware: str = ""
+    reset: int = 0
+    lowest: int = 0
+    dropped: int = 0
+    heard: int = 0  # when the hello came, ms
+    is_doubtful: bool = False  # it has sent readings with doubt
+    taken: Number = (0, 0)
+    epoch: int = 0  # the highest that it was heard in
+    # Not on the disk:
+    is_present: bool = field(default=False, compare=False)
+    repeated: int = field(default=0, compare=False)  # when an acknowledgement was, ms
+
+    def encode(self) -> bytes:
+        """Return what a hello changes, as bytes."""
+        senses = {event: list(masks) for event, masks in self.senses.items()}
+        facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
+        what = [self.vocabulary, senses, self.capacity, list(self.languages)]
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, self.is_doubtful, self.epoch])
+
+
+def _decode(name: str, data: bytes) -> Device:
+    epoch, count, key_id, vocabulary, senses, capacity, languages, *rest = cbor2.loads(data)
+    masks = {event: (pair[0], pair[1]) for event, pair in senses.items()}
+    firmware, reset, lowest, dropped, heard, is_doubtful, seen = rest
+    return Device(
+        name,
+        (epoch, count),
+        key_id,
+        vocabulary,
+        masks,
+        capacity,
+        tuple(languages),
+        firmware,
+        reset,
+        lowest,
+        dropped,
+        heard,
+        is_doubtful,
+        epoch=seen,
+    )
+
+
+def _pack(number: Number) -> bytes:
+    return number[0].to_bytes(4, "big") + number[1].to_bytes(4, "big")
+
+
+def _unpack(data: bytes) -> Number:
+    return int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
+
+
+class Registry:
+    """All devices by name."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Device] = {}
+        self._down: dict[str, Number] = {}
+
+    def restore(self, reader: Reader) -> None:
+        """Take up what an earlier run left."""
+        for key, value in reader.scan(SPACE):
+            self._devices[key.decode()] = _decode(key.decode(), value)
+        for key, value in reader.scan(TAKEN):
+            self._devices[key.decode()].taken = _unpack(value)
+        for key, value in reader.scan(DOWN):
+            self._down[key.decode()] = _unpack(value)
+
+    def get(self, name: str) -> Device | None:
+        """Return a device that has said hello."""
+        return self._devices.get(name)
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self._devices.values())
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def save(self, turn: Turn, device: Device) -> None:
+        """Keep a device and what it said."""
+        self._devices[device.name] = device
+        turn.write(SPACE, device.name.encode(), device.encode())
+
+    def note_taken(self, turn: Turn, device: Device, number: Number) -> None:
+        """Note the last notification that was taken, for good."""
+        device.taken = number
+        turn.write(TAKEN, device.name.encode(), _pack(number))
+
+    def take_number(self, turn: Turn, device: Device, epoch: int) -> Number:
+        """Return the number of the next frame to a device: above all before, also after a start."""
+        last = self._down.get(device.name, (0, 0))
+        number = (last[0], last[1] + 1) if last[0] >= epoch else (epoch, 1)
+        self._down[device.name] = number
+        turn.write(DOWN, device.name.encode(), _pack(number))
+        return number
+
+    def forget(self, turn: Turn, device: Device) -> None:
+        """Let a device begin anew; the numbers of frames down go on, for it may remember them.
+
+        Whoever kept its old frames can play them back then: give it a new key as well.
+        """
+        del self._devices[device.name]
+        for space in (SPACE, TAKEN):
+            turn.write(space, device.name.encode(), None)

@@ -1,0 +1,229 @@
+"""The items that a node holds, and the context of all that it has ever seen.
+
+The only file that adds items to a node or takes them away. It writes every change, and tells the
+node's parts: `learn` for what is new, `forget` for what is gone. Bodies stay on the disk; memory
+has sequences and expiries.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from denwatch.node.core.interface import Part, Reader
+from denwatch.node.core.items import (
+    KINDS,
+    NEVER,
+    Dot,
+    Item,
+    NotificationBody,
+    decode_item,
+    encode_body,
+    read_dot,
+    read_expires,
+)
+from denwatch.node.core.turn import Turn
+from denwatch.node.replication.context import Context, Run, decode_range
+
+CONTEXT = "context"
+_BUCKET = 1_000  # ms; items that expire in the same second are looked at together
+
+
+_SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
+
+
+class Holdings:
+    """What is held, by kind and run; one for a node.
+
+    `localise(dot, time)` turns a time of an item's origin into one of this node's clock, and
+    judges conservatively: rather too late than too early.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        reader: Reader,
+        sign: Callable[[bytes], bytes],
+        localise: Callable[[Dot, int], int],
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.context = Context()
+        self.live: dict[int, dict[Run, dict[int, int]]] = {kind: {} for kind in KINDS}
+        self._reader = reader
+        self._sign = sign
+        self._localise = localise
+        self._sequence = 0
+        # What expires in which second: sequences by kind and run, eight bytes each.
+        self._buckets: dict[int, dict[tuple[int, Run], array[int]]] = {}
+        self._due: list[int] = []  # a heap of the buckets
+        self._swept = 0
+        self._parts: tuple[Part, ...] = ()
+        self._fresh: dict[Dot, Item] = {}  # added in this turn: not on the disk before its end
+
+    def attach(self, parts: Iterable[Part]) -> None:
+        """Name the parts that are told of changes."""
+        self._parts = tuple(parts)
+
+    def restore(self) -> None:
+        """Take up what an earlier run left."""
+        for key, value in self._reader.scan(CONTEXT):
+            dot = read_dot(key)
+            self.context.runs[dot.origin, dot.epoch] = decode_range(value)
+        for kind in KINDS:
+            start, run = b"", ("", 0)
+            for key, value in self._reader.scan(_SPACES[kind]):
+                if key[:-8] != start:  # the next run
+                    start, run = key[:-8], read_dot(key)[:2]
+                dot = Dot(*run, int.from_bytes(key[-8:], "big"))
+                self._hold(dot, kind, read_expires(value))
+
+    # Looking --------------------------------------------------------------------------------
+
+    def get(self, kind: int, dot: Dot) -> Item | None:
+        """Return an item that is held."""
+        if dot in self._fresh:
+            return self._fresh[dot]
+        value = self._reader.get(_SPACES[kind], dot.key)
+        return None if value is None else decode_item(dot.key, value)
+
+    def holds(self, kind: int, dot: Dot) -> bool:
+        """Return whether an item is held."""
+        return dot.sequence in self.live[kind].get((dot.origin, dot.epoch), ())
+
+    def iterate(self, kind: int) -> Iterator[Item]:
+        """Yield the items of a kind that were held before this turn, in the order of dots."""
+        for key, value in self._reader.scan(_SPACES[kind]):
+            yield decode_item(key, value)
+
+    def count(self, kind: int) -> int:
+        """Return how many items of a kind are held."""
+        return sum(len(run) for run in self.live[kind].values())
+
+    # Changing -------------------------------------------------------------------------------
+
+    def begin_turn(self) -> None:
+        """Note that everything of the turn before is where the reader finds it."""
+        self._fresh.clear()
+
+    def originate(
+        self, turn: Turn, kind: int, expires: int, body: bytes, *, is_signed: bool = True
+    ) -> Item:
+        """Make an item of our own. One that is not signed now is when it first leaves."""
+        self._sequence += 1
+        item = Item(Dot(self.name, self.epoch, self._sequence), kind, expires, body)
+        if is_signed:
+            item = self.sign(item)
+        self._add(turn, item, "")
+        return item
+
+    def originate_many(
+        self, turn: Turn, kind: int, expires: int, bodies: Sequence[NotificationBody]
+    ) -> list[Item]:
+        """Make items of our own that came together; they are signed when they first leave."""
+        first = self._sequence + 1
+        self._sequence += len(bodies)
+        items = [
+            Item(Dot(self.name, self.epoch, number), kind, expires, encode_body(body), said=body)
+            for number, body in enumerate(bodies, first)
+        ]
+        self._add_many(turn, items, "")
+        return items
+
+    def sign(self, item: Item) -> Item:
+        """Return an item of ours with its signature, which is the same each time."""
+        if item.signature:
+            return item
+        return Item(item.dot, item.kind, item.expires, item.body, self._sign(item.signed))
+
+    def accept(self, turn: Turn, item: Item, source: str) -> bool:
+        """Take an item from a peer, whose signature was verified; return whether it is new."""
+        if self.context.holds(*item.dot):
+            return False
+        self._add(turn, item, source)
+        return True
+
+    def note_seen(self, turn: Turn, dot: Dot) -> None:
+        """Note that an item was there, without holding it: it was gone before it came."""
+        self.context.add(*dot)
+        self._write_context(turn, (dot.origin, dot.epoch))
+
+    def remove(self, turn: Turn, kind: int, dot: Dot, reason: str) -> bool:
+        """Let go of an item; return whether it was held."""
+        run = self.live[kind].get((dot.origin, dot.epoch))
+        if run is None or dot.sequence not in run:
+            return False
+        item = self.get(kind, dot)
+        assert item is not None, "held in memory, not on the disk"
+        del run[dot.sequence]
+        if not run:
+            del self.live[kind][dot.origin, dot.epoch]
+        self._fresh.pop(dot, None)
+        turn.write(_SPACES[kind], dot.key, None)
+        for part in self._parts:
+            part.forget(turn, item, reason)
+        return True
+
+    def expire(self, turn: Turn) -> None:
+        """Let go of everything whose time is over."""
+        present = turn.now // _BUCKET
+        if present <= self._swept:
+            return
+        while self._due and self._due[0] < present:
+            groups = self._buckets.pop(heapq.heappop(self._due))
+            for (kind, run), sequences in groups.items():
+                for sequence in sequences:
+                    expires = self.live[kind].get(run, {}).get(sequence)
+                    if expires:
+                        self._judge_end(turn, kind, Dot(*run, sequence), expires)
+        self._swept = present
+
+    def _judge_end(self, turn: Turn, kind: int, dot: Dot, expires: int) -> None:
+        local = self._localise(dot, expires)
+        if local <= turn.now:
+            self.remove(turn, kind, dot, "expired")
+        else:  # the clocks have learnt something since
+            self._schedule(kind, dot, local // _BUCKET)
+
+    def _add(self, turn: Turn, item: Item, source: str) -> None:
+        self._take(turn, item)
+        self._write_context(turn, (item.dot.origin, item.dot.epoch))
+        for part in self._parts:
+            part.learn(turn, item, source)
+
+    def _add_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+        for item in items:
+            self._take(turn, item)
+        for run in {(item.dot.origin, item.dot.epoch): None for item in items}:
+            self._write_context(turn, run)
+        for part in self._parts:
+            part.learn_many(turn, items, source)
+
+    def _take(self, turn: Turn, item: Item) -> None:
+        self.context.add(*item.dot)
+        turn.write(_SPACES[item.kind], item.dot.key, item.encode())
+        self._fresh[item.dot] = item
+        self._hold(item.dot, item.kind, item.expires)
+
+    def _hold(self, dot: Dot, kind: int, expires: int) -> None:
+        self.live[kind].setdefault((dot.origin, dot.epoch), {})[dot.sequence] = expires
+        if expires != NEVER:
+            bucket = self._localise(dot, expires) // _BUCKET
+            self._schedule(kind, dot, max(bucket, self._swept))
+
+    def _schedule(self, kind: int, dot: Dot, bucket: int) -> None:
+        groups = self._buckets.get(bucket)
+        if groups is None:
+            groups = self._buckets[bucket] = {}
+            heapq.heappush(self._due, bucket)
+        key = (kind, (dot.origin, dot.epoch))
+        sequences = groups.get(key)
+        if sequences is None:
+            sequences = groups[key] = array("Q")
+        sequences.append(dot.sequence)
+
+    def _write_context(self, turn: Turn, run: Run) -> None:
+        key = Dot(run[0], run[1], 0).key
+        turn.write(CONTEXT, key, self.context.runs[run].encode())

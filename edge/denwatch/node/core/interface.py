@@ -1,0 +1,173 @@
+"""What goes into a node's core and what comes out: events, actions, and the parts' contract.
+
+The one rule of durability: whoever runs a core performs all `Write`s and `Log`s of a turn in one
+transaction (several turns may share it), commits, and only then performs its `Publish`es. So
+nothing is acknowledged, answered or handed on before it is on the disk, and nothing here waits.
+
+Times are milliseconds of the node's own timeline. It is near the machine's clock, which may be
+wrong, but it never falls and never jumps, not over restarts either. `ClockSet` says by how much
+somebody corrected the machine's clock: people are shown times by it, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from denwatch.node.core.items import Item
+    from denwatch.node.core.turn import Turn
+
+# Topics -------------------------------------------------------------------------------------
+
+ROOT = "dens/1/"
+REQUESTS = ROOT + "sub/"  # + subscriber
+REPLIES = ROOT + "reply/"
+NOTES = ROOT + "note/"
+DEVICES = ROOT + "wd/"  # + device + /hello, /nv, /sv, /ack
+PEERS = ROOT + "peer/"  # + node
+STATUS = ROOT + "status/"
+OPERATORS = ROOT + "operator/"  # + node
+PLANS = ROOT + "plan/"  # + node
+HOME = ROOT + "home/"  # + node + device + event + attribute, for Home Assistant
+
+# Events -------------------------------------------------------------------------------------
+
+
+class Message(NamedTuple):
+    """Somebody published. `sender` is the authenticated name; "" behind somebody else's broker,
+    whose access rules then stand for the name in the topic."""
+
+    sender: str
+    topic: str
+    payload: bytes
+
+
+class Listening(NamedTuple):
+    """The first live session that subscribes to exactly this topic came, or the last one left."""
+
+    topic: str
+    is_up: bool
+
+
+class Acknowledged(NamedTuple):
+    """A receiver has the message that was published with this token."""
+
+    topic: str
+    token: int
+
+
+class PeerUp(NamedTuple):
+    """There is a link to another node, whoever opened it."""
+
+    name: str
+
+
+class PeerDown(NamedTuple):
+    """The link to another node is gone."""
+
+    name: str
+
+
+class Tick(NamedTuple):
+    """Time went on; at least one a second."""
+
+
+class ClockSet(NamedTuple):
+    """Somebody set the machine's clock by this much; `now` goes on evenly."""
+
+    offset: int
+
+
+Event = Message | Listening | Acknowledged | PeerUp | PeerDown | Tick | ClockSet
+
+# Actions ------------------------------------------------------------------------------------
+
+
+class Write(NamedTuple):
+    """A durable change of one key in one space; None deletes."""
+
+    space: str
+    key: bytes
+    value: bytes | None
+
+
+class Publish(NamedTuple):
+    """A message for whoever listens. A `token` above zero asks for `Acknowledged`."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+    token: int = 0
+
+
+class Log(NamedTuple):
+    """One record of the node's log, for analysis."""
+
+    kind: str
+    fields: Mapping[str, object]
+
+
+class Count(NamedTuple):
+    """Something that happened, for metrics: nothing depends on it."""
+
+    name: str
+    amount: int = 1
+    label: str = ""
+
+
+Action = Write | Publish | Log | Count
+
+# Contracts ----------------------------------------------------------------------------------
+
+
+class Reader(Protocol):
+    """What was written, committed or not."""
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        """Return the value of a key."""
+
+    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values in the order of keys."""
+
+
+class Part:
+    """One protocol of a node: what it does not care about, it leaves as it is here."""
+
+    topics: tuple[str, ...] = ()  # prefixes of topics whose messages and listeners are its own
+
+    def restore(self, reader: Reader, now: int) -> None:
+        """Take up the state that an earlier run left; called once, before anything else."""
+
+    def receive(self, turn: Turn, message: Message) -> None:
+        """Take a message of one of its topics."""
+
+    def listen(self, turn: Turn, event: Listening) -> None:
+        """Note that somebody listens to one of its topics, or nobody does any more."""
+
+    def acknowledge(self, turn: Turn, event: Acknowledged) -> None:
+        """Note that a message on one of its topics arrived."""
+
+    def meet(self, turn: Turn, peer: str, is_up: bool) -> None:
+        """Note that a link to another node is there, or gone."""
+
+    def learn(self, turn: Turn, item: Item, source: str) -> None:
+        """Note an item that is new here; `source` is the peer it came from, "" for our own."""
+
+    def learn_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+        """Note items of one kind that came together."""
+        for item in items:
+            self.learn(turn, item, source)
+
+    def forget(self, turn: Turn, item: Item, reason: str) -> None:
+        """Note that an item is no longer held: "removed", "expired", "delivered", "revoked"…"""
+
+    def correct_clock(self, turn: Turn, offset: int) -> None:
+        """Note that the machine's clock was set, which `now` does not follow."""
+
+    def tick(self, turn: Turn) -> None:
+        """Do what is due."""
+
+    def finish(self, turn: Turn) -> None:
+        """Do what all that happened in this turn asks for; called last, once."""

@@ -1,0 +1,64 @@
+"""What a strategy wants to know of a peer: one question and one answer, a few bytes each.
+
+The question names the destinations of what could go; the answer says how many nodes the peer has
+ever met, and for each destination how soon it may meet it. Answers also teach the node that asks.
+"""
+
+from __future__ import annotations
+
+from denwatch.node.core.peers.cargo import Cargo
+from denwatch.node.core.peers.kit import Kit
+from denwatch.node.core.turn import Turn
+from denwatch.node.replication.strategies import Peer
+from denwatch.node.replication.summaries import decode_ask, encode_ask
+from denwatch.node.replication.wire import hash_name
+from denwatch.protocol.errors import ProtocolError
+
+_MAX = 1_024  # destinations in one question
+_REACH = 2  # bytes
+
+
+class Questions:
+    """One peer's, in one exchange."""
+
+    def __init__(self, kit: Kit, peer: str) -> None:
+        self.peer = Peer(peer, {}, 0)
+        self._kit = kit
+        self._asked: list[str] | None = None
+        self._is_answered = not kit.strategy.is_asking
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether all is known that the strategy wants."""
+        return self._is_answered
+
+    def ask(self, cargo: Cargo) -> bytes | None:
+        """Return the question to send; None if it is under way."""
+        if self._asked is not None:
+            return None
+        self._asked = cargo.list_destinations()[:_MAX]
+        return encode_ask(self._asked)
+
+    def close(self) -> None:
+        """Note that the strategy has decided: the next time it wants to know again."""
+        self._asked, self._is_answered = None, not self._kit.strategy.is_asking
+
+    def answer(self, turn: Turn, body: bytes) -> bytes:
+        """Return the answer to a peer's question."""
+        encounters = self._kit.encounters
+        known = {hash_name(name): name for name in encounters.list_known()}
+        told = bytes(
+            encounters.judge(known[each], turn.now) if each in known else 0
+            for each in decode_ask(body)
+        )
+        return min(encounters.reach, 0xFFFF).to_bytes(_REACH, "big") + told
+
+    def learn(self, turn: Turn, body: bytes) -> None:
+        """Take the answer to ours."""
+        if self._asked is None or len(body) != _REACH + len(self._asked):
+            raise ProtocolError("an answer to no question")
+        likely = dict(zip(self._asked, body[_REACH:], strict=True))
+        for node, byte in likely.items():
+            self._kit.encounters.hear(turn.write, node, byte, turn.now)
+        self.peer = Peer(self.peer.name, likely, int.from_bytes(body[:_REACH], "big"))
+        self._is_answered = True

@@ -1,0 +1,269 @@
+"""Notifications as they are delivered: decoded by their vocabulary, explained, as JSON.
+
+What all subscribers of one notification share is made once; the rest is put around it. Values are
+limited to what the subscriber's role may see.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import cbor2
+import msgspec
+from denwatch.client.vocabulary import Attribute, Event, Kind, format_moment
+from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
+from denwatch.node.core.subscribers.people import Sub, decode_vector
+from denwatch.node.core.vectors import decode_notification
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import Notification, Reading
+
+_LAST = 253_402_300_799_999  # the last ms of the year 9999
+_KEPT_MEMBERS = 8192
+_encode = msgspec.json.encode
+
+
+class Note:
+    """A notification that is held, decoded."""
+
+    __slots__ = (
+        "at",
+        "code",
+        "device",
+        "device_epoch",
+        "device_sequence",
+        "dot",
+        "doubt",
+        "event",
+        "expires",
+        "frame",
+        "id",
+        "parts",
+        "run",
+        "vector",
+        "vocabulary",
+    )
+
+    def __init__(self, item: Item, code: int, event: Event | None = None) -> None:
+        body = item.said
+        if not isinstance(body, NotificationBody):
+            body = decode_body(NotificationBody, item.body)
+        self.vector: Notification = decode_notification(body.vector)
+        self.dot: Dot = item.dot
+        self.run = (item.dot.origin, item.dot.epoch)
+        self.code = code
+        self.id: int = item.id
+        self.device = body.device
+        self.device_epoch = body.device_epoch
+        self.device_sequence = body.device_sequence
+        self.frame = body.vector
+        self.at = body.at
+        self.doubt = body.doubt
+        self.expires = item.expires
+        self.vocabulary = body.vocabulary
+        self.event = event
+        self.parts: dict[int, bytes] = {}  # JSON of event, device and values, by what is visible
+
+
+def format_time(ms: int) -> str:
+    """Return a time as ISO 8601, UTC, with milliseconds."""
+    ms = min(max(ms, 0), _LAST)
+    return f"{_format_second(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=256)
+def _format_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def name_event(note: Note) -> str:
+    """Return the name of a notification's event, by its number where no vocabulary has it."""
+    return note.event.name if note.event else f"event_{note.vector.event}"
+
+
+def name_attribute(event: Event | None, bit: int) -> str:
+    """Return the name of an attribute, by its number where no vocabulary has it."""
+    attribute = _find_bits(event).get(bit) if event else None
+    return attribute.name if attribute else f"attribute_{bit}"
+
+
+class _Words:
+    """An event's attributes by bit, which `Event` looks for one by one, and how readings look."""
+
+    __slots__ = ("bits", "event", "members")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.bits: dict[int, Attribute] = {a.bit: a for a in event.attributes.values()}
+        self.members: dict[tuple[int, tuple[int, ...], bool], bytes] = {}
+
+
+_words: dict[int, _Words] = {}
+
+
+def _find_words(event: Event) -> _Words:
+    known = _words.get(id(event))
+    if known is None or known.event is not event:
+        known = _Words(event)
+        if len(_words) > 4096:  # vocabularies come and go, slowly
+            _words.clear()
+        _words[id(event)] = known
+    return known
+
+
+def _find_bits(event: Event) -> dict[int, Attribute]:
+    """Return an event's attributes by bit."""
+    return _find_words(event).bits
+
+
+def _describe_member(event: Event | None, reading: Reading) -> bytes:
+    """Return a reading as a JSON member: its name and what it says."""
+    if event is None:
+        name, described = name_attribute(None, reading.attribute), describe_reading(None, reading)
+        return _encode(name) + b":" + described
+    words = _find_words(event)
+    key = reading.attribute, reading.points, reading.wide
+    member = words.members.get(key)
+    if member is None:
+        name = name_attribute(event, reading.attribute)
+        described = describe_reading(words.bits.get(reading.attribute), reading)
+        member = _encode(name) + b":" + described
+        if len(words.members) > _KEPT_MEMBERS:
+            words.members.clear()
+        words.members[key] = member
+    return member
+
+
+@lru_cache(maxsize=8192)
+def _describe_exact(kind: Kind, low: float, step: float, unit: str | None, code: int) -> bytes:
+    """Return the JSON of a number or time."""
+    value = _write_number(kind, low, step, code)
+    return _encode({"value": value, "unit": unit} if unit else {"value": value})
+
+
+def _write_number(kind: Kind, low: float, step: float, code: float) -> float | str:
+    value = low + code * step
+    if kind is not Kind.NUMBER:
+        return format_moment(value, kind)
+    # One digit finer than a step: nothing is lost, and no digits pretend.
+    digits = max(0, 1 - math.floor(math.log10(step))) if step > 0 else 0
+    return round(value, min(digits, 12))
+
+
+def describe_reading(attribute: Attribute | None, reading: Reading) -> bytes:
+    """Return the JSON of a reading: its value and unit, and its range where it is in doubt."""
+    a, b, c, d = reading.points
+    if attribute is None or attribute.wide != reading.wide:
+        return _encode({"code": b} if a == d else {"codes": [a, b, c, d]})
+    if attribute.kind is Kind.TEXT:
+        symbols = attribute.symbols
+        names = [symbols[x] if x < len(symbols) else str(x) for x in sorted({a, b, c, d})]
+        return _encode({"value": names[0]} if a == d else {"value": None, "among": names})
+    kind, low, step = attribute.kind, attribute.low, attribute.step
+    if a == d:
+        return _describe_exact(kind, low, step, attribute.unit, a)
+    shown: dict[str, Any] = {"value": _write_number(kind, low, step, (b + c) / 2)}
+    if attribute.unit:
+        shown["unit"] = attribute.unit
+    shown["low"] = _write_number(kind, low, step, a)
+    shown["high"] = _write_number(kind, low, step, d)
+    return _encode(shown)
+
+
+def _describe_note(note: Note, visible: int) -> bytes:
+    """Return the JSON members that all subscribers with the same rights share."""
+    event = note.event
+    members = [
+        _describe_member(event, r) for r in note.vector.readings if visible >> r.attribute & 1
+    ]
+    # Two nodes may have taken one reading: the device walked before it heard the first one's
+    # acknowledgement. Then there are two ids, and this says that it is the same.
+    reading = f"{note.device}/{note.device_epoch}/{note.device_sequence}"
+    head = {"event": name_event(note), "device": note.device, "reading": reading}
+    shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
+    faults = note.vector.faults & visible
+    if not faults:
+        return shared
+    broken = [name_attribute(event, bit) for bit in range(16) if faults >> bit & 1]
+    return shared + b',"faults":' + _encode(broken)
+
+
+def explain(note: Note, sub: Sub, possible: int, attribute: int) -> dict[str, Any] | None:
+    """Return why a notification matches no better: the limiting attribute and its degree."""
+    if attribute < 0:
+        return None
+    degree = possible
+    if not sub.is_plain:
+        found = match(decode_vector(sub.vector), note.vector)
+        if found is not None:
+            attribute = decode_vector(sub.vector).predicates[found.predicate].attribute
+            degree = found.degree
+    name = name_attribute(note.event, attribute)
+    share = round(degree / 255, 3)
+    reading = next((r for r in note.vector.readings if r.attribute == attribute), None)
+    bits = _find_bits(note.event) if note.event else {}
+    words = f"{name} fits to {share:g}"
+    if reading is not None and attribute in bits:
+        words = f"{name} {_word(describe_reading(bits[attribute], reading))} fits to {share:g}"
+    return {"attribute": name, "degree": share, "words": words}
+
+
+@lru_cache(maxsize=8192)
+def _word(described: bytes) -> str:
+    """Return a described reading as people say it."""
+    shown = json.loads(described)
+    unit = f" {shown['unit']}" if shown.get("unit") else ""
+    if "low" in shown:
+        return f"{shown['low']} to {shown['high']}{unit}"
+    if "among" in shown:
+        return " or ".join(shown["among"])
+    return f"{shown.get('value', shown.get('code'))}{unit}"
+
+
+def render_note(
+    note: Note,
+    visible: int,
+    sub: Sub,
+    hit: tuple[int, int, int],
+    labels: list[str],
+    score: float,
+    at: int,
+    expires: int | None,
+    node: str,
+) -> bytes:
+    """Return the message; `hit` is (possible, certain, attribute) of the deciding subscription."""
+    shared = note.parts.get(visible)
+    if shared is None:
+        shared = note.parts[visible] = _describe_note(note, visible)
+    possible, certain, attribute = hit
+    tail = {
+        "degree": round(possible / 255, 3),
+        "possible": round(possible / 255, 3),
+        "certain": round(certain / 255, 3),
+        "why": explain(note, sub, possible, attribute),
+        "subscription": sub.label,
+        "subscription_id": sub.hex,
+        "subscriptions": labels,
+        "at": format_time(at),
+        "expires": None if expires is None else format_time(expires),
+        "score": round(score, 4),
+        "node": node,
+    }
+    message = b'{"id":"%016x",' % note.id + shared + b"," + _encode(tail)[1:]
+    return cbor2.dumps(json.loads(message)) if sub.format == "cbor" else message
+
+
+def describe_content_values(note: Note) -> dict[str, object]:
+    """Return a notification as typed content: event, device, and each exact value by name."""
+    bits = _find_bits(note.event) if note.event else {}
+    values: dict[str, object] = {}
+    for reading in note.vector.readings:
+        attribute = bits.get(reading.attribute)
+        if attribute is not None and reading.exact:
+            shown = json.loads(describe_reading(attribute, reading))
+            if "value" in shown:
+                values[attribute.name] = shown["value"]
+    return {**values, "event": name_event(note), "device": note.device}

@@ -1,0 +1,70 @@
+"""Who is trusted, told to all nodes: notices of revocation and of new names, as items.
+
+Makes an item of every notice that this node's keyring wants told, and gives the keyring those of
+others. What a notice says and whether it may say so is the keyring's business.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Protocol
+
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.interface import Part, Reader
+from denwatch.node.core.items import NEVER, REVOCATION, Dot, Item
+from denwatch.node.core.turn import Turn
+
+
+class Notices(Protocol):
+    """What this part needs of a keyring; `denwatch.node.security.keyring` has the real one."""
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change."""
+
+    def list_notices(self) -> list[bytes]:
+        """Return what this node has to tell the others."""
+
+    def apply_notice(self, origin: str, body: bytes) -> bool:
+        """Take a notice; ValueError if it is none, or from somebody who may not say so."""
+
+
+class Trust(Part):
+    """Keeps a keyring and the notices among the items in step."""
+
+    def __init__(self, holdings: Holdings, keyring: Notices) -> None:
+        self._holdings = holdings
+        self._keyring = keyring
+        self._told: dict[bytes, Dot] = {}  # our own notices that are items
+        self._generation = -1
+
+    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - the part's contract
+        """Give the keyring what an earlier run learned."""
+        for item in self._holdings.iterate(REVOCATION):
+            if item.dot.origin == self._holdings.name:
+                self._told[item.body] = item.dot
+            else:
+                with suppress(ValueError):  # it was refused when it came, too
+                    self._keyring.apply_notice(item.dot.origin, item.body)
+
+    def learn(self, turn: Turn, item: Item, source: str) -> None:
+        """Give the keyring what another node says."""
+        if item.kind != REVOCATION or not source:
+            return
+        try:
+            self._keyring.apply_notice(item.dot.origin, item.body)
+        except ValueError as error:
+            turn.log("refuse", what="notice", why=str(error), who=item.dot.origin)
+            turn.count("notices_refused")
+
+    def tick(self, turn: Turn) -> None:
+        """Tell what is new, and take back what no longer holds."""
+        if self._keyring.generation == self._generation:
+            return
+        self._generation = self._keyring.generation
+        wanted = dict.fromkeys(self._keyring.list_notices())
+        for body in [body for body in self._told if body not in wanted]:
+            self._holdings.remove(turn, REVOCATION, self._told.pop(body), "removed")
+        for body in wanted:
+            if body not in self._told:
+                self._told[body] = self._holdings.originate(turn, REVOCATION, NEVER, body).dot

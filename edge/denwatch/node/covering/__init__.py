@@ -1,0 +1,41 @@
+"""Saying less: which subscriptions add something, and which others already cover.
+
+    table = Covering(Domains(special={3: (0, 65535)}), Exact())
+    table.subscribe("medic7", Subscription(0b1001, ({0: (40, 255), 3: (100, 200)},))).active
+
+The rest of the system imports from here alone. `Covering` is loaded on first use, because it
+brings numba with it and a program that only describes subscriptions does not need that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from denwatch.node.covering.boxes import Domains, Interval, Subscription, covers
+from denwatch.node.covering.policy import Approximate, Exact, Metric, PairWise, Policy
+
+if TYPE_CHECKING:
+    from denwatch.node.covering.table import Change, Covering, Placement
+
+__all__ = [
+    "Approximate",
+    "Change",
+    "Covering",
+    "Domains",
+    "Exact",
+    "Interval",
+    "Metric",
+    "PairWise",
+    "Placement",
+    "Policy",
+    "Subscription",
+    "covers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Change", "Covering", "Placement"):
+        from denwatch.node.covering import table
+
+        return getattr(table, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,200 @@
+"""Subscriptions as a table keeps them, and their boxes in arrays by feature mask, for searching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from denwatch.node.covering import kernels
+from denwatch.node.covering.boxes import (
+    Domains,
+    Subscription,
+    cover_rows,
+    find_columns,
+    lift_rows,
+    list_rows,
+    pack_rows,
+)
+from denwatch.node.covering.layout import Rows
+
+Orders = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One subscription: its place in the order of arrival, and its boxes over its own mask."""
+
+    order: int
+    mask: int
+    rows: Rows  # where it surely matches: it covers others with these
+    outer: Rows  # where it can match: it is covered with these; the same array if boxes are exact
+    share: float  # of all values that its features can take, at most
+
+    @classmethod
+    def make(cls, order: int, subscription: Subscription, domains: Domains) -> Entry:
+        """Clip a subscription to the domains and measure it."""
+        mask = subscription.mask
+        rows = outer = pack_rows(list_rows(subscription.boxes, mask, domains), mask)
+        if subscription.outer is not None:
+            outer = pack_rows(list_rows(subscription.outer, mask, domains), mask)
+        whole = measure_rows(pack_rows([domains.span(mask)], mask))[0]
+        return cls(order, mask, rows, outer, float(measure_rows(rows).sum() / whole))
+
+
+def sort_widest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """Order entries so that those that can cover others come first; equals by arrival."""
+    return sorted(entries, key=lambda entry: (entry.mask.bit_count(), -entry.share, entry.order))
+
+
+def measure_rows(rows: Rows) -> npt.NDArray[np.float64]:
+    """Return the volume of each box: how many points it holds."""
+    sides = rows[:, 1::2].astype(np.float64) - rows[:, ::2] + 1.0
+    return np.asarray(sides.prod(axis=1), dtype=np.float64)
+
+
+def find_hull(rows: Rows) -> npt.NDArray[np.int32]:
+    """Return the smallest box around some boxes; without any, one that nothing meets."""
+    hull = np.empty(rows.shape[1], np.int32)
+    hull[::2] = rows[:, ::2].min(axis=0, initial=np.iinfo(np.int32).max)
+    hull[1::2] = rows[:, 1::2].max(axis=0, initial=np.iinfo(np.int32).min)
+    return hull
+
+
+class RowTable:
+    """The boxes of many entries of one mask, side by side, each with its owner's order."""
+
+    def __init__(self, width: int) -> None:
+        self._rows: Rows = np.empty((16, width), np.int32)
+        self._owners: Orders = np.empty(16, np.int64)
+        self._size = 0
+
+    @property
+    def rows(self) -> Rows:
+        """A view of the boxes, valid until the next change."""
+        return self._rows[: self._size]
+
+    @property
+    def owners(self) -> Orders:
+        """A view of the boxes' owners, valid until the next change."""
+        return self._owners[: self._size]
+
+    def add(self, rows: Rows, order: int) -> None:
+        """Append an entry's boxes."""
+        size = self._size + len(rows)
+        if size > len(self._owners):
+            capacity = max(size, 2 * len(self._owners))
+            self._rows.resize((capacity, self._rows.shape[1]), refcheck=False)
+            self._owners.resize(capacity, refcheck=False)
+        self._rows[self._size : size] = rows
+        self._owners[self._size : size] = order
+        self._size = size
+
+    def remove(self, order: int) -> None:
+        """Take an entry's boxes out, keeping the order of the others."""
+        kept = self.owners != order
+        size = int(kept.sum())
+        self._rows[:size] = self.rows[kept]
+        self._owners[:size] = self.owners[kept]
+        self._size = size
+
+    def find_overlapping(self, box: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        """Say of each box whether it has a point in common with this one."""
+        rows = self.rows
+        return np.asarray(((rows[:, ::2] <= box[1::2]) & (rows[:, 1::2] >= box[::2])).all(axis=1))
+
+
+class EntryIndex:
+    """Entries by mask, for questions across masks; by their sure boxes or by their outer ones."""
+
+    def __init__(self, domains: Domains, *, outer: bool = False) -> None:
+        self._domains = domains
+        self._outer = outer
+        self._tables: dict[int, RowTable] = {}
+        self._several: dict[int, Entry] = {}  # those with more than one box, by order
+        self.entries: dict[int, Entry] = {}  # by order
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry in."""
+        self.entries[entry.order] = entry
+        rows = self._get_rows(entry)
+        if not len(rows):
+            return  # nothing to find
+        if entry.mask not in self._tables:
+            self._tables[entry.mask] = RowTable(rows.shape[1])
+        self._tables[entry.mask].add(rows, entry.order)
+        if len(rows) > 1:
+            self._several[entry.order] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out."""
+        del self.entries[entry.order]
+        self._several.pop(entry.order, None)
+        if not len(self._get_rows(entry)):
+            return
+        self._tables[entry.mask].remove(entry.order)
+        if not len(self._tables[entry.mask].owners):
+            del self._tables[entry.mask]
+
+    def get_table(self, mask: int) -> RowTable | None:
+        """Return the boxes over exactly this mask."""
+        return self._tables.get(mask)
+
+    def gather(self, box: npt.NDArray[np.int32], mask: int) -> tuple[Rows, Orders]:
+        """Return, as boxes over `mask`, those of entries with no other features that meet `box`.
+
+        The largest overlap comes first, so that who subtracts them is done soon.
+        """
+        rows, owners = [np.empty((0, len(box)), np.int32)], [np.empty(0, np.int64)]
+        for inner, table in self._list_tables(mask):
+            hits = table.find_overlapping(box[find_columns(inner, mask)])
+            rows.append(lift_rows(table.rows[hits], inner, mask, self._domains))
+            owners.append(table.owners[hits])
+        found, orders = np.concatenate(rows), np.concatenate(owners)
+        overlaps = np.empty_like(found)
+        overlaps[:, ::2] = np.maximum(found[:, ::2], box[::2])
+        overlaps[:, 1::2] = np.minimum(found[:, 1::2], box[1::2])
+        by_size = np.lexsort((orders, -measure_rows(overlaps)))
+        return found[by_size], orders[by_size]
+
+    def find_coverer(self, entry: Entry) -> Entry | None:
+        """Return the earliest entry that covers another, not empty one alone, if there is any."""
+        best: int | None = None
+        for inner, table in self._list_tables(entry.mask):
+            seen = np.ascontiguousarray(entry.outer[:, find_columns(inner, entry.mask)])
+            common: set[int] | None = None
+            for box in seen:
+                owners = set(table.owners[kernels.find_containing(table.rows, box)].tolist())
+                common = owners if common is None else common & owners
+                if not common:
+                    break
+            if common:
+                best = min(common) if best is None else min(best, *common)
+        for order, other in self._several.items():
+            if (best is None or order < best) and self._covers(other, entry):
+                best = order
+        return None if best is None else self.entries[best]
+
+    def _list_tables(self, mask: int) -> Iterator[tuple[int, RowTable]]:
+        """Yield the boxes of every mask that this one includes, in a fixed order."""
+        if len(self._tables) < 1 << mask.bit_count():
+            yield from ((i, table) for i, table in self._tables.items() if not i & ~mask)
+            return
+        inner = mask  # fewer masks to try than tables to look at
+        while True:
+            if inner in self._tables:
+                yield inner, self._tables[inner]
+            if not inner:
+                return
+            inner = (inner - 1) & mask
+
+    def _covers(self, other: Entry, entry: Entry) -> bool:
+        """Say whether an entry's boxes cover another's, also where no single box of it does."""
+        if other.mask & ~entry.mask:
+            return False
+        lifted = lift_rows(other.rows, other.mask, entry.mask, self._domains)
+        return cover_rows(map(tuple, entry.outer.tolist()), map(tuple, lifted.tolist()))
+
+    def _get_rows(self, entry: Entry) -> Rows:
+        return entry.outer if self._outer else entry.rows

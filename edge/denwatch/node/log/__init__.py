@@ -1,0 +1,77 @@
+"""The log of a node: what happened, for analysis of all nodes together.
+
+Records go into the store with what they tell of, and from there into segments:
+
+    store.apply(changes, [encode_record("attach", {"subscriber": "medic7", "is_up": True}, now)])
+    store.commit()
+    writer = Writer(store, DiskFiles("log"))   # once; mends what a crash left
+    writer.move(now)                           # now and then; then store.commit()
+
+and come back from the bytes of a segment, with everything that is damaged named:
+
+    contents = read_segment(data, is_closed=name.endswith(".dlog"))
+    for block in contents.blocks:
+        records, damages = decode_records(block)
+
+`kinds` has the table of records, `README.md` the bytes, `names` which of several files to read.
+"""
+
+from __future__ import annotations
+
+from denwatch.node.log.decoding import Columns, decode_columns, decode_records
+from denwatch.node.log.files import DiskFiles, Files
+from denwatch.node.log.kinds import KINDS, SCHEMA, Kind
+from denwatch.node.log.names import (
+    Choice,
+    SegmentName,
+    Span,
+    choose_segments,
+    read_name,
+    write_name,
+)
+from denwatch.node.log.reader import (
+    Block,
+    Contents,
+    Damage,
+    build_mask,
+    read_footer,
+    read_header,
+    read_segment,
+)
+from denwatch.node.log.records import Record, RecordError, encode_record
+from denwatch.node.log.recovery import LogError
+from denwatch.node.log.segment import FORMAT, Footer, Header
+from denwatch.node.log.writer import Batch, Writer
+
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "SCHEMA",
+    "Batch",
+    "Block",
+    "Choice",
+    "Columns",
+    "Contents",
+    "Damage",
+    "DiskFiles",
+    "Files",
+    "Footer",
+    "Header",
+    "Kind",
+    "LogError",
+    "Record",
+    "RecordError",
+    "SegmentName",
+    "Span",
+    "Writer",
+    "build_mask",
+    "choose_segments",
+    "decode_columns",
+    "decode_records",
+    "encode_record",
+    "read_footer",
+    "read_header",
+    "read_name",
+    "read_segment",
+    "write_name",
+]

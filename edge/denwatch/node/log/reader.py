@@ -1,0 +1,328 @@
+"""Reading a segment: bytes in, blocks and damages out. Pure; opens nothing, drops nothing silently.
+
+Everything in a segment is either in a block that is whole, or in a damage with its place, its
+reason and, where it can be known, the numbers of the records that are lost. A segment that is still
+being written ends where its last whole block ends; the next reading says from which record on.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import cbor2
+from denwatch.node.log.kinds import KINDS
+from denwatch.node.log.segment import (
+    BLOCK,
+    DEFLATED,
+    END,
+    FOOTER,
+    FORMAT,
+    MAGIC,
+    MAX_RAW,
+    PLAIN,
+    PREAMBLE,
+    RECORDS,
+    SYNC,
+    TRAILER,
+    BlockHeader,
+    Footer,
+    Header,
+    IndexEntry,
+)
+
+
+class Damage(NamedTuple):
+    """Something in a segment that could not be read, and why."""
+
+    offset: int  # first byte that is concerned
+    size: int  # bytes
+    reason: str
+    first: int | None = None  # number of the first record that is lost, if known
+    length: int | None = None  # how many are lost, if known
+
+
+class Block(NamedTuple):
+    """Records that are whole, not yet unpacked."""
+
+    segment: Header
+    header: BlockHeader
+    offset: int
+    body: bytes
+    skipped: int = 0  # records at its beginning that were read before
+
+    def may_hold(
+        self, kinds: int | None = None, since: int | None = None, until: int | None = None
+    ) -> bool:
+        """Say whether records of these kinds (a mask) and times (since <= t < until) are there."""
+        return (
+            (kinds is None or bool(self.header.kinds & kinds))
+            and (since is None or self.header.latest >= since)
+            and (until is None or self.header.earliest < until)
+        )
+
+
+class Contents(NamedTuple):
+    """What a segment holds."""
+
+    header: Header | None  # None: see the damages; or nothing was written yet
+    blocks: list[Block]
+    damages: list[Damage]
+    footer: Footer | None
+    next: int  # the number of the next record, for reading on
+    end: int  # everything before this byte is accounted for
+    pending: int  # bytes behind it that are not whole yet; 0 in a closed segment
+
+
+class _Incomplete(Exception):
+    """The bytes end before the part does."""
+
+
+class _Broken(Exception):
+    """The bytes are not what they should be."""
+
+
+def build_mask(names: Iterable[str]) -> int:
+    """Return the mask of kinds for `Block.may_hold`."""
+    mask = 0
+    for name in names:
+        mask |= 1 << KINDS[name].id
+    return mask
+
+
+def read_segment(data: bytes, *, is_closed: bool, start: int = 0) -> Contents:
+    """Return what is in the bytes of a whole file.
+
+    `is_closed`: the file was closed, so it must end with a footer. `start` leaves out the records
+    below a number, for reading on in a segment that has grown. By number and not by byte, because
+    a node that lost its power may write the same records in other blocks.
+    """
+    try:
+        header, offset = _read_header(data)
+    except _Incomplete as error:
+        if not is_closed:
+            return Contents(None, [], [], None, start, 0, len(data))
+        return _refuse(data, str(error))
+    except _Broken as error:
+        return _refuse(data, str(error))
+    walk = _Walk(data, header, offset, start)
+    walk.read_blocks()
+    if is_closed:
+        walk.require_end()
+    return Contents(
+        header,
+        walk.blocks,
+        walk.damages,
+        walk.footer,
+        max(walk.number, start),
+        walk.end,
+        len(data) - walk.end,
+    )
+
+
+def read_header(data: bytes) -> Header | None:
+    """Return the header of a segment from its first bytes (1 kB is enough); None if it has none."""
+    try:
+        return _read_header(data)[0]
+    except (_Incomplete, _Broken):
+        return None
+
+
+def read_footer(tail: bytes) -> Footer | None:
+    """Return the footer from the last bytes of a segment; None if more are needed, or there is
+    none: then `read_segment` knows why."""
+    try:
+        length, mark = TRAILER.unpack(tail[-TRAILER.size :])
+    except struct.error:
+        return None
+    start = len(tail) - TRAILER.size - length
+    if mark != END or start < 0:
+        return None
+    try:
+        block = _read_block_header(tail, start)
+        return _unpack_footer(_check_body(tail, start, block), block)
+    except (_Incomplete, _Broken):
+        return None
+
+
+def unpack_body(header: BlockHeader, body: bytes) -> bytes | str:
+    """Return the unpacked bytes of a block, or the reason why they cannot be had."""
+    if header.packing == PLAIN:
+        raw = body
+    elif header.packing == DEFLATED:
+        unpacker = zlib.decompressobj()
+        try:
+            raw = unpacker.decompress(body, header.raw + 1)  # no more, whatever it claims
+        except zlib.error as error:
+            return f"the block cannot be unpacked: {error}"
+    else:
+        return f"the block is packed in the way {header.packing}, which this version does not know"
+    if len(raw) != header.raw:
+        return f"the block unpacks to {len(raw)} bytes, not to {header.raw}"
+    return raw
+
+
+class _Walk:
+    """One pass over the blocks of a segment."""
+
+    def __init__(self, data: bytes, header: Header, offset: int, start: int) -> None:
+        self.data = data
+        self.header = header
+        self.end = offset  # everything before is read, or known to be damaged
+        self.number = header.first  # the next record that is expected
+        self.blocks: list[Block] = []
+        self.damages: list[Damage] = []
+        self.footer: Footer | None = None
+        self._start = start
+        self._trouble = ""  # why the bytes at `end` are no block
+
+    def read_blocks(self) -> None:
+        """Read to the end, over all damage that has a whole block behind it."""
+        offset = self.end
+        while offset < len(self.data) and self.footer is None:
+            try:
+                block = _read_block_header(self.data, offset)
+                size = BLOCK.size + block.stored
+                if block.type == FOOTER:
+                    size += TRAILER.size
+                if offset + size > len(self.data):
+                    raise _Incomplete("the segment is cut off within a block")
+            except (_Incomplete, _Broken) as error:
+                self._trouble = self._trouble or str(error)
+                offset = _find_block(self.data, offset + 1)
+                continue
+            self._bridge(offset, block)
+            self._take(offset, size, block)
+            offset = self.end = offset + size
+
+    def require_end(self) -> None:
+        """Note what is missing at the end of a closed segment."""
+        rest = len(self.data) - self.end
+        if self.footer is None:
+            reason = self._trouble or "the segment is cut off"
+            self._note(self.end, rest, f"{reason}; the footer is missing", self.number)
+        elif rest:
+            self._note(self.end, rest, "bytes behind the end of the segment")
+        self.end = len(self.data)
+
+    def _note(
+        self, offset: int, size: int, reason: str, first: int | None = None, length: int = -1
+    ) -> None:
+        """Note a damage, unless it concerns only what was read before."""
+        known = None if length < 0 else length
+        if first is None or known is None or first + known > self._start or self._start == 0:
+            self.damages.append(Damage(offset, size, reason, first, known))
+
+    def _bridge(self, offset: int, block: BlockHeader) -> None:
+        """Note what lies between the last block and this one."""
+        missing = max(block.first - self.number, 0)
+        if offset > self.end:
+            self._note(self.end, offset - self.end, self._trouble, self.number, missing)
+        elif missing:
+            self._note(offset, 0, "records are missing", self.number, missing)
+        self._trouble = ""
+        self.number += missing
+
+    def _take(self, offset: int, size: int, block: BlockHeader) -> None:
+        """Take a block whose header is right."""
+        if block.type == RECORDS:
+            self._take_records(offset, size, block)
+            return
+        try:
+            if block.type != FOOTER:
+                raise _Broken(f"a block of the type {block.type}, which this version does not know")
+            footer = _unpack_footer(_check_body(self.data, offset, block), block)
+            length = size - TRAILER.size
+            if self.data[offset + length : offset + size] != TRAILER.pack(length, END):
+                raise _Broken("the trailer behind the footer is damaged")
+            self.footer = footer
+        except _Broken as error:
+            self._note(offset, size, str(error))
+
+    def _take_records(self, offset: int, size: int, block: BlockHeader) -> None:
+        next_ = block.first + block.length
+        try:
+            if block.first < self.number:
+                raise _Broken("the block repeats records that were there before")
+            if next_ > self._start:
+                body = _check_body(self.data, offset, block)
+                skipped = max(self._start - block.first, 0)
+                self.blocks.append(Block(self.header, block, offset, body, skipped))
+        except _Broken as error:
+            self._note(offset, size, str(error), block.first, block.length)
+        self.number = max(self.number, next_)
+
+
+def _refuse(data: bytes, reason: str) -> Contents:
+    return Contents(None, [], [Damage(0, len(data), reason)], None, 0, len(data), 0)
+
+
+def _read_header(data: bytes) -> tuple[Header, int]:
+    start = data[: len(MAGIC)]
+    if not MAGIC.startswith(start):
+        raise _Broken("not a segment of a node's log: it begins otherwise")
+    if len(data) < PREAMBLE.size:
+        raise _Incomplete("empty file" if not data else "cut off within the segment's header")
+    _, version, length, crc = PREAMBLE.unpack_from(data)
+    if version != FORMAT:
+        raise _Broken(f"a segment of the format {version}; this version reads the format {FORMAT}")
+    end = PREAMBLE.size + length
+    if len(data) < end:
+        raise _Incomplete("cut off within the segment's header")
+    body = data[PREAMBLE.size : end]
+    if zlib.crc32(body, zlib.crc32(struct.pack(">HH", version, length))) != crc:
+        raise _Broken("the segment's header is damaged: its CRC is wrong")
+    values = _load(body, "the segment's header")
+    types = (str, int, int, int)
+    if type(values) is not list or tuple(map(type, values)) != types:
+        raise _Broken("the segment's header is not [node, epoch, first, time]")
+    return Header(*values), end
+
+
+def _read_block_header(data: bytes, offset: int) -> BlockHeader:
+    if len(data) - offset < BLOCK.size:
+        raise _Incomplete("the segment is cut off within a block's header")
+    mark, *values, crc = BLOCK.unpack_from(data, offset)
+    if mark != SYNC:
+        raise _Broken("the block's mark is damaged")
+    if zlib.crc32(data[offset : offset + BLOCK.size - 4]) != crc:
+        raise _Broken("the block's header is damaged: its CRC is wrong")
+    header = BlockHeader(*values)
+    if header.raw > MAX_RAW:
+        raise _Broken(f"a block of {header.raw} bytes is too large")
+    return header
+
+
+def _check_body(data: bytes, offset: int, header: BlockHeader) -> bytes:
+    start = offset + BLOCK.size
+    body = data[start : start + header.stored]
+    if zlib.crc32(body) != header.crc:
+        raise _Broken("the block is damaged: its CRC is wrong")
+    return body
+
+
+def _find_block(data: bytes, offset: int) -> int:
+    """Return where the next mark of a block is; the end if there is none."""
+    found = data.find(SYNC, offset)
+    return len(data) if found < 0 else found
+
+
+def _unpack_footer(body: bytes, header: BlockHeader) -> Footer:
+    raw = unpack_body(header, body)
+    if isinstance(raw, str):
+        raise _Broken(raw)
+    values = _load(raw, "the footer")
+    try:
+        next_, counts, index = values
+        return Footer(next_, dict(counts), [IndexEntry(*entry) for entry in index])
+    except (TypeError, ValueError):
+        raise _Broken("the footer is not [next, counts, index]") from None
+
+
+def _load(data: bytes, what: str) -> Any:
+    try:
+        return cbor2.loads(data)
+    except (cbor2.CBORDecodeError, ValueError, RecursionError) as error:
+        raise _Broken(f"{what} is no CBOR: {error}") from None

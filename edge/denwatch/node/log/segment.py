@@ -1,0 +1,153 @@
+"""A segment of the log as bytes: header, blocks of records, footer. Pure; writes, never reads.
+
+The byte tables are in `README.md`. Every part carries its length and a CRC, and a block a mark by
+which the next one is found behind damage. Blocks say which records, times and kinds they hold, so
+that a reader skips what it does not want without unpacking it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import cbor2
+from denwatch.node.log.kinds import SCHEMA
+
+FORMAT = 1
+MAGIC = b"\x89DLG\r\n\x1a\n"  # not text, and broken by whatever converts line ends
+SYNC = b"\xd5DB\x1f"
+END = b"DLGE"
+PREAMBLE = struct.Struct(">8sHHI")  # magic, format, length of the CBOR behind it, CRC of both
+BLOCK = struct.Struct(">4sBBHIIIQqqQII")
+TRAILER = struct.Struct(">I4s")  # length of the footer's block, mark
+
+RECORDS = 1
+FOOTER = 2
+PLAIN = 0
+DEFLATED = 1
+MAX_RAW = 16 << 20  # bytes of a block, unpacked
+_WORTH_PACKING = 200  # bytes
+
+
+class Header(NamedTuple):
+    """What a segment says of itself at its beginning."""
+
+    node: str
+    epoch: int
+    first: int  # number of the first record
+    time: int  # when it was begun, ms
+
+
+class BlockHeader(NamedTuple):
+    """What a block says of itself."""
+
+    type: int
+    packing: int
+    schema: int
+    stored: int  # bytes that follow
+    raw: int  # bytes, unpacked
+    length: int  # records
+    first: int
+    earliest: int
+    latest: int
+    kinds: int  # bit n is set: there are records of the kind n
+    crc: int  # of the bytes that follow
+
+
+class IndexEntry(NamedTuple):
+    """One block, as the footer knows it."""
+
+    offset: int
+    first: int
+    length: int
+    earliest: int
+    latest: int
+    kinds: int
+
+
+class Footer(NamedTuple):
+    """What a closed segment holds."""
+
+    next: int  # the number after the last record
+    counts: dict[int, int]  # records by kind
+    blocks: list[IndexEntry]
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(self.counts.values())
+
+    @property
+    def earliest(self) -> int:
+        """The time of the earliest record; 0 if there is none."""
+        return min((entry.earliest for entry in self.blocks), default=0)
+
+    @property
+    def latest(self) -> int:
+        """The time of the latest record; 0 if there is none."""
+        return max((entry.latest for entry in self.blocks), default=0)
+
+
+def pack_header(header: Header) -> bytes:
+    """Return the beginning of a segment."""
+    body = cbor2.dumps(list(header))
+    crc = zlib.crc32(body, zlib.crc32(struct.pack(">HH", FORMAT, len(body))))
+    return PREAMBLE.pack(MAGIC, FORMAT, len(body), crc) + body
+
+
+def pack_records(data: bytes, rows: list[list[Any]], first: int) -> tuple[bytes, BlockHeader]:
+    """Return a block of records: `data` is their CBOR one after another, `rows` the same decoded.
+
+    The block's header comes back too, because the footer wants to know it.
+    """
+    times = [row[1] for row in rows]
+    kinds = 0
+    for kind in {row[0] for row in rows}:
+        kinds |= 1 << kind
+    raw = pack_array_head(len(rows)) + data
+    return _pack_block(RECORDS, raw, len(rows), first, min(times), max(times), kinds)
+
+
+def pack_footer(footer: Footer) -> bytes:
+    """Return the end of a segment: the footer's block, and the trailer that finds it."""
+    raw = cbor2.dumps([footer.next, footer.counts, [list(entry) for entry in footer.blocks]])
+    block, _ = _pack_block(
+        FOOTER, raw, footer.records, footer.next, footer.earliest, footer.latest, 0
+    )
+    return block + TRAILER.pack(len(block), END)
+
+
+def _pack_block(
+    type_: int, raw: bytes, length: int, first: int, earliest: int, latest: int, kinds: int
+) -> tuple[bytes, BlockHeader]:
+    packed = zlib.compress(raw, 1) if len(raw) > _WORTH_PACKING else raw
+    packing = DEFLATED if len(packed) < len(raw) else PLAIN
+    body = packed if packing == DEFLATED else raw
+    header = BlockHeader(
+        type_,
+        packing,
+        SCHEMA,
+        len(body),
+        len(raw),
+        length,
+        first,
+        earliest,
+        latest,
+        kinds,
+        zlib.crc32(body),
+    )
+    head = BLOCK.pack(SYNC, *header, 0)[:-4]
+    return head + struct.pack(">I", zlib.crc32(head)) + body, header
+
+
+def pack_array_head(length: int) -> bytes:
+    """Return the CBOR head of an array of so many elements."""
+    return b"\x9a" + length.to_bytes(4, "big")
+
+
+def count_kinds(counts: dict[int, int], rows: Iterable[list[Any]]) -> None:
+    """Add the rows to the counts by kind."""
+    for row in rows:
+        counts[row[0]] = counts.get(row[0], 0) + 1

@@ -1,0 +1,330 @@
+"""The index: a million fuzzy subscriptions, matched at the speed of memory.
+
+`FuzzyIndex` answers exactly what `protocol.matching.match` answers for each subscription, for
+exact, interval and fuzzy readings alike. It only arranges memory; the work is in the kernels:
+
+    masks       from a notification's attributes to the groups whose mask is a subset
+    packed      a group's newest boxes, and all of a small group: compared a word at a time
+    rows        a large group's boxes: one bit each, a row for each value
+    evaluation  the candidates, exactly
+
+One thread may change an index while no other uses it; any number may match at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from denwatch.node.matching.batch import (
+    Batch,
+    Hits,
+    Readings,
+    pack_notifications,
+    pack_subscriptions,
+    sign_id,
+)
+from denwatch.node.matching.columns import Column
+from denwatch.node.matching.hashing import NODE_CHILDREN, find_known, find_record
+from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.masks import (
+    BLOCK,
+    COUNT_ATTRS,
+    COUNT_GROUPS,
+    COUNT_NODES,
+    COUNTERS,
+    WIDTH,
+    plant_root,
+)
+from denwatch.node.matching.placing import (
+    can_merge,
+    count_needs,
+    merge_blocks,
+    place_boxes,
+    remove_boxes,
+    store_records,
+)
+from denwatch.node.matching.planning import plan_boxes
+from denwatch.node.matching.records import (
+    ATTRIBUTES,
+    encode_records,
+    gather_records,
+    get_group,
+    measure_record,
+)
+from denwatch.node.matching.rows import NEXT, ROWS, SLOTS, WORDS, ZONES, measure_rows, measure_zones
+from denwatch.node.matching.search import search
+from denwatch.protocol.vectors import Notification, Subscription
+from numpy.typing import NDArray
+
+PACKED_LIMIT = 256  # packed boxes of a group that become a block, when they come one by one
+BULK_LIMIT = 128  # and when they come in bulk
+MERGED_WORDS = 64  # no merging beyond 4,096 boxes
+
+_ROOT_SHAPE = (1, 1, 0)
+_PLACED = ("bits", "slots", "packed", "zones", "blocks")  # in the order of `count_needs`
+_ONLY = np.zeros(1, np.int64)  # the order of one record
+_NO_ROOM = np.zeros(len(_PLACED), np.int64)
+
+
+class FuzzyIndex:
+    """A set of fuzzy subscriptions that answers which of them a notification matches."""
+
+    def __init__(self, attributes: int = ATTRIBUTES, buckets: int = 256) -> None:
+        """Make an empty index for attributes 0..attributes-1.
+
+        Fewer buckets (16, 32, 64, 128) take less memory and look closely at more candidates.
+        """
+        if not 1 <= attributes <= ATTRIBUTES:
+            raise ValueError(f"{attributes} attributes are not in 1..{ATTRIBUTES}")
+        if buckets not in (16, 32, 64, 128, 256):
+            raise ValueError(f"{buckets} buckets are not 16, 32, 64, 128 or 256")
+        self.buckets = buckets
+        self.attributes = attributes
+        self.widest = 1  # no mask has more attributes
+        self._start()
+
+    def _start(self) -> None:
+        self.columns = {
+            "recs": Column(np.int64),
+            "slots": Column(np.int32),
+            "bits": Column(np.int64),
+            "packed": Column(np.int64),
+            "zones": Column(np.int64),
+            "groups": Column(np.int64, 8),
+            "blocks": Column(np.int64, 5),
+            "nodes": Column(np.int64, NODE_CHILDREN + (self.attributes + 63) // 64),
+            "node_heads": Column(np.int32),
+            "attrs": Column(np.int32),
+            "id_heads": Column(np.int32),
+        }
+        # Kernels move these: (buckets, round, entries) of the two tables, and the counters.
+        self.node_shape = np.array(_ROOT_SHAPE, np.int64)
+        self.id_shape = np.array(_ROOT_SHAPE, np.int64)
+        self.counts = np.zeros(COUNTERS, np.int64)
+        for name in ("nodes", "node_heads", "id_heads"):
+            self.columns[name].reserve(1)
+        self._get("id_heads")[0] = -1
+        plant_root(self._get("nodes"), self._get("node_heads"), self.node_shape, self.counts)
+        self._count_used()
+
+    def _get(self, name: str) -> NDArray[Any]:
+        return self.columns[name].data
+
+    def _count_used(self) -> None:
+        """Let the columns that kernels extend know their length."""
+        self.columns["nodes"].used = int(self.counts[COUNT_NODES])
+        self.columns["groups"].used = int(self.counts[COUNT_GROUPS])
+        self.columns["attrs"].used = int(self.counts[COUNT_ATTRS])
+        self.columns["node_heads"].used = int(self.node_shape[0])
+        self.columns["id_heads"].used = int(self.id_shape[0])
+
+    def __len__(self) -> int:
+        return int(self.id_shape[2])
+
+    def __contains__(self, id: int) -> bool:
+        return self._find(id) >= 0
+
+    def _find(self, id: int) -> int:
+        recs, heads = self._get("recs"), self._get("id_heads")
+        return int(find_record(recs, heads, self.id_shape, sign_id(id)))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all columns."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    def add(self, id: int, subscription: Subscription) -> None:
+        """Add a subscription, or replace the one with this id."""
+        staged, starts = self._encode(pack_subscriptions([(id, subscription)]))
+        if id in self:
+            self.remove(id)
+        _, lanes, ends = self._plan(staged, starts)
+        target = self.columns["recs"].take(len(staged))
+        self._store(_ONLY, np.array([target], np.int64), staged, starts)
+        self._place_one(np.array([target], np.int64), staged, starts, lanes, ends)
+
+    def add_batch(self, batch: Batch) -> None:
+        """Add subscriptions, or replace those with the same ids; of equal ids the last counts."""
+        if not len(batch):
+            return
+        staged, starts = self._encode(batch)
+        _, newest = np.unique(batch.subs["id"][::-1], return_index=True)
+        chosen = len(batch) - 1 - newest
+        if len(self):
+            ids = np.ascontiguousarray(batch.subs["id"][chosen])
+            recs, heads = self._get("recs"), self._get("id_heads")
+            for id in ids[find_known(recs, heads, self.id_shape, ids)].tolist():
+                self.remove(id & (1 << 64) - 1)
+        self._insert(staged, starts, chosen)
+
+    def _encode(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the records of a batch; ValueError for attributes that the index cannot hold."""
+        staged, starts, highest, most = encode_records(batch.subs, batch.preds, batch.code)
+        if highest >= self.attributes:
+            raise ValueError(f"attribute {highest} is not below {self.attributes}")
+        self.widest = max(self.widest, most)
+        return staged, starts
+
+    def _insert(
+        self, staged: NDArray[np.int64], starts: NDArray[np.int64], chosen: NDArray[np.int64]
+    ) -> None:
+        """Insert the chosen records, whose ids are new, in bulk."""
+        keys, lanes, ends = self._plan(staged, starts)
+        order = chosen[np.argsort(keys[chosen], kind="stable")]
+        lengths = starts[order + 1] - starts[order]
+        recs = self.columns["recs"]
+        recs.reserve(int(lengths.sum()))
+        targets = recs.used + np.cumsum(lengths) - lengths
+        recs.used += int(lengths.sum())
+        self._store(order, targets, staged, starts)
+        needs = self._count_needs(order, staged, starts, BULK_LIMIT, False)
+        for name, need in zip(_PLACED, needs, strict=True):
+            self.columns[name].reserve(need)
+        used = np.array([self.columns[name].used for name in _PLACED], np.int64)
+        self._place(order, targets, lanes, ends, used, BULK_LIMIT, False)
+        for name, end in zip(_PLACED, used.tolist(), strict=True):
+            self.columns[name].used = end
+
+    def _plan(
+        self, staged: NDArray[np.int64], starts: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the keys and the boxes of records."""
+        c = self.columns
+        for name in ("nodes", "groups", "attrs", "node_heads"):
+            c[name].reserve(len(staged))  # more than there can be new attributes of masks
+        planned: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] = plan_boxes(
+            staged, starts, c["nodes"].data, c["node_heads"].data, self.node_shape,
+            c["groups"].data, c["attrs"].data, self.counts,
+        )  # fmt: skip
+        return planned
+
+    def _store(
+        self,
+        order: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        staged: NDArray[np.int64],
+        starts: NDArray[np.int64],
+    ) -> None:
+        """Copy records to their targets."""
+        heads = self.columns["id_heads"]
+        heads.reserve(len(order))
+        store_records(order, staged, starts, targets, self._get("recs"), heads.data, self.id_shape)
+        self._count_used()
+
+    def _count_needs(
+        self,
+        order: NDArray[np.int64],
+        staged: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        limit: int,
+        reuse: bool,
+    ) -> tuple[int, ...]:
+        groups = self._get("groups")
+        return tuple(count_needs(order, staged, starts, groups, self.buckets, limit, reuse))
+
+    def _place(
+        self,
+        order: NDArray[np.int64],
+        targets: NDArray[np.int64],
+        lanes: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        used: NDArray[np.int64],
+        limit: int,
+        reuse: bool,
+    ) -> None:
+        """Give the boxes of stored records their places."""
+        c = self.columns
+        left = place_boxes(
+            order, targets, lanes, ends, c["recs"].data, c["groups"].data, c["blocks"].data,
+            c["bits"].data, c["slots"].data, c["packed"].data, c["zones"].data, used, self.buckets,
+            limit, reuse,
+        )  # fmt: skip
+        for start, size in left.tolist():
+            c["packed"].give(start, size)
+
+    def _place_one(
+        self,
+        target: NDArray[np.int64],
+        staged: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        lanes: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> None:
+        """Give the boxes of one record their places, first in regions that were given back."""
+        needs = self._count_needs(_ONLY, staged, starts, PACKED_LIMIT, True)
+        if not any(needs):
+            self._place(_ONLY, target, lanes, ends, _NO_ROOM.copy(), PACKED_LIMIT, True)
+            return
+        columns = [self.columns[name] for name in _PLACED]
+        room = [column.take(need) for column, need in zip(columns, needs, strict=True)]
+        columns[0].data[room[0] : room[0] + needs[0]] = 0
+        self._place(_ONLY, target, lanes, ends, np.array(room, np.int64), PACKED_LIMIT, True)
+        if needs[0]:
+            self._merge(int(get_group(staged[1])))
+
+    def _merge(self, group: int) -> None:
+        """Let the group's newest blocks become one while two are equal and small."""
+        c = self.columns
+        while can_merge(c["groups"].data, c["blocks"].data, group, MERGED_WORDS):
+            width = int(c["groups"].data[group, WIDTH])
+            newest = int(c["groups"].data[group, BLOCK])
+            pair = (newest, int(c["blocks"].data[newest, NEXT]))
+            old = [c["blocks"].data[block].tolist() for block in pair]
+            words = old[0][WORDS]
+            start = c["bits"].take(int(measure_rows(2 * words, width, self.buckets)))
+            base = c["slots"].take(128 * words)
+            around = c["zones"].take(int(measure_zones(2 * words, width)))
+            gone = merge_blocks(
+                group, c["groups"].data, c["blocks"].data, c["bits"].data, c["slots"].data,
+                c["zones"].data, c["recs"].data, start, base, around, self.buckets,
+            )  # fmt: skip
+            for block in old:
+                c["bits"].give(block[ROWS], int(measure_rows(words, width, self.buckets)))
+                c["slots"].give(block[SLOTS], 64 * words)
+                c["zones"].give(block[ZONES], int(measure_zones(words, width)))
+            c["blocks"].give(int(gone), 1)
+
+    def remove(self, id: int) -> None:
+        """Remove a subscription; KeyError if there is none with this id."""
+        r = self._find(id)
+        if r < 0:
+            raise KeyError(id)
+        c = self.columns
+        remove_boxes(
+            r, c["recs"].data, c["id_heads"].data, self.id_shape, c["groups"].data, c["attrs"].data,
+            c["blocks"].data, c["bits"].data, c["slots"].data, c["packed"].data, self.buckets,
+        )  # fmt: skip
+        c["recs"].give(r, int(measure_record(c["recs"].data, r)))
+
+    def compact(self) -> None:
+        """Build the index anew from its records: no spare room, the best order, no empty masks."""
+        recs = self.columns["recs"].data
+        staged, starts = gather_records(recs, self.columns["id_heads"].data, self.id_shape)
+        self._start()
+        if len(starts) > 1:
+            self._insert(staged, starts, np.arange(len(starts) - 1))
+
+    def match(self, notification: Notification, age: int = 0) -> list[Hit]:
+        """Return the hits by rising id; `age` is the notification's, in seconds."""
+        hits = self.match_batch(pack_notifications([notification], [age]))
+        order = np.argsort(hits.ids)
+        rows = zip(
+            hits.ids[order].tolist(),
+            hits.possible[order].tolist(),
+            hits.certain[order].tolist(),
+            (hits.attributes[order] & 15).tolist(),
+            strict=True,
+        )
+        return [Hit(*row) for row in rows]
+
+    def match_batch(self, readings: Readings) -> Hits:
+        """Return the hits of many notifications; holds no interpreter lock while it works."""
+        c = self.columns
+        starts, ids, possible, certain, attributes, candidates = search(
+            readings.starts, readings.attributes, readings.points, readings.wides, readings.ages,
+            c["recs"].data, c["slots"].data, c["bits"].data, c["zones"].data, c["packed"].data,
+            c["groups"].data, c["blocks"].data, c["nodes"].data, c["node_heads"].data,
+            self.node_shape, c["attrs"].data, self.counts, self.buckets, self.widest,
+        )  # fmt: skip
+        return Hits(starts, ids.view(np.uint64), possible, certain, attributes, candidates)

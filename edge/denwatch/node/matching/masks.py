@@ -1,0 +1,225 @@
+"""Feature masks: from the attributes of a notification to the groups whose mask is a subset.
+
+A trie of attributes in rising order; a node that ends a mask names its group. Each node keeps the
+set of attributes that it has children for, so a search is a walk over exactly those subsets of the
+notification that begin some mask. With few masks, or a notification that carries nearly every
+attribute, it is cheaper to look at each group in turn.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
+
+from __future__ import annotations
+
+import numpy as np
+from denwatch.node.matching.compiling import (
+    Array,
+    compiled,
+    count_trailing_zeros,
+    int64,
+    prefetch,
+)
+from denwatch.node.matching.hashing import (
+    NODE_CHILDREN,
+    NODE_GROUP,
+    NODE_KEY,
+    NODE_NEXT,
+    find_bucket,
+    find_child,
+    link_node,
+)
+from denwatch.node.matching.records import (
+    ATTRIBUTES,
+    HEADER,
+    MAX_PREDICATES,
+    get_attribute,
+    get_count,
+)
+
+# One group: a row of 64 bytes, a cache line.
+WIDTH = 0  # number of attributes
+ATTRS = 1  # where they stand in the list of all groups' attributes
+TAIL = 2  # where its packed boxes stand
+ROOM = 3  # for how many there is room
+PACKED = 4  # how many there are
+BLOCK = 5  # its first block of bit rows, -1: none
+FREE = 6  # a free slot in its blocks, -1: none
+LEVEL = 7  # the lowest level that a box asks for
+
+# How many there are of each: a counter for every kind of row that only grows.
+COUNT_NODES = 0
+COUNT_GROUPS = 1
+COUNT_ATTRS = 2
+COUNT_SEEN = 3  # different attributes
+COUNT_DEPTH = 4  # nodes at each depth of the trie, from 0 on
+COUNT_MASK = COUNT_DEPTH + MAX_PREDICATES + 1  # the set of attributes seen
+COUNTERS = COUNT_MASK + ATTRIBUTES // 64
+
+
+@compiled
+def sort_attributes(recs: Array, r: int, found: Array) -> int:
+    """Write a record's attributes, rising and each once; return how many."""
+    width = 0
+    for i in range(get_count(recs[r + 1])):
+        attribute = get_attribute(recs[r + HEADER + i])
+        at = width
+        while at > 0 and found[at - 1] > attribute:
+            at -= 1
+        if at > 0 and found[at - 1] == attribute:
+            continue
+        for j in range(width, at, -1):
+            found[j] = found[j - 1]
+        found[at] = attribute
+        width += 1
+    return width
+
+
+@compiled
+def find_group(
+    mask: Array, width: int, nodes: Array, heads: Array, shape: Array, groups: Array, attrs: Array,
+    counts: Array,
+) -> int:  # fmt: skip
+    """Return the group of a mask (rising attributes), new if need be; there must be room for it."""
+    node = 0
+    for i in range(width):
+        attribute = mask[i]
+        child = find_child(nodes, heads, shape, node, attribute)
+        if child < 0:
+            child = counts[COUNT_NODES]
+            counts[COUNT_NODES] += 1
+            nodes[child, :] = 0
+            nodes[child, NODE_KEY] = node << 10 | attribute
+            nodes[child, NODE_GROUP] = -1
+            link_node(nodes, heads, shape, child)
+            counts[COUNT_DEPTH + i + 1] += 1
+            seen = COUNT_MASK + (attribute >> 6)
+            if not (counts[seen] >> (attribute & 63)) & 1:
+                counts[seen] |= int64(1) << (attribute & 63)
+                counts[COUNT_SEEN] += 1
+            nodes[node, NODE_CHILDREN + (attribute >> 6)] |= int64(1) << (attribute & 63)
+        node = child
+    group = nodes[node, NODE_GROUP]
+    if group < 0:
+        group = counts[COUNT_GROUPS]
+        counts[COUNT_GROUPS] += 1
+        nodes[node, NODE_GROUP] = group
+        start = counts[COUNT_ATTRS]
+        counts[COUNT_ATTRS] += width
+        for i in range(width):
+            attrs[start + i] = mask[i]
+        row = groups[group]
+        row[:] = 0
+        row[WIDTH] = width
+        row[ATTRS] = start
+        row[BLOCK] = -1
+        row[FREE] = -1
+        row[LEVEL] = 255
+    return group
+
+
+@compiled
+def prefer_list(attributes: int, widest: int, counts: Array) -> bool:
+    """Return whether looking at every group costs less than walking the trie.
+
+    A step of the walk is a hash and some jumps; it costs about as much as ten groups in a row. How
+    many steps there are is estimated as if every attribute were as likely as every other.
+    """
+    share = min(1.0, attributes / max(1, counts[COUNT_SEEN]))
+    steps = 0.0
+    subsets = 1.0
+    likely = 1.0
+    for depth in range(1, min(attributes, widest) + 1):
+        subsets *= (attributes - depth + 1) / depth
+        likely *= share
+        steps += min(subsets, likely * counts[COUNT_DEPTH + depth])
+    return counts[COUNT_GROUPS] < 10 * steps
+
+
+@compiled
+def list_masks(
+    present: Array, groups: Array, attrs: Array, counts: Array, found: Array
+) -> tuple[Array, int]:
+    """Return what `walk_masks` returns, by looking at every group."""
+    if found.size < counts[COUNT_GROUPS]:
+        found = np.empty(2 * counts[COUNT_GROUPS], np.int64)
+    size = 0
+    for group in range(counts[COUNT_GROUPS]):
+        start = groups[group, ATTRS]
+        held = int64(1)
+        for j in range(start, start + groups[group, WIDTH]):
+            attribute = int64(attrs[j])
+            held &= present[attribute >> 6] >> (attribute & 63)
+        found[size] = group
+        size += held
+    return found, size
+
+
+@compiled
+def grow(array: Array, size: int) -> Array:
+    """Return a larger array with the same first elements."""
+    larger = np.empty(max(2 * array.size, size), array.dtype)
+    larger[: array.size] = array
+    return larger
+
+
+@compiled
+def walk_masks(
+    present: Array, words: Array, nodes: Array, heads: Array, shape: Array, groups: Array,
+    found: Array,
+) -> tuple[Array, int]:  # fmt: skip
+    """Return the groups whose mask is a subset of the present attributes, and how many they are.
+
+    `words` are the places of the words of `present` that are not 0; `found` is replaced by a larger
+    array when it is full. The walk goes level by level and asks for the memory of a whole level
+    before it looks at the first node of it.
+    """
+    level = np.zeros(1, np.int64)
+    count = 1
+    keys = np.empty(256, np.int64)
+    size = 0
+    while count:
+        wanted = 0
+        for i in range(count):
+            node = level[i]
+            if wanted + 64 * words.size > keys.size:
+                keys = grow(keys, wanted + 64 * words.size)
+            for w in words:
+                common = nodes[node, NODE_CHILDREN + w] & present[w]
+                while common:
+                    keys[wanted] = node << 10 | w << 6 | count_trailing_zeros(common)
+                    common &= common - 1
+                    wanted += 1
+        if wanted > level.size:
+            level = np.empty(2 * wanted, np.int64)
+        for i in range(wanted):
+            level[i] = find_bucket(shape, keys[i])
+            prefetch(heads, level[i])
+        for i in range(wanted):
+            level[i] = heads[level[i]]
+            prefetch(nodes, level[i] * nodes.shape[1])
+        if size + wanted > found.size:
+            found = grow(found, size + wanted)
+        for i in range(wanted):
+            while nodes[level[i], NODE_KEY] != keys[i]:
+                level[i] = nodes[level[i], NODE_NEXT]
+            group = nodes[level[i], NODE_GROUP]
+            if group >= 0:
+                prefetch(groups, group * groups.shape[1])
+                found[size] = group
+                size += 1
+        count = wanted
+    return found, size
+
+
+@compiled
+def plant_root(nodes: Array, heads: Array, shape: Array, counts: Array) -> None:
+    """Start an empty trie: the root has no key and stands in no bucket."""
+    nodes[0, :] = 0
+    nodes[0, NODE_KEY] = -1
+    nodes[0, NODE_GROUP] = -1
+    nodes[0, NODE_NEXT] = -1
+    counts[COUNT_NODES] = 1
+    heads[0] = -1
+    shape[0] = 1
+    shape[1] = 1
+    shape[2] = 0

@@ -1,0 +1,256 @@
+"""The search: from notifications to hits, in one compiled call that holds no interpreter lock.
+
+For each notification: walk the masks, scan the packed boxes and the bit rows of each group found,
+then evaluate the candidates. Candidates are gathered first so that their records, scattered over
+memory, can be asked for ahead of their use.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
+
+from __future__ import annotations
+
+import numpy as np
+from denwatch.node.matching.arithmetic import cut_reading
+from denwatch.node.matching.compiling import Array, compiled, int64, prefetch
+from denwatch.node.matching.evaluation import (
+    INEXACT,
+    NO_MATCH,
+    evaluate,
+    evaluate_plain,
+    make_degrees,
+)
+from denwatch.node.matching.hashing import NODE_CHILDREN
+from denwatch.node.matching.masks import (
+    ATTRS,
+    BLOCK,
+    LEVEL,
+    PACKED,
+    TAIL,
+    WIDTH,
+    grow,
+    list_masks,
+    prefer_list,
+    walk_masks,
+)
+from denwatch.node.matching.packed import pack_probe, scan_packed
+from denwatch.node.matching.records import HEADER, PLAIN, get_flags
+from denwatch.node.matching.rows import NEXT, ZONE, ZONES, find_shift, mark_zones, scan_pending
+
+_GATHERED = 12288  # candidates after which to evaluate
+_PACKED = 512  # more than a group has packed boxes
+_PENDING = 256  # zones to ask for before the first is read
+_AHEAD = 12  # records to ask for in advance
+
+
+@compiled
+def bound_reading(points: Array, wides: Array, at: int, t: int) -> tuple[int, int]:
+    """Return the 8-bit values between which a reading's t-cut lies, at either resolution."""
+    a = int64(points[at, 0])
+    b = int64(points[at, 1])
+    c = int64(points[at, 2])
+    d = int64(points[at, 3])
+    if wides[at]:
+        first, last = cut_reading(a, b, c, d, t)
+        low, high = cut_reading(a >> 8, b >> 8, c >> 8, d >> 8, t)
+    else:
+        first, last = cut_reading(257 * a, 257 * b, 257 * c, 257 * d, t)
+        low, high = cut_reading(a, b, c, d, t)
+    return min(first >> 8, low), max(last >> 8, high)
+
+
+@compiled
+def evaluate_found(
+    found: Array, size: int, slots: Array, recs: Array, values: Array, place: Array, points: Array,
+    wides: Array, age: int, degrees: Array, previous: int, ids: Array, answers: Array, total: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Append the hits among the candidates; return the new total and the last record looked at.
+
+    A candidate is a slot of the bit rows, or ~record of a packed box. The boxes of one subscription
+    stand side by side, so it is enough to compare with the record before.
+    """
+    for c in range(size):
+        found[c] = slots[found[c]] if found[c] >= 0 else ~found[c]
+    for c in range(size):
+        if c + _AHEAD < size:
+            prefetch(recs, found[c + _AHEAD])
+            prefetch(recs, found[c + _AHEAD] + HEADER + 1)  # it may reach into the next line
+        r = found[c]
+        if r == previous:
+            continue
+        previous = r
+        head = recs[r + 1]
+        answer = INEXACT
+        if get_flags(head) & PLAIN:
+            answer = evaluate_plain(recs, r, head, values)
+        if answer == INEXACT:
+            answer = evaluate(recs, r, place, points, wides, age, degrees)
+        if answer != NO_MATCH:
+            ids[total] = recs[r]
+            answers[total] = answer
+            total += 1
+    return total, previous
+
+
+@compiled
+def bound_readings(
+    attrs: Array, start: int, width: int, values: Array, place: Array, points: Array, wides: Array,
+    t: int, first: Array, last: Array, base: int,
+) -> bool:  # fmt: skip
+    """Write between which 8-bit values a group's readings lie; return whether all are exact."""
+    exact = True
+    for j in range(width):
+        attribute = int64(attrs[start + j])
+        value = int64(values[attribute])
+        first[base + j] = value
+        last[base + j] = value
+        if value < 0:
+            at = int64(place[attribute])
+            first[base + j], last[base + j] = bound_reading(points, wides, at, t)
+            exact = exact and first[base + j] == last[base + j]
+    return exact
+
+
+@compiled
+def ask_ahead(
+    mine: Array, tag: int, count: int, groups: Array, packed: Array, blocks: Array, zones: Array
+) -> None:
+    """Ask for the memory of the next groups: one hop further for each that is nearer."""
+    if tag + 6 < count:
+        prefetch(groups, mine[tag + 6] * groups.shape[1])
+    if tag + 4 < count:
+        group = mine[tag + 4]
+        prefetch(packed, groups[group, TAIL])
+        if groups[group, BLOCK] >= 0:
+            prefetch(blocks, groups[group, BLOCK] * blocks.shape[1])
+    if tag + 2 < count:
+        block = groups[mine[tag + 2], BLOCK]
+        if block >= 0:
+            prefetch(zones, blocks[block, ZONES])
+
+
+@compiled
+def split_answers(answers: Array, total: int) -> tuple[Array, Array, Array]:
+    """Return the possible degrees, the certain ones, and the attributes of answers."""
+    possible = np.empty(total, np.uint8)
+    certain = np.empty(total, np.uint8)
+    attributes = np.empty(total, np.int32)
+    for i in range(total):
+        possible[i] = answers[i] & 255
+        certain[i] = (answers[i] >> 8) & 255
+        attributes[i] = answers[i] >> 16
+    return possible, certain, attributes
+
+
+@compiled
+def search(
+    starts: Array, attributes: Array, points: Array, wides: Array, ages: Array, recs: Array,
+    slots: Array, bits: Array, zones: Array, packed: Array, groups: Array, blocks: Array,
+    nodes: Array, heads: Array, shape: Array, attrs: Array, counts: Array, buckets: int,
+    widest: int,
+) -> tuple[Array, Array, Array, Array, Array, int]:  # fmt: skip
+    """Return (ends, ids, possible, certain, attributes, number of candidates).
+
+    The hits of notification i are those from ends[i] to ends[i + 1].
+    """
+    shift = find_shift(buckets)
+    width = 64 * (nodes.shape[1] - NODE_CHILDREN)
+    present = np.zeros(width // 64, np.int64)
+    words = np.empty(width // 64, np.int64)
+    values = np.empty(width, np.int32)
+    place = np.empty(width, np.int32)
+    mine = np.empty(256, np.int64)
+    widths = np.empty(256, np.int64)
+    first = np.empty(256 * widest, np.int64)
+    last = np.empty(256 * widest, np.int64)
+    probe = np.empty(widest // 2 + 1, np.int64)
+    common = np.empty(ZONE, np.int64)
+    pending = np.empty((_PENDING, 6), np.int64)
+    found = np.empty(_GATHERED + _PENDING * ZONE * 64 + _PACKED, np.int64)
+    degrees = make_degrees()
+    ends = np.zeros(starts.size, np.int64)
+    ids = np.empty(256, np.int64)
+    answers = np.empty(256, np.int32)
+    total = 0
+    candidates = 0
+    for n in range(starts.size - 1):
+        present[:] = 0
+        for at in range(starts[n], starts[n + 1]):
+            attribute = int64(attributes[at])
+            if attribute < width:
+                present[attribute >> 6] |= int64(1) << (attribute & 63)
+                place[attribute] = at
+                exact = points[at, 0] == points[at, 3] and not wides[at]
+                values[attribute] = points[at, 0] if exact else -1
+        used = 0
+        for w in range(present.size):
+            if present[w]:
+                words[used] = w
+                used += 1
+        few = prefer_list(starts[n + 1] - starts[n], widest, counts)
+        if few:
+            mine, count = list_masks(present, groups, attrs, counts, mine)
+        else:
+            mine, count = walk_masks(present, words[:used], nodes, heads, shape, groups, mine)
+        if count > widths.size:
+            widths = np.empty(mine.size, np.int64)
+            first = np.empty(mine.size * widest, np.int64)
+            last = np.empty(mine.size * widest, np.int64)
+        size = 0
+        marked = 0
+        previous = int64(-1)
+        tag = 0
+        block = int64(-1)
+        zone = 0
+        exact = True
+        while True:
+            if block >= 0:  # go on where the zones were too many, or with the next block
+                zone, marked = mark_zones(
+                    bits, zones, blocks, block, zone, widths[tag], probe, first, tag * widest,
+                    exact and widths[tag] <= 4, buckets, shift, pending, marked, tag,
+                )  # fmt: skip
+                if marked < _PENDING:
+                    block = blocks[block, NEXT]
+                    zone = 0
+                    if block < 0:
+                        tag += 1
+            elif tag < count:
+                group = mine[tag]
+                if not few:
+                    ask_ahead(mine, tag, count, groups, packed, blocks, zones)
+                wide = groups[group, WIDTH]
+                widths[tag] = wide
+                exact = bound_readings(
+                    attrs, groups[group, ATTRS], wide, values, place, points, wides,
+                    groups[group, LEVEL], first, last, tag * widest,
+                )  # fmt: skip
+                pack_probe(first, last, tag * widest, wide, probe)
+                if groups[group, PACKED]:
+                    size = scan_packed(
+                        packed, groups[group, TAIL], groups[group, PACKED], wide, probe, found, size
+                    )
+                block = groups[group, BLOCK]
+                if block < 0:
+                    tag += 1
+            done = tag == count
+            if marked == _PENDING or done:
+                size = scan_pending(
+                    pending, marked, widths, first, last, widest, blocks, bits, buckets, shift,
+                    common, found, size,
+                )  # fmt: skip
+                marked = 0
+            if size > _GATHERED or done:
+                candidates += size
+                if total + size > ids.size:
+                    ids = grow(ids, total + size)
+                    answers = grow(answers, total + size)
+                total, previous = evaluate_found(
+                    found, size, slots, recs, values, place, points, wides, ages[n], degrees,
+                    previous, ids, answers, total,
+                )  # fmt: skip
+                size = 0
+            if done:
+                break
+        ends[n + 1] = total
+    possible, certain, blames = split_answers(answers, total)
+    return ends, ids[:total], possible, certain, blames, candidates

@@ -1,0 +1,56 @@
+"""The node's own MQTT 3.1.1 server: packets and sessions without I/O, and a listener for sockets.
+
+server = Server(rules)
+listener = Listener(on_input)       # calls on_input(inputs) with all that arrived
+outputs = server.take(input, now)   # writes first, commit, then listener.perform(outputs)
+"""
+
+from __future__ import annotations
+
+from denwatch.node.mqtt.interface import (
+    Blocked,
+    Close,
+    Input,
+    Lost,
+    Opened,
+    OpenRules,
+    Output,
+    Pace,
+    Pause,
+    Received,
+    Refused,
+    Resume,
+    Rules,
+    Send,
+    TokenBucket,
+)
+from denwatch.node.mqtt.limits import Limits
+from denwatch.node.mqtt.listener import Listener
+from denwatch.node.mqtt.packets import MalformedError
+from denwatch.node.mqtt.records import INBOUND, QUEUE, RETAINED, SESSIONS, SUBSCRIPTIONS
+from denwatch.node.mqtt.server import Server
+
+SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)  # of the store, and only the server's
+
+__all__ = [
+    "SPACES",
+    "Blocked",
+    "Close",
+    "Input",
+    "Limits",
+    "Listener",
+    "Lost",
+    "MalformedError",
+    "OpenRules",
+    "Opened",
+    "Output",
+    "Pace",
+    "Pause",
+    "Received",
+    "Refused",
+    "Resume",
+    "Rules",
+    "Send",
+    "Server",
+    "TokenBucket",
+]

@@ -1,0 +1,74 @@
+"""The server alone, in memory: for interoperability suites and benchmarks, not for use.
+
+    python -m denwatch.node.mqtt --port 18830 --open --refuse test/nosubscribe
+
+Nothing is durable here, so a PUBACK means nothing: `denwatch node` is the real thing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import time
+
+from denwatch.node.mqtt.interface import Input, OpenRules, Output
+from denwatch.node.mqtt.listener import Listener
+from denwatch.node.mqtt.server import Server
+
+_TICK_S = 0.25
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the options; without --open nothing starts, because everybody is let in."""
+    parser = argparse.ArgumentParser(prog="python -m denwatch.node.mqtt", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--open", action="store_true", help="let everybody do everything")
+    parser.add_argument("--refuse", action="append", default=[], help="a filter nobody may have")
+    options = parser.parse_args(argv)
+    if not options.open:
+        parser.error("this server has no names and keys: say --open if that is what you want")
+    return options
+
+
+class Runner:
+    """A server, its listener, and no store."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.listener = Listener(self._take)
+
+    async def run(self, host: str, port: int, until: asyncio.Event) -> None:
+        """Serve until told to stop; the port is printed when it is open."""
+        print(await self.listener.start(host, port), flush=True)
+        while not until.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(until.wait(), _TICK_S)
+            self.listener.perform(self.server.tick(_read_clock()))
+        await self.listener.stop()
+
+    def _take(self, inputs: list[Input]) -> None:
+        now = _read_clock()
+        outputs: list[Output] = []
+        for event in inputs:
+            outputs += self.server.take(event, now)
+        self.listener.perform(outputs)
+
+
+def _read_clock() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+async def _main(options: argparse.Namespace) -> None:
+    until = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, until.set)
+    server = Server(OpenRules(frozenset(options.refuse)))
+    await Runner(server).run(options.host, options.port, until)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(parse_arguments()))

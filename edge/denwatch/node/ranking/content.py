@@ -1,0 +1,220 @@
+"""Typed-content subscriptions: constraints on named attributes, matching, and covering.
+
+A `Filter` is a conjunction of constraints (PrefSIENA, Definitions 2 and 3): `genre = Drama` and
+`length > 100`. This file alone says what a constraint means; `regions.py` draws conclusions from
+it. Nothing here parses text or touches the outside: a language front end builds these dataclasses.
+
+Two decisions beyond the paper. Integers and floats are one kind, *number*, compared exactly,
+because JSON and people do not tell 6 from 6.0 and a strict rule would lose notifications without
+a word. A notification is a mapping, so an attribute has one value, and `x >= 5` with `x <= 5`
+covers the same as `x = 5`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self
+
+from denwatch.node.ranking.regions import Region, build_region, implies
+
+Value = int | float | str | datetime
+Notification = Mapping[str, object]
+
+
+class ContentError(ValueError):
+    """A constraint that no notification could be held against; the text names it."""
+
+
+class Kind(StrEnum):
+    """What may be compared with what."""
+
+    NUMBER = "number"
+    STRING = "string"
+    TIME = "time"
+
+
+class Op(StrEnum):
+    """The operators of PrefSIENA; ≠, ≤ and ≥ are accepted as spellings."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    GT = ">"
+    LE = "<="
+    GE = ">="
+    SUBSTRING = "substring"
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Op | None:
+        return {"≠": cls.NE, "≤": cls.LE, "≥": cls.GE}.get(str(value))
+
+
+_TEXT_ONLY = frozenset({Op.SUBSTRING, Op.PREFIX, Op.SUFFIX})
+_TESTS: dict[Op, Callable[[Any, Any], bool]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.GT: operator.gt,
+    Op.LE: operator.le,
+    Op.GE: operator.ge,
+    Op.SUBSTRING: operator.contains,
+    Op.PREFIX: str.startswith,
+    Op.SUFFIX: str.endswith,
+}
+_KINDS: dict[type, Kind | None] = {
+    int: Kind.NUMBER,
+    float: Kind.NUMBER,
+    str: Kind.STRING,
+    datetime: Kind.TIME,
+    bool: None,  # a bool is an int to Python; to a person "true > 0" is a mistake
+}
+
+
+def find_kind(value: object) -> Kind | None:
+    """Return the kind of a value, or None if it is not one that can be compared."""
+    try:
+        return _KINDS[type(value)]
+    except KeyError:
+        for base in (str, datetime, int, float):
+            if isinstance(value, base):
+                return _KINDS[base]
+        return None
+
+
+def _read_op(name: str, op: str) -> Op:
+    try:
+        return Op(op)
+    except ValueError:
+        raise ContentError(f"{name}: unknown operator {op!r}") from None
+
+
+def _normalise(value: Any, kind: Kind | None) -> Any:
+    """Return the value in comparable form, or None: NaN and times without a zone have none."""
+    if kind is Kind.NUMBER:
+        return value if value == value else None
+    if kind is Kind.TIME:
+        # In UTC, because two zones can disagree about equality around a clock change.
+        return None if value.utcoffset() is None else value.astimezone(UTC)
+    return value if kind is Kind.STRING else None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One condition on one attribute: `Constraint("length", ">", 120)`."""
+
+    name: str
+    op: Op
+    value: Value
+    kind: Kind = field(init=False, repr=False, compare=False)
+    _test: Callable[[Any, Any], bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        op = _read_op(self.name, self.op)
+        kind = find_kind(self.value)
+        value = _normalise(self.value, kind)
+        if kind is None or value is None:
+            raise ContentError(
+                f"{self.name} {op}: {self.value!r} is not a number, a string or a time with a zone"
+            )
+        if op in _TEXT_ONLY and kind is not Kind.STRING:
+            raise ContentError(f"{self.name}: {op} needs a string, not {self.value!r}")
+        for slot, content in (("op", op), ("value", value), ("kind", kind), ("_test", _TESTS[op])):
+            object.__setattr__(self, slot, content)
+
+    def __reduce__(self) -> tuple[type[Constraint], tuple[str, Op, Value]]:
+        # The derived fields hold functions: rebuild instead of copying, also across processes.
+        return Constraint, (self.name, self.op, self.value)
+
+    def accepts(self, value: object) -> bool:
+        """Return whether an attribute's value satisfies this; another kind never does."""
+        if find_kind(value) is not self.kind:
+            return False
+        if self.kind is not Kind.STRING:
+            value = _normalise(value, self.kind)
+            if value is None:
+                return False
+        return self._test(value, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.op} {self.value}"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A conjunction of constraints, in one canonical order; the empty one matches everything."""
+
+    constraints: tuple[Constraint, ...]
+
+    def __post_init__(self) -> None:
+        unique = dict.fromkeys(self.constraints)
+        ordered = sorted(unique, key=lambda c: (c.name, c.kind, c.op, c.value))
+        object.__setattr__(self, "constraints", tuple(ordered))
+
+    @classmethod
+    def of(cls, *parts: tuple[str, str, Value]) -> Self:
+        """Build a filter from triples: `Filter.of(("genre", "=", "Drama"), ("year", "<", 9))`."""
+        return cls(tuple(Constraint(name, _read_op(name, op), value) for name, op, value in parts))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.constraints)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Filter], tuple[tuple[Constraint, ...]]]:
+        # What is cached stays here: the hash of a string differs from process to process.
+        return type(self), (self.constraints,)
+
+    @cached_property
+    def regions(self) -> dict[str, Region]:
+        """What the constraints leave of each attribute they name."""
+        by_name: dict[str, list[Constraint]] = {}
+        for constraint in self.constraints:
+            by_name.setdefault(constraint.name, []).append(constraint)
+        return {name: build_region(group) for name, group in by_name.items()}
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether the constraints contradict each other, as far as can be seen."""
+        return any(region.is_empty for region in self.regions.values())
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.constraints)) or "anything"
+
+
+def matches(subscription: Filter, notification: Notification) -> bool:
+    """Return whether every constraint is satisfied by the notification (Definition 3)."""
+    for constraint in subscription.constraints:
+        if not constraint.accepts(notification.get(constraint.name)):
+            return False
+    return True
+
+
+def measure_degree(subscription: Filter, notification: Notification) -> int:
+    """Return the degree of match on the scale of fuzzy subscriptions: 255 or 0."""
+    return 255 if matches(subscription, notification) else 0
+
+
+def covers(general: Filter, special: Filter) -> bool:
+    """Return True only if every notification that matches `special` matches `general`.
+
+    Sound for all operators. Exact for numbers and times taken as dense orders; of strings it may
+    miss a cover that follows only from prefix, suffix, substring and ≠ taken together. It is
+    reflexive and transitive, which the subscription graph relies on.
+    """
+    if special.is_empty:
+        return True
+    regions = special.regions
+    for constraint in general.constraints:
+        region = regions.get(constraint.name)
+        if region is None or not implies(region, constraint):
+            return False
+    return True

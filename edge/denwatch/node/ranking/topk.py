@@ -1,0 +1,161 @@
+"""Top-k over time: a notification is delivered unless k better, still valid ones were (Def. 6).
+
+This file alone decides "delivered or outranked". Time is an argument and never runs backwards
+here: an earlier `now` counts as the latest one seen.
+
+PrefSIENA's Algorithm 1 keeps k pairs (score, expiry) and lets a better one replace the worst. That
+forgets: once the better one has expired, the replaced one would still be valid and would still
+hold others back by Definition 6. `TopK` therefore keeps every delivered entry until k entries that
+rank above it *and* live at least as long make it irrelevant for ever (the k-skyband), which is
+exactly Definition 6. `BoundedTopK` is Algorithm 1 as the paper has it, with >= in line 21: never
+more than k entries, for comparison and for the smallest machines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from denwatch.node.ranking.rank import Rank
+
+
+class Verdict(StrEnum):
+    """What became of a notification that matched."""
+
+    DELIVERED = "delivered"
+    OUTRANKED = "outranked"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One delivered notification; `turn` counts the matches, so a higher turn is fresher."""
+
+    note_id: int
+    rank: Rank
+    expires: float
+    turn: int
+
+
+class Gate(Protocol):
+    """What decides for one subscriber."""
+
+    def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
+        """Decide on a matching notification, and remember it if it is delivered."""
+
+    def list_best(self, now: float) -> list[Entry]:
+        """Return the k best valid entries, best first."""
+
+
+def _check_size(name: str, size: int | None) -> None:
+    if size is not None and size < 1:
+        raise ValueError(f"{name} must be at least 1, not {size}")
+
+
+class TopK:
+    """Definition 6, exactly. `window` also forgets all but the last `window` matches."""
+
+    def __init__(
+        self, k: int, window: int | None = None, *, turn: int = 0, entries: Iterable[Entry] = ()
+    ) -> None:
+        _check_size("k", k)
+        _check_size("window", window)
+        self.k = k
+        self.window = window
+        self.turn = turn
+        self._now = -math.inf
+        self._entries: list[Entry] = []
+        self._rivals: list[int] = []  # per entry, how many rank above it and live as long
+        for entry in sorted(entries, key=lambda entry: entry.turn):
+            self._admit(entry)
+
+    def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
+        """Decide on a matching notification, and remember it if it is delivered."""
+        self.turn += 1
+        self._forget_expired(now)
+        if expires <= self._now:
+            return Verdict.EXPIRED
+        if sum(entry.rank > rank for entry in self._entries) >= self.k:
+            return Verdict.OUTRANKED
+        self._admit(Entry(note_id, rank, expires, self.turn))
+        return Verdict.DELIVERED
+
+    def list_best(self, now: float) -> list[Entry]:
+        """Return the k best valid entries: by rank, the fresher of equals first."""
+        self._forget_expired(now)
+        return sorted(self._entries, key=lambda entry: (entry.rank, entry.turn), reverse=True)[
+            : self.k
+        ]
+
+    def list_entries(self) -> list[Entry]:
+        """Return all that a later decision may depend on, to be stored and given back."""
+        return list(self._entries)
+
+    def _admit(self, new: Entry) -> None:
+        # An older entry of the same rank is below the new one, so a newcomer is never dropped.
+        # With a window, the newcomer also outlives every older entry in matches.
+        kept_entries: list[Entry] = []
+        kept_rivals: list[int] = []
+        rivals_of_new = 0
+        for entry, rivals in zip(self._entries, self._rivals, strict=True):
+            if entry.rank > new.rank:
+                # By count it dies first, so it can only be a rival if nothing dies by count.
+                rivals_of_new += self.window is None and entry.expires >= new.expires
+            elif new.expires >= entry.expires:
+                rivals += 1
+                if rivals >= self.k:
+                    continue
+            kept_entries.append(entry)
+            kept_rivals.append(rivals)
+        self._entries = [*kept_entries, new]
+        self._rivals = [*kept_rivals, rivals_of_new]
+
+    def _forget_expired(self, now: float) -> None:
+        self._now = max(self._now, now)
+        oldest = -math.inf if self.window is None else self.turn - self.window
+        if all(entry.expires > self._now and entry.turn > oldest for entry in self._entries):
+            return
+        pairs = [
+            (entry, rivals)
+            for entry, rivals in zip(self._entries, self._rivals, strict=True)
+            if entry.expires > self._now and entry.turn > oldest
+        ]
+        self._entries = [entry for entry, _ in pairs]
+        self._rivals = [rivals for _, rivals in pairs]
+
+
+class BoundedTopK:
+    """Algorithm 1: k entries at most; may deliver what Definition 6 would hold back."""
+
+    def __init__(self, k: int) -> None:
+        _check_size("k", k)
+        self.k = k
+        self.turn = 0
+        self._now = -math.inf
+        self._entries: list[Entry] = []
+
+    def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
+        """Decide on a matching notification, and remember it if it is delivered."""
+        self.turn += 1
+        self._forget_expired(now)
+        if expires <= self._now:
+            return Verdict.EXPIRED
+        if len(self._entries) >= self.k:
+            worst = min(self._entries, key=lambda entry: (entry.rank, entry.turn))
+            if rank < worst.rank:
+                return Verdict.OUTRANKED
+            self._entries.remove(worst)
+        self._entries.append(Entry(note_id, rank, expires, self.turn))
+        return Verdict.DELIVERED
+
+    def list_best(self, now: float) -> list[Entry]:
+        """Return the k best valid entries: by rank, the fresher of equals first."""
+        self._forget_expired(now)
+        return sorted(self._entries, key=lambda entry: (entry.rank, entry.turn), reverse=True)
+
+    def _forget_expired(self, now: float) -> None:
+        self._now = max(self._now, now)
+        self._entries = [entry for entry in self._entries if entry.expires > self._now]

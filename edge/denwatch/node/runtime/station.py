@@ -1,0 +1,216 @@
+"""A node's core, its own MQTT server and its store, put together: what comes in, what goes out.
+
+No sockets and no clock here. Inputs are fed one by one; their writes go to the store at once, in
+the open group. What is to be sent waits until `commit` has returned: the one rule of durability.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from denwatch.node.core.interface import (
+    PEERS,
+    Acknowledged,
+    ClockSet,
+    Count,
+    Event,
+    Listening,
+    Log,
+    Message,
+    PeerDown,
+    PeerUp,
+    Publish,
+    Tick,
+    Write,
+)
+from denwatch.node.core.node import Node
+from denwatch.node.log import encode_record
+from denwatch.node.mqtt.interface import Input, Output, Refused
+from denwatch.node.mqtt.server import Server
+from denwatch.node.store import Storage
+
+_REFUSALS = 20  # records of the server's refusals in a second: strangers must not fill the disk
+
+
+@dataclass
+class Effects:
+    """What to do after the commit: for the listener, for the node's connections, for nobody."""
+
+    outputs: list[Output] = field(default_factory=list)
+    outgoing: list[Publish] = field(default_factory=list)
+    committed: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Station:
+    """One node between its links and its disk. Without a server, a broker takes its place."""
+
+    def __init__(
+        self,
+        node: Node,
+        store: Storage,
+        server: Server | None,
+        count: Callable[[Count], None],
+        stamp: Callable[[int], int] = lambda now: now,
+    ) -> None:
+        self.node = node
+        self.store = store
+        self.server = server
+        self.peers: dict[str, int] = {}  # links to each peer, whoever opened them
+        self._connected: set[str] = set()  # peers whose link we opened
+        self._count = count
+        self._stamp = stamp
+        self._effects = Effects()
+        self._refusals = (0, 0)  # the second, and how many in it
+
+    def restore(self, now: int) -> None:
+        """Take up what an earlier run left."""
+        if self.server is not None:
+            self.server.restore(self.store, now)
+        self.node.restore(self.store, now)
+
+    # In -------------------------------------------------------------------------------------
+
+    def take(self, event: Input, now: int) -> None:
+        """Take what the listener of our server reports."""
+        assert self.server is not None, "there is no listener without a server"
+        self._pass_on(self.server.take(event, now), now)
+
+    def deliver(self, event: Event, now: int, committed: Callable[[], None] | None = None) -> None:
+        """Take an event of a connection that we opened."""
+        if isinstance(event, PeerUp):
+            self._connected.add(event.name)
+        elif isinstance(event, PeerDown):
+            self._connected.discard(event.name)
+        self._feed(event, now)
+        if committed is not None:
+            self._effects.committed.append(committed)
+
+    def tick(self, now: int) -> None:
+        """Do what is due."""
+        if self.server is not None:
+            self._pass_on(self.server.tick(now), now)
+        self._feed(Tick(), now)
+
+    def set_clock(self, offset: int, now: int) -> None:
+        """Note that somebody set the machine's clock."""
+        self._feed(ClockSet(offset), now)
+
+    def publish(self, message: Publish, now: int) -> None:
+        """Publish something of the process itself: its status."""
+        self._route(deque(), message, now)
+
+    def log(self, kind: str, fields: Mapping[str, object], now: int) -> None:
+        """Write a record of the process itself: its start, its end, its troubles."""
+        self.store.apply((), [encode_record(kind, fields, now, self._stamp(now))])
+
+    def report_server(self, now: int) -> None:
+        """Publish the server's counts under $SYS."""
+        if self.server is not None:
+            self._pass_on(self.server.report(now), now)
+
+    def list_users(self) -> list[str]:
+        """Return the names of those who are connected."""
+        return [] if self.server is None else self.server.list_users()
+
+    def expel(self, user: str, now: int) -> None:
+        """Close the links of somebody whose key was revoked."""
+        if self.server is not None:
+            self._pass_on(self.server.expel(user, now), now)
+
+    # Out ------------------------------------------------------------------------------------
+
+    def commit(self) -> Effects:
+        """Make everything durable, and return what may be done now."""
+        self.store.commit()
+        effects, self._effects = self._effects, Effects()
+        return effects
+
+    # Between --------------------------------------------------------------------------------
+
+    def _pass_on(self, outputs: list[Output], now: int) -> None:
+        """Keep what is for the listener, and feed the node with the rest."""
+        events: deque[Event] = deque()
+        self._sort_out(outputs, events, now)
+        while events:
+            self._feed(events.popleft(), now)
+
+    def _sort_out(self, outputs: list[Output], events: deque[Event], now: int) -> None:
+        writes: list[Write] = []
+        logs: list[bytes] = []
+        for output in outputs:
+            kind = type(output)
+            if kind is Message or kind is Listening or kind is Acknowledged:
+                events.append(output)  # type: ignore[arg-type]
+            elif kind is Write:
+                writes.append(output)  # type: ignore[arg-type]
+            elif isinstance(output, Refused):
+                self._count(Count("refused_by_server"))
+                if self._may_log_refusal(now):
+                    fields = {"what": output.what, "why": output.why, "who": output.user}
+                    logs.append(encode_record("refuse", fields, now, self._stamp(now)))
+            else:
+                self._effects.outputs.append(output)
+        if writes or logs:
+            self.store.apply(writes, logs)
+
+    def _may_log_refusal(self, now: int) -> bool:
+        second = now // 1000
+        if second != self._refusals[0]:
+            self._refusals = (second, 0)
+        self._refusals = (second, self._refusals[1] + 1)
+        return self._refusals[1] <= _REFUSALS
+
+    def _feed(self, event: Event, now: int) -> None:
+        """Let the node handle an event, and everything that follows from it at once."""
+        events: deque[Event] = deque([event])
+        while events:
+            found = self._translate(events.popleft())
+            if found is None:
+                continue
+            writes: list[Write] = []
+            logs: list[bytes] = []
+            publishes: list[Publish] = []
+            for action in self.node.handle(found, now):
+                kind = type(action)
+                if kind is Write:
+                    writes.append(action)  # type: ignore[arg-type]
+                elif kind is Publish:
+                    publishes.append(action)  # type: ignore[arg-type]
+                elif isinstance(action, Log):
+                    logs.append(encode_record(action.kind, action.fields, now, self._stamp(now)))
+                else:
+                    self._count(action)  # type: ignore[arg-type]
+            if writes or logs:
+                self.store.apply(writes, logs)
+            for publish in publishes:
+                self._route(events, publish, now)
+
+    def _route(self, events: deque[Event], publish: Publish, now: int) -> None:
+        topic = publish.topic
+        is_outgoing = self.server is None or (
+            topic.startswith(PEERS) and topic.removeprefix(PEERS) in self._connected
+        )
+        if is_outgoing:
+            self._effects.outgoing.append(publish)
+        elif self.server is not None:
+            self._sort_out(self.server.publish(publish, now), events, now)
+
+    def _translate(self, event: Event) -> Event | None:
+        """Return a peer's coming and going once, however many links there are to it."""
+        if type(event) is Acknowledged or type(event) is Message:
+            return event
+        if isinstance(event, Listening) and event.topic.startswith(PEERS):
+            name = event.topic.removeprefix(PEERS)
+            event = PeerUp(name) if event.is_up else PeerDown(name)
+        if isinstance(event, PeerUp):
+            self.peers[event.name] = self.peers.get(event.name, 0) + 1
+            return event if self.peers[event.name] == 1 else None
+        if isinstance(event, PeerDown):
+            left = self.peers.get(event.name, 0) - 1
+            if left > 0:
+                self.peers[event.name] = left
+                return None
+            return event if self.peers.pop(event.name, 0) else None
+        return event

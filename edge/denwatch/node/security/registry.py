@@ -1,0 +1,225 @@
+"""Who belongs to a site as one node knows it: nodes, devices, subscribers, revocations. Pure.
+
+`Registry` is the content of `keys.json`; every change returns a new one, checked. Names are of one
+space: an MQTT user name says who somebody is, so a device cannot be called like a subscriber.
+A revocation is for ever: a name that was revoked is not given again, so copies of it that were
+carried about for weeks cannot revive it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from denwatch.node.security.cards import Card, NodeKeys
+from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.names import check_distinct, check_name, check_secret
+from denwatch.node.security.passwords import check_hash
+from denwatch.protocol import cbor
+
+Kind = Literal["node", "device", "subscriber"]
+KINDS: tuple[Kind, ...] = ("node", "device", "subscriber")
+MAX_KEY_ID = 65535
+MAX_KEYS = 8  # of one name at a time
+
+
+@dataclass(frozen=True)
+class DeviceKey:
+    """A key of a device. One made here is a master: each node's key is derived from it."""
+
+    secret: bytes = field(repr=False)
+    is_master: bool = False
+
+
+@dataclass(frozen=True)
+class Device:
+    """A watchdog: its keys by id. `version` grows with each change, so that the newest wins."""
+
+    keys: Mapping[int, DeviceKey]
+    version: int = 1
+    is_ours: bool = True  # made at this node, which tells the others
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """An app: its role, and scrypt hashes of its passwords by id."""
+
+    role: str
+    passwords: Mapping[int, str] = field(repr=False)
+    version: int = 1
+    is_ours: bool = True
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Everything. `revoked` has key ids by (kind, name); an empty set means the whole name."""
+
+    name: str
+    site: bytes  # the authority's public key
+    own: Mapping[int, NodeKeys]
+    cards: Mapping[str, Mapping[int, Card]]
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    subscribers: Mapping[str, Subscriber] = field(default_factory=dict)
+    revoked: Mapping[tuple[Kind, str], frozenset[int]] = field(default_factory=dict)
+    proofs: Mapping[tuple[str, int], bytes] = field(default_factory=dict)  # see `revoke`
+    invited: frozenset[str] = frozenset()  # nodes that were invited here, which tells the others
+
+    def kind_of(self, name: str) -> Kind | None:
+        """Return what a name is here."""
+        if name in self.cards or name == self.name:
+            return "node"
+        if name in self.devices:
+            return "device"
+        return "subscriber" if name in self.subscribers else None
+
+    def is_revoked(self, kind: Kind, name: str, key_id: int | None = None) -> bool:
+        """Return whether a name, or one of its keys, was revoked."""
+        ids = self.revoked.get((kind, name))
+        return ids is not None and (not ids or key_id in ids)
+
+    def with_device(self, name: str, device: Device) -> Registry:
+        """Return the registry with a device added or changed."""
+        self._check_free(name, "device")
+        check_device(name, device)
+        return replace(self, devices={**self.devices, name: device})._distinct()
+
+    def with_subscriber(self, name: str, subscriber: Subscriber) -> Registry:
+        """Return the registry with a subscriber added or changed."""
+        self._check_free(name, "subscriber")
+        check_subscriber(name, subscriber)
+        return replace(self, subscribers={**self.subscribers, name: subscriber})._distinct()
+
+    def with_card(self, card: Card) -> Registry:
+        """Return the registry with a node's card added; the caller has checked its signature.
+
+        Also of a revoked node: a card is public, and what was revoked is asked when it is used.
+        """
+        self._check_kind(card.name, "node")
+        known = self.cards.get(card.name, {})
+        held = known.get(card.serial)
+        if held is not None and held != card:
+            raise SecurityError(f"{card.name}: two cards with the serial {card.serial}")
+        cards = {**self.cards, card.name: {**known, card.serial: card}}
+        return replace(self, cards=cards)
+
+    def revoke(
+        self, kind: Kind, name: str, key_id: int | None = None, proof: bytes = b""
+    ) -> Registry:
+        """Return the registry without a name, or without one key of it.
+
+        `proof` is the authority's signature, which the revocation of a node must carry: else a
+        stolen node could shut out all the others.
+        """
+        check_name(name, kind)
+        before = self.revoked.get((kind, name))
+        if before is not None and not before:
+            return self  # all of it is revoked already
+        ids = frozenset() if key_id is None else (before or frozenset()) | {key_id}
+        revoked = {**self.revoked, (kind, name): ids}
+        proofs = {**self.proofs, (name, key_id or 0): proof} if proof else self.proofs
+        return replace(self, revoked=revoked, proofs=proofs)
+
+    def _distinct(self) -> Registry:
+        check_distinct(self.list_secrets())
+        return self
+
+    def _check_free(self, name: str, kind: Kind) -> None:
+        self._check_kind(name, kind)
+        if self.is_revoked(kind, name):
+            raise SecurityError(f'"{name}" was revoked; take another name')
+
+    def _check_kind(self, name: str, kind: Kind) -> None:
+        check_name(name, kind)
+        holder = self.kind_of(name)
+        if holder not in (None, kind):
+            raise SecurityError(f'"{name}" is a {holder} already')
+
+    def list_told(self) -> list[str]:
+        """Return the names that were registered here and that other nodes are to know."""
+        devices = [
+            name
+            for name, device in sorted(self.devices.items())
+            if device.is_ours and any(key.is_master for key in device.keys.values())
+        ]
+        return devices + [name for name, app in sorted(self.subscribers.items()) if app.is_ours]
+
+    def list_secrets(self) -> Iterator[tuple[str, bytes]]:
+        """Yield every secret with its owner, for the search for equal ones."""
+        for serial, keys in self.own.items():
+            yield f"{self.name}, serial {serial}, signing", keys.sign_secret
+            yield f"{self.name}, serial {serial}, agreement", keys.agree_secret
+        for name, device in self.devices.items():
+            for key_id, key in device.keys.items():
+                yield f"device {name}, key {key_id}", key.secret
+        for name, subscriber in self.subscribers.items():
+            for key_id, text in subscriber.passwords.items():
+                yield f"subscriber {name}, password {key_id}", text.encode()
+
+
+def checked(registry: Registry) -> Registry:
+    """Return a registry that holds no weak, equal or impossible keys; SecurityError otherwise."""
+    check_name(registry.name, "node")
+    if not registry.own:
+        raise SecurityError(f"{registry.name}: no key of its own")
+    groups: tuple[tuple[Kind, Mapping[str, object]], ...] = (
+        ("node", {**registry.cards, registry.name: None}),
+        ("device", registry.devices),
+        ("subscriber", registry.subscribers),
+    )
+    kinds: dict[str, Kind] = {}
+    for kind, group in groups:
+        for name in group:
+            check_name(name, kind)
+            if kinds.setdefault(name, kind) != kind:
+                raise SecurityError(f'"{name}" is a {kinds[name]} and a {kind}')
+    for name, device in registry.devices.items():
+        check_device(name, device)
+    for name, subscriber in registry.subscribers.items():
+        check_subscriber(name, subscriber)
+    for serial, keys in registry.own.items():
+        check_secret(keys.sign_secret, f"signing key {serial}")
+        check_secret(keys.agree_secret, f"agreement key {serial}")
+    check_distinct(registry.list_secrets())
+    return registry
+
+
+def check_device(name: str, device: Device) -> None:
+    """Refuse a device with weak or impossible keys."""
+    _check_ids(f"device {name}", device.keys, device.version)
+    for key_id, key in device.keys.items():
+        check_secret(key.secret, f"device {name}, key {key_id}")
+
+
+def check_subscriber(name: str, subscriber: Subscriber) -> None:
+    """Refuse a subscriber with an impossible role or password."""
+    check_name(subscriber.role, f"role of {name}")
+    _check_ids(f"subscriber {name}", subscriber.passwords, subscriber.version)
+    for key_id, text in subscriber.passwords.items():
+        check_hash(text, f"subscriber {name}, password {key_id}")
+
+
+def _check_ids(what: str, keys: Mapping[int, object], version: int) -> None:
+    if not 1 <= len(keys) <= MAX_KEYS:
+        raise SecurityError(f"{what}: {len(keys)} keys; 1 to {MAX_KEYS} at a time")
+    if not 1 <= version <= MAX_KEY_ID:
+        raise SecurityError(f"{what}: version {version} is not in 1..{MAX_KEY_ID}")
+    for key_id in keys:
+        if not 1 <= key_id <= MAX_KEY_ID:
+            raise SecurityError(f"{what}: key id {key_id} is not in 1..{MAX_KEY_ID}")
+
+
+def derive_device_secret(key: DeviceKey, device: str, node: str, key_id: int) -> bytes:
+    """Return the secret that a device and one node share.
+
+    So that a device has another key at every node, and a stolen node knows only its own ones.
+    """
+    if not key.is_master:
+        return key.secret
+    return hmac.digest(key.secret, cbor.encode(["denwatch device", device, node, key_id]), "sha256")
+
+
+def derive_device_password(secret: bytes) -> str:
+    """Return a device's MQTT password at a node; it tells nothing of the key that makes it."""
+    return hmac.digest(secret, b"denwatch mqtt", "sha256")[:16].hex()

@@ -1,0 +1,52 @@
+"""The durable state of a node: spaces of keys and values, and the outbox of its log.
+
+    with Store("north.db", "north") as store:        # epoch has risen, and is on the disk
+        record = encode_record("attach", {"subscriber": "medic7", "is_up": True}, now)
+        store.apply([("item", b"k1", b"v1")], [record])
+        store.get("item", b"k1")                     # b"v1": seen before the commit
+        store.commit()                               # now it survives anything
+
+Many `apply` and one `commit` are a group commit. `MemoryStore` keeps the same promises on an
+emulated disk, and breaks down where a test wants it to:
+
+    faults = Faults()
+    faults.plan("commit", 1, "crash")
+    store = MemoryStore("north", medium := Medium(), faults=faults)
+
+After any `StoreError` from `apply`, `get`, `scan` or `commit` the open group is undone, and whoever
+built on it must start again from what the store holds: see `interface` for the rules.
+"""
+
+from __future__ import annotations
+
+from denwatch.node.store.errors import (
+    Crashed,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreForeign,
+    StoreFull,
+)
+from denwatch.node.store.faults import Faults
+from denwatch.node.store.interface import Change, OutboxRow, Reader, Storage
+from denwatch.node.store.memory import Medium, MemoryStore
+from denwatch.node.store.sqlite import Store
+
+__all__ = [
+    "Change",
+    "Crashed",
+    "Faults",
+    "Medium",
+    "MemoryStore",
+    "OutboxRow",
+    "Reader",
+    "Storage",
+    "Store",
+    "StoreBusy",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFailed",
+    "StoreForeign",
+    "StoreFull",
+]

@@ -1,0 +1,64 @@
+"""DS18B20 and relatives on one 1-wire bus: field n is sensor n, in 1/16 degrees Celsius.
+
+The driver is MicroPython's `ds18x20`. A conversion takes 750 ms, so each round reads the one that
+the round before started; the first round has no value. 85 degrees exactly is what the sensor
+holds before its first conversion: then it was without power, and that is no reading.
+"""
+
+from ...protocol.degrees import const
+from .base import NotReadyError, Source, sign
+
+_CONVERSION = const(750)  # ms
+_POWER_ON = const(85 * 16)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Ds18x20(Source):
+    """`driver` has `scan`, `convert_temp` and `read_scratch`, as `ds18x20.DS18X20`."""
+
+    def __init__(self, driver: object, count: int) -> None:
+        self._driver = driver
+        self._roms: list[bytes] = []
+        self._count = count
+        self._started = -1
+        self._numbers: list[int | None] = []
+
+    def measure(self, now: int) -> None:
+        """Take the results of the last conversion, and start the next."""
+        driver = self._driver
+        if len(self._roms) != self._count:
+            self._roms = sorted([bytes(rom) for rom in driver.scan()])  # type: ignore[attr-defined]
+        if len(self._roms) != self._count:
+            raise OSError  # not all of the sensors answer
+        if self._started < 0:
+            driver.convert_temp()  # type: ignore[attr-defined]
+            self._started = now
+        if now - self._started < _CONVERSION:
+            raise NotReadyError  # the conversion is not done
+        self._numbers = [self._take(rom) for rom in self._roms]
+        driver.convert_temp()  # type: ignore[attr-defined]
+        self._started = now
+
+    def read(self, field: int) -> int:
+        """Return one sensor's temperature."""
+        number = self._numbers[field]
+        if number is None:
+            raise OSError  # this sensor gave no reading
+        return number
+
+    def _take(self, rom: bytes) -> int | None:
+        """Return a sensor's number, None if it is broken: the others on the bus may work."""
+        try:
+            scratch = self._driver.read_scratch(rom)  # type: ignore[attr-defined]
+        except Exception:  # noqa: BLE001 - the driver raises Exception for a wrong checksum
+            return None
+        number = sign(scratch[1] << 8 | scratch[0], 16)
+        return None if number == _POWER_ON else number
+
+
+def make(entry: "dict[str, Any]", board: object) -> Ds18x20:
+    """Make one: `pin`, `count`."""
+    return Ds18x20(board.make_ds18x20(entry["pin"]), entry.get("count", 1))  # type: ignore[attr-defined]

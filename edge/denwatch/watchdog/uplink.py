@@ -1,0 +1,215 @@
+"""What goes up and what comes down, as frames of `protocol`: hello and notifications, subscriptions
+and acknowledgements. No I/O and no clock: `next_message` says what to send, `receive` takes.
+
+What a node can rely on, and what it must do. All messages are MQTT publications with QoS 1 under
+`dens/1/wd/<device>/`; payloads are frames (protocol/README.md), tagged with the key of that node.
+
+| topic | frame | its (epoch, sequence) |
+|---|---|---|
+| `hello`, up | message: hello; an empty payload is the will | the device's epoch, counts from 1 |
+| `nv`, up | notifications | those of the *last* notification in it |
+| `sv`, down | subscriptions, or message: remove | above all before it on `sv` from this node |
+| `ack`, down | message: acknowledge | not looked at |
+
+* Every connection begins with a hello, said again (after 5 s, doubled up to 80) until the node has
+  sent any sound frame. Notifications follow without waiting for that.
+* A notification's number is (epoch, sequence), for ever: in every frame, to every node. The epoch
+  grows by one at every start of the device, sequences by one from 1. A vector carries the lower 16
+  bits of its sequence; numbers rise in a frame, all of one epoch, with gaps where a full spool
+  dropped some. A body has at most 900 bytes and 16 vectors. Numbers of hellos are others.
+* One batch is under way: the next is sent only when the *node* has acknowledged the one before,
+  because what lies between may forget messages that it took. Not acknowledged in time (5 s, doubled
+  up to 80) it is sent again: the same numbers, new ages, perhaps more notifications or fewer.
+* The node takes the numbers above the highest that it has of this device and passes over the
+  others, commits, and then acknowledges the highest committed, also when nothing was new. An
+  acknowledgement frees all numbers up to its own; it may be repeated and come late. One above all
+  that was sent is passed over: a device whose spool was erased begins again at epoch 1, and a node
+  must forget its old numbers (or know it by a new name) before it can be heard.
+* The node's numbers on `sv` never go back: an epoch that grows at each of its starts, or a sequence
+  that survives them. The device writes the number to the flash before it obeys, and refuses what is
+  not above it, also after its own restarts. It keeps the numbers of 4 nodes.
+* After a hello the node sends all subscriptions that it wants there: after a start the device has
+  none, unless it slept. A handle that is there already is replaced, or renewed if the vector is the
+  same; one vector that is refused does not keep the others of its frame out.
+* The device reads packets of up to 2,048 bytes (`link.limit`): a longer one is acknowledged to the
+  server and dropped (`too_long`). Some 20 vectors a frame are kind to its memory.
+* What is refused is counted by its reason, and changes nothing.
+
+Each of the device's rules has a test that fails without it: tests/watchdog/test_uplink.py (storms),
+test_rules.py, test_spool_cuts.py.
+"""
+
+from ..protocol.degrees import const
+from .manager import Manager
+from .seal import (
+    ACKNOWLEDGE,
+    MESSAGE,
+    NOTIFICATIONS,
+    REMOVE,
+    SUBSCRIPTIONS,
+    Key,
+    RefusedError,
+    join,
+    pack,
+    split,
+    unpack,
+)
+from .spool import Spool
+
+# Counters: frames with notifications, those of them sent again, ...
+_COUNTS = ("frames", "again", "acknowledged", "installed", "removed")
+_REFUSALS = ("version", "key", "tag", "frame", "replay", "vector", "message")
+FIRST_WAIT = const(5_000)  # ms for the node's acknowledgement, doubled up to the longest
+LONGEST_WAIT = const(80_000)
+
+
+class Uplink:
+    """One device's traffic. `keys` has the key of each node by its name.
+
+    `describe()` returns further fields of a hello by their numbers: firmware, reset, lowest.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        keys: dict[str, Key],
+        spool: Spool,
+        manager: Manager,
+        vocabulary: bytes,
+        describe: object,
+        room: int = 900,
+        patience: int = FIRST_WAIT,
+    ) -> None:
+        self._device = device
+        self._keys = keys
+        self._spool = spool
+        self._manager = manager
+        self._vocabulary = vocabulary
+        self._describe = describe
+        self._room = room  # bytes of a frame's body
+        self._topic = topic = f"dens/1/wd/{device}/"
+        self.topics = [topic + "sv", topic + "ack"]  # to subscribe to
+        self.will = topic + "hello", b""  # told when this device is gone: an empty hello
+        self._key: Key | None = None  # of the node that is connected
+        self._hellos = 0
+        self._is_new = False  # the node has said nothing since the connection
+        self._hello_at = 0  # when to say hello, until it answers
+        self._hello_wait = 0
+        self._sent = (0, 0)  # the last number of the batch that waits
+        self._until = 0
+        self._patience = patience
+        self._wait = patience
+        self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
+        for reason in _REFUSALS:
+            self.counts["refused_" + reason] = 0
+        self.refused = ""  # why the last frame was refused
+
+    def connect(self, node: str) -> None:
+        """Start with a node: it gets a hello until it answers, and all that is unacknowledged."""
+        self._key = self._keys[node]
+        self._is_new = True
+        self._hello_at = self._hello_wait = 0
+        self._sent = (0, 0)
+        self._wait = self._patience
+
+    def next_message(self, now: int) -> "tuple[str, bytes] | None":
+        """Return the topic and payload to publish now; None: nothing, or wait."""
+        key = self._key
+        if key is None:
+            return None
+        if self._is_new and now >= self._hello_at:  # a node that was not there hears the next one
+            self._hello_wait = min(2 * self._hello_wait or self._patience, LONGEST_WAIT)
+            self._hello_at = now + self._hello_wait
+            self._hellos += 1
+            body = self._write_hello()
+            return self._topic + "hello", key.seal(MESSAGE, self._spool.epoch, self._hellos, body)
+        if self._is_waiting(now):
+            return None
+        epoch, last, vectors = self._spool.peek(now, self._room)
+        if not vectors:
+            return None
+        self.counts["frames"] += 1
+        if self._sent[1]:  # not acknowledged in time
+            self.counts["again"] += 1
+            self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self._sent = (epoch, last)
+        self._until = now + self._wait
+        return self._topic + "nv", key.seal(NOTIFICATIONS, epoch, last, join(vectors))
+
+    def _is_waiting(self, now: int) -> bool:
+        """Return whether the node still has time to acknowledge the batch before."""
+        return bool(self._sent[1]) and now < self._until
+
+    def _write_hello(self) -> bytes:
+        """Return the hello message; the keys are those of its fields in protocol/README.md."""
+        message = self._manager.describe()
+        message[0] = 1
+        message[1] = self._device
+        message[2] = self._spool.epoch
+        message[3] = self._vocabulary
+        message[10] = self._spool.dropped
+        message.update(self._describe())  # type: ignore[operator]
+        return pack(message)
+
+    def receive(self, topic: str, payload: bytes, now: int) -> bool:
+        """Take a message from the node; return whether it was obeyed."""
+        try:
+            if self._key is None:
+                raise RefusedError("frame")
+            kind, epoch, sequence, body = self._key.open(payload)
+            self._is_new = False
+            if topic == self.topics[1]:
+                self._take_acknowledgement(kind, body, now)
+            elif topic == self.topics[0]:
+                self._take_change(kind, epoch, sequence, body, now)
+            else:
+                raise RefusedError("message")
+        except RefusedError as error:
+            self.refused = str(error)
+            self.counts["refused_" + self.refused] += 1
+            return False
+        return True
+
+    def _take_acknowledgement(self, kind: int, body: bytes, now: int) -> None:
+        message = _read_message(kind, body, ACKNOWLEDGE)
+        number = (_check(message.get(1)), _check(message.get(2)))
+        if not self._spool.acknowledge(number[0], number[1], now):
+            return  # said before, or of what was never sent
+        self.counts["acknowledged"] += 1
+        if number >= self._sent:
+            self._sent = (0, 0)
+            self._wait = self._patience
+
+    def _take_change(self, kind: int, epoch: int, sequence: int, body: bytes, now: int) -> None:
+        """Install or remove subscriptions."""
+        assert self._key is not None
+        if not self._spool.note_seen(self._key.node, epoch, sequence, now):
+            raise RefusedError("replay")
+        if kind != SUBSCRIPTIONS:
+            handles = _read_message(kind, body, REMOVE).get(1)
+            if not isinstance(handles, list):
+                raise RefusedError("message")
+            self.counts["removed"] += self._manager.remove([_check(handle) for handle in handles])
+            return
+        for vector in split(body):  # one that is wrong does not keep the others out
+            try:
+                self._manager.install(vector, now)
+                self.counts["installed"] += 1
+            except ValueError as error:
+                self.counts["refused_vector"] += 1
+                self.refused = str(error)
+
+
+def _read_message(kind: int, body: bytes, number: int) -> "dict[object, object]":
+    """Return the message of a body, which is of a type."""
+    message = unpack(body) if kind == MESSAGE else None
+    if not isinstance(message, dict) or message.get(0) != number:
+        raise RefusedError("message")
+    return message
+
+
+def _check(value: object) -> int:
+    """Return an unsigned integer."""
+    if not isinstance(value, int) or value < 0:
+        raise RefusedError("message")
+    return value

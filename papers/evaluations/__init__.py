@@ -1,0 +1,1 @@
+"""The papers' evaluations, rebuilt: each beside the paper's own figures."""

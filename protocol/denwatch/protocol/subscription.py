@@ -1,0 +1,301 @@
+"""Subscription vectors to bytes and back. README.md has the byte tables.
+
+One object, one encoding: a section that says nothing new is refused, so that equal subscriptions
+are equal bytes, and `encode(decode(frame)) == frame` for every frame that decodes.
+"""
+
+from .cursor import Cursor
+from .degrees import SUGENO, WEIGHTED
+from .errors import ProtocolError
+from .evaluator import (
+    ASYMMETRIC,
+    CERTAIN,
+    CONSEQUENTS,
+    HEDGES,
+    MORE,
+    NEGATIONS,
+    PATTERN,
+    RECENT,
+    REPEATS,
+    SIGNIFICANCE,
+    THETAS,
+    WEIGHTS,
+    WHY,
+    WIDE,
+    signed,
+)
+from .patterns import pack_pattern, unpack_pattern
+from .timecode import LAST_DURATION
+from .vectors import Predicate, Significance, Subscription, count_attributes
+
+MAX_LENGTH = 255
+TYPE = 0x40
+
+
+def encode(s: Subscription) -> bytes:
+    """Return the subscription vector, 17 bytes for three plain predicates."""
+    predicates = s.predicates
+    negated = _mask([p.negated for p in predicates])
+    sections, more = _find_sections(s, negated)
+    out = bytearray([TYPE | s.event, (negated & 15) << 4 | s.aggregator])
+    out += bytes([s.handle >> 8, s.handle & 255, s.threshold, s.validity])
+    out += _pair(s.features)
+    if sections or more:
+        out[1] |= 8
+        out.append(sections | (MORE if more else 0))
+        if more:
+            out.append(more)
+        _append_shapes(out, s, sections, negated)
+        _append_conditions(out, s, more)
+    for p in predicates:
+        out += _pair(p.low) + _pair(p.high) if p.wide else bytes([p.low, p.high])
+        out += bytes([p.left] if p.left == p.right else [p.left, p.right])
+    if len(out) > MAX_LENGTH:
+        raise ProtocolError(f"a vector of {len(out)} bytes, {MAX_LENGTH} is the limit")
+    return bytes(out)
+
+
+def _find_sections(s: Subscription, negated: int) -> tuple[int, int]:
+    """Return the two section bytes that the subscription needs."""
+    predicates = s.predicates
+    sections = 0
+    if len(predicates) > count_attributes(s.features):
+        sections |= REPEATS
+    if negated > 15:
+        sections |= NEGATIONS
+    if any(p.hedge for p in predicates):
+        sections |= HEDGES
+    if any(p.left != p.right for p in predicates):
+        sections |= ASYMMETRIC
+    if any(p.wide for p in predicates):
+        sections |= WIDE
+    if s.pattern:
+        sections |= PATTERN
+    if s.why:
+        sections |= WHY
+    more = 0
+    if s.certain:
+        more |= CERTAIN
+    if any(p.possible or p.certain for p in predicates):
+        more |= THETAS
+    if s.aggregator == WEIGHTED:
+        more |= WEIGHTS
+    if s.significance:
+        more |= SIGNIFICANCE
+    if s.recent:
+        more |= RECENT
+    if s.aggregator == SUGENO:
+        more |= CONSEQUENTS
+    return sections, more
+
+
+def _append_shapes(out: bytearray, s: Subscription, sections: int, negated: int) -> None:
+    """Append the sections of the first section byte."""
+    predicates = s.predicates
+    if sections & REPEATS:
+        repeats = [p.attribute for p in predicates[count_attributes(s.features) :]]
+        out += bytes([len(repeats)] + repeats)
+    if sections & NEGATIONS:
+        out += _pair(negated & 0xFFF0)
+    if sections & HEDGES:
+        hedges = [p.hedge for p in predicates] + [0]
+        out += bytes([hedges[i] << 4 | hedges[i + 1] for i in range(0, len(predicates), 2)])
+    if sections & ASYMMETRIC:
+        out += _pair(_mask([p.left != p.right for p in predicates]))
+    if sections & WIDE:
+        wides = 0
+        for p in predicates:
+            wides |= 1 << p.attribute if p.wide else 0
+        out += _pair(wides)
+    if sections & PATTERN:
+        out += pack_pattern(s.pattern)
+
+
+def _append_conditions(out: bytearray, s: Subscription, more: int) -> None:
+    """Append the sections of the second section byte."""
+    if more & CERTAIN:
+        out.append(s.certain)
+    if more & THETAS:
+        for p in s.predicates:
+            out += bytes([p.possible, p.certain])
+    if more & WEIGHTS:
+        out += bytes([p.weight for p in s.predicates])
+    if s.significance:
+        out += _pack_significance(s.significance)
+    if s.recent:
+        out += bytes(s.recent)
+    if s.consequents:
+        out.append(1 if len(s.consequents[0]) == 3 else 0)
+        for rule in s.consequents:
+            if len(rule) == 1:
+                out.append(rule[0])
+            else:
+                out += _pair(rule[0] & 0xFFFF) + bytes([rule[1] & 255, rule[2] & 255])
+
+
+def _pack_significance(s: Significance) -> bytes:
+    flags = 1 if s.bands else 0
+    tail = []
+    values = (s.relative, s.hysteresis, s.hits << 4 | s.window, s.heartbeat, s.quiet)
+    for i in range(5):
+        if values[i]:
+            flags |= 2 << i
+            tail.append(values[i])
+    return bytes([flags]) + s.bands + bytes(tail)
+
+
+def decode(frame: bytes) -> Subscription:
+    """Return the subscription of a whole vector; ProtocolError names the byte that is wrong."""
+    c = Cursor(frame, MAX_LENGTH)
+    try:
+        return _take_subscription(c)
+    except ProtocolError as error:
+        raise c.locate(error) from None
+
+
+def _take_subscription(c: Cursor) -> Subscription:
+    head = c.byte("type and event")
+    if head & 0xC0 != TYPE:
+        raise c.error("not a subscription vector of version 1")
+    flags = c.byte("flags")
+    handle = c.pair("handle")
+    threshold = c.byte("threshold")
+    validity = c.limited("validity", LAST_DURATION)
+    features = c.pair("features")
+    if not features:
+        raise c.error("no features")
+    sections = more = 0
+    if flags & 8:
+        sections = c.byte("sections")
+        if sections & MORE:
+            more = c.byte("more sections")
+            if not more or more & 0xC0:
+                raise c.error("reserved or empty section bits")
+        if not sections:
+            raise c.error("no section")
+    attributes = [bit for bit in range(16) if features >> bit & 1]
+    count = len(attributes)
+    if sections & REPEATS:
+        extra = c.byte("number of repeats")
+        if not 0 < extra <= 16 - count:
+            raise c.error(f"{extra} repeats")
+        for _ in range(extra):
+            attribute = c.limited("repeated attribute", 15)
+            if not features >> attribute & 1 or (
+                len(attributes) > count and attribute < attributes[-1]
+            ):
+                raise c.error("repeated attribute out of order")
+            attributes.append(attribute)
+        count += extra
+    negated = flags >> 4
+    if sections & NEGATIONS:
+        negated |= c.mask("negations", 0xFFF0 & ((1 << count) - 1))
+    if negated >> count:
+        raise ProtocolError("negation of a predicate that is not there", 1)
+    hedges = _unpack_hedges(c, count) if sections & HEDGES else [0] * count
+    asymmetric = c.mask("asymmetric", (1 << count) - 1) if sections & ASYMMETRIC else 0
+    wides = c.mask("wide", features) if sections & WIDE else 0
+    pattern = unpack_pattern(c, count) if sections & PATTERN else b""
+    certain = c.positive("certain") if more & CERTAIN else 0
+    thetas = bytes(2 * count)
+    if more & THETAS:
+        thetas = c.take(2 * count, "thresholds of predicates")
+        if not any(thetas):
+            raise c.error("thresholds of zero")
+    weights = c.take(count, "weights") if more & WEIGHTS else b"\x01" * count
+    significance = _unpack_significance(c, features) if more & SIGNIFICANCE else None
+    recent = None
+    if more & RECENT:
+        until = c.limited("recent until", LAST_DURATION)
+        recent = (until, c.limited("recent from", LAST_DURATION))
+    consequents = _unpack_consequents(c, count) if more & CONSEQUENTS else None
+    predicates = []
+    for i in range(count):
+        wide = bool(wides >> attributes[i] & 1)
+        low = c.pair("low") if wide else c.byte("low")
+        high = c.pair("high") if wide else c.byte("high")
+        if low > high:
+            raise c.error(f"low {low} above high {high}")
+        left = right = c.byte("gamma")
+        if asymmetric >> i & 1:
+            right = c.byte("second gamma")
+            if left == right:
+                raise c.error("two gammas that are equal")
+        predicates.append(
+            Predicate(
+                attributes[i],
+                low,
+                high,
+                left,
+                right,
+                bool(negated >> i & 1),
+                hedges[i],
+                wide,
+                thetas[2 * i],
+                thetas[2 * i + 1],
+                weights[i],
+            )
+        )
+    c.end()
+    subscription = Subscription(
+        head & 63,
+        predicates,
+        flags & 7,
+        threshold,
+        certain,
+        handle,
+        validity,
+        pattern,
+        bool(sections & WHY),
+        recent,
+        significance,
+        consequents,
+    )
+    if bool(more & WEIGHTS) != (subscription.aggregator == WEIGHTED):
+        raise ProtocolError("weights and aggregator do not go together", 1)
+    return subscription
+
+
+def _unpack_hedges(c: Cursor, count: int) -> list[int]:
+    hedges = []
+    for pair in c.take((count + 1) >> 1, "hedges"):
+        hedges += [pair >> 4, pair & 15]
+    if not any(hedges) or any(hedges[count:]):
+        raise c.error("hedges of nothing")
+    return hedges
+
+
+def _unpack_significance(c: Cursor, features: int) -> Significance:
+    flags = c.byte("significance")
+    if not flags or flags & 0xC0:
+        raise c.error("reserved or empty significance bits")
+    bands = c.take(count_attributes(features), "dead bands") if flags & 1 else b""
+    values = [c.positive("significance") if flags >> i & 1 else 0 for i in range(1, 6)]
+    return Significance(
+        bands, values[0], values[1], values[2] >> 4, values[2] & 15, values[3], values[4]
+    )
+
+
+def _unpack_consequents(c: Cursor, count: int) -> list[tuple[int, ...]]:
+    order = c.limited("order of the consequents", 1)
+    rules: list[tuple[int, ...]] = []
+    for _ in range(count * (count - 1) // 2):
+        first = signed(c.pair("coefficient"), 16) if order else c.byte("consequent")
+        if order:
+            second = signed(c.byte("coefficient"), 8)
+            rules.append((first, second, signed(c.byte("coefficient"), 8)))
+        else:
+            rules.append((first,))
+    return rules
+
+
+def _mask(flags: list[bool]) -> int:
+    mask = 0
+    for i in range(len(flags)):
+        if flags[i]:
+            mask |= 1 << i
+    return mask
+
+
+def _pair(value: int) -> bytes:
+    return bytes([value >> 8, value & 255])

@@ -1,0 +1,133 @@
+"""Safety rules of a node switched off, one at a time: the campaign must notice each.
+
+Only for testing the tests. A rule is an attribute of a class or module that is replaced while one
+scenario is played, in this process; nothing of it stays. The tables say which rule, and what a node
+does without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from denwatch.node.core.devices import part as device_part
+from denwatch.node.core.devices.groups import Group
+from denwatch.node.core.devices.installation import Installation
+from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.peers import acceptance
+from denwatch.node.core.peers.acceptance import NEW, Gate
+from denwatch.node.core.peers.contact import Contact
+from denwatch.node.core.peers.ledger import Ledger
+from denwatch.node.core.subscribers.delivery import Delivery
+from denwatch.node.core.subscribers.intake import Intake
+from denwatch.node.core.subscribers.judging import Judge
+from denwatch.node.core.subscribers.marks import Marks
+from denwatch.node.core.subscribers.part import Subscribers
+from denwatch.node.core.subscribers.wants import Wants
+from denwatch.node.ranking.topk import TopK, Verdict
+from denwatch.node.store.memory import MemoryStore
+
+from simulator.disk import FieldStore
+from simulator.keys import Ring
+from simulator.person import Person
+
+
+class Rule(NamedTuple):
+    """What is replaced, by something made from what it was."""
+
+    owner: Any
+    name: str
+    make: Callable[[Any], Any]
+    meaning: str
+    focus: tuple[str, ...] = ()  # what must happen for it to matter, where that is seldom
+
+
+def _always(value: object) -> Callable[[Any], Any]:
+    return lambda _: lambda *_, **__: value
+
+
+def _commit_seldom(commit: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Say things before they are on the disk: every fourth commit makes up for the others."""
+    calls = 0
+
+    def skip(store: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return commit(store) if calls % 4 == 0 else False
+
+    return skip
+
+
+def _take_seldom(originate: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Let a device forget what was never taken: every fourth time."""
+    calls = 0
+
+    def skip(*arguments: Any) -> list[Any]:
+        nonlocal calls
+        calls += 1
+        return originate(*arguments) if calls % 4 else []
+
+    return skip
+
+
+def _keep_epoch(open_store: Callable[..., None]) -> Callable[..., None]:
+    def reopen(store: Any, node: str, medium: Any = None, **options: Any) -> None:
+        if medium is not None and medium.epoch:
+            medium.epoch -= 1
+        open_store(store, node, medium, **options)
+
+    return reopen
+
+
+def _let_expired(judge: Callable[..., Any]) -> Callable[..., Any]:
+    def pass_on(*arguments: Any) -> Any:
+        reason, hit, until = judge(*arguments)
+        return ("", hit, math.inf) if reason == "expired" else (reason, hit, until)
+
+    return pass_on
+
+
+RULES: dict[str, Rule] = {
+    "commit-first": Rule(FieldStore, "commit", _commit_seldom, "what is said is on the disk"),
+    "take-first": Rule(Holdings, "originate_many", _take_seldom, "what is acknowledged is held"),
+    "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
+    "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
+    "gate": Rule(Gate, "judge", _always((NEW, "")), "what comes from a peer is judged"),
+    "content": Rule(
+        acceptance, "_read_body", _always(None), "what cannot be read is refused", ("mad-node",)
+    ),
+    "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
+    "reinstall": Rule(Installation, "doubt_all", _always(None), "a restarted device is told again"),
+    "covering": Rule(Group, "_select", _always(False), "what is not sent to a device is covered"),
+    "removal": Rule(Ledger, "bury", _always(0), "a removal goes everywhere"),
+    "retry": Rule(Contact, "tick", _always(None), "an exchange that got stuck begins again"),
+    "catch-up": Rule(Intake, "catch_up", _always(None), "a late subscription meets what is held"),
+    "remember-waiting": Rule(Wants, "restore", _always(0), "a restart forgets nobody who waits"),
+    "settle": Rule(Delivery, "acknowledge", _always(None), "what was acknowledged is settled"),
+    "settled-once": Rule(Wants, "settle", _always(True), "what is delivered is not sent again"),
+    "one-reading": Rule(
+        Person, "has_twin", _always(False), "a reading is shown once", ("power-cut", "carry")
+    ),
+    "tell-place": Rule(Marks, "tell_place", _always(None), "a walk is told to other nodes"),
+    "roles": Rule(Judge, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"),
+    "expiry": Rule(Judge, "_judge_hit", _let_expired, "what has expired is not delivered"),
+    "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
+    "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
+    "room": Rule(Subscribers, "evict", _always(0), "a full node gives up what is worth least"),
+}
+
+
+@contextmanager
+def switch_off(name: str) -> Iterator[None]:
+    """Play without a rule; ValueError for a name that is none."""
+    if name not in RULES:
+        raise ValueError(f"no rule {name!r}: there are {', '.join(RULES)}")
+    rule = RULES[name]
+    before = rule.owner.__dict__[rule.name]
+    setattr(rule.owner, rule.name, rule.make(before))
+    try:
+        yield
+    finally:
+        setattr(rule.owner, rule.name, before)

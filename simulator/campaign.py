@@ -1,0 +1,200 @@
+"""Campaigns: many seeds, each a scenario of trouble, played and checked; failing ones made shorter.
+
+python -m simulator.campaign 4711          replays one seed and says what happens
+python -m simulator.campaign 4711 --shrink finds a shorter scenario that fails alike
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+
+from simulator.calendar import START
+from simulator.checks import find_violations
+from simulator.scenario import Scenario, make_scenario
+from simulator.trouble import Play
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one scenario."""
+
+    seed: int
+    faults: tuple[str, ...]
+    hours: float  # simulated
+    broken: tuple[str, ...]  # promises, by name
+    what: str  # about the first of them
+    digest: str
+    cpu: float = field(default=0.0, compare=False)  # seconds of a processor that it took
+
+    @property
+    def rule(self) -> str:
+        """The first promise that was broken, "" for none."""
+        return self.broken[0] if self.broken else ""
+
+
+def play_scenario(
+    scenario: Scenario, ablation: str = "", tell: Callable[[str], None] | None = None
+) -> Outcome:
+    """Play and check one scenario, perhaps with a safety rule switched off."""
+    from simulator.ablations import switch_off
+
+    began = time.process_time()
+    with switch_off(ablation) if ablation else nullcontext():
+        what = digest = ""
+        broken: tuple[str, ...] = ()
+        try:
+            play = Play(scenario)
+            if tell is not None:
+                world = play.world
+                world.tell = lambda kind, text: tell(f"{world.now - START:>8} ms  {kind} {text}")
+            play.run()
+            digest = play.world.digest()
+            found = find_violations(play)
+            broken = tuple(violation.rule for violation in found)
+            what = str(found[0]) if found else ""
+        except Exception as error:  # noqa: BLE001 - a core that raises has failed its scenario
+            broken, what = ("alive",), f"alive: {describe_error(error)}"
+    faults = tuple(scenario.list_faults())
+    cpu = time.process_time() - began
+    return Outcome(scenario.seed, faults, scenario.hours, broken, what, digest, cpu)
+
+
+def describe_error(error: Exception) -> str:
+    """Return what a core raised, and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {place.name}, line {place.lineno}: {error}"
+
+
+def play_seed(seed: int, ablation: str = "") -> Outcome:
+    """Play and check the scenario of a seed; without a rule, one in which it may matter."""
+    return play_scenario(find_scenario(seed, ablation), ablation)
+
+
+def find_scenario(seed: int, ablation: str = "") -> Scenario:
+    """Return the scenario of a seed, as it is played without a rule."""
+    from simulator.ablations import RULES
+
+    return make_scenario(seed, RULES[ablation].focus if ablation in RULES else ())
+
+
+def play_seeds(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
+    """Play many, in the order of seeds, in so many processes."""
+    if workers <= 1:
+        yield from map(play_seed, seeds)
+        return
+    with ProcessPoolExecutor(workers, initializer=_begin_worker) as pool:
+        yield from pool.map(play_seed, seeds, chunksize=4)
+
+
+def _begin_worker() -> None:
+    """Look for garbage less often: what a scenario leaves behind is small, and soon all of it."""
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
+@dataclass(frozen=True)
+class Catch:
+    """Whether it was noticed that a rule is off: by which promises, first in which seed (or -1)."""
+
+    rule: str
+    broken: tuple[str, ...]
+    seed: int
+
+
+def catch_rule(rule: str, seeds: range, more: int = 0) -> Catch:
+    """Play without a rule until somebody notices, and so many seeds more: what else breaks?"""
+    for seed in seeds:
+        broken = play_seed(seed, rule).broken
+        if broken:
+            for other in range(seed + 1, seed + 1 + more):
+                broken += play_seed(other, rule).broken
+            return Catch(rule, tuple(dict.fromkeys(broken)), seed)
+    return Catch(rule, (), -1)
+
+
+def catch_rules(
+    rules: Sequence[str], seeds: range, workers: int = 1, more: int = 10
+) -> Iterator[Catch]:
+    """Play without each rule in turn, in so many processes."""
+    with ProcessPoolExecutor(workers, initializer=_begin_worker) as pool:
+        yield from pool.map(catch_rule, rules, repeat(seeds), repeat(more))
+
+
+def tell_replay(outcome: Outcome) -> str:
+    """Return the one command that replays a failing seed."""
+    return f"python -m simulator.campaign {outcome.seed} --shrink"
+
+
+def shrink_scenario(
+    scenario: Scenario, rule: str, ablation: str = "", budget: int = 400
+) -> Scenario:
+    """Return a scenario with as few happenings as break the same promise."""
+
+    def fails(candidate: Scenario) -> bool:
+        return play_scenario(candidate, ablation).rule == rule
+
+    happenings = list(scenario.happenings)
+    size = max(1, len(happenings) // 2)
+    while size and budget > 0:
+        place = 0
+        while place < len(happenings) and budget > 0:
+            fewer = happenings[:place] + happenings[place + size :]
+            budget -= 1
+            if fails(replace(scenario, happenings=tuple(fewer))):
+                happenings = fewer
+            else:
+                place += size
+        size //= 2
+    shorter = replace(scenario, happenings=tuple(happenings))
+    for count in ("people", "dogs", "nodes"):
+        while budget > 0 and getattr(shorter, count) > (2 if count == "nodes" else 1):
+            smaller = replace(shorter, **{count: getattr(shorter, count) - 1})
+            budget -= 1
+            if not fails(smaller):
+                break
+            shorter = smaller
+    return shorter
+
+
+def describe_scenario(scenario: Scenario) -> str:
+    """Return a scenario for a person to read."""
+    head = (
+        f"seed {scenario.seed}: {scenario.nodes} nodes, {scenario.people} people,"
+        f" {scenario.dogs} devices that measure every {12 * scenario.pace} s,"
+        f" {scenario.strategy}, {scenario.bandwidth} bytes/s, room for {scenario.room},"
+        f" {scenario.trouble // 60_000} min of trouble"
+    )
+    lines = [f"  {h.time:>7} ms  {h.kind} {h.first} {h.second}" for h in scenario.happenings]
+    return "\n".join([head, *lines])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Replay one seed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--shrink", action="store_true", help="find a shorter one that fails alike")
+    parser.add_argument("--ablation", default="", help="a safety rule to switch off")
+    parser.add_argument("--budget", type=int, default=400, help="plays to spend on a shorter one")
+    options = parser.parse_args(arguments)
+    scenario = find_scenario(options.seed, options.ablation)
+    print(describe_scenario(scenario))
+    outcome = play_scenario(scenario, options.ablation, print)
+    print(outcome.what or "all promises are kept", outcome.digest)
+    if outcome.rule and options.shrink:
+        shorter = shrink_scenario(scenario, outcome.rule, options.ablation, options.budget)
+        print("\nThe same is broken by:", describe_scenario(shorter), sep="\n")
+        print(play_scenario(shorter, options.ablation).what)
+    return 1 if outcome.rule else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Who is in the field and what they do all day, as data: one seed is one cast.
+
+Most people stay with one node. Some are away for a while and turn up at another node; some change
+their mind. So a day has every reason for which news may be late or never come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from simulator.dog import Sense
+
+_MINUTE = 60_000
+_ABSENCE = (10 * _MINUTE, 40 * _MINUTE)
+AWAY = -1  # at no node
+
+
+class Wish(NamedTuple):
+    """What somebody asks for. `top` and `life` (ms) are what the words say, 0 for nothing."""
+
+    words: str
+    top: int = 0
+    life: int = 0
+
+
+WISHES = (
+    Wish("patient temperature is very high"),
+    Wish("heart rate is not normal"),
+    Wish("patient temperature is high and heart rate is high"),
+    Wish("fire temperature is high"),
+    Wish("patient temperature is low, expires after 900 s", life=900_000),
+)
+STEADY = (Wish("heart rate is high, top 2, expires after 1800 s", top=2, life=1_800_000),)
+SENSES = ((1, (0, 1, 2)), (2, (0, 1)))  # event and attributes: a patient, a fire
+
+
+class Act(NamedTuple):
+    """Something that a person does at a time (ms): `wish` to ask for it, `end` to take one back.
+
+    Otherwise the person goes to a node, or is AWAY."""
+
+    time: int
+    node: int = AWAY
+    wish: Wish | None = None
+    end: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One person."""
+
+    name: str
+    node: int
+    acts: tuple[Act, ...]
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Everybody, and the nodes at which devices are."""
+
+    people: tuple[Part, ...]
+    dogs: tuple[tuple[str, int, Sense], ...]
+
+
+def make_cast(seed: int, nodes: int, duration: int, people: int, devices: int, period: int) -> Cast:
+    """Return the cast of a day; people and devices are spread over the nodes."""
+    rng = Random(seed)
+    parts = []
+    for number in range(people):
+        home = number * nodes // people
+        parts.append(
+            Part(f"person-{home:03d}", home, _plan_acts(number, home, nodes, duration, rng))
+        )
+    dogs = []
+    for number in range(devices):
+        place = (number * nodes // devices + nodes // (2 * devices)) % nodes
+        event, attributes = SENSES[number % len(SENSES)]
+        dogs.append((f"dog-{number:03d}", place, Sense(event, attributes, period=period)))
+    return Cast(tuple(parts), tuple(dogs))
+
+
+def _plan_acts(number: int, home: int, nodes: int, duration: int, rng: Random) -> tuple[Act, ...]:
+    kind = number % 4
+    wishes = STEADY if kind == 3 else WISHES
+    acts = [Act(0, wish=rng.choice(wishes))]
+    if kind == 1:  # away, and then somewhere else
+        time = rng.randrange(duration // 4, duration // 2)
+        absence = min(rng.randrange(*_ABSENCE), duration // 4)
+        acts += [Act(time), Act(time + absence, (home + 1 + rng.randrange(nodes - 1)) % nodes)]
+    elif kind == 2:  # takes the first wish back, and has another
+        time = rng.randrange(duration // 3, 2 * duration // 3)
+        acts += [Act(time, end="wish-0"), Act(time + _MINUTE, wish=rng.choice(WISHES))]
+    return tuple(acts)

@@ -1,0 +1,190 @@
+"""An emulated device: the real watchdog's spool, filter, execution and uplink; made-up sensors.
+
+What `watchdog.app` does with tasks happens here when the field says so: sample, save, send.
+Readings follow from the device's own generator, so that they do not depend on what else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from denwatch.watchdog.execution import Event, Execution, list_senses
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.manager import Manager
+from denwatch.watchdog.seal import Key
+from denwatch.watchdog.sources.base import Channel
+from denwatch.watchdog.sources.callback import Callback
+from denwatch.watchdog.spool import Spool
+from denwatch.watchdog.uplink import Uplink
+
+from simulator.flash import Flash, PowerCut
+from simulator.keys import KEY_ID, make_device_secret
+
+_LAST = {False: 255, True: 65_535}  # the largest code of a narrow and of a wide attribute
+
+
+@dataclass(frozen=True)
+class Sense:
+    """An event that a device measures: attributes by bit, and which of them are wide."""
+
+    event: int
+    attributes: tuple[int, ...]
+    wides: tuple[int, ...] = ()
+    period: int = 10_000  # ms
+
+
+@dataclass(frozen=True)
+class Told:
+    """A notification that the device wanted to tell, as it went into its spool."""
+
+    epoch: int
+    sequence: int
+    vector: bytes
+    time: int
+
+
+class _Outbox:
+    """The spool as the execution sees it; remembers what went in."""
+
+    def __init__(self, dog: Dog) -> None:
+        self._dog = dog
+
+    def put(self, vector: bytes, degree: int, now: int) -> None:
+        dog = self._dog
+        sequence = dog.spool.put(vector, degree, now)
+        told = Told(dog.spool.epoch, sequence, vector, dog.field_now)
+        dog.told[told.epoch, told.sequence] = told
+
+
+class Dog:
+    """One device; `flash` is what a power cut leaves. Its own clock starts at 0 at every start."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Sequence[str],
+        vocabulary: bytes,
+        senses: Sequence[Sense],
+        rng: Random,
+        drive: Callable[[Random, int, int, int], int] | None = None,
+        capacity: int = 1024,
+    ) -> None:
+        self.name = name
+        self.node = ""  # where it is connected
+        self.told: dict[tuple[int, int], Told] = {}
+        self.freed: set[tuple[int, int]] = set()  # told, and gone from the spool on a node's word
+        self.unsure: set[tuple[int, int]] = (
+            set()
+        )  # perhaps told: the power went while they were saved
+        self.field_now = 0
+        self.is_up = False
+        self.flash = Flash()
+        self._nodes = list(nodes)
+        self._vocabulary = vocabulary
+        self._senses = list(senses)
+        self._rng = rng
+        self._drive = drive or _walk
+        self._levels: dict[tuple[int, int], int] = {}
+        self._capacity = capacity
+        self._started = 0
+
+    def start(self, now: int, wall: int | None = None) -> None:
+        """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s."""
+        self.field_now = self._started = now
+        self.flash = Flash(image=bytes(self.flash.image))
+        self.spool = Spool(self.flash, 0, wall)
+        self.spool.keep_nodes(self._nodes[:4])
+        events = [self._build_event(sense) for sense in self._senses]
+        senses = list_senses(events)
+        self.language = Fuzzy(self._capacity, senses)
+        self.manager = Manager([self.language], senses)
+        secret = make_device_secret(self.name)
+        self.uplink = Uplink(
+            self.name,
+            {node: Key(self.name, node, KEY_ID, secret) for node in self._nodes},
+            self.spool,
+            self.manager,
+            self._vocabulary,
+            lambda: {7: "field"},
+        )
+        self.execution = Execution(self.manager, events, _Outbox(self))
+        self.is_up = True
+
+    def _build_event(self, sense: Sense) -> Event:
+        def make_source(attribute: int, last: int) -> Callback:
+            return Callback(lambda _: self._read(sense.event, attribute, last))
+
+        channels = []
+        for attribute in sense.attributes:
+            is_wide = attribute in sense.wides
+            last = _LAST[is_wide]
+            source = make_source(attribute, last)
+            channels.append(Channel(source, 0, attribute, 0, last, wide=is_wide))
+        return Event(sense.event, channels, sense.period)
+
+    def _read(self, event: int, attribute: int, last: int) -> int:
+        level = self._levels.get((event, attribute), last // 2)
+        level = self._drive(self._rng, event, level, last)
+        self._levels[event, attribute] = level
+        return level
+
+    def _clock(self, now: int) -> int:
+        self.field_now = now
+        return now - self._started
+
+    def connect(self, node: str) -> None:
+        """Begin with a node."""
+        self.node = node
+        self.uplink.connect(node)
+
+    def sample(self, now: int) -> int:
+        """Measure what is due and save it; return when to come again."""
+        time = self._clock(now)
+        before = set(self.told)
+        try:
+            self.execution.step(time)
+            self.spool.flush(time)
+        except PowerCut:
+            self.unsure |= set(self.told) - before
+            raise
+        return self._started + self.execution.find_next()
+
+    def next_message(self, now: int) -> tuple[str, bytes] | None:
+        """Return what to publish now."""
+        return self.uplink.next_message(self._clock(now))
+
+    def receive(self, topic: str, payload: bytes, now: int) -> None:
+        """Take what the node says."""
+        before = self.list_waiting()
+        self.uplink.receive(topic, payload, self._clock(now))
+        if topic.endswith("/ack"):
+            self.freed |= before - self.list_waiting()
+
+    def list_waiting(self) -> set[tuple[int, int]]:
+        """Return the numbers that the device still has to tell."""
+        found: set[tuple[int, int]] = set()
+        epoch, _, vectors = self.spool.peek(self.field_now - self._started, 1 << 20, 10_000)
+        if not vectors:
+            return found
+        first = vectors[0][2] << 8 | vectors[0][3]
+        # A vector has 16 bits of its number, and only one epoch is peeked at a time.
+        for told in self.told:
+            if told[0] > epoch or (told[0] == epoch and told[1] & 0xFFFF >= first):
+                found.add(told)
+        return found
+
+    def die(self) -> None:
+        """Lose the power."""
+        self.is_up = False
+
+
+def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG001
+    """Return the next reading: near the last one, sometimes far."""
+    if rng.random() < 0.1:
+        return rng.randrange(last + 1)
+    return min(last, max(0, level + rng.randrange(-last // 16, last // 16 + 1)))
+
+
+__all__ = ["Dog", "PowerCut", "Sense", "Told"]

@@ -1,0 +1,285 @@
+"""The world: a network with people and devices at its nodes, and time that goes on.
+
+The only file that moves anything between a node and those who are with it. A message to or from
+them takes `local_delay`; it is lost if either is gone by then, as with a connection that breaks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from random import Random
+
+from denwatch.client.vocabulary import Vocabulary
+from denwatch.node.core.interface import (
+    DEVICES,
+    NOTES,
+    REPLIES,
+    REQUESTS,
+    Acknowledged,
+    Listening,
+    Message,
+    Publish,
+)
+
+from simulator.calendar import START
+from simulator.dog import Dog, PowerCut, Sense
+from simulator.host import Watch
+from simulator.network import Network, WorldSettings
+from simulator.person import Person
+from simulator.traces import ContactEvent
+
+_ASK_AGAIN = 10_000  # ms
+_SEND_AGAIN = 1_000  # ms; how often a device looks whether there is something to send
+
+
+class World(Network):
+    """All of it."""
+
+    def __init__(
+        self,
+        seed: int,
+        vocabulary: Vocabulary,
+        settings: WorldSettings | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        super().__init__(seed, vocabulary, settings, watch)
+        self.people: dict[str, Person] = {}
+        self.dogs: dict[str, Dog] = {}
+        self._sending: set[str] = set()
+
+    # Who there is ---------------------------------------------------------------------------
+
+    def add_person(self, name: str, node: str = "", role: str = "all") -> Person:
+        """Let somebody come, to a node."""
+        self.roster.roles[name] = role
+        person = self.people[name] = Person(name)
+        if node:
+            self.move_person(name, node)
+        return person
+
+    def add_dog(
+        self,
+        name: str,
+        node: str,
+        senses: Iterable[Sense],
+        drive: Callable[[Random, int, int, int], int] | None = None,
+    ) -> Dog:
+        """Switch a device on."""
+        self.roster.devices[name] = None
+        seed = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
+        rng = Random(int.from_bytes(seed, "big"))
+        dog = Dog(name, sorted(self.hosts), self.vocabulary_hash, list(senses), rng, drive)
+        self.dogs[name] = dog
+        self._starts[name] = 0
+        self.start_dog(name)
+        self.move_dog(name, node)
+        return dog
+
+    def _greet(self, name: str, start: int) -> None:
+        """Let those who are with a node connect again, after its start with this number."""
+        if self._starts[name] != start:
+            return
+        for person in self.people.values():
+            if person.node == name:
+                self._attach(person)
+        for dog in self.dogs.values():
+            if dog.node == name and dog.is_up:
+                self._connect(dog)
+
+    def _bring(self, name: str, publish: Publish) -> None:
+        """Bring what a node said to those who are with it."""
+        topic, delay = publish.topic, self.settings.local_delay
+        if topic.startswith((NOTES, REPLIES)):
+            self.calendar.wait(delay, self._hand, name, topic.rpartition("/")[2], publish)
+        elif topic.startswith(DEVICES):
+            device = topic.removeprefix(DEVICES).partition("/")[0]
+            self.calendar.wait(delay, self._reach_dog, name, device, publish)
+
+    # People ---------------------------------------------------------------------------------
+
+    def move_person(self, name: str, node: str) -> None:
+        """Let somebody walk to a node, or away ("")."""
+        person = self.people[name]
+        self._detach(person)
+        person.node = node
+        self._attach(person)
+
+    def _attach(self, person: Person) -> None:
+        if person.node and self.hosts[person.node].is_up:
+            for prefix in (REPLIES, NOTES):
+                self.give(person.node, Listening(prefix + person.name, True))
+            self._ask(person.name)
+
+    def _detach(self, person: Person) -> None:
+        if person.node:
+            for prefix in (REPLIES, NOTES):
+                self.give(person.node, Listening(prefix + person.name, False))
+
+    def ask(self, name: str, body: dict[str, object]) -> None:
+        """Let somebody ask something of the node they are at, until there is an answer."""
+        self.people[name].ask(body, self.now)
+        self._ask(name)
+
+    def _ask(self, name: str) -> None:
+        person = self.people[name]
+        if not person.node:
+            return
+        for request in person.list_open():
+            payload = json.dumps(request.body).encode()
+            self.give(person.node, Message(name, REQUESTS + name, payload))
+        if person.list_open() and name not in self._sending:
+            self._sending.add(name)
+            self.calendar.wait(_ASK_AGAIN, self._ask_again, name)
+
+    def _ask_again(self, name: str) -> None:
+        self._sending.discard(name)
+        self._ask(name)
+
+    def _hand(self, node: str, owner: str, publish: Publish) -> None:
+        person = self.people.get(owner)
+        if person is None or person.node != node or not self.hosts[node].is_up:
+            return
+        if publish.topic.startswith(REPLIES):
+            person.take_reply(publish.payload, self.now)
+        elif person.take_note(publish.payload, self.now) and publish.token:
+            acknowledged = Acknowledged(publish.topic, publish.token)
+            delay = self.settings.local_delay
+            self.calendar.wait(delay, self._return, node, self._starts[node], acknowledged)
+
+    def _return(self, node: str, start: int, acknowledged: Acknowledged) -> None:
+        """Bring an acknowledgement back, to the run of the node that asked for it."""
+        if self._starts[node] == start:
+            self.give(node, acknowledged)
+
+    # Devices --------------------------------------------------------------------------------
+
+    def move_dog(self, name: str, node: str) -> None:
+        """Connect a device to a node, or to none ("")."""
+        dog = self.dogs[name]
+        self._disconnect(dog)
+        dog.node = node
+        if dog.is_up:
+            self._connect(dog)
+
+    def _connect(self, dog: Dog) -> None:
+        if dog.node and self.hosts[dog.node].is_up:
+            dog.connect(dog.node)
+            self.give(dog.node, Listening(f"{DEVICES}{dog.name}/sv", True))
+            self._pump(dog.name, self._starts[dog.name])
+
+    def _disconnect(self, dog: Dog) -> None:
+        if dog.node:
+            self.give(dog.node, Listening(f"{DEVICES}{dog.name}/sv", False))
+
+    def start_dog(self, name: str) -> None:
+        """Switch a device on, with what its flash has."""
+        dog = self.dogs[name]
+        self._starts[name] += 1
+        dog.start(self.now, self.now // 1000)
+        self.calendar.wait(0, self._sample, name, self._starts[name])
+        if dog.node:
+            self._connect(dog)
+
+    def kill_dog(self, name: str, down: int = 2_000) -> None:
+        """Cut a device's power for a while."""
+        dog = self.dogs[name]
+        if dog.is_up:
+            self.tell("kill", name)
+            dog.die()
+            self._disconnect(dog)
+            self.calendar.wait(down, self._wake_dog, name)
+
+    def _wake_dog(self, name: str) -> None:
+        if not self.dogs[name].is_up:
+            self.start_dog(name)
+
+    def _sample(self, name: str, start: int) -> None:
+        dog = self.dogs[name]
+        if self._starts[name] != start or not dog.is_up:
+            return
+        try:
+            due = dog.sample(self.now)
+        except PowerCut:
+            self.kill_dog(name)
+            return
+        self.calendar.enter(max(due, self.now + 1), self._sample, name, start)
+        self._pump(name, start)
+
+    def _pump(self, name: str, start: int) -> None:
+        """Send what a device has to say."""
+        dog = self.dogs[name]
+        if self._starts[name] != start or not dog.is_up or not dog.node:
+            return
+        while self.hosts[dog.node].is_up:
+            message = dog.next_message(self.now)
+            if message is None:
+                break
+            event = Message(name, *message)
+            self.calendar.wait(self.settings.local_delay, self._hear_dog, name, dog.node, event)
+        if name not in self._sending and dog.spool.has_waiting():
+            self._sending.add(name)
+            self.calendar.wait(_SEND_AGAIN, self._pump_again, name, start)
+
+    def _pump_again(self, name: str, start: int) -> None:
+        self._sending.discard(name)
+        self._pump(name, start)
+
+    def _hear_dog(self, name: str, node: str, event: Message) -> None:
+        if self.overhear is not None:
+            self.overhear(event)
+        if self.dogs[name].node == node:
+            self.give(node, event)
+
+    def _reach_dog(self, node: str, name: str, publish: Publish) -> None:
+        dog = self.dogs.get(name)
+        if dog is None or dog.node != node or not dog.is_up:
+            return
+        try:
+            dog.receive(publish.topic, publish.payload, self.now)
+        except PowerCut:
+            self.kill_dog(name)
+            return
+        if publish.token:
+            acknowledged = Acknowledged(publish.topic, publish.token)
+            delay = self.settings.local_delay
+            self.calendar.wait(delay, self._return, node, self._starts[node], acknowledged)
+        self._pump(name, self._starts[name])
+
+    # Time -----------------------------------------------------------------------------------
+
+    def follow(self, contacts: Iterable[ContactEvent], names: list[str]) -> None:
+        """Let contacts of a trace happen; `names` has the node of each number."""
+        for event in contacts:
+            first, second = names[event.first], names[event.second]
+            self.calendar.enter(START + event.time, self.meet, first, second, event.is_up)
+
+    def run(self, until: int) -> None:
+        """Let time go on to so many ms after the beginning."""
+        self.calendar.run(START + until)
+
+    def close(self) -> None:
+        """Stop all nodes in order."""
+        for host in self.hosts.values():
+            host.close(self.now)
+
+    def digest(self) -> str:
+        """Return a hash of all disks and of all that people were shown: of this history."""
+        hash = hashlib.sha256()
+        for name, host in sorted(self.hosts.items()):
+            hash.update(name.encode())
+            for space in sorted(host.medium.spaces):
+                hash.update(space.encode())
+                for key, value in sorted(host.medium.spaces[space].items()):
+                    hash.update(len(key).to_bytes(4, "big") + key)
+                    hash.update(len(value).to_bytes(4, "big") + value)
+        for name, person in sorted(self.people.items()):
+            hash.update(
+                f"{name} {sorted((n.time, n.id, n.node) for n in person.notes.values())}".encode()
+            )
+        hash.update(f"{self.count_bytes()} {self.contacts} {self.deaths}".encode())
+        return hash.hexdigest()
+
+
+__all__ = ["START", "World", "WorldSettings"]

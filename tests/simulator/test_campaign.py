@@ -1,0 +1,155 @@
+"""The campaign: seeds keep their promises; a rule that is off is noticed; failures get shorter."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.campaign_journal import Journal
+from simulator.ablations import RULES, switch_off
+from simulator.campaign import (
+    Catch,
+    Outcome,
+    catch_rule,
+    describe_scenario,
+    main,
+    play_scenario,
+    play_seed,
+    play_seeds,
+    shrink_scenario,
+    tell_replay,
+)
+from simulator.scenario import FAULTS, ORDINARY, SIZES, Happening, Scenario, make_scenario
+from simulator.trouble import Play
+
+SEEDS = 100
+MINUTE = 60_000
+
+
+def test_the_same_seed_is_the_same_scenario() -> None:
+    assert make_scenario(5) == make_scenario(5) != make_scenario(6)
+
+
+def test_scenarios_are_of_all_sizes_and_have_every_fault() -> None:
+    scenarios = [make_scenario(seed) for seed in range(1_000)]
+    assert {fault for each in scenarios for fault in each.list_faults()} == set(FAULTS)
+    nodes = {each.nodes for each in scenarios}
+    assert nodes >= set(range(2, SIZES[-1].nodes[1]))
+    assert sum(each.nodes <= 5 for each in scenarios) > 900
+
+
+def test_every_kind_of_happening_can_happen() -> None:
+    """One scenario with each of them in it: nothing raises, and all promises are kept."""
+    kinds = sorted({*ORDINARY, *FAULTS})
+    assert all(hasattr(Play, "_do_" + kind.replace("-", "_")) for kind in kinds)
+    happenings = tuple(
+        Happening(5_000 + 9_000 * number, kind, 7 * number + 1, 131 * number + 3)
+        for number, kind in enumerate(kinds)
+    )
+    outcome = play_scenario(Scenario(1, 3, 2, 2, "epidemic", 100_000, happenings))
+    assert outcome.what == ""
+    assert set(outcome.faults) == set(FAULTS)
+
+
+def test_seeds_keep_all_promises() -> None:
+    """A hundred seeds, a process for each processor; the outcomes come in the order of seeds."""
+    outcomes = list(play_seeds(range(1, SEEDS + 1), os.cpu_count() or 1))
+    assert [outcome.seed for outcome in outcomes] == list(range(1, SEEDS + 1))
+    failed = [f"{outcome.what}: {tell_replay(outcome)}" for outcome in outcomes if outcome.broken]
+    assert not failed
+    assert play_seed(7).digest == outcomes[6].digest  # the same history in another process
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("commit-first", {"disks", "acknowledged", "confirmed"}),
+        ("settled-once", {"once"}),
+        ("top-k", {"top-k"}),
+        ("covering", {"covered"}),
+        ("roles", {"wanted"}),
+    ],
+)
+def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:
+    noticed = catch_rule(rule, range(40))
+    assert set(noticed.broken) & broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", list(RULES))
+def test_every_rule_that_is_off_is_noticed(rule: str) -> None:
+    assert catch_rule(rule, range(400)).broken
+
+
+def test_nothing_of_an_ablation_stays() -> None:
+    before = {name: rule.owner.__dict__[rule.name] for name, rule in RULES.items()}
+    for name in RULES:
+        with switch_off(name):
+            assert RULES[name].owner.__dict__[RULES[name].name] is not before[name]
+    assert before == {name: rule.owner.__dict__[rule.name] for name, rule in RULES.items()}
+    with pytest.raises(ValueError, match="no rule"), switch_off("gravity"):
+        pass
+
+
+def build_failing() -> Scenario:
+    """A scenario that breaks a promise by a kill, once a node speaks before it writes."""
+    happenings = [
+        Happening(20_000, "hang-up", 0, 0),
+        Happening(40_000, "walk", 0, 1),
+        Happening(62_000, "kill", 0, 0),
+        Happening(64_000, "kill", 1, 0),
+        Happening(66_000, "loss", 0, 1),
+        Happening(70_000, "meet", 0, 1),
+    ]
+    return Scenario(3, 3, 2, 2, "epidemic", 100_000, tuple(happenings), trouble=2 * MINUTE)
+
+
+def test_a_failing_scenario_gets_shorter() -> None:
+    scenario = build_failing()
+    assert play_scenario(scenario).what == ""
+    rule = play_scenario(scenario, "commit-first").rule
+    assert rule, "nobody notices that a node speaks before it writes"
+    shorter = shrink_scenario(scenario, rule, "commit-first", budget=30)
+    assert len(shorter.happenings) < len(scenario.happenings)
+    assert play_scenario(shorter, "commit-first").rule == rule
+
+
+def test_a_seed_is_replayed_by_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = play_seed(2)
+    assert tell_replay(outcome) == "python -m simulator.campaign 2 --shrink"
+    assert main(["2"]) == 0
+    said = capsys.readouterr().out
+    assert describe_scenario(make_scenario(2)) in said
+    assert outcome.digest in said
+
+
+def test_a_failing_seed_is_replayed_and_made_shorter(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the command prints for a failing seed: what is broken, and less that breaks it too."""
+    caught = catch_rule("top-k", range(40))
+    assert main([str(caught.seed), "--shrink", "--ablation", "top-k", "--budget", "12"]) == 1
+    whole, _, shorter = capsys.readouterr().out.partition("The same is broken by:")
+    assert "top-k: " in whole
+    assert "top-k: " in shorter
+    assert len(shorter.splitlines()) <= len(whole.splitlines())
+
+
+def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    one, other = (Outcome(seed, ("kill",), 0.2, (), "", "ab") for seed in (1, 2))
+    with Journal(path) as journal:
+        journal.keep(one, 0.5)
+    with path.open("a") as file:
+        file.write('{"seed": 3, "fau')  # the power went
+    with Journal(path) as journal:
+        assert journal.outcomes == {1: one}
+        journal.keep(other, 0.25)
+        journal.keep_catch(Catch("expiry", ("expired",), 2))
+    with Journal(path) as journal:
+        assert journal.outcomes == {1: one, 2: other}
+        assert journal.catches == {"expiry": Catch("expiry", ("expired",), 2)}
+        assert journal.spent == {1: 0.5, 2: 0.25}
+    path.write_text(path.read_text().replace('"program": "', '"program": "other'))
+    with Journal(path) as journal:
+        assert journal.outcomes == {}

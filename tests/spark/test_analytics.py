@@ -1,0 +1,269 @@
+"""Analyses on small frames, worked out by hand: clocks, spans, causes, copies, advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from denwatch.spark.analytics.contacts import join_spans
+from denwatch.spark.analytics.logs import Logs
+from denwatch.spark.analytics.outcomes import judge_outcomes
+from denwatch.spark.analytics.replicas import count_replicas
+from denwatch.spark.analytics.summaries import choose_step
+from denwatch.spark.analytics.terms import _list_terms
+from denwatch.spark.analytics.timeline import Bound, Run, solve_offsets
+from denwatch.spark.analytics.whatif import recommend
+from denwatch.spark.source import build_schema
+from pyspark.sql import DataFrame, SparkSession
+
+A: Run = ("a", 1)
+B: Run = ("b", 1)
+C: Run = ("c", 1)
+
+
+# Clocks ---------------------------------------------------------------------------------------
+
+
+def test_clocks_that_may_be_equal_are_taken_as_equal() -> None:
+    assert solve_offsets([Bound(A, B, 40), Bound(B, A, 5)]) == {A: 0, B: 0}
+
+
+def test_a_clock_that_is_proven_wrong_is_corrected_to_the_middle() -> None:
+    # c is 3,600 s ahead: what it sends seems acknowledged 3,600 s too late, and the other way.
+    bounds = [
+        Bound(A, B, 0),
+        Bound(B, A, 0),
+        Bound(C, A, 3_600_010),
+        Bound(A, C, -3_599_990),
+    ]
+    assert solve_offsets(bounds) == {A: 0, B: 0, C: 3_600_000}
+
+
+def test_one_sided_proof_moves_a_clock_only_as_far_as_it_must() -> None:
+    assert solve_offsets([Bound(A, B, -500), Bound(A, C, 0), Bound(C, A, 0)]) == {
+        A: 0,
+        B: 500,
+        C: 0,
+    }
+
+
+def test_runs_of_one_node_share_its_timeline_and_strangers_are_right() -> None:
+    later: Run = ("c", 2)
+    bounds = [Bound(C, A, 1_000), Bound(A, C, -1_000), Bound(B, A, 0), Bound(A, B, 0)]
+    found = solve_offsets(bounds, [later, ("d", 1)])
+    assert found == {A: 0, B: 0, C: 1_000, later: 1_000, ("d", 1): 0}
+
+
+# Spans ----------------------------------------------------------------------------------------
+
+
+def test_spans_that_touch_or_overlap_become_one(spark: SparkSession) -> None:
+    rows = [("x", 0, 5), ("x", 3, 4), ("x", 5, 9), ("x", 11, 12), ("y", 6, 6), ("y", 1, 2)]
+    spans = spark.createDataFrame(rows, "key string, begin bigint, end bigint")
+    found = {tuple(row) for row in join_spans(spans, ["key"]).collect()}
+    assert found == {("x", 0, 9), ("x", 11, 12), ("y", 1, 2), ("y", 6, 6)}
+
+
+def test_steps_are_round_and_not_too_many() -> None:
+    assert choose_step(0, 50_000) == 1_000
+    assert choose_step(0, 1_300_000) == 30_000
+    assert choose_step(0, 90 * 86_400_000) == 2 * 86_400_000
+
+
+# Causes ---------------------------------------------------------------------------------------
+
+
+class Case:
+    """A pair that matched, or was delivered, and what the logs say of it."""
+
+    def __init__(self, outcome: str, cause: str | None, **facts: Any) -> None:
+        self.outcome, self.cause, self.facts = outcome, cause, facts
+
+
+CASES = (
+    Case("hit", None, delivered=160, best=130),
+    Case("late", "replication", delivered=161, best=130),
+    Case("late", "away", delivered=190, best=190, awaited="person"),
+    Case("late", "partition", delivered=190, best=190, awaited="contact"),
+    Case("missed", "role", reason="role", best=100),
+    Case("missed", "quiet", reason="quiet", best=100),
+    Case("missed", "unacknowledged", is_sent=True, best=100),
+    Case("missed", "space", is_dropped=True, best=100),
+    Case("missed", "replication", best=100),
+    Case("missed", "expired", until=150, open_best=170),
+    Case("missed", "expired", until=150, withdrawn=160, open_best=170),
+    Case("missed", "withdrawn", until=150, withdrawn=150, open_best=170),
+    Case("missed", "away", is_present=False),
+    Case("missed", "partition"),
+    Case("wrong", "early", delivered=160, subscription=(120, 900)),
+    Case("wrong", "ended", delivered=160, subscription=(0, 100)),
+    Case("wrong", "no match", delivered=160, subscription=(0, 900)),
+    Case("wrong", "unknown", delivered=160),
+)
+AT = 100
+
+
+def make_logs(spark: SparkSession, rows: dict[str, list[dict[str, Any]]]) -> Logs:
+    """Records of some kinds; what a record does not say is null."""
+
+    def read(kind: str) -> DataFrame:
+        schema = build_schema(kind)
+        filled = [tuple(row.get(name) for name in schema.names) for row in rows.get(kind, [])]
+        return spark.createDataFrame(filled, schema)
+
+    return Logs(read)
+
+
+def test_each_cause_follows_from_what_the_logs_say(spark: SparkSession) -> None:
+    pairs, oracle, windows, notes = [], [], [], []
+    kinds: dict[str, list[dict[str, Any]]] = {"deliver": [], "send": [], "suppress": [], "drop": []}
+    for number, case in enumerate(CASES):
+        facts = case.facts
+        notes.append((number, "a", AT))
+        record = {"node": "n", "epoch": 1, "number": number, "note": number, "owner": "x"}
+        if case.outcome != "wrong":
+            until, gone = facts.get("until"), facts.get("withdrawn")
+            pairs.append((number, "x", "a", AT, AT, 255, until, gone))
+            oracle.append(
+                (
+                    number,
+                    "x",
+                    facts.get("best"),
+                    "n" if "best" in facts else None,
+                    facts.get("awaited"),
+                    facts.get("open_best", facts.get("best")),
+                    facts.get("is_present", True),
+                )
+            )
+        if "subscription" in facts:
+            windows.append((number, *facts["subscription"]))
+        if "delivered" in facts:
+            time = facts["delivered"]
+            kinds["deliver"].append({**record, "time": time, "subscriptions": [number]})
+        if "reason" in facts:
+            kinds["suppress"].append({**record, "time": 120, "reason": facts["reason"]})
+        if "is_sent" in facts:
+            kinds["send"].append({**record, "time": 120})
+        if "is_dropped" in facts:
+            kinds["drop"].append({**record, "time": 120, "what": "notification", "item": number})
+    frames = (
+        spark.createDataFrame(
+            pairs,
+            "note_id bigint, owner string, origin string, born bigint, at bigint, degree int, "
+            "until bigint, withdrawn bigint",
+        ),
+        spark.createDataFrame(
+            oracle,
+            "note_id bigint, owner string, best bigint, best_node string, awaited string, "
+            "open_best bigint, is_present boolean",
+        ),
+        make_logs(spark, kinds),
+        spark.createDataFrame(notes, "note_id bigint, origin string, at bigint"),
+        spark.createDataFrame(windows, "subscription_id bigint, begins bigint, ends bigint"),
+    )
+    found = {row["note_id"]: row for row in judge_outcomes(*frames, late=60).collect()}
+    told = [(found[n]["outcome"], found[n]["cause"]) for n in range(len(CASES))]
+    assert told == [(case.outcome, case.cause) for case in CASES]
+    assert any(row["is_deliberate"] for row in found.values())
+    assert all(
+        row["is_deliberate"] == (row["cause"] in ("role", "quiet", "withdrawn"))
+        for row in found.values()
+    )
+    assert len(found) == len(CASES)
+
+
+def test_what_is_delivered_twice_is_wrong_once(spark: SparkSession) -> None:
+    base = {"epoch": 1, "note": 5, "owner": "x", "subscriptions": [1]}
+    logs = make_logs(
+        spark,
+        {
+            "deliver": [
+                {**base, "node": "n", "number": 1, "time": 110},
+                {**base, "node": "m", "number": 1, "time": 130},
+            ]
+        },
+    )
+    pairs = spark.createDataFrame(
+        [(5, "x", "a", AT, AT, 255, None, None)],
+        "note_id bigint, owner string, origin string, born bigint, at bigint, degree int, "
+        "until bigint, withdrawn bigint",
+    )
+    oracle = spark.createDataFrame(
+        [(5, "x", AT, "n", "nothing", AT, True)],
+        "note_id bigint, owner string, best bigint, best_node string, awaited string, "
+        "open_best bigint, is_present boolean",
+    )
+    notes = spark.createDataFrame([(5, "a", AT)], "note_id bigint, origin string, at bigint")
+    windows = spark.createDataFrame(
+        [(1, 0, 900)], "subscription_id bigint, begins bigint, ends bigint"
+    )
+    found = judge_outcomes(pairs, oracle, logs, notes, windows).orderBy("delivered").collect()
+    told = [(row["outcome"], row["cause"], row["node"], row["latency"]) for row in found]
+    assert told == [("hit", None, "n", 10), ("wrong", "repeated", "m", 30)]
+
+
+# Copies ---------------------------------------------------------------------------------------
+
+
+def test_replicas_are_counted_at_moments(spark: SparkSession) -> None:
+    rows = [(1, "a", 0, 25), (1, "b", 10, None), (2, "a", 20, 30)]
+    copies = spark.createDataFrame(rows, "note_id bigint, node string, begin bigint, end bigint")
+    found = count_replicas(copies, 0, 40, 10).collect()
+    told = [(r["time"], r["notes"], r["copies"], r["most"], r["mean"]) for r in found]
+    assert told == [
+        (0, 1, 1, 1, 1.0),
+        (10, 1, 2, 2, 2.0),
+        (20, 2, 3, 2, 1.5),
+        (30, 1, 1, 1, 1.0),
+        (40, 1, 1, 1, 1.0),
+    ]
+
+
+# Advice ---------------------------------------------------------------------------------------
+
+
+def make_comparison(*rows: tuple[str, int, int, int]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=["strategy", "delivered", "p90_ms", "relays"])
+    table["ratio"] = table["delivered"] / 100
+    table["copies_per_delivery"] = table["relays"] / table["delivered"]
+    return table
+
+
+def test_the_cheapest_that_delivers_enough_soon_enough_is_recommended() -> None:
+    table = make_comparison(
+        ("direct", 60, 50_000, 40),
+        ("spray:4", 97, 90_000, 200),
+        ("spray:8", 98, 40_000, 300),
+        ("utility:8", 98, 39_000, 280),
+        ("epidemic", 98, 38_000, 2_000),
+    )
+    name, why = recommend(table, "epidemic")
+    assert name == "utility:8"
+    assert "98.0%" in why
+    assert "epidemic takes 20.41" in why
+
+
+def test_without_anything_to_deliver_there_is_no_advice() -> None:
+    name, why = recommend(make_comparison(("direct", 0, 0, 0)))
+    assert name == ""
+    assert "nothing to compare" in why
+
+
+# Words ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("patient_temperature is very high", [("patient_temperature", "very high")]),
+        (
+            "heart_rate is not normal and patient.age > 60",
+            [("heart_rate", "not normal"), ("age", ">")],
+        ),
+        ("heart_rate is high or heart_rate is high", [("heart_rate", "high")]),
+        ("\x00 nonsense (", [("(in other words)", "")]),
+    ],
+)
+def test_terms_are_read_from_words(words: str, expected: list[tuple[str, str]]) -> None:
+    assert _list_terms(words, 0) == expected

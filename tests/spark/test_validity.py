@@ -1,0 +1,82 @@
+"""What is in force for a notification by the logs is what the node's own rule says."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from denwatch.node.core.items import Dot
+from denwatch.node.core.subscribers.registry import Registry
+from denwatch.spark.analytics.timeline import LINK, Bound, Clock, Run, solve_clocks
+from denwatch.spark.analytics.validity import keep_valid, widen_notes, widen_windows
+from denwatch.spark.matching.index import FOREVER
+from pyspark.sql import SparkSession
+
+RUNS: tuple[Run, ...] = (("north", 1), ("north", 2), ("south", 1))
+CLOCKS = {RUNS[0]: Clock(0, 0), RUNS[1]: Clock(0, 7), RUNS[2]: Clock(0, 30)}
+
+
+class NodeClock:
+    """A node that knows as much of the runs' clocks as the logs tell."""
+
+    def localise(self, dot: Dot, time: int) -> int:
+        return time + CLOCKS[dot.origin, dot.epoch].doubt
+
+    def doubt(self, origin: str, epoch: int, now: int) -> int:  # noqa: ARG002
+        return CLOCKS[origin, epoch].doubt
+
+
+def ask_node(sub: tuple[Any, ...], note: tuple[Any, ...]) -> bool:
+    """Ask the node's own function."""
+    id_, origin, run, begins, ends = sub
+    note_id, note_origin, note_run, at, doubt = note
+    registry = SimpleNamespace(_clock=NodeClock(), _vocabularies=None)
+    asked = SimpleNamespace(
+        dot=Dot(origin, run, id_), run=(origin, run), created=begins,
+        expires=0 if ends == FOREVER else ends, vocabulary=b"", event=0, features=1,
+    )  # fmt: skip
+    read = SimpleNamespace(
+        dot=Dot(note_origin, note_run, note_id), run=(note_origin, note_run), at=at, doubt=doubt,
+        vocabulary=b"",
+    )  # fmt: skip
+    return Registry.is_valid(cast(Any, registry), cast(Any, asked), cast(Any, read), now=0)
+
+
+def test_widening_and_keeping_is_the_rule_of_the_node(spark: SparkSession) -> None:
+    rng = random.Random(6)
+    subs = [
+        (n, *rng.choice(RUNS), begins := 1_000 + rng.randint(0, 60),
+         rng.choice((FOREVER, begins + rng.randint(1, 60))))
+        for n in range(60)
+    ]  # fmt: skip
+    notes = [
+        (n, *rng.choice(RUNS), 1_000 + rng.randint(-50, 150), rng.choice((0, 5))) for n in range(80)
+    ]
+    windows = spark.createDataFrame(
+        subs, "subscription_id bigint, origin string, run bigint, begins bigint, ends bigint"
+    )
+    read = spark.createDataFrame(
+        notes, "note_id bigint, origin string, run bigint, at bigint, doubt bigint"
+    )
+    wide = widen_windows(windows, CLOCKS).drop("origin", "run")
+    early = widen_notes(read, CLOCKS).drop("origin", "run")
+    # What matching does with times; all vectors match here.
+    matches = early.crossJoin(wide).where("begins - doubt <= at and at < ends")
+    found = keep_valid(matches.select("note_id", "subscription_id"), read, windows)
+    wanted = {(note[0], sub[0]) for note in notes for sub in subs if ask_node(sub, note)}
+    assert {tuple(row) for row in found.collect()} == wanted
+    exact = {
+        (note[0], sub[0]) for note in notes for sub in subs if sub[3] - note[4] <= note[3] < sub[4]
+    }
+    assert exact < wanted  # doubt adds, and takes nothing away
+
+
+def test_the_doubt_of_clocks_is_what_transfers_leave_open() -> None:
+    a, b, c = RUNS[0], RUNS[2], ("west", 1)
+    both = [Bound(a, b, 40), Bound(b, a, 5)]
+    assert solve_clocks(both) == {a: Clock(0, 0), b: Clock(0, 23)}
+    # One way only: as nodes do, a frame is taken to be half a minute under way at most.
+    assert solve_clocks([*both, Bound(c, b, 3)])[c] == Clock(0, 23 + LINK // 2)
+    later = ("north", 2)  # a restart: the node's timeline goes on
+    assert solve_clocks(both, [later])[later] == Clock(0, 0)
