@@ -21,7 +21,7 @@ from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscribers import SubscriberSettings
 from denwatch.node.core.subscribers.notes import Note
 from denwatch.node.core.subscribers.registry import Registry
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Notification, Predicate, Subscription
 
@@ -160,10 +160,10 @@ def ask_all(world: World, names: Sequence[str], drawn: Sequence[Subscription]) -
     for name in names:
         host = world.hosts[name]
 
-        def accept(turn: Turn, name: str = name) -> None:
+        def accept(transaction: Transaction, name: str = name) -> None:
             for item in items:
                 if item.dot.origin != name:
-                    world.hosts[name].holdings.accept(turn, item, item.dot.origin)
+                    world.hosts[name].item_store.accept(transaction, item, item.dot.origin)
 
         world.act(host.name, accept)
 
@@ -176,8 +176,8 @@ def _originate(world: World, node: str, owner: str, number: int, vector: Subscri
     )
     made: list[Item] = []
 
-    def make(turn: Turn) -> None:
-        made.append(host.holdings.originate(turn, SUBSCRIPTION, NEVER, encode_body(body)))
+    def make(transaction: Transaction) -> None:
+        made.append(host.item_store.originate(transaction, SUBSCRIPTION, NEVER, encode_body(body)))
 
     world.act(node, make)
     return made[0]

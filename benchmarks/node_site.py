@@ -14,7 +14,7 @@ from pathlib import Path
 from denwatch.cli.node_init import init_node
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.config import load_config
-from denwatch.node.core.holdings import CONTEXT
+from denwatch.node.core.item_store import CONTEXT
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,

@@ -51,9 +51,11 @@ def measure_case(origins: int, items: int, differences: int, seed: int) -> dict[
         WAYS[4]: measure_bound(left, right),
     }
     sizes = meet(one, two)
-    if one.holdings.context.runs != two.holdings.context.runs:
+    if one.item_store.context.runs != two.item_store.context.runs:
         raise RuntimeError("the two nodes did not converge")
-    if any(one.holdings.count(kind) != two.holdings.count(kind) for kind in one.holdings.live):
+    if any(
+        one.item_store.count(kind) != two.item_store.count(kind) for kind in one.item_store.live
+    ):
         raise RuntimeError("the two nodes hold different items")
     again = sum(meet(one, two).values())
     return (

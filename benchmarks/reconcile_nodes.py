@@ -13,7 +13,6 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     PEERS,
     Action,
@@ -24,6 +23,7 @@ from denwatch.node.core.interface import (
     Publish,
     Write,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -37,7 +37,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.node import Node
 from denwatch.node.core.peers import PeerPart, PeerSettings
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.wire import FLAG, NAMES
 
@@ -99,30 +99,32 @@ class Machine:
         self.disk = _Disk()
         keys = _Keys()
         clocks = Clocks(name, 1)
-        self.holdings = Holdings(name, 1, self.disk, lambda data: sign(name, data), clocks.localise)
+        self.item_store = ItemStore(
+            name, 1, self.disk, lambda data: sign(name, data), clocks.localise
+        )
         settings = PeerSettings(strategy=strategy)
-        self.part = PeerPart(self.holdings, self.disk, keys, keys, clocks, settings)
-        self.node = Node(self.holdings, [self.part])
+        self.part = PeerPart(self.item_store, self.disk, keys, keys, clocks, settings)
+        self.node = Node(self.item_store, [self.part])
 
     def handle(self, event: Event) -> list[Publish]:
-        """Do one turn."""
+        """Do one transaction."""
         return self.disk.apply(self.node.handle(event, NOW))
 
     def accept(self, items: list[Item]) -> None:
         """Take items that came some other way."""
-        turn = Turn(NOW)
-        self.holdings.begin_turn()
+        transaction = Transaction(NOW)
+        self.item_store.begin_transaction()
         for item in items:
-            self.holdings.accept(turn, item, "another")
-        self.disk.apply(turn.actions)
+            self.item_store.accept(transaction, item, "another")
+        self.disk.apply(transaction.actions)
 
     def remove(self, dots: list[Dot]) -> None:
         """Let subscriptions be removed."""
-        turn = Turn(NOW)
-        self.holdings.begin_turn()
+        transaction = Transaction(NOW)
+        self.item_store.begin_transaction()
         for dot in dots:
-            self.holdings.remove(turn, SUBSCRIPTION, dot, "removed")
-        self.disk.apply(turn.actions)
+            self.item_store.remove(transaction, SUBSCRIPTION, dot, "removed")
+        self.disk.apply(transaction.actions)
 
 
 def meet(first: Machine, second: Machine) -> Counter[str]:
@@ -204,11 +206,11 @@ def list_ids(machine: Machine) -> set[int]:
     """Return the 64-bit ids of what a node has seen, for the ways that know only ids."""
     return {
         Dot(*run, sequence).id
-        for run in machine.holdings.context.runs
-        for sequence in range(1, 1 + machine.holdings.context.runs[run].base)
+        for run in machine.item_store.context.runs
+        for sequence in range(1, 1 + machine.item_store.context.runs[run].base)
     } | {
         Dot(*run, seen.base + 1 + bit).id
-        for run, seen in machine.holdings.context.runs.items()
+        for run, seen in machine.item_store.context.runs.items()
         for bit in range(seen.bitmap.bit_length())
         if seen.bitmap >> bit & 1
     }

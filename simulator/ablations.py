@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from denwatch.node.core.devices import part as device_part
 from denwatch.node.core.devices.groups import Group
 from denwatch.node.core.devices.installation import Installation
-from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.peers import acceptance
 from denwatch.node.core.peers.acceptance import NEW, Gate
 from denwatch.node.core.peers.contact import Contact
@@ -91,7 +91,7 @@ def _let_expired(judge: Callable[..., Any]) -> Callable[..., Any]:
 
 RULES: dict[str, Rule] = {
     "commit-first": Rule(FieldStore, "commit", _commit_seldom, "what is said is on the disk"),
-    "take-first": Rule(Holdings, "originate_many", _take_seldom, "what is acknowledged is held"),
+    "take-first": Rule(ItemStore, "originate_many", _take_seldom, "what is acknowledged is held"),
     "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
     "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
     "gate": Rule(Gate, "judge", _always((NEW, "")), "what comes from a peer is judged"),

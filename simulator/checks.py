@@ -281,7 +281,7 @@ def check_bounded(play: Play) -> None:
     """Memory is bounded: a node holds what it may, and a little more for a moment."""
     room = play.scenario.room
     for host in play.world.hosts.values():
-        held = host.holdings.count(NOTIFICATION)
+        held = host.item_store.count(NOTIFICATION)
         if held > room + 8:
             raise Violation("bounded", f"{host.name} holds {held}, {room} are allowed")
         if len(host.peers.contacts) >= play.scenario.nodes:
@@ -299,11 +299,11 @@ def check_disks(play: Play) -> None:
     """What a node has in memory is what it finds on its disk."""
     for name, host in play.world.hosts.items():
         before = [list_live(host, kind) for kind in (SUBSCRIPTION, NOTIFICATION, DELIVERED)]
-        seen = dict(host.holdings.context.runs)
+        seen = dict(host.item_store.context.runs)
         host.die()
         host.start(play.world.now)
         after = [list_live(host, kind) for kind in (SUBSCRIPTION, NOTIFICATION, DELIVERED)]
-        if before != after or seen != host.holdings.context.runs:
+        if before != after or seen != host.item_store.context.runs:
             raise Violation("disks", f"{name} remembers something else")
         host.handle(Tick(), play.world.now)
 

@@ -1,8 +1,8 @@
 """A day in the field: a whole site of moving nodes, people and devices, and what came of it.
 
 What `python -m simulator` runs. Everybody carries a node; some are people who ask for something,
-some have a patient's or a fire's watchdog with them. The figures are counted from outside: what nodes
-wrote to their logs, and when.
+some have a patient's or a fire's watchdog with them. The figures are counted from outside: what
+nodes wrote to their logs, and when.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Day:
             time,
             [find_place(path, time) for path in self.paths],
             [(numbers[first], numbers[second]) for first, second in sorted(self.world.links)],
-            [host.holdings.count(NOTIFICATION) for host in self.world.hosts.values()],
+            [host.item_store.count(NOTIFICATION) for host in self.world.hosts.values()],
             moved,
             served,
             len(self.tally.made),

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import Action, Count, Event, Log, Publish, Write
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log import DiskFiles, Writer, encode_record
 from denwatch.node.replication.clock import Clocks
@@ -87,10 +87,10 @@ class Host:
     def _build(self) -> None:
         """Put the parts together, as `denwatch.node.runtime.build` does."""
         store, clocks = self.store, self.clocks
-        self.holdings = Holdings(self.name, store.epoch, store, self.ring.sign, clocks.localise)
+        self.item_store = ItemStore(self.name, store.epoch, store, self.ring.sign, clocks.localise)
         self.vocabularies = Vocabularies(self._vocabulary)
         self.subscribers = Subscribers(
-            self.holdings,
+            self.item_store,
             store,
             self.vocabularies,
             roles=self.ring,
@@ -98,7 +98,7 @@ class Host:
             settings=self.settings.subscribers,
         )
         self.devices = Devices(
-            self.holdings,
+            self.item_store,
             self.ring,
             VocabularySenses(self.vocabularies.find, self.vocabularies.agree),
             clocks.localise,
@@ -106,24 +106,24 @@ class Host:
             has_room=lambda: not self.subscribers.is_full,
         )
         self.peers = PeerPart(
-            self.holdings, store, self.ring, self.subscribers, clocks, self.settings.peers
+            self.item_store, store, self.ring, self.subscribers, clocks, self.settings.peers
         )
-        self.node = Node(self.holdings, [self.peers, self.subscribers, self.devices])
+        self.node = Node(self.item_store, [self.peers, self.subscribers, self.devices])
 
     def handle(self, event: Event, now: int) -> list[Publish]:
         """Take an event; return what may be said now that all of it is on the disk."""
         self.time = now + self._base
         return self._settle(self.node.handle(event, self.time))
 
-    def act(self, change: Callable[[Turn], None], now: int) -> list[Publish]:
-        """Let something of the node itself happen, in a turn of its own."""
+    def act(self, change: Callable[[Transaction], None], now: int) -> list[Publish]:
+        """Let something of the node itself happen, in a transaction of its own."""
         self.time = now + self._base
-        turn = Turn(self.time)
-        self.holdings.begin_turn()
-        change(turn)
+        transaction = Transaction(self.time)
+        self.item_store.begin_transaction()
+        change(transaction)
         for part in self.node.parts:
-            part.finish(turn)
-        return self._settle(turn.actions)
+            part.finish(transaction)
+        return self._settle(transaction.actions)
 
     def _settle(self, actions: Sequence[Action]) -> list[Publish]:
         """Write what is to be written, commit, and return what may be said now."""

@@ -27,7 +27,7 @@ from denwatch.node.core.items import (
     VocabularyBody,
     encode_body,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.shipments import Parcel, Shipment, encode_shipment
 from denwatch.node.replication.wire import ITEMS
 from denwatch.protocol import frames, notification
@@ -60,9 +60,9 @@ class Lies(Stage):
         self.truth.lies.add(item.dot.id)
         host = self.world.hosts[self.scenario.names[-1]]  # one liar is enough
 
-        def accept(turn: Turn) -> None:
-            if not host.holdings.context.holds(*item.dot):
-                host.holdings.accept(turn, item, "nobody")
+        def accept(transaction: Transaction) -> None:
+            if not host.item_store.context.holds(*item.dot):
+                host.item_store.accept(transaction, item, "nobody")
 
         self.truth.liars.add(host.name)  # who believes its own lies; nobody else may
         self.world.act(host.name, accept)
@@ -111,9 +111,9 @@ class Lies(Stage):
         self.truth.liars.add(host.name)
         body = encode_shipment(Shipment((), (), (Parcel(item, 0, 1),)))
 
-        def slip(turn: Turn) -> None:
+        def slip(transaction: Transaction) -> None:
             for contact in host.peers.contacts.values():
-                contact.line.send(turn, ITEMS, body)
+                contact.line.send(transaction, ITEMS, body)
 
         self.world.act(host.name, slip)
 

@@ -27,7 +27,7 @@ from denwatch.node.core.interface import (
     Publish,
     Tick,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.store import Crashed, StoreError
 
@@ -109,7 +109,7 @@ class Network(ABC):
         if self._do(host, lambda: host.handle(event, self.now)) and not isinstance(event, Tick):
             self._plan_tick(name, 1_000)
 
-    def act(self, name: str, change: Callable[[Turn], None]) -> None:
+    def act(self, name: str, change: Callable[[Transaction], None]) -> None:
         """Let something of a node itself happen."""
         host = self.hosts[name]
         if self._do(host, lambda: host.act(change, self.now)):

@@ -20,7 +20,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
 
@@ -107,8 +107,10 @@ class Post:
         )
         made: list[Item] = []
 
-        def make(turn: Turn) -> None:
-            made.append(host.holdings.originate(turn, SUBSCRIPTION, NEVER, encode_body(body)))
+        def make(transaction: Transaction) -> None:
+            made.append(
+                host.item_store.originate(transaction, SUBSCRIPTION, NEVER, encode_body(body))
+            )
 
         world.act(node, make)
         return made[0]
@@ -118,18 +120,18 @@ class Post:
         reading = Reading(_ATTRIBUTE, (parcel.target,) * 4, wide=True)
         sequence = len(self._by_item) + 1
 
-        def make(turn: Turn) -> None:
+        def make(transaction: Transaction) -> None:
             body = NotificationBody(
                 "post",
                 1,
                 sequence,
-                turn.now,
+                transaction.now,
                 0,
                 world.vocabulary_hash,
                 notification.encode(Notification(_EVENT, [reading])),
             )
-            expires = turn.now + parcel.life
-            (item,) = host.holdings.originate_many(turn, NOTIFICATION, expires, [body])
+            expires = transaction.now + parcel.life
+            (item,) = host.item_store.originate_many(transaction, NOTIFICATION, expires, [body])
             self._by_item[item.id] = parcel
 
         world.act(host.name, make)
@@ -144,9 +146,9 @@ class Post:
         return self.score
 
 
-def _accept_all(host: Host, items: Iterable[Item]) -> Callable[[Turn], None]:
-    def accept(turn: Turn) -> None:
+def _accept_all(host: Host, items: Iterable[Item]) -> Callable[[Transaction], None]:
+    def accept(transaction: Transaction) -> None:
         for item in items:
-            host.holdings.accept(turn, item, item.dot.origin)
+            host.item_store.accept(transaction, item, item.dot.origin)
 
     return accept

@@ -84,7 +84,7 @@ class Truth:
             self.dropped.add(int(str(fields["item"])))
         elif log.kind == "note":
             self.notes[int(str(fields["item"]))] = _read_note(fields)
-            self.most_held = max(self.most_held, host.holdings.count(NOTIFICATION))
+            self.most_held = max(self.most_held, host.item_store.count(NOTIFICATION))
 
 
 def iterate_notes(host: Host) -> Iterator[tuple[int, NotificationBody]]:
@@ -101,4 +101,6 @@ def iterate_subscriptions(host: Host) -> Iterator[tuple[int, SubscriptionBody]]:
 
 def list_live(host: Host, kind: int = SUBSCRIPTION) -> set[tuple[str, int, int]]:
     """Return the dots that a node holds in memory."""
-    return {(*run, sequence) for run, held in host.holdings.live[kind].items() for sequence in held}
+    return {
+        (*run, sequence) for run, held in host.item_store.live[kind].items() for sequence in held
+    }

@@ -27,7 +27,7 @@ from denwatch.node.core.interface import (
     Publish,
 )
 from denwatch.node.core.items import NOTIFICATION, Item, NotificationBody, decode_body
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 from simulator.host import Host, HostSettings, Watch
 from simulator.network import WorldSettings
@@ -146,7 +146,7 @@ class _Listener(Part):
         self._world = world
         self._node = node
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
         """Note a notification."""
         if item.kind != NOTIFICATION:
             return
@@ -175,7 +175,7 @@ class WatchedWorld(World):
         """Put up a node, and look at what it holds."""
         host = super().add_node(name, settings)
         parts: Sequence[Part] = host.node.parts
-        host.holdings.attach((*parts, _Listener(self, name)))
+        host.item_store.attach((*parts, _Listener(self, name)))
         return host
 
     def give(self, name: str, event: Event) -> None:

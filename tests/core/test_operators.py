@@ -10,8 +10,8 @@ from typing import Any
 import cbor2
 import pytest
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
     REVOCATION,
@@ -52,14 +52,16 @@ class World(Runner):
         self.keys = Ring("south")
         clocks = Clocks("south", 1)
         self.vocabularies = Vocabularies(load_shipped("rescue"))
-        holdings = Holdings("south", 1, reader, self.keys.sign, clocks.localise)
-        subscribers = Subscribers(holdings, reader, self.vocabularies, clock=clocks)
+        item_store = ItemStore("south", 1, reader, self.keys.sign, clocks.localise)
+        subscribers = Subscribers(item_store, reader, self.vocabularies, clock=clocks)
         settings = PeerSettings(strategy="spray:2")
-        self.peers = PeerPart(holdings, reader, self.keys, subscribers, clocks, settings)
-        self.operators = Operators(holdings, self.peers.kit.gate, self.peers, is_following=follows)
-        super().__init__(Node(holdings, [self.peers, self.operators, subscribers]), reader)
+        self.peers = PeerPart(item_store, reader, self.keys, subscribers, clocks, settings)
+        self.operators = Operators(
+            item_store, self.peers.kit.gate, self.peers, is_following=follows
+        )
+        super().__init__(Node(item_store, [self.peers, self.operators, subscribers]), reader)
         self.node.restore(reader, NOW)
-        self.holdings = holdings
+        self.item_store = item_store
 
     def operate(self, payload: bytes, node: str = "south") -> list[Publish]:
         return self.handle(Message("ops", OPERATORS + node, payload), NOW)
@@ -102,7 +104,7 @@ def test_a_subscription_comes_before_what_it_is_for() -> None:
     north = World()
     asked = b"patient_temperature is high, at least 0.5"
     north.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
-    (made,) = north.holdings.iterate(SUBSCRIPTION)
+    (made,) = north.item_store.iterate(SUBSCRIPTION)
     item = Item(Dot("north", 1, 9), SUBSCRIPTION, made.expires, made.body)
     item = replace(item, signature=Ring("north").sign(item.signed))
     world = World()
@@ -143,7 +145,7 @@ def test_a_notification_that_is_over_is_not_taken() -> None:
     late = world.read()
     after = late.expires + 30 * 86_400_000  # of a clock that was never compared little is known
     world.handle(Message("ops", OPERATORS + "south", encode_items([late])), after)
-    assert world.holdings.count(NOTIFICATION) == 0
+    assert world.item_store.count(NOTIFICATION) == 0
     assert world.list_refusals() == []
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import cbor2
 from denwatch.node.core.devices import Devices, DeviceSettings
 from denwatch.node.core.devices.contracts import Senses
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     Acknowledged,
     Action,
@@ -26,6 +25,7 @@ from denwatch.node.core.interface import (
     Tick,
     Write,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -37,7 +37,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.node import Node
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.log.records import encode_record
 from denwatch.protocol import frames
 from denwatch.protocol.messages import encode_message
@@ -142,16 +142,16 @@ class Site:
         def localise(_: Dot, time: int) -> int:
             return time
 
-        self.holdings = Holdings(NODE, self.epoch, self.disk, lambda data: data[:8], localise)
+        self.item_store = ItemStore(NODE, self.epoch, self.disk, lambda data: data[:8], localise)
         self.part = Devices(
-            self.holdings,
+            self.item_store,
             self.keys,
             self.vocabularies,
             localise,
             self.settings,
             has_room=lambda: self.has_room,
         )
-        self.node = Node(self.holdings, [self.part])
+        self.node = Node(self.item_store, [self.part])
         self.node.restore(self.disk, self.now)
 
     def commit(self, actions: list[Action]) -> None:
@@ -175,12 +175,12 @@ class Site:
                 self.counts[name] = self.counts.get(name, 0) + action.amount
         return self.outbox[before:]
 
-    def run(self, change: Callable[[Turn], object]) -> list[Publish]:
-        """Change something as another part of the node would, in a turn of its own."""
-        turn = Turn(self.now)
-        self.holdings.begin_turn()
-        change(turn)
-        return self.keep(turn.actions)
+    def run(self, change: Callable[[Transaction], object]) -> list[Publish]:
+        """Change something as another part of the node would, in a transaction of its own."""
+        transaction = Transaction(self.now)
+        self.item_store.begin_transaction()
+        change(transaction)
+        return self.keep(transaction.actions)
 
     def tick(self, seconds: float = 1) -> list[Publish]:
         self.now += int(1000 * seconds)
@@ -206,15 +206,19 @@ class Site:
         expires = self.now + 1000 * life if life else 0
         made: list[Item] = []
 
-        def change(turn: Turn) -> None:
-            item = self.holdings.originate(turn, SUBSCRIPTION, expires, encode_body(body))
+        def change(transaction: Transaction) -> None:
+            item = self.item_store.originate(transaction, SUBSCRIPTION, expires, encode_body(body))
             made.append(item)
 
         self.run(change)
         return made[0]
 
     def unsubscribe(self, item: Item) -> None:
-        self.run(lambda turn: self.holdings.remove(turn, SUBSCRIPTION, item.dot, "removed"))
+        self.run(
+            lambda transaction: self.item_store.remove(
+                transaction, SUBSCRIPTION, item.dot, "removed"
+            )
+        )
 
     def list_notes(self) -> list[NotificationBody]:
         return [
@@ -234,7 +238,7 @@ class Site:
         return [body for _, body in self.disk.scan("device.table", prefix)]
 
     def count_notes(self) -> int:
-        return self.holdings.count(NOTIFICATION)
+        return self.item_store.count(NOTIFICATION)
 
 
 class Dog:

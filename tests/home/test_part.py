@@ -13,7 +13,7 @@ from denwatch.node.core.devices.registry import Device
 from denwatch.node.core.home import Home, HomeSettings, Vision
 from denwatch.node.core.interface import Publish, Write
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.security.roles import Role, Roles
 from denwatch.protocol.notification import encode
@@ -65,9 +65,9 @@ class Place:
 
     def tick(self) -> None:
         self.now += 1_000
-        turn = Turn(self.now)
-        self.part.tick(turn)
-        self._perform(turn)
+        transaction = Transaction(self.now)
+        self.part.tick(transaction)
+        self._perform(transaction)
 
     def read(self, words: str, device: str = "dog-1", age: int = 0, source: str = "") -> None:
         """Let a device read something."""
@@ -75,13 +75,13 @@ class Place:
         at = self.now - age
         body = NotificationBody(device, 1, 1, at, 0, RESCUE.own_hash, vector)
         item = Item(Dot("north", 1, 1), NOTIFICATION, self.now + 9, encode_body(body))
-        turn = Turn(self.now)
-        self.part.learn(turn, item, source)
-        self._perform(turn)
+        transaction = Transaction(self.now)
+        self.part.learn(transaction, item, source)
+        self._perform(transaction)
 
-    def _perform(self, turn: Turn) -> None:
-        self.disk.apply([action for action in turn.actions if isinstance(action, Write)])
-        for action in turn.actions:
+    def _perform(self, transaction: Transaction) -> None:
+        self.disk.apply([action for action in transaction.actions if isinstance(action, Write)])
+        for action in transaction.actions:
             if isinstance(action, Publish) and action.retain:
                 self.retained[action.topic] = action.payload
                 if not action.payload:
@@ -223,10 +223,10 @@ def _read_doubtful(place: Place) -> None:
     oxygen, monoxide = GAS.attributes["oxygen"].bit, GAS.attributes["carbon_monoxide"].bit
     made = Notification(GAS.number, [Reading(oxygen, (10, 20, 20, 30))], 1, 0, None, 1 << monoxide)
     body = NotificationBody("dog-1", 1, 1, place.now, 0, RESCUE.own_hash, encode(made))
-    turn = Turn(place.now)
+    transaction = Transaction(place.now)
     item = Item(Dot("north", 1, 1), NOTIFICATION, 0, encode_body(body))
-    place.part.learn(turn, item, "")
-    place._perform(turn)
+    place.part.learn(transaction, item, "")
+    place._perform(transaction)
 
 
 class SeesAll(Vision):
@@ -254,5 +254,5 @@ def test_devices_are_looked_at_once_a_second() -> None:
 
     place.part._list_devices = look
     for step in range(8):
-        place.part.tick(Turn(START + 250 * step))
+        place.part.tick(Transaction(START + 250 * step))
     assert len(looks) == 2

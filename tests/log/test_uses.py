@@ -16,7 +16,7 @@ NODE = Path(__file__).parents[2] / "edge" / "denwatch" / "node"
 
 
 def find_calls() -> Iterator[tuple[str, str, list[str | None]]]:
-    """Yield place, kind and field names (None for `**fields`) of every `turn.log("kind", ...)`."""
+    """Yield place, kind, fields (None for `**fields`) of every `transaction.log("kind", ...)`."""
     for path in sorted(NODE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if (
@@ -24,7 +24,7 @@ def find_calls() -> Iterator[tuple[str, str, list[str | None]]]:
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr == "log"
                 and isinstance(node.func.value, ast.Name)
-                and node.func.value.id == "turn"
+                and node.func.value.id == "transaction"
                 and isinstance(node.args[0], ast.Constant)
             ):
                 place = f"{path.relative_to(NODE)}:{node.lineno}"

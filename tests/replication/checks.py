@@ -60,10 +60,10 @@ def check_disks(network: Network) -> None:
     """What a node has in memory is what it finds on its disk."""
     for host in network.hosts.values():
         before = [host.list_dots(kind) for kind in (SUBSCRIPTION, NOTIFICATION, DELIVERED)]
-        seen = dict(host.holdings.context.runs)
+        seen = dict(host.item_store.context.runs)
         network.restart(host.name)
         after = [host.list_dots(kind) for kind in (SUBSCRIPTION, NOTIFICATION, DELIVERED)]
-        if before != after or seen != host.holdings.context.runs:
+        if before != after or seen != host.item_store.context.runs:
             raise Violation(f"{host.name} remembers something else")
 
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     PEERS,
     Action,
@@ -26,6 +25,7 @@ from denwatch.node.core.interface import (
     Tick,
     Write,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -40,7 +40,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.node import Node
 from denwatch.node.core.peers import PeerPart, PeerSettings
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 
 START = 1_700_000_000_000
@@ -131,25 +131,25 @@ class Host:
         self.epoch += 1
         self.clocks = Clocks(self.name, self.epoch)
         self.clocks.restore(self.disk, now)
-        self.holdings = Holdings(
+        self.item_store = ItemStore(
             self.name, self.epoch, self.disk, self.ring.sign, self.clocks.localise
         )
         self.part = self.part_type(
-            self.holdings, self.disk, self.ring, self.wants, self.clocks, self.settings
+            self.item_store, self.disk, self.ring, self.wants, self.clocks, self.settings
         )
-        self.node = self.node_type(self.holdings, [self.part])
+        self.node = self.node_type(self.item_store, [self.part])
         self.node.restore(self.disk, now)
 
     def handle(self, event: Event, now: int) -> list[Publish]:
         return self.settle(self.node.handle(event, now))
 
-    def act(self, now: int, act: Callable[[Turn], object]) -> list[Publish]:
-        """Do something of another part's, in a turn of its own."""
-        turn = Turn(now)
-        self.holdings.begin_turn()
-        act(turn)
-        self.part.finish(turn)
-        return self.settle(turn.actions)
+    def act(self, now: int, act: Callable[[Transaction], object]) -> list[Publish]:
+        """Do something of another part's, in a transaction of its own."""
+        transaction = Transaction(now)
+        self.item_store.begin_transaction()
+        act(transaction)
+        self.part.finish(transaction)
+        return self.settle(transaction.actions)
 
     def settle(self, actions: list[Action]) -> list[Publish]:
         """Commit, then publish."""
@@ -173,20 +173,25 @@ class Host:
         return self._originate(now, DELIVERED, life, encode_body(body))
 
     def remove(self, now: int, dot: Dot, kind: int = SUBSCRIPTION) -> list[Publish]:
-        return self.act(now, lambda turn: self.holdings.remove(turn, kind, dot, "removed"))
+        return self.act(
+            now, lambda transaction: self.item_store.remove(transaction, kind, dot, "removed")
+        )
 
     def _originate(self, now: int, kind: int, life: int, body: bytes) -> tuple[Item, list[Publish]]:
         made: list[Item] = []
         expires = now + life if life else 0
         published = self.act(
-            now, lambda turn: made.append(self.holdings.originate(turn, kind, expires, body))
+            now,
+            lambda transaction: made.append(
+                self.item_store.originate(transaction, kind, expires, body)
+            ),
         )
         return made[0], published
 
     def list_dots(self, kind: int) -> set[Dot]:
         return {
             Dot(*run, sequence)
-            for run, held in self.holdings.live[kind].items()
+            for run, held in self.item_store.live[kind].items()
             for sequence in held
         }
 

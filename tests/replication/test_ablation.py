@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import PEERS, Message, Publish, Write
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
 from denwatch.node.core.peers.acceptance import Gate
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.context import EMPTY, Range, Run
 from denwatch.node.replication.shipments import Shipment, encode_shipment
 from denwatch.node.replication.wire import ITEMS, Frame, seal
@@ -142,29 +142,31 @@ def believe_every_tag(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_dots_again(patch: pytest.MonkeyPatch) -> None:
-    def accept(self: Holdings, turn: Turn, item: Item, source: str) -> bool:
-        self._add(turn, item, source)
+    def accept(self: ItemStore, transaction: Transaction, item: Item, source: str) -> bool:
+        self._add(transaction, item, source)
         return True
 
     patch.setattr(Gate, "has_seen", lambda *_: False)
-    patch.setattr(Holdings, "accept", accept)
+    patch.setattr(ItemStore, "accept", accept)
 
 
 def forget_what_was_seen(patch: pytest.MonkeyPatch) -> None:
-    remove = Holdings.remove
+    remove = ItemStore.remove
 
-    def forgetful(self: Holdings, turn: Turn, kind: int, dot: Dot, reason: str) -> bool:
-        is_gone = remove(self, turn, kind, dot, reason)
+    def forgetful(
+        self: ItemStore, transaction: Transaction, kind: int, dot: Dot, reason: str
+    ) -> bool:
+        is_gone = remove(self, transaction, kind, dot, reason)
         run: Run = (dot.origin, dot.epoch)
         kept = EMPTY
         for held in self.live.values():
             for sequence in held.get(run, ()):
                 kept = kept.add(sequence)
         self.context.runs[run] = Range(*kept)
-        turn.actions.append(Write("context", Dot(*run, 0).key, kept.encode()))
+        transaction.actions.append(Write("context", Dot(*run, 0).key, kept.encode()))
         return is_gone
 
-    patch.setattr(Holdings, "remove", forgetful)
+    patch.setattr(ItemStore, "remove", forgetful)
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:

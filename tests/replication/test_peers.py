@@ -160,12 +160,12 @@ def test_holes_close_when_the_grace_is_over() -> None:
     network.hosts["a"].subscribe(network.now, "medic")
     network.heal()
     run = ("a", 1)
-    assert network.hosts["b"].holdings.context.runs[run] == (0, 2)
+    assert network.hosts["b"].item_store.context.runs[run] == (0, 2)
     network.tick(40_000)
     network.tick(40_000)
     network.cut("a", "b")
     network.heal()
-    assert network.hosts["b"].holdings.context.runs[run] == (2, 0)
+    assert network.hosts["b"].item_store.context.runs[run] == (2, 0)
 
 
 # Refusals -------------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ BAD = {
 def test_a_bad_item_is_refused_and_not_marked_as_seen(reason: str) -> None:
     network = _open_link()
     there = network.hosts["b"]
-    before = dict(there.holdings.context.runs)
+    before = dict(there.item_store.context.runs)
     _send_items(network, BAD[reason])
     assert count_refused(there) == [reason]
-    assert there.holdings.context.runs == before
+    assert there.item_store.context.runs == before
     assert not there.list_dots(NOTIFICATION)
 
 
@@ -239,7 +239,7 @@ def test_what_is_over_when_it_comes_is_noted_and_not_held() -> None:
     _send_items(network, _note("a", 9, expires=START - 100))
     there = network.hosts["b"]
     assert not there.list_dots(NOTIFICATION)
-    assert there.holdings.context.holds("a", 1, 9)
+    assert there.item_store.context.holds("a", 1, 9)
 
 
 def test_items_of_an_unknown_origin_come_once_its_key_is_there() -> None:

@@ -240,7 +240,7 @@ def test_what_the_peer_got_elsewhere_is_not_sent_to_it_later() -> None:
 
     meet()
     assert not b.list_dots(NOTIFICATION)
-    b.act(network.now, lambda turn: b.holdings.accept(turn, a.holdings.sign(item), "another"))
+    b.act(network.now, lambda turn: b.item_store.accept(turn, a.item_store.sign(item), "another"))
     meet()
     meet()
     b.subscribe(network.now, "medic")

@@ -11,7 +11,6 @@ from collections import deque
 from typing import Any
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     DEVICES,
     NOTES,
@@ -26,11 +25,12 @@ from denwatch.node.core.interface import (
     PeerDown,
     PeerUp,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
 from denwatch.node.core.node import Node
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.clock import SteadyClock
@@ -49,16 +49,18 @@ class Sensor(Part):
 
     topics = (DEVICES,)
 
-    def __init__(self, holdings: Holdings, vocabulary: bytes) -> None:
-        self._holdings = holdings
+    def __init__(self, item_store: ItemStore, vocabulary: bytes) -> None:
+        self._item_store = item_store
         self._vocabulary = vocabulary
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, transaction: Transaction, message: Message) -> None:
         rate, life = json.loads(message.payload)
         vector = notification.encode(patient(heart_rate=rate))
-        count = self._holdings.count(NOTIFICATION) + 1
-        body = NotificationBody("wd", 1, count, turn.now, 0, self._vocabulary, vector)
-        self._holdings.originate(turn, NOTIFICATION, turn.now + life, encode_body(body))
+        count = self._item_store.count(NOTIFICATION) + 1
+        body = NotificationBody("wd", 1, count, transaction.now, 0, self._vocabulary, vector)
+        self._item_store.originate(
+            transaction, NOTIFICATION, transaction.now + life, encode_body(body)
+        )
 
 
 class Place:
@@ -83,27 +85,27 @@ class Place:
         self.clock = SteadyClock(
             lead, lambda: self.read_wall() / 1000, lambda: self.world.real / 1000
         )
-        self.holdings = Holdings(
+        self.item_store = ItemStore(
             self.name, store.epoch, store, self.ring.sign, self.clocks.localise
         )
         vocabularies = Vocabularies(load_shipped("rescue"))
         self.subscribers = Subscribers(
-            self.holdings,
+            self.item_store,
             store,
             vocabularies,
             clock=self.clocks,
             settings=SubscriberSettings(is_announcing=False),
         )
         self.peers = PeerPart(
-            self.holdings,
+            self.item_store,
             store,
             self.ring,
             self.subscribers,
             self.clocks,
             PeerSettings(strategy=self.strategy),
         )
-        sensor = Sensor(self.holdings, vocabularies.own_hash)
-        node = Node(self.holdings, [self.peers, self.subscribers, sensor])
+        sensor = Sensor(self.item_store, vocabularies.own_hash)
+        node = Node(self.item_store, [self.peers, self.subscribers, sensor])
         self.station = Station(node, store, None, lambda _: None, self.clocks.stamp)
         self.station.restore(self.clock.read())
 
@@ -162,7 +164,7 @@ class Place:
 
     def count(self, kind: int) -> int:
         """Return how many items of a kind are held."""
-        return self.holdings.count(kind)
+        return self.item_store.count(kind)
 
 
 class World:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     PEERS,
     ROOT,
@@ -18,8 +17,9 @@ from denwatch.node.core.interface import (
     PeerUp,
     Publish,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.mqtt.interface import Opened, OpenRules, Received, Send
 from denwatch.node.mqtt.server import Server
 from denwatch.node.runtime.station import Station
@@ -35,27 +35,27 @@ class Echo(Part):
     topics = (ROOT + "echo/", PEERS)
     met: list[tuple[str, bool]] = field(default_factory=list)
 
-    def receive(self, turn: Turn, message: Message) -> None:
-        turn.write("echo", b"last", message.payload)
-        turn.log("trouble", what="echo", detail=message.payload.decode())
-        turn.count("echoes")
-        turn.publish(message.topic.replace("/in", "/out"), message.payload, qos=0)
+    def receive(self, transaction: Transaction, message: Message) -> None:
+        transaction.write("echo", b"last", message.payload)
+        transaction.log("trouble", what="echo", detail=message.payload.decode())
+        transaction.count("echoes")
+        transaction.publish(message.topic.replace("/in", "/out"), message.payload, qos=0)
 
-    def meet(self, turn: Turn, peer: str, is_up: bool) -> None:
+    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
         self.met.append((peer, is_up))
         if is_up:
-            turn.publish(PEERS + peer, b"hello")
+            transaction.publish(PEERS + peer, b"hello")
 
 
 def make(
     faults: Faults | None = None, has_server: bool = True
 ) -> tuple[Station, Echo, list[Count], MemoryStore]:
     store = MemoryStore("north", Medium(), faults=faults)
-    holdings = Holdings("north", store.epoch, store, lambda _: b"", lambda _, time: time)
+    item_store = ItemStore("north", store.epoch, store, lambda _: b"", lambda _, time: time)
     part = Echo()
     counts: list[Count] = []
     server = Server(OpenRules()) if has_server else None
-    station = Station(Node(holdings, [part]), store, server, counts.append)
+    station = Station(Node(item_store, [part]), store, server, counts.append)
     station.restore(0)
     return station, part, counts, store
 

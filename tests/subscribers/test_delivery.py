@@ -192,10 +192,10 @@ def test_deliveries_are_told_in_one_item() -> None:
         item, published = world.read(patient(heart_rate=180))
         dots.append(item.dot)
         world.ack(published[0])
-    assert world.holdings.count(DELIVERED) == 0
+    assert world.item_store.count(DELIVERED) == 0
     world = world.restart()
     world.do(PeerUp("b"))
-    marks = list(world.holdings.iterate(DELIVERED))
+    marks = list(world.item_store.iterate(DELIVERED))
     assert len(marks) == 1
     assert sorted(decode_body(DeliveredBody, marks[0].body).dots) == sorted(dots)
     assert marks[0].expires == START + DAY
@@ -208,7 +208,7 @@ def test_many_deliveries_are_told_before_a_tick() -> None:
     world.attach("m")
     for _ in range(3):
         world.ack(world.read(patient(heart_rate=180))[1][0])
-    assert world.holdings.count(DELIVERED) == 1
+    assert world.item_store.count(DELIVERED) == 1
 
 
 @pytest.mark.parametrize("is_mark_first", [True, False])

@@ -8,7 +8,7 @@ from denwatch.node.core.subscribers.ledger import Ledger
 from denwatch.node.core.subscribers.notes import format_time
 from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
 from denwatch.node.core.subscribers.tables import Table
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.ranking import Policy, Preference, PriorityCycle, Profile
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, Subscription
@@ -99,9 +99,9 @@ def test_a_table_shows_what_the_turn_has_written(
     disk = Disk()
     disk.spaces["x"] = dict(old)
     table = Table("x", disk)
-    turn = Turn(0)
+    transaction = Transaction(0)
     for key, value in new.items():
-        table.put(turn, key, value)
+        table.put(transaction, key, value)
     after = {key: value for key, value in {**old, **new}.items() if value is not None}
     wanted = sorted((k, v) for k, v in after.items() if k.startswith(prefix))
     assert list(table.scan(prefix)) == wanted

@@ -119,7 +119,7 @@ class Run:
     def do_read(self, values: dict[str, Any], shift: int, life: int) -> None:
         at = self.world.now + shift
         vector = patient(**values)
-        self.dots.append(Dot("a", self.world.epoch, self.world.holdings._sequence + 1))
+        self.dots.append(Dot("a", self.world.epoch, self.world.item_store._sequence + 1))
         news = News(self.dots[-1].id, vector, at, at + 1000 * life)
         self.oracle.publish(news)
         item, published = self.world.read(vector, at=at, life=1000 * life)
@@ -227,7 +227,7 @@ def test_each_gets_what_is_theirs_once_and_in_order(events: list[tuple[Any, ...]
     for event in events:
         run.step(event)
     run.finish()
-    held = run.world.holdings
+    held = run.world.item_store
     assert len(run.world.disk.spaces.get("sub.want", {})) == held.count(NOTIFICATION)
     assert run.world.part.count_subscriptions() == held.count(SUBSCRIPTION)
 
@@ -241,10 +241,10 @@ def replay(events: list[tuple[Any, ...]], restarts: bool) -> list[list[tuple[str
         if event[0] != "restart":
             run.step(event)
         elif restarts:
-            sequence = run.world.holdings._sequence
+            sequence = run.world.item_store._sequence
             world = World(run.world.disk, epoch=1, settings=SETTINGS)
             world.now = run.world.now
-            world.holdings._sequence = sequence  # so that both runs make the same dots
+            world.item_store._sequence = sequence  # so that both runs make the same dots
             world.feeder.made = run.world.feeder.made
             run.world, before = world, 0
             for flying in run.flight.values():

@@ -56,7 +56,7 @@ def test_an_error_says_where_and_what_was_meant(payload: str, at: int) -> None:
     assert reply["ok"] is False
     assert reply["at"] == at
     assert reply["error"]
-    assert not world.holdings.live[1]
+    assert not world.item_store.live[1]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_matches_of_an_expired_subscription_still_arrive_and_of_a_removed_one_no
     world.ask("r", "heart_rate is high, named a")
     item, _ = world.read(patient(heart_rate=180))
     world.tick(100_000)
-    assert world.holdings.count(SUBSCRIPTION) == 2
+    assert world.item_store.count(SUBSCRIPTION) == 2
     world.ask("n", "unsubscribe a")
     world.ask("r", "glucose is low, named a")
     world.read(patient(heart_rate=180))  # for nobody
@@ -205,7 +205,7 @@ def test_a_full_node_drops_what_is_worth_least_not_what_is_oldest() -> None:
     world.tick(9000)
     drops = world.find_logs("drop")
     assert [(d["item"], d["degree"]) for d in drops] == [(unwanted.id, 0), (ending.id, 255)]
-    held = {item.id for item in world.holdings.iterate(NOTIFICATION)}
+    held = {item.id for item in world.item_store.iterate(NOTIFICATION)}
     assert held == {oldest.id, weak.id, strong.id}
     assert len(list_ids(world.attach("m"), "m")) == 3
 
@@ -218,9 +218,9 @@ def test_notifications_that_all_have_are_kept_unless_the_node_is_told_to_let_go(
         _, published = world.read(patient(heart_rate=180))
         world.ack(published[0])
         world.tick(4000)
-        assert world.holdings.count(NOTIFICATION) == 1
+        assert world.item_store.count(NOTIFICATION) == 1
         world.tick(2000)
-        assert world.holdings.count(NOTIFICATION) == left
+        assert world.item_store.count(NOTIFICATION) == left
         assert len(world.disk.spaces["sub.want"]) == left
 
 
@@ -230,9 +230,9 @@ def test_the_own_vocabulary_is_told_once_and_others_are_learnt() -> None:
     world.tick()
     world = world.restart()
     world.tick()
-    assert world.holdings.count(VOCABULARY) == 1
+    assert world.item_store.count(VOCABULARY) == 1
     other = World(vocabulary=load_shipped("weather"))
-    other.bring(*world.holdings.iterate(VOCABULARY))
+    other.bring(*world.item_store.iterate(VOCABULARY))
     assert world.vocabularies.own_hash in other.vocabularies
     other = other.restart()
     assert world.vocabularies.own_hash in other.vocabularies

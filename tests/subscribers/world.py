@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from denwatch.client.vocabulary import Vocabulary, load_shipped
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     NOTES,
     REPLIES,
@@ -27,6 +26,7 @@ from denwatch.node.core.interface import (
     Tick,
     Write,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -40,7 +40,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.node import Node
 from denwatch.node.core.subscribers import Subscribers
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log.records import encode_record
 from denwatch.protocol import notification
@@ -83,22 +83,22 @@ class Feeder(Part):
 
     topics = ("dens/1/wd/", "dens/1/peer/")
 
-    def __init__(self, holdings: Holdings) -> None:
-        self.holdings = holdings
+    def __init__(self, item_store: ItemStore) -> None:
+        self.item_store = item_store
         self.items: list[Any] = []
         self.made: list[Item] = []
 
-    def receive(self, turn: Turn, message: Message) -> None:  # noqa: ARG002
+    def receive(self, transaction: Transaction, message: Message) -> None:  # noqa: ARG002
         thing = self.items.pop(0)
         if isinstance(thing, Item):
-            self.holdings.accept(turn, thing, "peer")
+            self.item_store.accept(transaction, thing, "peer")
         elif isinstance(thing, tuple):
             kind, dot, reason = thing
-            self.holdings.remove(turn, kind, dot, reason)
+            self.item_store.remove(transaction, kind, dot, reason)
         else:
             body, expires = thing.body, thing.expires
-            item = self.holdings.originate(
-                turn, NOTIFICATION, expires, encode_body(body), is_signed=False
+            item = self.item_store.originate(
+                transaction, NOTIFICATION, expires, encode_body(body), is_signed=False
             )
             self.made.append(item)
 
@@ -122,17 +122,17 @@ class World:
         self.vocabularies = Vocabularies(options.get("vocabulary") or load_shipped("rescue"))
         clock = options.get("clock")
         localise = clock.localise if clock else lambda _, ms: ms
-        self.holdings = Holdings("a", epoch, self.disk, lambda _: b"signed", localise)
+        self.item_store = ItemStore("a", epoch, self.disk, lambda _: b"signed", localise)
         self.part = Subscribers(
-            self.holdings,
+            self.item_store,
             self.disk,
             self.vocabularies,
             roles=options.get("roles"),
             clock=clock,
             settings=options.get("settings"),
         )
-        self.feeder = Feeder(self.holdings)
-        self.node = Node(self.holdings, [self.part, self.feeder])
+        self.feeder = Feeder(self.item_store)
+        self.node = Node(self.item_store, [self.part, self.feeder])
         self.node.restore(self.disk, self.now)
         self.listening: dict[str, None] = {}
         self.logs: list[Log] = []

@@ -97,7 +97,7 @@ def pack_code(folder: Path) -> Path:
 
 
 def find_roots() -> list[str]:
-    """Return the folders that have a part of `denwatch`: several in a checkout, one if installed."""
+    """Return the folders that have a part of `denwatch`: several in a checkout, else one."""
     return list(dict.fromkeys(str(_find_package(name).parents[1]) for name in PACKAGES))
 
 

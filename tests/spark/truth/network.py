@@ -18,7 +18,6 @@ from denwatch.client.publisher import SimulatedDevice, parse_reading
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
 from denwatch.node.core.devices.contracts import list_senses
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     DEVICES,
     NOTES,
@@ -33,11 +32,12 @@ from denwatch.node.core.interface import (
     PeerUp,
     Publish,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, Item, NotificationBody, decode_body
 from denwatch.node.core.node import Node
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
@@ -92,7 +92,7 @@ class _Listener(Part):
     def __init__(self, taken: list[tuple[str, int]]) -> None:
         self._taken = taken
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002
         """Note an item that is new here."""
         if item.kind == NOTIFICATION and not source:
             body = decode_body(NotificationBody, item.body)
@@ -111,26 +111,26 @@ class Host:
         self.taken: list[tuple[str, int]] = []  # device and id of what was read here
         self.store = store = MemoryStore(name)
         clocks = Clocks(name, store.epoch)
-        holdings = Holdings(name, store.epoch, store, self.keys.sign, clocks.localise)
+        item_store = ItemStore(name, store.epoch, store, self.keys.sign, clocks.localise)
         vocabularies = Vocabularies(network.vocabulary)
         subscribers = Subscribers(
-            holdings,
+            item_store,
             store,
             vocabularies,
             clock=clocks,
             settings=SubscriberSettings(held_limit=network.held_limit),
         )
         devices = Devices(
-            holdings,
+            item_store,
             self.keys,
             VocabularySenses(vocabularies.find, vocabularies.agree),
             clocks.localise,
             DeviceSettings(keep=keep),
         )
         peers = PeerPart(
-            holdings, store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
+            item_store, store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
         )
-        node = Node(holdings, [peers, subscribers, devices, _Listener(self.taken)])
+        node = Node(item_store, [peers, subscribers, devices, _Listener(self.taken)])
         self.station = Station(node, store, None, lambda _: None, clocks.stamp)
         self.writer = Writer(store, DiskFiles(folder))
 

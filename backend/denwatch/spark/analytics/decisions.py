@@ -28,7 +28,7 @@ from denwatch.node.core.subscribers.notes import Note
 from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
 from denwatch.node.core.subscribers.settings import OneClock, OpenRoles, SubscriberSettings
 from denwatch.node.core.subscribers.tables import Tables
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.vectors import Subscription
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -85,8 +85,8 @@ class _Memory:
             if held == space and key.startswith(prefix):
                 yield key, value
 
-    def apply(self, turn: Turn) -> None:
-        for action in turn.actions:
+    def apply(self, transaction: Transaction) -> None:
+        for action in transaction.actions:
             if isinstance(action, Write):
                 if action.value is None:
                     self.rows.pop((action.space, action.key), None)
@@ -127,10 +127,10 @@ class Replay:
             found.append((sub, int(hit.possible), int(hit.certain), max(0, int(hit.attribute))))
         found.sort(key=lambda each: each[0].id)  # as a node lists them
         note = _read_note(hits["note"].iloc[0])
-        turn = Turn(now)
-        self._tables.begin(turn)
-        _, _, refused = self._judge.decide(turn, self.owner, note, found)
-        self._memory.apply(turn)
+        transaction = Transaction(now)
+        self._tables.begin(transaction)
+        _, _, refused = self._judge.decide(transaction, self.owner, note, found)
+        self._memory.apply(transaction)
         why = {id: reason for reason, ids in refused.items() for id in ids}
         return {key: why.get(id, DELIVERED) for id, key in keys.items()}
 

@@ -1,7 +1,7 @@
 """What goes into a node's core and what comes out: events, actions, and the parts' contract.
 
-The one rule of durability: whoever runs a core performs all `Write`s and `Log`s of a turn in one
-transaction (several turns may share it), commits, and only then performs its `Publish`es. So
+The one rule of durability: whoever runs a core performs all `Write`s and `Log`s of a transaction
+in one transaction (several turns may share it), commits, and only then performs its `Publish`es. So
 nothing is acknowledged, answered or handed on before it is on the disk, and nothing here waits.
 
 Times are milliseconds of the node's own timeline. It is near the machine's clock, which may be
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from denwatch.node.core.items import Item
-    from denwatch.node.core.turn import Turn
+    from denwatch.node.core.transaction import Transaction
 
 # Topics -------------------------------------------------------------------------------------
 
@@ -140,34 +140,34 @@ class Part:
     def restore(self, reader: Reader, now: int) -> None:
         """Take up the state that an earlier run left; called once, before anything else."""
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, transaction: Transaction, message: Message) -> None:
         """Take a message of one of its topics."""
 
-    def listen(self, turn: Turn, event: Listening) -> None:
+    def listen(self, transaction: Transaction, event: Listening) -> None:
         """Note that somebody listens to one of its topics, or nobody does any more."""
 
-    def acknowledge(self, turn: Turn, event: Acknowledged) -> None:
+    def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
         """Note that a message on one of its topics arrived."""
 
-    def meet(self, turn: Turn, peer: str, is_up: bool) -> None:
+    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
         """Note that a link to another node is there, or gone."""
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
         """Note an item that is new here; `source` is the peer it came from, "" for our own."""
 
-    def learn_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+    def learn_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Note items of one kind that came together."""
         for item in items:
-            self.learn(turn, item, source)
+            self.learn(transaction, item, source)
 
-    def forget(self, turn: Turn, item: Item, reason: str) -> None:
+    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Note that an item is no longer held: "removed", "expired", "delivered", "revoked"…"""
 
-    def correct_clock(self, turn: Turn, offset: int) -> None:
+    def correct_clock(self, transaction: Transaction, offset: int) -> None:
         """Note that the machine's clock was set, which `now` does not follow."""
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Do what is due."""
 
-    def finish(self, turn: Turn) -> None:
-        """Do what all that happened in this turn asks for; called last, once."""
+    def finish(self, transaction: Transaction) -> None:
+        """Do what all that happened in this transaction asks for; called last, once."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     Acknowledged,
     Action,
@@ -21,56 +20,57 @@ from denwatch.node.core.interface import (
     PeerUp,
     Reader,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.transaction import Transaction
 
 
 class Node:
     """One DENS node. `parts` are asked in their order; the first that owns a topic has it."""
 
-    def __init__(self, holdings: Holdings, parts: Sequence[Part]) -> None:
-        self.holdings = holdings
+    def __init__(self, item_store: ItemStore, parts: Sequence[Part]) -> None:
+        self.item_store = item_store
         self.parts = tuple(parts)
         self._owners: dict[str, Part] = {}
         for part in self.parts:
             for prefix in part.topics:
                 self._owners[prefix] = part
-        holdings.attach(self.parts)
+        item_store.attach(self.parts)
 
     def restore(self, reader: Reader, now: int) -> None:
         """Take up what an earlier run left."""
-        self.holdings.restore()
+        self.item_store.restore()
         for part in self.parts:
             part.restore(reader, now)
 
     def handle(self, event: Event, now: int) -> list[Action]:
         """Return what follows from an event."""
-        turn = Turn(now)
-        self.holdings.begin_turn()
+        transaction = Transaction(now)
+        self.item_store.begin_transaction()
         if isinstance(event, Message):
             owner = self._find_owner(event.topic)
             if owner is not None:
-                owner.receive(turn, event)
+                owner.receive(transaction, event)
         elif isinstance(event, Acknowledged):
             owner = self._find_owner(event.topic)
             if owner is not None:
-                owner.acknowledge(turn, event)
+                owner.acknowledge(transaction, event)
         elif isinstance(event, Listening):
             owner = self._find_owner(event.topic)
             if owner is not None:
-                owner.listen(turn, event)
+                owner.listen(transaction, event)
         elif isinstance(event, PeerUp | PeerDown):
             for part in self.parts:
-                part.meet(turn, event.name, isinstance(event, PeerUp))
+                part.meet(transaction, event.name, isinstance(event, PeerUp))
         elif isinstance(event, ClockSet):
             for part in self.parts:
-                part.correct_clock(turn, event.offset)
+                part.correct_clock(transaction, event.offset)
         else:
-            self.holdings.expire(turn)
+            self.item_store.expire(transaction)
             for part in self.parts:
-                part.tick(turn)
+                part.tick(transaction)
         for part in self.parts:
-            part.finish(turn)
-        return turn.actions
+            part.finish(transaction)
+        return transaction.actions
 
     def _find_owner(self, topic: str) -> Part | None:
         """Return the part of a topic: its prefix is the first three levels, `dens/1/<what>/`."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import Part, Reader
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NEVER, REVOCATION, Dot, Item
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 
 class Notices(Protocol):
@@ -32,39 +32,41 @@ class Notices(Protocol):
 class Trust(Part):
     """Keeps a keyring and the notices among the items in step."""
 
-    def __init__(self, holdings: Holdings, keyring: Notices) -> None:
-        self._holdings = holdings
+    def __init__(self, item_store: ItemStore, keyring: Notices) -> None:
+        self._item_store = item_store
         self._keyring = keyring
         self._told: dict[bytes, Dot] = {}  # our own notices that are items
         self._generation = -1
 
     def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - the part's contract
         """Give the keyring what an earlier run learned."""
-        for item in self._holdings.iterate(REVOCATION):
-            if item.dot.origin == self._holdings.name:
+        for item in self._item_store.iterate(REVOCATION):
+            if item.dot.origin == self._item_store.name:
                 self._told[item.body] = item.dot
             else:
                 with suppress(ValueError):  # it was refused when it came, too
                     self._keyring.apply_notice(item.dot.origin, item.body)
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
         """Give the keyring what another node says."""
         if item.kind != REVOCATION or not source:
             return
         try:
             self._keyring.apply_notice(item.dot.origin, item.body)
         except ValueError as error:
-            turn.log("refuse", what="notice", why=str(error), who=item.dot.origin)
-            turn.count("notices_refused")
+            transaction.log("refuse", what="notice", why=str(error), who=item.dot.origin)
+            transaction.count("notices_refused")
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Tell what is new, and take back what no longer holds."""
         if self._keyring.generation == self._generation:
             return
         self._generation = self._keyring.generation
         wanted = dict.fromkeys(self._keyring.list_notices())
         for body in [body for body in self._told if body not in wanted]:
-            self._holdings.remove(turn, REVOCATION, self._told.pop(body), "removed")
+            self._item_store.remove(transaction, REVOCATION, self._told.pop(body), "removed")
         for body in wanted:
             if body not in self._told:
-                self._told[body] = self._holdings.originate(turn, REVOCATION, NEVER, body).dot
+                self._told[body] = self._item_store.originate(
+                    transaction, REVOCATION, NEVER, body
+                ).dot

@@ -11,7 +11,7 @@ import json
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, Event, Vocabulary, build_vocabulary
-from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NEVER,
     VOCABULARY,
@@ -20,7 +20,7 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.errors import ProtocolError
 
 HASH_SIZE = 8
@@ -116,14 +116,14 @@ class Vocabularies:
             self._known[hash] = vocabulary
             self._events = {key: e for key, e in self._events.items() if key[0] != hash}
 
-    def announce(self, turn: Turn, holdings: Holdings) -> bool:
+    def announce(self, transaction: Transaction, item_store: ItemStore) -> bool:
         """Make an item of the node's own vocabulary, unless one is held; return whether."""
-        for item in holdings.iterate(VOCABULARY):
+        for item in item_store.iterate(VOCABULARY):
             try:
                 if decode_body(VocabularyBody, item.body).hash == self.own_hash:
                     return False
             except ProtocolError:
                 continue  # somebody else's mistake; `learn` has said so
         body = VocabularyBody(self.own_hash, write_document(self.own))
-        holdings.originate(turn, VOCABULARY, NEVER, encode_body(body))
+        item_store.originate(transaction, VOCABULARY, NEVER, encode_body(body))
         return True

@@ -13,9 +13,9 @@ from denwatch.client.vocabulary.loading import SHIPPED, load_shipped, parse_voca
 from denwatch.client.vocabulary.merging import merge_vocabularies
 from denwatch.node.config import NodeConfig, Replication
 from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.home import Home, HomeSettings, Vision
 from denwatch.node.core.interface import Count
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
 from denwatch.node.core.node import Node
 from denwatch.node.core.operators import Operators
@@ -72,7 +72,7 @@ class Assembly:
     access: Access
     limits: Limits
     station: Station
-    holdings: Holdings
+    item_store: ItemStore
     subscribers: Subscribers
     devices: Devices
     peers: PeerPart
@@ -91,8 +91,8 @@ class Assembly:
         """Return what there is of everything now."""
         devices = self.devices.describe()
         return {
-            "subscriptions": self.holdings.count(SUBSCRIPTION),
-            "notifications": self.holdings.count(NOTIFICATION),
+            "subscriptions": self.item_store.count(SUBSCRIPTION),
+            "notifications": self.item_store.count(NOTIFICATION),
             "waiting": self.subscribers.count_waiting(),
             "attached": self.subscribers.count_attached(),
             "peers": len(self.station.peers),
@@ -112,7 +112,7 @@ class Assembly:
         return {
             "node": self.config.name,
             "version": find_version(),
-            "epoch": self.holdings.epoch,
+            "epoch": self.item_store.epoch,
             "at": self.clocks.date(now),
             "uptime_s": uptime // 1000,
             "subscriptions": gauges["subscriptions"],
@@ -177,10 +177,10 @@ def build_assembly(
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
     roles = Roles(config.roles)
     limits = read_limits(config)
-    holdings = Holdings(config.name, store.epoch, store, keyring.sign, clocks.localise)
+    item_store = ItemStore(config.name, store.epoch, store, keyring.sign, clocks.localise)
     vocabularies = Vocabularies(vocabulary)
     subscribers = Subscribers(
-        holdings,
+        item_store,
         store,
         vocabularies,
         roles=_Roles(access, roles),
@@ -195,7 +195,7 @@ def build_assembly(
         ),
     )
     devices = Devices(
-        holdings,
+        item_store,
         keyring,
         VocabularySenses(vocabularies.find, vocabularies.agree),
         clocks.localise,
@@ -208,7 +208,7 @@ def build_assembly(
         strategy=name_strategy(config.replication, len(keyring.list_nodes())),
         chunk=config.replication.chunk_bytes,
     )
-    peers = PeerPart(holdings, store, keyring, subscribers, clocks, replication)
+    peers = PeerPart(item_store, store, keyring, subscribers, clocks, replication)
     home = Home(
         config.name,
         vocabularies.find_event,
@@ -220,10 +220,10 @@ def build_assembly(
         else None,
     )
     operators = Operators(
-        holdings, peers.kit.gate, peers, is_following=config.replication.follow_plan
+        item_store, peers.kit.gate, peers, is_following=config.replication.follow_plan
     )
-    parts = [Trust(holdings, keyring), peers, operators, subscribers, devices, home]
-    node = Node(holdings, parts)
+    parts = [Trust(item_store, keyring), peers, operators, subscribers, devices, home]
+    node = Node(item_store, parts)
     counter = Counter()
     server = None
     if config.broker is None:
@@ -236,7 +236,7 @@ def build_assembly(
         access,
         limits,
         station,
-        holdings,
+        item_store,
         subscribers,
         devices,
         peers,

@@ -1,8 +1,8 @@
 """What goes down to devices: frames with subscriptions, one at a time each, and acknowledgements.
 
 The only file that publishes to devices. A change that concerns many devices is told to a bounded
-number of them in one turn, and to the others in the turns that follow: what comes meanwhile goes
-into the same frames.
+number of them in one transaction, and to the others in the turns that follow: what comes meanwhile
+goes into the same frames.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from denwatch.node.core.devices.fleet import Fleet
 from denwatch.node.core.devices.installation import Installation
 from denwatch.node.core.devices.registry import Device, Number, Registry
 from denwatch.node.core.interface import DEVICES
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.frames import Link
 
 
@@ -45,57 +45,57 @@ class Downlink:
             installation.lose_flight()
             installation.patience = 0
 
-    def announce(self, turn: Turn, installations: Iterable[Installation]) -> None:
+    def announce(self, transaction: Transaction, installations: Iterable[Installation]) -> None:
         """Tell devices what changed, the first of them now."""
         self._due.update(dict.fromkeys(one.device for one in installations))
         for name in list(self._due)[: self._settings.burst]:
             del self._due[name]
-            self.send(turn, name)
+            self.send(transaction, name)
 
-    def send(self, turn: Turn, name: str) -> None:
+    def send(self, transaction: Transaction, name: str) -> None:
         """Send a device its next frame, if it listens and there is one."""
         installation = self._fleet.get(name)
         device = self._registry.get(name)
         if installation is None or device is None or not self._reachable.get(name):
             return
         link = self._find_link(device)
-        plan = installation.plan(turn, self._settings) if link is not None else None
+        plan = installation.plan(transaction, self._settings) if link is not None else None
         if link is None or plan is None:
             return
-        number = self._registry.take_number(turn, device, self._epoch)
+        number = self._registry.take_number(transaction, device, self._epoch)
         if plan.vectors:
             payload = gate.seal_vectors(link, number, plan.vectors)
-            turn.count("device_vectors", len(plan.vectors))
+            transaction.count("device_vectors", len(plan.vectors))
         else:
             payload = gate.seal_removal(link, number, plan.removals)
-            turn.count("device_removals", len(plan.removals))
-        installation.send(plan, number, turn.now, self._settings)
-        turn.count("device_frames_down")
-        turn.publish(f"{DEVICES}{name}/sv", payload, token=_make_token(number))
+            transaction.count("device_removals", len(plan.removals))
+        installation.send(plan, number, transaction.now, self._settings)
+        transaction.count("device_frames_down")
+        transaction.publish(f"{DEVICES}{name}/sv", payload, token=_make_token(number))
 
-    def confirm(self, turn: Turn, name: str, token: int) -> None:
+    def confirm(self, transaction: Transaction, name: str, token: int) -> None:
         """Note that a frame arrived, and send the next."""
         installation = self._fleet.get(name)
         if installation is None or installation.flight is None:
             return
         if token == _make_token(installation.flight.number):
-            installation.confirm(turn)
-            self.send(turn, name)
+            installation.confirm(transaction)
+            self.send(transaction, name)
 
-    def resend(self, turn: Turn) -> None:
+    def resend(self, transaction: Transaction) -> None:
         """Send again what was not acknowledged in time, in new frames."""
         for installation in self._fleet:
-            if installation.flight is not None and installation.flight.due <= turn.now:
+            if installation.flight is not None and installation.flight.due <= transaction.now:
                 installation.lose_flight()
-                turn.count("device_frames_late")
-                self.send(turn, installation.device)
+                transaction.count("device_frames_late")
+                self.send(transaction, installation.device)
 
-    def acknowledge(self, turn: Turn, device: Device) -> None:
-        """Say which notifications are committed: this turn's writes are, when it leaves."""
+    def acknowledge(self, transaction: Transaction, device: Device) -> None:
+        """Say which notifications are committed: this transaction's writes are, when it leaves."""
         link = self._find_link(device)
         if link is not None:
             payload = gate.seal_acknowledgement(link, (self._epoch, 0), device.taken)
-            turn.publish(f"{DEVICES}{device.name}/ack", payload)
+            transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
     def _find_link(self, device: Device) -> Link | None:
         """Return the key of its last hello: a device has one key at a time."""

@@ -14,7 +14,7 @@ from denwatch.node.core.devices.installation import Installation
 from denwatch.node.core.devices.registry import Device
 from denwatch.node.core.devices.senses import Change, Sense, SenseKey
 from denwatch.node.core.devices.wishes import Wish, WishBook
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 FUZZY_ON_DEVICES = 1  # the language's number in a hello; the node's matcher has its own
 
@@ -107,7 +107,7 @@ class Fleet:
 
     # Wishes ----------------------------------------------------------------------------------
 
-    def add_wish(self, turn: Turn, wish: Wish, is_new: bool) -> list[Installation]:
+    def add_wish(self, transaction: Transaction, wish: Wish, is_new: bool) -> list[Installation]:
         """Take in a wish, or note that an old one has another subscription."""
         concerned: list[Installation] = []
         for sense in self._shelves.get(wish.event, []):
@@ -115,49 +115,51 @@ class Fleet:
                 continue
             backlog = len(sense.waiting)
             if not is_new or not sense.offer(wish):
-                change = sense.renew(wish.body, turn.now)
+                change = sense.renew(wish.body, transaction.now)
             else:
-                change = sense.place(0 if backlog else 1, turn.now)  # a backlog is for the ticks
-                _log_place(turn, sense, wish)
+                change = sense.place(
+                    0 if backlog else 1, transaction.now
+                )  # a backlog is for the ticks
+                _log_place(transaction, sense, wish)
             concerned += self._follow(sense, change)
         return concerned
 
-    def remove_wish(self, turn: Turn, wish: Wish) -> list[Installation]:
+    def remove_wish(self, transaction: Transaction, wish: Wish) -> list[Installation]:
         """Let go of a wish that nobody has any more."""
         concerned: list[Installation] = []
         for sense in self._shelves.get(wish.event, []):
             change = sense.withdraw(wish)
-            _log_back(turn, sense, change.added)
+            _log_back(transaction, sense, change.added)
             concerned += self._follow(sense, change)
         return concerned
 
-    def settle(self, turn: Turn, installation: Installation) -> list[Installation]:
+    def settle(self, transaction: Transaction, installation: Installation) -> list[Installation]:
         """Place what waits for the senses of a device that came, unless it is work for ticks."""
         concerned: list[Installation] = []
         for sense in installation.group.senses:
             if 0 < len(sense.waiting) <= self._settings.placing:
-                change = sense.place(len(sense.waiting), turn.now)
+                change = sense.place(len(sense.waiting), transaction.now)
                 concerned += self._follow(sense, change, must_tell=True)
         changed = installation.group.choose()
         return concerned + (self._tell(self._keys[installation.device], changed) if changed else [])
 
-    def advance(self, turn: Turn) -> list[Installation]:
+    def advance(self, transaction: Transaction) -> list[Installation]:
         """Do what can wait for a tick: place, build anew, choose."""
         concerned: list[Installation] = []
         for sense in self._senses.values():
             if sense.waiting:
-                change = sense.place(self._settings.placing, turn.now)
+                change = sense.place(self._settings.placing, transaction.now)
                 # The last one placed: now it is known what devices need not have.
                 concerned += self._follow(sense, change, must_tell=not sense.waiting)
             else:
                 change = sense.rebuild(self._settings.rebuild)
-                _log_back(turn, sense, change.added)
+                _log_back(transaction, sense, change.added)
                 concerned += self._follow(sense, change)
         for key, group in self._groups.items():
             changed = group.choose()
             if changed:
                 concerned += self._tell(key, changed)
-            self._note_omitted(turn, key, group)
+            self._note_omitted(transaction, key, group)
         return concerned
 
     def _is_for(self, wish: Wish, sense: Sense) -> bool:
@@ -182,15 +184,15 @@ class Fleet:
             installation.look_at(bodies)
         return members
 
-    def _note_omitted(self, turn: Turn, key: GroupKey, group: Group) -> None:
+    def _note_omitted(self, transaction: Transaction, key: GroupKey, group: Group) -> None:
         """Say in the log how much finds no room, whenever that changes."""
         omitted = group.count_omitted()
         if omitted == self._omitted.get(key, 0):
             return
         self._omitted[key] = omitted
         devices = self._members[key]
-        turn.count("device_omitted", omitted)
-        turn.log(
+        transaction.count("device_omitted", omitted)
+        transaction.log(
             "drop",
             what="vectors",
             why=f"{omitted} have no room on {len(devices)} devices of {group.capacity} bytes",
@@ -206,12 +208,12 @@ def _make_key(device: Device) -> GroupKey:
     return GroupKey(tuple(senses), device.capacity)
 
 
-def _log_place(turn: Turn, sense: Sense, wish: Wish) -> None:
+def _log_place(transaction: Transaction, sense: Sense, wish: Wish) -> None:
     if wish.body in sense.waiting:
         return
     is_active = wish.body in sense.active
     by = sense.get_coverer(wish.body)
-    turn.log(
+    transaction.log(
         "cover",
         item=wish.ids[0],
         link=sense.name,
@@ -220,6 +222,6 @@ def _log_place(turn: Turn, sense: Sense, wish: Wish) -> None:
     )
 
 
-def _log_back(turn: Turn, sense: Sense, bodies: list[bytes]) -> None:
+def _log_back(transaction: Transaction, sense: Sense, bodies: list[bytes]) -> None:
     for body in bodies:
-        turn.log("cover", item=sense.name_item(body), link=sense.name, is_active=True)
+        transaction.log("cover", item=sense.name_item(body), link=sense.name, is_active=True)

@@ -17,7 +17,7 @@ from denwatch.node.core.devices.contracts import DeviceSettings
 from denwatch.node.core.devices.groups import Group, Room
 from denwatch.node.core.devices.wishes import FOREVER, address_vector
 from denwatch.node.core.interface import Reader
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
 
 SPACE = "device.table"
@@ -109,14 +109,14 @@ class Installation:
         """Note that these may have to be told."""
         self._wrong.update(dict.fromkeys(bodies))
 
-    def erase(self, turn: Turn) -> None:
+    def erase(self, transaction: Transaction) -> None:
         """Forget all handles."""
         for handle in self._rows:
-            turn.write(SPACE, self._key(handle), None)
+            transaction.write(SPACE, self._key(handle), None)
 
     # Frames ----------------------------------------------------------------------------------
 
-    def plan(self, turn: Turn, settings: DeviceSettings) -> Plan | None:
+    def plan(self, transaction: Transaction, settings: DeviceSettings) -> Plan | None:
         """Return what to tell the device next, with its handles written; None: nothing, or wait."""
         if self.flight is not None:
             return None
@@ -134,9 +134,9 @@ class Installation:
                 continue
             if len(vectors) >= settings.batch or size + len(body) + 1 > settings.frame_bytes:
                 break
-            handle = self._find_handle(turn, body)
+            handle = self._find_handle(transaction, body)
             if handle:
-                validity, until = grant_lease(self.group.find_lease(body), turn.now)
+                validity, until = grant_lease(self.group.find_lease(body), transaction.now)
                 vectors.append(address_vector(body, handle, validity))
                 grants[handle] = until
                 size += len(body) + 1
@@ -151,7 +151,7 @@ class Installation:
         self.patience = min(2 * self.patience or settings.patience, settings.longest_patience)
         self.flight = Flight(number, plan.grants, plan.removals, now + self.patience)
 
-    def confirm(self, turn: Turn) -> None:
+    def confirm(self, transaction: Transaction) -> None:
         """Note that the device has the frame that was under way, and obeys it."""
         assert self.flight is not None
         for handle, until in self.flight.grants.items():
@@ -161,7 +161,7 @@ class Installation:
             del self._handles[body]
             self._room.remove(body)
             self._free.append(handle)
-            turn.write(SPACE, self._key(handle), None)
+            transaction.write(SPACE, self._key(handle), None)
         self.flight = None
         self.patience = 0
 
@@ -172,7 +172,7 @@ class Installation:
             return not lease
         return 0 < lease <= self._rows[handle].until
 
-    def _find_handle(self, turn: Turn, body: bytes) -> int:
+    def _find_handle(self, transaction: Transaction, body: bytes) -> int:
         """Return the handle of a wish, a new one if there is room for it; 0 if not yet."""
         if body in self._handles:
             return self._handles[body]
@@ -182,7 +182,7 @@ class Installation:
         if handle > MAX_HANDLE:
             return 0
         self._hold(handle, body)
-        turn.write(SPACE, self._key(handle), body)
+        transaction.write(SPACE, self._key(handle), body)
         return handle
 
     def _hold(self, handle: int, body: bytes) -> None:

@@ -4,7 +4,7 @@ Rules, each with a test that fails without it:
 
 * Nothing of a frame counts before its tag was checked, under a key of that device that is good now.
 * A hello and a notification that came before change nothing; the latter is acknowledged again.
-* Notifications are acknowledged in the turn that writes them: after they are on the disk.
+* Notifications are acknowledged in the transaction that writes them: after they are on the disk.
 * A frame down has a number above all that went to that device before, also after a start.
 * What goes down is sealed with the key of the last hello: a device has one key at a time.
 * After a hello that was refused, a device gets no answer: an answer would end its hellos.
@@ -24,8 +24,8 @@ from denwatch.node.core.devices.installation import list_kept
 from denwatch.node.core.devices.intake import Note, is_new, read_notes
 from denwatch.node.core.devices.registry import Device, Registry
 from denwatch.node.core.devices.wishes import FOREVER
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import DEVICES, Acknowledged, Listening, Message, Part, Reader
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NEVER,
     NOTIFICATION,
@@ -36,7 +36,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     decode_body,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.frames import Frame
 
 
@@ -47,7 +47,7 @@ class Devices(Part):
 
     def __init__(
         self,
-        holdings: Holdings,
+        item_store: ItemStore,
         keys: Keys,
         vocabularies: Vocabularies,
         localise: Callable[[Dot, int], int],
@@ -56,7 +56,7 @@ class Devices(Part):
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         """`has_room`: whether notifications can be taken; `localise`: when others' items end."""
-        self._holdings = holdings
+        self._item_store = item_store
         self._keys = keys
         self._vocabularies = vocabularies
         self._localise = localise
@@ -64,12 +64,14 @@ class Devices(Part):
         self._has_room = has_room
         self._registry = Registry()
         self._fleet = Fleet(self._settings, vocabularies)
-        self._downlink = Downlink(holdings.epoch, keys, self._registry, self._fleet, self._settings)
+        self._downlink = Downlink(
+            item_store.epoch, keys, self._registry, self._fleet, self._settings
+        )
         self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
     def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
         """Take up devices, handles and subscriptions; whatever a device has is told again."""
-        for item in self._holdings.iterate(SUBSCRIPTION):
+        for item in self._item_store.iterate(SUBSCRIPTION):
             self._fleet.book.add(item.id, *self._read_subscription(item))
         self._registry.restore(reader)
         kept = list_kept(reader)  # placed first, so that devices can keep what they have
@@ -108,21 +110,21 @@ class Devices(Part):
 
     # Messages --------------------------------------------------------------------------------
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, transaction: Transaction, message: Message) -> None:
         """Take a hello, or notifications."""
         name, _, what = message.topic.removeprefix(DEVICES).rpartition("/")
         try:
             if message.sender not in ("", name):
                 raise RefusedError("sender", f"{message.sender} is not {name}")
             if what == "hello":
-                self._take_hello(turn, name, message.payload)
+                self._take_hello(transaction, name, message.payload)
             elif what == "nv":
-                self._take_notes(turn, name, message)
+                self._take_notes(transaction, name, message)
             else:
                 raise RefusedError("topic", message.topic)
         except RefusedError as error:
-            turn.count("device_refused", label=error.reason)
-            turn.log(
+            transaction.count("device_refused", label=error.reason)
+            transaction.log(
                 "refuse",
                 what=what or "message",
                 why=f"{error.reason}: {error}",
@@ -130,21 +132,21 @@ class Devices(Part):
                 bytes=len(message.payload),
             )
 
-    def _take_hello(self, turn: Turn, name: str, payload: bytes) -> None:
+    def _take_hello(self, transaction: Transaction, name: str, payload: bytes) -> None:
         known = self._registry.get(name)
         if not payload:
-            self._note_gone(turn, name, known)
+            self._note_gone(transaction, name, known)
             return
         frame, key_id = gate.open_upward(self._keys, name, payload)
         try:
-            device = read_hello(name, frame, key_id, known, self._vocabularies, turn.now)
+            device = read_hello(name, frame, key_id, known, self._vocabularies, transaction.now)
         except RefusedError as error:
             if error.reason != "replay":
                 self._silenced[name] = error.reason
             raise
         self._silenced.pop(name, None)
         device.is_present = True
-        self._registry.save(turn, device)
+        self._registry.save(transaction, device)
         installation = self._fleet.assign(device)
         # A hello that does not follow the last one here was preceded by one at another node, whose
         # vectors may stand under our handles now.
@@ -152,21 +154,21 @@ class Devices(Part):
         if device.hello != (last[0], last[1] + 1) or not self._settings.has_listeners:
             installation.doubt_all()
         self._downlink.set_reachable(name, True)
-        turn.count("device_hellos")
-        self._log_hello(turn, device)
-        self._downlink.acknowledge(turn, device)
-        self._downlink.announce(turn, self._fleet.settle(turn, installation))
-        self._downlink.send(turn, name)
+        transaction.count("device_hellos")
+        self._log_hello(transaction, device)
+        self._downlink.acknowledge(transaction, device)
+        self._downlink.announce(transaction, self._fleet.settle(transaction, installation))
+        self._downlink.send(transaction, name)
 
-    def _note_gone(self, turn: Turn, name: str, device: Device | None) -> None:
+    def _note_gone(self, transaction: Transaction, name: str, device: Device | None) -> None:
         """Take a will: the device's connection ended without a word."""
         self._downlink.reconnect(name, False)
         if device is not None and device.is_present:
             device.is_present = False
-            turn.log("device", device=name, is_up=False, device_epoch=device.epoch)
+            transaction.log("device", device=name, is_up=False, device_epoch=device.epoch)
 
-    def _log_hello(self, turn: Turn, device: Device) -> None:
-        turn.log(
+    def _log_hello(self, transaction: Transaction, device: Device) -> None:
+        transaction.log(
             "device",
             device=device.name,
             is_up=True,
@@ -179,9 +181,9 @@ class Devices(Part):
             vocabulary=device.vocabulary,
             firmware=device.firmware or None,
         )
-        turn.log("source", device=device.name, dropped=device.dropped)
+        transaction.log("source", device=device.name, dropped=device.dropped)
 
-    def _take_notes(self, turn: Turn, name: str, message: Message) -> None:
+    def _take_notes(self, transaction: Transaction, name: str, message: Message) -> None:
         frame, _ = gate.open_upward(self._keys, name, message.payload)
         device = self._registry.get(name)
         if device is None or name in self._silenced:
@@ -191,55 +193,61 @@ class Devices(Part):
         if possible is None:
             raise RefusedError("vocabulary", f"{device.vocabulary.hex()} is not known any more")
         notes = read_notes(frame, device, possible)
-        turn.count("device_frames")
+        transaction.count("device_frames")
         fresh = [note for note in notes if is_new((frame.epoch, note.sequence), device)]
         if fresh and not self._has_room():
-            turn.count("device_held")  # it stays in the device's spool, and comes again
+            transaction.count("device_held")  # it stays in the device's spool, and comes again
             return
         if len(fresh) < len(notes):
-            self._note_again(turn, device, frame, len(notes) - len(fresh))
+            self._note_again(transaction, device, frame, len(notes) - len(fresh))
         if not fresh:
             # A device that cannot use the answer would ask at once, and for ever.
-            if turn.now - device.repeated < self._settings.pause:
+            if transaction.now - device.repeated < self._settings.pause:
                 return
-            device.repeated = turn.now
+            device.repeated = transaction.now
         else:
             device.is_present = True
             if not message.sender:  # a broker does not say who listens; who speaks, does
                 self._downlink.set_reachable(name, True)
-            self._take_fresh(turn, device, frame, fresh)
-        self._downlink.acknowledge(turn, device)
-        self._downlink.send(turn, name)
+            self._take_fresh(transaction, device, frame, fresh)
+        self._downlink.acknowledge(transaction, device)
+        self._downlink.send(transaction, name)
 
-    def _take_fresh(self, turn: Turn, device: Device, frame: Frame, fresh: list[Note]) -> None:
+    def _take_fresh(
+        self, transaction: Transaction, device: Device, frame: Frame, fresh: list[Note]
+    ) -> None:
         bodies = [
             NotificationBody(
                 device.name,
                 frame.epoch,
                 note.sequence,
-                turn.now - note.age,
+                transaction.now - note.age,
                 note.doubt + self._settings.transit,
                 device.vocabulary,
                 note.vector,
             )
             for note in fresh
         ]
-        self._holdings.originate_many(turn, NOTIFICATION, turn.now + self._settings.keep, bodies)
-        turn.count("device_notes", len(fresh))
-        self._registry.note_taken(turn, device, (frame.epoch, fresh[-1].sequence))
+        self._item_store.originate_many(
+            transaction, NOTIFICATION, transaction.now + self._settings.keep, bodies
+        )
+        transaction.count("device_notes", len(fresh))
+        self._registry.note_taken(transaction, device, (frame.epoch, fresh[-1].sequence))
         is_doubtful = any(note.is_doubtful for note in fresh)
         is_restarted = frame.epoch > device.epoch
         if is_restarted or is_doubtful > device.is_doubtful:
             device.epoch = max(device.epoch, frame.epoch)
             device.is_doubtful |= is_doubtful
-            self._registry.save(turn, device)
+            self._registry.save(transaction, device)
             installation = self._fleet.assign(device)
             if is_restarted:  # it has started, and its hello was lost
                 installation.doubt_all()
 
-    def _note_again(self, turn: Turn, device: Device, frame: Frame, count: int) -> None:
-        turn.count("device_again", count)
-        turn.log(
+    def _note_again(
+        self, transaction: Transaction, device: Device, frame: Frame, count: int
+    ) -> None:
+        transaction.count("device_again", count)
+        transaction.log(
             "duplicate",
             what="notification",
             source=device.name,
@@ -249,53 +257,53 @@ class Devices(Part):
 
     # What goes down --------------------------------------------------------------------------
 
-    def listen(self, turn: Turn, event: Listening) -> None:
+    def listen(self, transaction: Transaction, event: Listening) -> None:
         """Send what is outstanding to a device that listens now."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
         if what == "sv":
             self._downlink.reconnect(name, event.is_up)
-            self._downlink.send(turn, name)
+            self._downlink.send(transaction, name)
 
-    def acknowledge(self, turn: Turn, event: Acknowledged) -> None:
+    def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
         """Note that a frame arrived."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
         if what == "sv":
-            self._downlink.confirm(turn, name, event.token)
+            self._downlink.confirm(transaction, name, event.token)
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Place what waits, and send again what was not acknowledged."""
-        self._downlink.announce(turn, self._fleet.advance(turn))
-        self._downlink.resend(turn)
+        self._downlink.announce(transaction, self._fleet.advance(transaction))
+        self._downlink.resend(transaction)
 
-    def forget_device(self, turn: Turn, name: str) -> bool:
+    def forget_device(self, transaction: Transaction, name: str) -> bool:
         """Let a device begin anew, whose memory was erased; return whether it was known."""
         device = self._registry.get(name)
         installation = self._fleet.get(name)
         if device is None or installation is None:
             return False
-        self._registry.forget(turn, device)
-        installation.erase(turn)
+        self._registry.forget(transaction, device)
+        installation.erase(transaction)
         self._fleet.release(name)
         return True
 
     # Subscriptions ---------------------------------------------------------------------------
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
         """Ask devices for what a new subscription wants."""
         if item.kind != SUBSCRIPTION:
             return
         added = self._fleet.book.add(item.id, *self._read_subscription(item))
         if added is not None:
-            self._downlink.announce(turn, self._fleet.add_wish(turn, *added))
+            self._downlink.announce(transaction, self._fleet.add_wish(transaction, *added))
 
-    def forget(self, turn: Turn, item: Item, reason: str) -> None:  # noqa: ARG002 - a Part's
+    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:  # noqa: ARG002 - a Part's
         """Ask for it no longer."""
         if item.kind != SUBSCRIPTION:
             return
         body, _ = self._read_subscription(item)
         removed = self._fleet.book.remove(item.id, body)
         if removed is not None and removed[1]:
-            self._downlink.announce(turn, self._fleet.remove_wish(turn, removed[0]))
+            self._downlink.announce(transaction, self._fleet.remove_wish(transaction, removed[0]))
 
     def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
         """Return the body of a subscription, and when it ends in our timeline."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import cbor2
 from denwatch.node.core.devices.contracts import Masks
 from denwatch.node.core.interface import Reader
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 SPACE = "device"
 TAKEN = "device.taken"
@@ -110,29 +110,29 @@ class Registry:
     def __len__(self) -> int:
         return len(self._devices)
 
-    def save(self, turn: Turn, device: Device) -> None:
+    def save(self, transaction: Transaction, device: Device) -> None:
         """Keep a device and what it said."""
         self._devices[device.name] = device
-        turn.write(SPACE, device.name.encode(), device.encode())
+        transaction.write(SPACE, device.name.encode(), device.encode())
 
-    def note_taken(self, turn: Turn, device: Device, number: Number) -> None:
+    def note_taken(self, transaction: Transaction, device: Device, number: Number) -> None:
         """Note the last notification that was taken, for good."""
         device.taken = number
-        turn.write(TAKEN, device.name.encode(), _pack(number))
+        transaction.write(TAKEN, device.name.encode(), _pack(number))
 
-    def take_number(self, turn: Turn, device: Device, epoch: int) -> Number:
+    def take_number(self, transaction: Transaction, device: Device, epoch: int) -> Number:
         """Return the number of the next frame to a device: above all before, also after a start."""
         last = self._down.get(device.name, (0, 0))
         number = (last[0], last[1] + 1) if last[0] >= epoch else (epoch, 1)
         self._down[device.name] = number
-        turn.write(DOWN, device.name.encode(), _pack(number))
+        transaction.write(DOWN, device.name.encode(), _pack(number))
         return number
 
-    def forget(self, turn: Turn, device: Device) -> None:
+    def forget(self, transaction: Transaction, device: Device) -> None:
         """Let a device begin anew; the numbers of frames down go on, for it may remember them.
 
         Whoever kept its old frames can play them back then: give it a new key as well.
         """
         del self._devices[device.name]
         for space in (SPACE, TAKEN):
-            turn.write(space, device.name.encode(), None)
+            transaction.write(space, device.name.encode(), None)

@@ -35,7 +35,7 @@ from denwatch.node.core.home.entities import (
 from denwatch.node.core.interface import Part, Reader
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.subscribers.notes import describe_reading, format_time
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vectors import decode_notification
 
 SPACE = "home"
@@ -101,29 +101,29 @@ class Home(Part):
         """Take up what an earlier run announced."""
         self._announced = {key.decode(): value.decode() for key, value in reader.scan(SPACE)}
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Announce what is new or changed, and take back what is gone."""
-        if turn.now < self._next:
+        if transaction.now < self._next:
             return
-        self._next = turn.now + _EVERY
+        self._next = transaction.now + _EVERY
         devices = {} if self._settings is None else {d.name: d for d in self._list_devices()}
         gone = {name for name in self._announced.values() if name and name not in devices}
         for name in gone:
-            self._replace(turn, name, {})
+            self._replace(transaction, name, {})
             self._seen.pop(name, None)
         if self._settings is None:
-            self._replace(turn, "", {})
+            self._replace(transaction, "", {})
             return
         if "" not in self._seen:
             self._seen[""] = ()
             unique, described = describe_node(self._name, self._settings.version)
             topic = name_config(self._settings.prefix, "binary_sensor", unique)
-            self._replace(turn, "", {topic: _encode(described)})
+            self._replace(transaction, "", {topic: _encode(described)})
         for device in devices.values():
             facts = (device.hello, device.vocabulary, device.senses, device.is_present)
             if self._seen.get(device.name) != facts:
                 self._seen[device.name] = facts
-                self._replace(turn, device.name, self._describe(device, self._settings))
+                self._replace(transaction, device.name, self._describe(device, self._settings))
 
     def _describe(self, device: Device, settings: HomeSettings) -> dict[str, bytes]:
         """Return the retained messages of a device by topic; none if nothing may be seen."""
@@ -150,25 +150,25 @@ class Home(Part):
         event = self._find_event(vocabulary, number)
         return {} if event is None else self._vision.keep_visible(event)
 
-    def _replace(self, turn: Turn, device: str, messages: dict[str, bytes]) -> None:
+    def _replace(self, transaction: Transaction, device: str, messages: dict[str, bytes]) -> None:
         """Let these be all retained messages of a device; "" is the node itself."""
         for topic in [t for t, name in self._announced.items() if name == device]:
             if topic not in messages:
                 del self._announced[topic]
-                turn.write(SPACE, topic.encode(), None)
-                turn.publish(topic, b"", retain=True)
+                transaction.write(SPACE, topic.encode(), None)
+                transaction.publish(topic, b"", retain=True)
         for topic, payload in messages.items():
             if topic not in self._announced:
                 self._announced[topic] = device
-                turn.write(SPACE, topic.encode(), device.encode())
-            turn.publish(topic, payload, retain=True)
+                transaction.write(SPACE, topic.encode(), device.encode())
+            transaction.publish(topic, payload, retain=True)
 
-    def learn_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+    def learn_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Note items that came together: nothing to look at for whoever has not asked for this."""
         if self._settings is not None:
-            super().learn_many(turn, items, source)
+            super().learn_many(transaction, items, source)
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
         """Pass on what may be seen of a reading that a device of this node made."""
         if item.kind != NOTIFICATION or source or self._settings is None:
             return
@@ -178,7 +178,7 @@ class Home(Part):
         vector = decode_notification(body.vector)
         key = body.device, vector.event
         limit = self._settings.expire_after * 1000
-        if body.at < self._latest.get(key, 0) or (limit and turn.now - body.at > limit):
+        if body.at < self._latest.get(key, 0) or (limit and transaction.now - body.at > limit):
             return
         self._latest[key] = body.at
         visible = self._find_visible(body.vocabulary, vector.event)
@@ -187,14 +187,18 @@ class Home(Part):
             attribute = visible.get(reading.attribute)
             if attribute is not None and attribute.wide == reading.wide:
                 shown = json.loads(describe_reading(attribute, reading))
-                self._send(turn, body.device, attribute, describe_state(attribute, shown, at))
+                self._send(
+                    transaction, body.device, attribute, describe_state(attribute, shown, at)
+                )
         for bit, attribute in visible.items():
             if vector.faults >> bit & 1:
-                self._send(turn, body.device, attribute, describe_fault(at))
+                self._send(transaction, body.device, attribute, describe_fault(at))
 
-    def _send(self, turn: Turn, device: str, attribute: Attribute, state: dict[str, Any]) -> None:
+    def _send(
+        self, transaction: Transaction, device: str, attribute: Attribute, state: dict[str, Any]
+    ) -> None:
         # Not retained: a reading of yesterday must not look fresh to whoever connects today.
-        turn.publish(name_state(self._name, device, attribute), _encode(state), qos=0)
+        transaction.publish(name_state(self._name, device, attribute), _encode(state), qos=0)
 
 
 def _encode(what: dict[str, Any]) -> bytes:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import OPERATORS, PLANS, Message, Part, Reader
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.operators.frames import Plan, decode_frame, encode_plan
 from denwatch.node.core.peers.acceptance import KNOWN, NEW, OVER
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.protocol.errors import ProtocolError
 
@@ -29,7 +29,7 @@ _TAKEN = (SUBSCRIPTION, NOTIFICATION)  # in this order: what a notification is f
 class Gate(Protocol):
     """What decides about items of others; `node.core.peers.acceptance` has the real one."""
 
-    def judge(self, turn: Turn, item: Item) -> tuple[str, str]:
+    def judge(self, transaction: Transaction, item: Item) -> tuple[str, str]:
         """Return what to do with an item, and for a refusal the reason."""
 
 
@@ -46,9 +46,14 @@ class Operators(Part):
     topics = (OPERATORS,)
 
     def __init__(
-        self, holdings: Holdings, gate: Gate, strategist: Strategist, *, is_following: bool = False
+        self,
+        item_store: ItemStore,
+        gate: Gate,
+        strategist: Strategist,
+        *,
+        is_following: bool = False,
     ) -> None:
-        self._holdings = holdings
+        self._item_store = item_store
         self._gate = gate
         self._strategist = strategist
         self._is_following = is_following
@@ -70,59 +75,63 @@ class Operators(Part):
         plan = self._plan
         return {"strategy": plan.strategy, "at": plan.at, "followed": self._is_following}
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, transaction: Transaction, message: Message) -> None:
         """Take a frame."""
         sender = message.sender or _NOBODY
-        if message.topic != OPERATORS + self._holdings.name:
-            self._refuse(turn, "frame", "a frame for another node", sender, len(message.payload))
+        if message.topic != OPERATORS + self._item_store.name:
+            self._refuse(
+                transaction, "frame", "a frame for another node", sender, len(message.payload)
+            )
             return
         try:
             found = decode_frame(message.payload)
         except ProtocolError as error:
-            self._refuse(turn, "frame", str(error), sender, len(message.payload))
+            self._refuse(transaction, "frame", str(error), sender, len(message.payload))
             return
         if isinstance(found, Plan):
-            self._take_plan(turn, found, sender)
+            self._take_plan(transaction, found, sender)
         else:
             for item in sorted(found, key=_find_place):
-                self._take_item(turn, item, sender)
+                self._take_item(transaction, item, sender)
 
-    def _take_item(self, turn: Turn, item: Item, sender: str) -> None:
+    def _take_item(self, transaction: Transaction, item: Item, sender: str) -> None:
         if item.kind not in _TAKEN:
             why = f"a {KINDS[item.kind]} does not come from operators"
-            self._refuse(turn, "item", why, sender, len(item.body))
+            self._refuse(transaction, "item", why, sender, len(item.body))
             return
-        verdict, reason = self._gate.judge(turn, item)
+        verdict, reason = self._gate.judge(transaction, item)
         if verdict == NEW:
-            self._holdings.accept(turn, item, sender)
-            turn.count("operator_items_taken", label=KINDS[item.kind])
+            self._item_store.accept(transaction, item, sender)
+            transaction.count("operator_items_taken", label=KINDS[item.kind])
         elif verdict in (KNOWN, OVER):
-            turn.count("operator_items_known", label=KINDS[item.kind])
+            transaction.count("operator_items_known", label=KINDS[item.kind])
         else:
-            self._refuse(turn, "item", reason, sender, len(item.body))
+            self._refuse(transaction, "item", reason, sender, len(item.body))
 
-    def _take_plan(self, turn: Turn, plan: Plan, sender: str) -> None:
+    def _take_plan(self, transaction: Transaction, plan: Plan, sender: str) -> None:
         try:
             build_strategy(plan.strategy)
         except ValueError as error:
-            self._refuse(turn, "plan", str(error), sender, 0)
+            self._refuse(transaction, "plan", str(error), sender, 0)
             return
         if plan == self._plan:
             return
         if self._plan is None or plan.strategy != self._plan.strategy:
-            turn.log("plan", strategy=plan.strategy, by=sender, is_followed=self._is_following)
+            transaction.log(
+                "plan", strategy=plan.strategy, by=sender, is_followed=self._is_following
+            )
             if self._is_following:
                 self._strategist.use_strategy(plan.strategy)
         self._plan = plan
-        turn.write(SPACE, _KEY, encode_plan(plan))
-        turn.count("plans_taken")
-        shown = {"node": self._holdings.name, "by": sender, "why": plan.why}
+        transaction.write(SPACE, _KEY, encode_plan(plan))
+        transaction.count("plans_taken")
+        shown = {"node": self._item_store.name, "by": sender, "why": plan.why}
         payload = json.dumps({**shown, **(self.describe() or {})}, ensure_ascii=False)
-        turn.publish(PLANS + self._holdings.name, payload.encode(), retain=True)
+        transaction.publish(PLANS + self._item_store.name, payload.encode(), retain=True)
 
-    def _refuse(self, turn: Turn, what: str, why: str, who: str, size: int) -> None:
-        turn.count("operator_frames_refused", label=what)
-        turn.log("refuse", what=what, why=why, who=who, bytes=size)
+    def _refuse(self, transaction: Transaction, what: str, why: str, who: str, size: int) -> None:
+        transaction.count("operator_frames_refused", label=what)
+        transaction.log("refuse", what=what, why=why, who=who, bytes=size)
 
 
 def _find_place(item: Item) -> int:

@@ -20,7 +20,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.peers.records import PeerRecord
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.context import Run
 from denwatch.node.replication.sets import Spans, intersect, unite
 from denwatch.node.replication.shipments import Parcel, Shipment
@@ -71,7 +71,7 @@ class Cargo:
         """Take what a peer that has seen `theirs` of a run lacks."""
         self._theirs[run] = theirs
         self._loaded.add(run)
-        live = self._kit.holdings.live
+        live = self._kit.item_store.live
         here = [(kind, live[kind][run]) for kind in (*_ORDER, NOTIFICATION) if run in live[kind]]
         if not here:
             return
@@ -99,15 +99,15 @@ class Cargo:
         """Return the nodes about which the strategy wants to know, in order."""
         wanted = self._kit.wanting.wanted
         found = {node for dot in self._notes for node in self._kit.places.find(wanted(dot))}
-        return sorted(found - {self._peer, self._kit.holdings.name})
+        return sorted(found - {self._peer, self._kit.item_store.name})
 
-    def decide(self, turn: Turn, record: PeerRecord, peer: Peer) -> None:
+    def decide(self, transaction: Transaction, record: PeerRecord, peer: Peer) -> None:
         """Let the strategy choose among the notifications, and remember what it kept back."""
         candidates = []
         for dot in self._notes:
-            if not self._is_lacking(dot) or not self._kit.holdings.holds(NOTIFICATION, dot):
+            if not self._is_lacking(dot) or not self._kit.item_store.holds(NOTIFICATION, dot):
                 continue
-            expires = self._kit.holdings.live[NOTIFICATION][dot.origin, dot.epoch][dot.sequence]
+            expires = self._kit.item_store.live[NOTIFICATION][dot.origin, dot.epoch][dot.sequence]
             wanted = self._kit.wanting.wanted(dot)
             candidates.append(
                 Candidate(
@@ -118,13 +118,13 @@ class Cargo:
                     self._kit.places.find(wanted),
                 )
             )
-        chosen = self._kit.strategy.choose(candidates, peer, self._kit.encounters, turn.now)
+        chosen = self._kit.strategy.choose(candidates, peer, self._kit.encounters, transaction.now)
         self._chosen.extend(chosen)
         self._notes = {}
         going = {choice.dot for choice in chosen}
         left = {run: seen for run, seen in record.withheld.items() if run not in self._loaded}
         kept = {(each.dot.origin, each.dot.epoch) for each in candidates if each.dot not in going}
-        record.withhold(turn, left | {run: self._theirs.get(run) for run in kept})
+        record.withhold(transaction, left | {run: self._theirs.get(run) for run in kept})
         self._loaded = set()
 
     def _is_lacking(self, dot: Dot) -> bool:
@@ -133,7 +133,7 @@ class Cargo:
 
     # Packing --------------------------------------------------------------------------------
 
-    def pack(self, turn: Turn) -> tuple[Shipment, list[Packed]]:
+    def pack(self, transaction: Transaction) -> tuple[Shipment, list[Packed]]:
         """Take the next things out, as many as fit a frame."""
         packed: list[Packed] = []
         size = 0
@@ -146,7 +146,7 @@ class Cargo:
         runs = dict.fromkeys((each.item.dot.origin, each.item.dot.epoch) for each in packed)
         shipment = Shipment(
             tuple(self._deaths.items()),
-            tuple(self._kit.clocks.tell(runs, turn.now)),
+            tuple(self._kit.clocks.tell(runs, transaction.now)),
             tuple(self._wrap(each) for each in packed),
         )
         self._deaths = {}
@@ -154,7 +154,7 @@ class Cargo:
 
     def _take(self) -> Packed | None:
         """Return the next item that is still held and still lacking."""
-        holdings = self._kit.holdings
+        item_store = self._kit.item_store
         for kind in _ORDER:
             queue = self._queues[kind]
             while queue:
@@ -165,19 +165,19 @@ class Cargo:
                     return packed
         while self._chosen:
             choice = self._chosen.popleft()
-            if holdings.holds(NOTIFICATION, choice.dot):
+            if item_store.holds(NOTIFICATION, choice.dot):
                 packed = self._fetch(NOTIFICATION, choice.dot, choice)
                 if packed is not None:
                     return packed
         return None
 
     def _fetch(self, kind: int, dot: Dot, choice: Choice | None) -> Packed | None:
-        if not self._is_lacking(dot) or not self._kit.holdings.holds(kind, dot):
+        if not self._is_lacking(dot) or not self._kit.item_store.holds(kind, dot):
             return None
-        item = self._kit.holdings.get(kind, dot)
+        item = self._kit.item_store.get(kind, dot)
         assert item is not None, "held in memory, not on the disk"
-        if dot.origin == self._kit.holdings.name:
-            item = self._kit.holdings.sign(item)
+        if dot.origin == self._kit.item_store.name:
+            item = self._kit.item_store.sign(item)
         return Packed(item, len(item.body) + len(item.signature) + _HEAD, choice)
 
     def _wrap(self, packed: Packed) -> Parcel:

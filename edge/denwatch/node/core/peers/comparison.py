@@ -14,7 +14,7 @@ from math import isqrt
 from denwatch.node.core.peers.intake import Intake
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.peers.records import PeerRecord
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.context import Run
 from denwatch.node.replication.prints import find_group
 from denwatch.node.replication.sets import Spans, differ, intersect, subtract
@@ -68,10 +68,10 @@ class Comparison:
         """Return whether the peer speaks of a state, or of names, that we do not have."""
         return not self._record.knows(token) or table > len(self._record.names)
 
-    def answer(self, turn: Turn, summary: Summary, time: int, lag: int) -> Answer:
+    def answer(self, transaction: Transaction, summary: Summary, time: int, lag: int) -> Answer:
         """Take a summary, and return how we differ and what changed here."""
         told = self._resolve(summary.entries, summary.table)
-        self._believe(turn, told)
+        self._believe(transaction, told)
         self.their_table = (summary.table, _list_named(summary.entries))
         self.theirs = {run: seen for run, seen, _ in told}
         entries = self._list_entries(self.theirs)
@@ -79,19 +79,19 @@ class Comparison:
         changes = self._compare(told)
         return Answer(time, lag, record.told_token, changes, len(record.indices), entries)
 
-    def complete(self, turn: Turn, answer: Answer, time: int, lag: int) -> Completion:
+    def complete(self, transaction: Transaction, answer: Answer, time: int, lag: int) -> Completion:
         """Take an answer, and return how we differ from its own entries."""
         theirs = self._read_changes(answer.changes)
         told = self._resolve(answer.entries, answer.table)
-        self._believe(turn, theirs + told)
+        self._believe(transaction, theirs + told)
         self.their_table = (answer.table, _list_named(answer.entries))
         self.theirs = {run: seen for run, seen, _ in theirs + told}
         return Completion(time, lag, self._compare(told))
 
-    def conclude(self, turn: Turn, completion: Completion) -> None:
+    def conclude(self, transaction: Transaction, completion: Completion) -> None:
         """Take a completion."""
         theirs = self._read_changes(completion.changes)
-        self._believe(turn, theirs)
+        self._believe(transaction, theirs)
         self.theirs |= {run: seen for run, seen, _ in theirs}
 
     def list_theirs(self) -> dict[Run, Spans]:
@@ -155,13 +155,13 @@ class Comparison:
             raise ProtocolError("one run in two entries")
         return told
 
-    def _believe(self, turn: Turn, told: list[_Told]) -> None:
+    def _believe(self, transaction: Transaction, told: list[_Told]) -> None:
         """Believe what is dead: all of it, or nothing if one set is impossible."""
         found = [(run, intersect(dead, seen)) for run, seen, dead in told if dead]
         for run, dead in found:
             self._kit.ledger.check(run, dead)
         for run, dead in found:
-            self._intake.bury(turn, run, dead)
+            self._intake.bury(transaction, run, dead)
 
 
 def _list_named(entries: tuple[Entry, ...]) -> list[Run]:

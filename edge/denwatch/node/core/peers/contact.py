@@ -28,7 +28,7 @@ from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.peers.line import Line
 from denwatch.node.core.peers.questions import Questions
 from denwatch.node.core.peers.records import PeerRecord
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.sets import Cursor
 from denwatch.node.replication.shipments import decode_shipment, encode_shipment
 from denwatch.node.replication.summaries import (
@@ -119,46 +119,50 @@ class Contact:
 
     # Sending --------------------------------------------------------------------------------
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, transaction: Transaction) -> None:
         """Begin an exchange."""
         if not self.line.is_usable:
             self.phase = IDLE
             return
-        salt = self.line.make_salt(turn)
-        self._kit.ledger.refresh(turn)
+        salt = self.line.make_salt(transaction)
+        self._kit.ledger.refresh(transaction)
         self._begin_round(salt)
-        body = encode_digest(salt, self._kit.ledger.fingerprint(salt), turn.now)
+        body = encode_digest(salt, self._kit.ledger.fingerprint(salt), transaction.now)
         self.phase = ASKED
-        self.line.send(turn, DIGEST, body, is_flagged=self._is_full)
+        self.line.send(transaction, DIGEST, body, is_flagged=self._is_full)
 
     def find_lag(self, now: int) -> int:
         """Return how long ago both sides last had everything; 0 if they do now."""
         return 0 if self.is_settled else now - self._settled
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Begin again what got stuck, and send what waits."""
         if self.is_settled:
-            self._settled = turn.now
-        if not self.is_settled and turn.now >= self._deadline:
+            self._settled = transaction.now
+        if not self.is_settled and transaction.now >= self._deadline:
             self._wait = min(2 * self._wait, self._kit.settings.max_retry)
-            self._deadline = turn.now + self._wait
-            self.begin(turn)
+            self._deadline = transaction.now + self._wait
+            self.begin(transaction)
         elif self.is_restless and self.is_settled:
             self.is_restless = False
             if self.record.withheld:
-                self.begin(turn)
-        self.pump(turn)
+                self.begin(transaction)
+        self.pump(transaction)
 
-    def pump(self, turn: Turn) -> None:
+    def pump(self, transaction: Transaction) -> None:
         """Send what is to go, as far as the window is open."""
         if self.phase != OPEN:
             return
         while len(self._flights) < self._kit.settings.window:
-            if not self.cargo.is_ready and self.cargo.is_undecided and not self._decide(turn):
+            if (
+                not self.cargo.is_ready
+                and self.cargo.is_undecided
+                and not self._decide(transaction)
+            ):
                 return
             if not self.cargo.is_ready and self._last:
                 return
-            shipment, packed = self.cargo.pack(turn)
+            shipment, packed = self.cargo.pack(transaction)
             is_last = not (self._last or self.cargo.is_ready or self.cargo.is_undecided)
             if not (packed or shipment.dead or is_last):
                 continue
@@ -166,181 +170,183 @@ class Contact:
             if is_last:
                 self._last = self._sent
             self._flights.append(packed)
-            self._deadline = max(self._deadline, turn.now + self._wait)
-            self.line.send(turn, ITEMS, encode_shipment(shipment), is_flagged=is_last)
+            self._deadline = max(self._deadline, transaction.now + self._wait)
+            self.line.send(transaction, ITEMS, encode_shipment(shipment), is_flagged=is_last)
 
-    def _decide(self, turn: Turn) -> bool:
+    def _decide(self, transaction: Transaction) -> bool:
         """Decide about notifications; return whether that was possible now."""
         if not self._questions.is_answered:
             question = self._questions.ask(self.cargo)
             if question is not None:
-                self._deadline = max(self._deadline, turn.now + self._wait)
-                self.line.send(turn, ASK, question)
+                self._deadline = max(self._deadline, transaction.now + self._wait)
+                self.line.send(transaction, ASK, question)
             return False
-        self.cargo.decide(turn, self.record, self._questions.peer)
+        self.cargo.decide(transaction, self.record, self._questions.peer)
         self._questions.close()
         return True
 
     # Receiving ------------------------------------------------------------------------------
 
-    def receive(self, turn: Turn, data: bytes) -> None:
+    def receive(self, transaction: Transaction, data: bytes) -> None:
         """Take a frame; a ProtocolError says why it is refused, and nothing has changed then."""
         frame = self.line.open(data)
         self.is_unproven = False
         if frame.kind == DIGEST:
-            self._take_digest(turn, frame)
+            self._take_digest(transaction, frame)
         elif frame.kind not in _EXPECTED[self.phase] or not self.line.is_next(frame):
-            turn.count("peer_frames_out_of_order", label=NAMES[frame.kind])
+            transaction.count("peer_frames_out_of_order", label=NAMES[frame.kind])
             return
         else:
-            _TAKE[frame.kind](self, turn, frame)
+            _TAKE[frame.kind](self, transaction, frame)
             self.line.take(frame)
         self._wait = self._kit.settings.retry
-        self._deadline = turn.now + self._wait
-        self.pump(turn)
+        self._deadline = transaction.now + self._wait
+        self.pump(transaction)
 
-    def _take_digest(self, turn: Turn, frame: Frame) -> None:
+    def _take_digest(self, transaction: Transaction, frame: Frame) -> None:
         salt, fingerprint, time = decode_digest(frame.body)
-        me = self._kit.holdings.name
-        if self.phase == ASKED and me < self.peer and turn.now < self._deadline:
+        me = self._kit.item_store.name
+        if self.phase == ASKED and me < self.peer and transaction.now < self._deadline:
             return  # both began: the smaller name goes on
         if salt == self.line.salts[: len(salt)]:
             return  # the same one again
-        self._kit.ledger.refresh(turn)
+        self._kit.ledger.refresh(transaction)
         self._begin_round(salt)
         # If there is nothing to exchange, no other frame tells how late it is there.
-        self._kit.clocks.measure(self.peer, time, turn.now)
+        self._kit.clocks.measure(self.peer, time, transaction.now)
         if frame.is_flagged:
-            self.record.forget_told(turn)
+            self.record.forget_told(transaction)
         elif self._kit.ledger.fingerprint(salt) == fingerprint:
-            self.line.send(turn, EQUAL, encode_time(turn.now))
-            self._settle_equal(turn)
+            self.line.send(transaction, EQUAL, encode_time(transaction.now))
+            self._settle_equal(transaction)
             return
         else:
             count = self._comparison.choose_groups()
             if count:
                 self.phase = GROUPED
                 hashes = self._comparison.hash_groups(salt, count)
-                self.line.send(turn, GROUPS, encode_groups(hashes))
+                self.line.send(transaction, GROUPS, encode_groups(hashes))
                 return
-        self._send_summary(turn)
+        self._send_summary(transaction)
 
-    def _take_groups(self, turn: Turn, frame: Frame) -> None:
+    def _take_groups(self, transaction: Transaction, frame: Frame) -> None:
         theirs = decode_groups(frame.body)
         ours = self._comparison.hash_groups(self.line.salts, len(theirs))
         differing = frozenset(
             group for group, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]
         )
         self._comparison.pick(differing)
-        self.line.send(turn, PICK, encode_pick(differing, len(theirs)))
+        self.line.send(transaction, PICK, encode_pick(differing, len(theirs)))
 
-    def _take_pick(self, turn: Turn, frame: Frame) -> None:
+    def _take_pick(self, transaction: Transaction, frame: Frame) -> None:
         self._comparison.pick(decode_pick(frame.body))
-        self._send_summary(turn)
+        self._send_summary(transaction)
 
-    def _send_summary(self, turn: Turn) -> None:
-        own = self.line.make_salt(turn)
-        summary = self._comparison.summarise(own, turn.now)
+    def _send_summary(self, transaction: Transaction) -> None:
+        own = self.line.make_salt(transaction)
+        summary = self._comparison.summarise(own, transaction.now)
         self.phase = TOLD
-        self.line.send(turn, SUMMARY, encode_summary(summary))
+        self.line.send(transaction, SUMMARY, encode_summary(summary))
         self.line.salts += own
 
-    def _settle_equal(self, turn: Turn) -> None:
-        self.record.note_equal(turn, self._comparison.version)
-        self.record.withhold(turn, {})
+    def _settle_equal(self, transaction: Transaction) -> None:
+        self.record.note_equal(transaction, self._comparison.version)
+        self.record.withhold(transaction, {})
         self.phase = OPEN
         self._last, self._is_heard = _EQUAL, True
-        turn.count("peer_exchanges_equal")
+        transaction.count("peer_exchanges_equal")
 
-    def _take_equal(self, turn: Turn, frame: Frame) -> None:
+    def _take_equal(self, transaction: Transaction, frame: Frame) -> None:
         cursor = Cursor(frame.body)
         time = decode_time(cursor)
         cursor.finish()
-        self._kit.clocks.measure(self.peer, time, turn.now)
-        self._settle_equal(turn)
+        self._kit.clocks.measure(self.peer, time, transaction.now)
+        self._settle_equal(transaction)
 
-    def _take_summary(self, turn: Turn, frame: Frame) -> None:
+    def _take_summary(self, transaction: Transaction, frame: Frame) -> None:
         summary = decode_summary(frame.body)
         if self._comparison.is_foreign(summary.token, summary.table):
             self._is_full = True
-            self.begin(turn)
+            self.begin(transaction)
             self.line.next_in = -1  # this frame was of the exchange before
             return
-        lag = self._kit.clocks.measure(self.peer, summary.time, turn.now)
-        answer = self._comparison.answer(turn, summary, turn.now, lag)
+        lag = self._kit.clocks.measure(self.peer, summary.time, transaction.now)
+        answer = self._comparison.answer(transaction, summary, transaction.now, lag)
         self._is_full = False
         self.line.salts += summary.salt
-        self.line.send(turn, ANSWER, encode_answer(answer))
+        self.line.send(transaction, ANSWER, encode_answer(answer))
         self.phase = ANSWERED
 
-    def _take_answer(self, turn: Turn, frame: Frame) -> None:
+    def _take_answer(self, transaction: Transaction, frame: Frame) -> None:
         answer = decode_answer(frame.body)
         if self._comparison.is_foreign(answer.token, answer.table):
-            self.line.send(turn, RESET, b"")
+            self.line.send(transaction, RESET, b"")
             self.phase = IDLE
             return
-        lag = self._kit.clocks.measure(self.peer, answer.time, turn.now, answer.lag)
-        completion = self._comparison.complete(turn, answer, turn.now, lag)
-        self.line.send(turn, COMPLETION, encode_completion(completion))
-        self._open(turn)
+        lag = self._kit.clocks.measure(self.peer, answer.time, transaction.now, answer.lag)
+        completion = self._comparison.complete(transaction, answer, transaction.now, lag)
+        self.line.send(transaction, COMPLETION, encode_completion(completion))
+        self._open(transaction)
 
-    def _take_completion(self, turn: Turn, frame: Frame) -> None:
+    def _take_completion(self, transaction: Transaction, frame: Frame) -> None:
         completion = decode_completion(frame.body)
-        self._comparison.conclude(turn, completion)
-        self._kit.clocks.measure(self.peer, completion.time, turn.now, completion.lag)
-        self._open(turn)
+        self._comparison.conclude(transaction, completion)
+        self._kit.clocks.measure(self.peer, completion.time, transaction.now, completion.lag)
+        self._open(transaction)
 
-    def _open(self, turn: Turn) -> None:
+    def _open(self, transaction: Transaction) -> None:
         self.phase = OPEN
         theirs = self._comparison.list_theirs()
         withheld = self.record.withheld
-        self.record.withhold(turn, {run: theirs[run] for run in withheld if run in theirs})
+        self.record.withhold(transaction, {run: theirs[run] for run in withheld if run in theirs})
         for run in sorted(theirs):
             self.cargo.load(run, theirs[run])
-        turn.count("peer_exchanges_open")
+        transaction.count("peer_exchanges_open")
 
-    def _take_reset(self, turn: Turn, frame: Frame) -> None:
+    def _take_reset(self, transaction: Transaction, frame: Frame) -> None:
         if frame.body:
             raise ProtocolError("a reset with a body")
-        self.record.forget_told(turn)
-        self.begin(turn)
+        self.record.forget_told(transaction)
+        self.begin(transaction)
         self.line.next_in = -1  # this frame was of the exchange before
 
-    def _take_items(self, turn: Turn, frame: Frame) -> None:
+    def _take_items(self, transaction: Transaction, frame: Frame) -> None:
         shipment = decode_shipment(frame.body)
         for run, dead in shipment.dead:
             self._kit.ledger.check(run, dead)
-        self.intake.take(turn, shipment)
+        self.intake.take(transaction, shipment)
         self._taken += 1
         if frame.is_flagged and not self._is_heard:
             self._is_heard = True
             token = derive_token(self.line.salts, self.peer)
-            self.record.note_heard(turn, token, *self._comparison.their_table)
-        self.line.send(turn, ACK, encode_ack(self._taken))
+            self.record.note_heard(transaction, token, *self._comparison.their_table)
+        self.line.send(transaction, ACK, encode_ack(self._taken))
 
-    def _take_ack(self, turn: Turn, frame: Frame) -> None:
+    def _take_ack(self, transaction: Transaction, frame: Frame) -> None:
         count = decode_ack(frame.body)
         if not self._acked < count <= self._sent:
             raise ProtocolError(f"{count} frames acknowledged, {self._sent} were sent")
         while self._acked < count:
             self._acked += 1
-            self._note_arrival(turn, self._flights.popleft())
+            self._note_arrival(transaction, self._flights.popleft())
             if self._acked == self._last:
-                token = derive_token(self.line.salts, self._kit.holdings.name)
+                token = derive_token(self.line.salts, self._kit.item_store.name)
                 compared = self._comparison
-                self.record.note_told(turn, compared.version, token, compared.named)
+                self.record.note_told(transaction, compared.version, token, compared.named)
 
-    def _note_arrival(self, turn: Turn, flight: list[Packed]) -> None:
+    def _note_arrival(self, transaction: Transaction, flight: list[Packed]) -> None:
         for item, size, choice in flight:
             if choice is not None:
-                self._kit.copies.keep(turn, item.dot, choice.kept)
-            self.intake.log(turn, item, size, is_out=True, copies=choice.given if choice else 0)
+                self._kit.copies.keep(transaction, item.dot, choice.kept)
+            self.intake.log(
+                transaction, item, size, is_out=True, copies=choice.given if choice else 0
+            )
 
-    def _take_ask(self, turn: Turn, frame: Frame) -> None:
-        self.line.send(turn, TELL, self._questions.answer(turn, frame.body))
+    def _take_ask(self, transaction: Transaction, frame: Frame) -> None:
+        self.line.send(transaction, TELL, self._questions.answer(transaction, frame.body))
 
-    def _take_tell(self, turn: Turn, frame: Frame) -> None:
-        self._questions.learn(turn, frame.body)
+    def _take_tell(self, transaction: Transaction, frame: Frame) -> None:
+        self._questions.learn(transaction, frame.body)
 
 
 _TAKE = {

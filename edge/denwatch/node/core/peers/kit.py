@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import Reader
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -26,7 +26,7 @@ from denwatch.node.core.items import (
 from denwatch.node.core.peers.acceptance import Gate
 from denwatch.node.core.peers.ledger import Ledger
 from denwatch.node.core.peers.settings import Keys, PeerSettings, Wanting
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.encounters import Encounters
 from denwatch.node.replication.strategies import Copy, Strategy
@@ -56,21 +56,23 @@ class Copies:
             return copy
         return Copy(self._strategy.copies if dot.origin == self._name else 1, 0, 0)
 
-    def keep(self, turn: Turn, dot: Dot, copy: Copy) -> None:
+    def keep(self, transaction: Transaction, dot: Dot, copy: Copy) -> None:
         """Note what a copy is now."""
         if self._strategy.copies and copy != self.get(dot):
             copy = Copy(*(min(number, 0xFFFF) for number in copy))
             self._copies[dot] = copy
-            turn.write(COPIES, dot.key, b"".join(number.to_bytes(2, "big") for number in copy))
+            transaction.write(
+                COPIES, dot.key, b"".join(number.to_bytes(2, "big") for number in copy)
+            )
 
     def follow(self, strategy: Strategy) -> None:
         """Count copies as another strategy does."""
         self._strategy = strategy
 
-    def drop(self, turn: Turn, dot: Dot) -> None:
+    def drop(self, transaction: Transaction, dot: Dot) -> None:
         """Forget a copy that is gone."""
         if self._copies.pop(dot, None) is not None:
-            turn.write(COPIES, dot.key, None)
+            transaction.write(COPIES, dot.key, None)
 
 
 class Places:
@@ -79,10 +81,10 @@ class Places:
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, ...]] = {}
 
-    def restore(self, holdings: Holdings) -> None:
+    def restore(self, item_store: ItemStore) -> None:
         """Read it from the items that are held."""
         for kind in (SUBSCRIPTION, DELIVERED):
-            for item in holdings.iterate(kind):
+            for item in item_store.iterate(kind):
                 self.learn(item)
 
     def learn(self, item: Item) -> bool:
@@ -110,7 +112,7 @@ class Places:
 class Kit:
     """One node's."""
 
-    holdings: Holdings
+    item_store: ItemStore
     reader: Reader
     keys: Keys
     wanting: Wanting
@@ -129,14 +131,14 @@ class Kit:
         self.strategy = strategy
         self.copies.follow(strategy)
 
-    def learn(self, turn: Turn, item: Item) -> bool:
+    def learn(self, transaction: Transaction, item: Item) -> bool:
         """Note an item that is held from now on; return whether somebody is somewhere new."""
-        self.ledger.learn(turn, item)
+        self.ledger.learn(transaction, item)
         return self.places.learn(item)
 
-    def forget(self, turn: Turn, item: Item, reason: str) -> bool:
+    def forget(self, transaction: Transaction, item: Item, reason: str) -> bool:
         """Note an item that is gone; return whether it is dead for everybody."""
         expires = item.expires and self.clocks.localise(item.dot, item.expires)
         if item.kind == NOTIFICATION:
-            self.copies.drop(turn, item.dot)
-        return self.ledger.forget(turn, item, reason, expires)
+            self.copies.drop(transaction, item.dot)
+        return self.ledger.forget(transaction, item, reason, expires)

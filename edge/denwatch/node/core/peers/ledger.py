@@ -16,8 +16,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 
-from denwatch.node.core.holdings import CONTEXT, Holdings
 from denwatch.node.core.interface import Reader
+from denwatch.node.core.item_store import CONTEXT, ItemStore
 from denwatch.node.core.items import (
     NEVER,
     REVOCATION,
@@ -27,7 +27,7 @@ from denwatch.node.core.items import (
     Item,
     read_dot,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.context import EMPTY, Range, Run
 from denwatch.node.replication.prints import Prints
 from denwatch.node.replication.sets import (
@@ -59,9 +59,9 @@ Masks = dict[int, int]  # by block of 64 sequences
 class Ledger:
     """The changes of one node."""
 
-    def __init__(self, holdings: Holdings, grace: int) -> None:
+    def __init__(self, item_store: ItemStore, grace: int) -> None:
         self.version = 0
-        self._holdings = holdings
+        self._item_store = item_store
         self._grace = grace
         self._versions: dict[Run, int] = {}
         self._alive: dict[Run, Masks] = {}  # held, or spared
@@ -75,12 +75,12 @@ class Ledger:
         self._stale: set[Run] = set()
 
     def restore(self, reader: Reader) -> None:
-        """Take up what an earlier run left, after the holdings did."""
+        """Take up what an earlier run left, after the item_store did."""
         for key, value in reader.scan(VERSIONS):
             dot = read_dot(key)
             self._versions[dot.origin, dot.epoch] = int.from_bytes(value, "big")
         self.version = self._floor = max(self._versions.values(), default=0)
-        for kind, runs in self._holdings.live.items():
+        for kind, runs in self._item_store.live.items():
             for run, held in runs.items():
                 for sequence in held:
                     _set(self._alive, run, sequence)
@@ -89,20 +89,20 @@ class Ledger:
         for key, value in reader.scan(SPARED):
             dot = read_dot(key)
             self._spare(dot, int.from_bytes(value, "big"))
-        self._known = dict(self._holdings.context.runs)
+        self._known = dict(self._item_store.context.runs)
         self._stale = set(self._known)
 
     # Changes --------------------------------------------------------------------------------
 
-    def learn(self, turn: Turn, item: Item) -> None:
+    def learn(self, transaction: Transaction, item: Item) -> None:
         """Note an item that is held from now on."""
         run, sequence = (item.dot.origin, item.dot.epoch), item.dot.sequence
         _set(self._alive, run, sequence)
         if item.kind in REMOVABLE:
             _set(self._held, run, sequence)
-        self._touch(turn, run, sequence)
+        self._touch(transaction, run, sequence)
 
-    def forget(self, turn: Turn, item: Item, reason: str, expires: int) -> bool:
+    def forget(self, transaction: Transaction, item: Item, reason: str, expires: int) -> bool:
         """Note an item that is no longer held; return whether it is dead for everybody.
 
         `expires` is when its life ends by the clock here."""
@@ -113,88 +113,92 @@ class Ledger:
         if is_dead:
             _clear(self._alive, run, sequence)
         else:
-            self.spare(turn, item.dot, expires)
-        self._touch(turn, run, sequence)
+            self.spare(transaction, item.dot, expires)
+        self._touch(transaction, run, sequence)
         return is_dead
 
-    def spare(self, turn: Turn, dot: Dot, expires: int) -> None:
+    def spare(self, transaction: Transaction, dot: Dot, expires: int) -> None:
         """Keep a dot that is seen and not held from being called dead before its time."""
-        end = (turn.now + _ENDLESS if expires == NEVER else max(expires, turn.now)) + self._grace
-        turn.write(SPARED, dot.key, max(end, 0).to_bytes(8, "big"))
+        end = (
+            transaction.now + _ENDLESS if expires == NEVER else max(expires, transaction.now)
+        ) + self._grace
+        transaction.write(SPARED, dot.key, max(end, 0).to_bytes(8, "big"))
         self._spare(dot, end)
-        self._touch(turn, (dot.origin, dot.epoch), dot.sequence)
+        self._touch(transaction, (dot.origin, dot.epoch), dot.sequence)
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Call dead what was spared long enough."""
-        while self._ends and self._ends[0][0] <= turn.now:
+        while self._ends and self._ends[0][0] <= transaction.now:
             end, dot = heapq.heappop(self._ends)
             if self._spared.get(dot) != end:
                 continue
             del self._spared[dot]
-            turn.write(SPARED, dot.key, None)
+            transaction.write(SPARED, dot.key, None)
             run = (dot.origin, dot.epoch)
             _clear(self._alive, run, dot.sequence)
-            self._touch(turn, run, dot.sequence)
+            self._touch(transaction, run, dot.sequence)
 
     def check(self, run: Run, dead: Spans) -> None:
         """Require that a set of dead dots can be held; a ProtocolError otherwise."""
-        if run == (self._holdings.name, self._holdings.epoch):
+        if run == (self._item_store.name, self._item_store.epoch):
             return
-        runs = self._holdings.context.runs
+        runs = self._item_store.context.runs
         if run not in runs and len(runs) >= _MAX_RUNS:
             raise ProtocolError(f"more than {_MAX_RUNS} runs")
         build_range(unite(self.list_seen(run), dead))
 
-    def bury(self, turn: Turn, run: Run, dead: Spans) -> int:
+    def bury(self, transaction: Transaction, run: Run, dead: Spans) -> int:
         """Believe a peer that dots are dead; return how many items went.
 
         The set was checked. Of our own run we know better than anybody."""
-        if run == (self._holdings.name, self._holdings.epoch):
+        if run == (self._item_store.name, self._item_store.epoch):
             dead = intersect(dead, self.list_seen(run))
         seen = self.list_seen(run)
         news = subtract(dead, seen)
         if news:
             joined = build_range(unite(seen, news))
-            self._holdings.context.join(run, joined)
-            turn.write(CONTEXT, Dot(*run, 0).key, self._holdings.context.runs[run].encode())
-            self._notice(turn, run)
+            self._item_store.context.join(run, joined)
+            transaction.write(
+                CONTEXT, Dot(*run, 0).key, self._item_store.context.runs[run].encode()
+            )
+            self._notice(transaction, run)
         removed = 0
         held = _list_masks(self._held.get(run, {}))
         for sequence in iterate(intersect(dead, held)):
             dot = Dot(*run, sequence)
             for kind in REMOVABLE:
-                removed += self._holdings.remove(turn, kind, dot, "removed")
+                removed += self._item_store.remove(transaction, kind, dot, "removed")
         return removed
 
-    def retry(self, turn: Turn, run: Run) -> None:
+    def retry(self, transaction: Transaction, run: Run) -> None:
         """Ask for a run again at the next contact: something of it could not be taken yet."""
-        self._stamp(turn, run)
+        self._stamp(transaction, run)
 
     def _spare(self, dot: Dot, end: int) -> None:
         self._spared[dot] = end
         heapq.heappush(self._ends, (end, dot))
         _set(self._alive, (dot.origin, dot.epoch), dot.sequence)
 
-    def _touch(self, turn: Turn, run: Run, sequence: int) -> None:
-        self._stamp(turn, run)
+    def _touch(self, transaction: Transaction, run: Run, sequence: int) -> None:
+        self._stamp(transaction, run)
         self._changes.append((self.version, run, (sequence - 1) // _BLOCK))
         if len(self._changes) > _LOG:
             self._floor = self._changes.popleft()[0]
-        seen = self._holdings.context.runs.get(run)
+        seen = self._item_store.context.runs.get(run)
         if seen is not None:
             self._known[run] = seen
 
-    def _stamp(self, turn: Turn, run: Run) -> None:
+    def _stamp(self, transaction: Transaction, run: Run) -> None:
         self.version += 1
         self._versions[run] = self.version
         self._stale.add(run)
-        turn.write(VERSIONS, Dot(*run, 0).key, self.version.to_bytes(8, "big"))
+        transaction.write(VERSIONS, Dot(*run, 0).key, self.version.to_bytes(8, "big"))
 
-    def _notice(self, turn: Turn, run: Run) -> None:
+    def _notice(self, transaction: Transaction, run: Run) -> None:
         """Find what became seen without being held here: dead, unless spared."""
-        now, before = self._holdings.context.runs[run], self._known.get(run, EMPTY)
+        now, before = self._item_store.context.runs[run], self._known.get(run, EMPTY)
         news = subtract(list_spans(now), list_spans(before))
-        self._stamp(turn, run)
+        self._stamp(transaction, run)
         self._known[run] = now
         if count_values(news) > _LOG:
             self._changes.clear()
@@ -207,11 +211,11 @@ class Ledger:
 
     # Telling --------------------------------------------------------------------------------
 
-    def refresh(self, turn: Turn) -> None:
+    def refresh(self, transaction: Transaction) -> None:
         """Notice what other parts noted as seen."""
-        for run, seen in list(self._holdings.context.runs.items()):
+        for run, seen in list(self._item_store.context.runs.items()):
             if self._known.get(run) is not seen and self._known.get(run) != seen:
-                self._notice(turn, run)
+                self._notice(transaction, run)
 
     def fingerprint(self, salt: bytes) -> bytes:
         """Return the print of everything, for one contact."""
@@ -225,7 +229,7 @@ class Ledger:
 
     def _update_prints(self) -> None:
         for run in self._stale:
-            seen = self._holdings.context.runs.get(run, EMPTY)
+            seen = self._item_store.context.runs.get(run, EMPTY)
             self._prints.update(run, seen, self._held.get(run, {}))
         self._stale.clear()
 
@@ -235,7 +239,7 @@ class Ledger:
 
     def list_seen(self, run: Run) -> Spans:
         """Return what was seen of a run."""
-        return list_spans(self._holdings.context.runs.get(run, EMPTY))
+        return list_spans(self._item_store.context.runs.get(run, EMPTY))
 
     def list_dead(self, since: int) -> dict[Run, Spans]:
         """Return what died after a version, by run; more than that where memory ends."""
@@ -260,7 +264,7 @@ class Ledger:
         return iterate(subtract(self.list_seen(run), theirs))
 
     def _mask_seen(self, run: Run, block: int) -> int:
-        seen = self._holdings.context.runs.get(run, EMPTY)
+        seen = self._item_store.context.runs.get(run, EMPTY)
         start = block * _BLOCK  # the sequence before the block's first
         if seen.base >= start + _BLOCK:
             return _FULL

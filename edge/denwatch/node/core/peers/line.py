@@ -11,7 +11,7 @@ from collections import Counter
 
 from denwatch.node.core.interface import PEERS
 from denwatch.node.core.peers.kit import Kit
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.prints import make_salt
 from denwatch.node.replication.wire import DIGEST, EQUAL, NAMES, Frame, read_frame, seal
 from denwatch.protocol.errors import ProtocolError
@@ -37,21 +37,25 @@ class Line:
         self.salts = salts
         self.next_in = self.next_out = 0
 
-    def make_salt(self, turn: Turn) -> bytes:
+    def make_salt(self, transaction: Transaction) -> bytes:
         """Return a salt for an exchange."""
         secret = self._kit.keys.peer_secret(self._peer) or bytes(1)
         self._kit.rounds += 1
-        holdings = self._kit.holdings
-        return make_salt(secret, holdings.name, holdings.epoch, self._kit.rounds, turn.now)
+        item_store = self._kit.item_store
+        return make_salt(
+            secret, item_store.name, item_store.epoch, self._kit.rounds, transaction.now
+        )
 
-    def send(self, turn: Turn, kind: int, body: bytes, *, is_flagged: bool = False) -> None:
+    def send(
+        self, transaction: Transaction, kind: int, body: bytes, *, is_flagged: bool = False
+    ) -> None:
         """Send a frame; nothing goes to a peer without a secret."""
         secret = self._kit.keys.peer_secret(self._peer)
         if secret is None:
             return
         frame = seal(
             secret,
-            self._kit.holdings.name,
+            self._kit.item_store.name,
             self._peer,
             b"" if kind == DIGEST else self.salts,
             kind,
@@ -61,14 +65,14 @@ class Line:
         )
         self.next_out += kind not in (DIGEST, EQUAL)
         self.bytes[NAMES[kind], True] += len(frame)
-        turn.publish(PEERS + self._peer, frame)
+        transaction.publish(PEERS + self._peer, frame)
 
     def open(self, data: bytes) -> Frame:
         """Return a frame that the peer made, for us, in this exchange; ProtocolError otherwise."""
         frame = read_frame(data, self._kit.settings.max_frame)
         salts = b"" if frame.kind == DIGEST else self.salts
         secrets = self._kit.keys.peer_secrets(self._peer)
-        if not frame.is_from(secrets, self._peer, self._kit.holdings.name, salts):
+        if not frame.is_from(secrets, self._peer, self._kit.item_store.name, salts):
             raise ProtocolError(f"{NAMES[frame.kind]}: the tag is wrong")
         self.bytes[NAMES[frame.kind], False] += len(data)
         return frame

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import PEERS, Message, Part, Reader
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.peers.acceptance import Gate
 from denwatch.node.core.peers.contact import Contact
 from denwatch.node.core.peers.kit import Copies, Kit
 from denwatch.node.core.peers.ledger import Ledger
 from denwatch.node.core.peers.settings import Keys, PeerSettings, Wanting
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.node.replication.wire import hint_at
@@ -39,7 +39,7 @@ class PeerPart(Part):
 
     def __init__(
         self,
-        holdings: Holdings,
+        item_store: ItemStore,
         reader: Reader,
         keys: Keys,
         wanting: Wanting,
@@ -49,16 +49,16 @@ class PeerPart(Part):
         settings = settings or PeerSettings()
         strategy = build_strategy(settings.strategy)
         self.kit = Kit(
-            holdings,
+            item_store,
             reader,
             keys,
             wanting,
             clocks,
             settings,
             strategy,
-            Ledger(holdings, settings.grace),
-            Gate(holdings, clocks, keys, settings),
-            Copies(holdings.name, strategy),
+            Ledger(item_store, settings.grace),
+            Gate(item_store, clocks, keys, settings),
+            Copies(item_store.name, strategy),
         )
         self.contacts: dict[str, Contact] = {}
 
@@ -67,40 +67,42 @@ class PeerPart(Part):
         self.kit.ledger.restore(reader)
         self.kit.copies.restore(reader)
         self.kit.encounters.restore(reader)
-        self.kit.places.restore(self.kit.holdings)
+        self.kit.places.restore(self.kit.item_store)
 
     # Links ----------------------------------------------------------------------------------
 
-    def meet(self, turn: Turn, peer: str, is_up: bool) -> None:
+    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
         """Begin a contact, or end it."""
         if not is_up:
-            self._leave(turn, peer, "gone")
+            self._leave(transaction, peer, "gone")
             return
-        if peer == self.kit.holdings.name or self.kit.keys.peer_secret(peer) is None:
-            self._refuse(turn, peer, "a link to a node without a key", 0)
+        if peer == self.kit.item_store.name or self.kit.keys.peer_secret(peer) is None:
+            self._refuse(transaction, peer, "a link to a node without a key", 0)
             return
-        self._leave(turn, peer, "again")
-        contact = self._greet(turn, peer)
-        if self.kit.holdings.name < peer:
-            contact.begin(turn)
+        self._leave(transaction, peer, "again")
+        contact = self._greet(transaction, peer)
+        if self.kit.item_store.name < peer:
+            contact.begin(transaction)
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, transaction: Transaction, message: Message) -> None:
         """Take a frame."""
-        if message.topic != PEERS + self.kit.holdings.name:
-            self._refuse(turn, message.sender, "a frame for another node", len(message.payload))
+        if message.topic != PEERS + self.kit.item_store.name:
+            self._refuse(
+                transaction, message.sender, "a frame for another node", len(message.payload)
+            )
             return
         reason = "a frame of nobody we know"
         for peer in self._list_senders(message):
-            contact = self.contacts.get(peer) or self._greet_unasked(turn, peer)
+            contact = self.contacts.get(peer) or self._greet_unasked(transaction, peer)
             try:
-                contact.receive(turn, message.payload)
+                contact.receive(transaction, message.payload)
             except ProtocolError as error:
                 reason = str(error)
                 if contact.is_unproven:
                     del self.contacts[peer]
             else:
                 return
-        self._refuse(turn, message.sender, reason, len(message.payload))
+        self._refuse(transaction, message.sender, reason, len(message.payload))
 
     def _list_senders(self, message: Message) -> Iterable[str]:
         """Return who may have sent a frame: behind a broker, all that its hint allows."""
@@ -110,28 +112,28 @@ class PeerPart(Part):
         hint = message.payload[1:3]
         return [peer for peer in sorted(self.contacts) if hint_at(peer) == hint]
 
-    def _greet(self, turn: Turn, peer: str) -> Contact:
-        contact = self.contacts[peer] = Contact(self.kit, peer, turn.now)
+    def _greet(self, transaction: Transaction, peer: str) -> Contact:
+        contact = self.contacts[peer] = Contact(self.kit, peer, transaction.now)
         contact.is_unproven = False
-        self.kit.encounters.meet(turn.write, peer, turn.now, True)
-        is_first = self.kit.holdings.name < peer
-        turn.log("contact", peer=peer, contact=turn.now, is_initiator=is_first)
+        self.kit.encounters.meet(transaction.write, peer, transaction.now, True)
+        is_first = self.kit.item_store.name < peer
+        transaction.log("contact", peer=peer, contact=transaction.now, is_initiator=is_first)
         return contact
 
-    def _greet_unasked(self, turn: Turn, peer: str) -> Contact:
+    def _greet_unasked(self, transaction: Transaction, peer: str) -> Contact:
         """A frame came before the news of its link: it counts once its tag is right."""
-        contact = self.contacts[peer] = Contact(self.kit, peer, turn.now)
+        contact = self.contacts[peer] = Contact(self.kit, peer, transaction.now)
         return contact
 
-    def _leave(self, turn: Turn, peer: str, outcome: str) -> None:
+    def _leave(self, transaction: Transaction, peer: str, outcome: str) -> None:
         contact = self.contacts.pop(peer, None)
         if contact is None:
             return
-        self.kit.encounters.meet(turn.write, peer, turn.now, False)
+        self.kit.encounters.meet(transaction.write, peer, transaction.now, False)
         self.kit.clocks.part(peer)
         settled = "settled" if contact.is_settled else contact.phase
         fields = _sum_bytes(contact)
-        turn.log(
+        transaction.log(
             "contact_end",
             peer=peer,
             contact=contact.began,
@@ -142,26 +144,26 @@ class PeerPart(Part):
 
     # The node's life ------------------------------------------------------------------------
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
         """Note a new item, which goes to all that are linked and did not send it."""
-        has_moved = self.kit.learn(turn, item)
+        has_moved = self.kit.learn(transaction, item)
         for peer, contact in self.contacts.items():
             if peer != source:
                 contact.cargo.learn(item)
             # What was kept back may now be for the peer: more is wanted, or somebody is there.
             contact.is_restless |= has_moved or item.kind == SUBSCRIPTION
 
-    def forget(self, turn: Turn, item: Item, reason: str) -> None:
+    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Note that an item is gone, and tell it to all that are linked if it is for good."""
-        if self.kit.forget(turn, item, reason):
+        if self.kit.forget(transaction, item, reason):
             for contact in self.contacts.values():
                 if not contact.intake.is_taking:
                     contact.cargo.bury(item.dot)
 
-    def correct_clock(self, turn: Turn, offset: int) -> None:
+    def correct_clock(self, transaction: Transaction, offset: int) -> None:
         """Show times to people by the corrected clock; analysis learns of it from the log."""
-        self.kit.clocks.correct(turn.write, offset, turn.now)
-        turn.log("clock", offset=offset, source="machine")
+        self.kit.clocks.correct(transaction.write, offset, transaction.now)
+        transaction.log("clock", offset=offset, source="machine")
 
     def use_strategy(self, text: str) -> None:
         """Decide by another strategy from now on; what was kept back is looked at again."""
@@ -176,21 +178,21 @@ class PeerPart(Part):
         """
         return max((contact.find_lag(now) for contact in self.contacts.values()), default=None)
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Do what is due."""
-        self.kit.ledger.tick(turn)
+        self.kit.ledger.tick(transaction)
         for contact in self.contacts.values():
-            contact.tick(turn)
+            contact.tick(transaction)
 
-    def finish(self, turn: Turn) -> None:
-        """Send what was learnt in this turn, and note how late it is."""
-        self.kit.clocks.save(turn.write, turn.now)
+    def finish(self, transaction: Transaction) -> None:
+        """Send what was learnt in this transaction, and note how late it is."""
+        self.kit.clocks.save(transaction.write, transaction.now)
         for contact in self.contacts.values():
-            contact.pump(turn)
+            contact.pump(transaction)
 
-    def _refuse(self, turn: Turn, who: str, why: str, size: int) -> None:
-        turn.count("peer_frames_refused", label=why)
-        turn.log("refuse", what="frame", why=why, who=who, bytes=size)
+    def _refuse(self, transaction: Transaction, who: str, why: str, size: int) -> None:
+        transaction.count("peer_frames_refused", label=why)
+        transaction.log("refuse", what="frame", why=why, who=who, bytes=size)
 
 
 def _sum_bytes(contact: Contact) -> dict[str, int]:

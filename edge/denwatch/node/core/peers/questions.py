@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from denwatch.node.core.peers.cargo import Cargo
 from denwatch.node.core.peers.kit import Kit
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.strategies import Peer
 from denwatch.node.replication.summaries import decode_ask, encode_ask
 from denwatch.node.replication.wire import hash_name
@@ -43,22 +43,22 @@ class Questions:
         """Note that the strategy has decided: the next time it wants to know again."""
         self._asked, self._is_answered = None, not self._kit.strategy.is_asking
 
-    def answer(self, turn: Turn, body: bytes) -> bytes:
+    def answer(self, transaction: Transaction, body: bytes) -> bytes:
         """Return the answer to a peer's question."""
         encounters = self._kit.encounters
         known = {hash_name(name): name for name in encounters.list_known()}
         told = bytes(
-            encounters.judge(known[each], turn.now) if each in known else 0
+            encounters.judge(known[each], transaction.now) if each in known else 0
             for each in decode_ask(body)
         )
         return min(encounters.reach, 0xFFFF).to_bytes(_REACH, "big") + told
 
-    def learn(self, turn: Turn, body: bytes) -> None:
+    def learn(self, transaction: Transaction, body: bytes) -> None:
         """Take the answer to ours."""
         if self._asked is None or len(body) != _REACH + len(self._asked):
             raise ProtocolError("an answer to no question")
         likely = dict(zip(self._asked, body[_REACH:], strict=True))
         for node, byte in likely.items():
-            self._kit.encounters.hear(turn.write, node, byte, turn.now)
+            self._kit.encounters.hear(transaction.write, node, byte, transaction.now)
         self.peer = Peer(self.peer.name, likely, int.from_bytes(body[:_REACH], "big"))
         self._is_answered = True

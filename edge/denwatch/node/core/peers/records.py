@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from denwatch.node.core.interface import Reader
 from denwatch.node.core.items import Dot, read_dot
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.context import Run
 from denwatch.node.replication.sets import Cursor, Spans, decode_spans, encode_spans
 from denwatch.node.replication.wire import NO_TOKEN, TOKEN
@@ -55,28 +55,30 @@ class PeerRecord:
 
     # What the peer has of us ----------------------------------------------------------------
 
-    def forget_told(self, turn: Turn) -> None:
+    def forget_told(self, transaction: Transaction) -> None:
         """Take it that the peer knows nothing of us: it lost its store."""
         self.told_version, self.told_token = 0, NO_TOKEN
         for index in range(len(self.indices)):
-            turn.write(TABLES, self._table_key(_OUT, index), None)
+            transaction.write(TABLES, self._table_key(_OUT, index), None)
         self.indices = {}
-        self._write(turn)
+        self._write(transaction)
 
-    def note_told(self, turn: Turn, version: int, token: bytes, named: list[Run]) -> None:
+    def note_told(
+        self, transaction: Transaction, version: int, token: bytes, named: list[Run]
+    ) -> None:
         """Note that the peer committed our state as of a version, and numbers for new runs."""
         for run in named:
             index = len(self.indices)
             self.indices[run] = index
-            turn.write(TABLES, self._table_key(_OUT, index), Dot(*run, 0).key)
+            transaction.write(TABLES, self._table_key(_OUT, index), Dot(*run, 0).key)
         self.told_version, self.told_token = version, token
-        self._write(turn)
+        self._write(transaction)
 
-    def note_equal(self, turn: Turn, version: int) -> None:
+    def note_equal(self, transaction: Transaction, version: int) -> None:
         """Note that the peer has all that we had at a version, however it came to it."""
         if version > self.told_version:
             self.told_version = version
-            self._write(turn)
+            self._write(transaction)
 
     # What we have of the peer ---------------------------------------------------------------
 
@@ -92,31 +94,33 @@ class PeerRecord:
             raise ProtocolError(f"number {run} for a run, {table} were named")
         return self.names[run]
 
-    def note_heard(self, turn: Turn, token: bytes, start: int, named: list[Run]) -> None:
+    def note_heard(
+        self, transaction: Transaction, token: bytes, start: int, named: list[Run]
+    ) -> None:
         """Note that we have the peer's state, and its numbers for new runs, from `start` on."""
         for index in range(start + len(named), len(self.names)):
-            turn.write(TABLES, self._table_key(_IN, index), None)
+            transaction.write(TABLES, self._table_key(_IN, index), None)
         self.names[start:] = named
         for index, run in enumerate(named, start):
-            turn.write(TABLES, self._table_key(_IN, index), Dot(*run, 0).key)
+            transaction.write(TABLES, self._table_key(_IN, index), Dot(*run, 0).key)
         self.heard = (token, self.heard[0])
-        self._write(turn)
+        self._write(transaction)
 
     # What was kept back ---------------------------------------------------------------------
 
-    def withhold(self, turn: Turn, withheld: dict[Run, Spans | None]) -> None:
+    def withhold(self, transaction: Transaction, withheld: dict[Run, Spans | None]) -> None:
         """Note the runs of which something was kept back, and may go the next time."""
         for run in sorted(self.withheld.keys() - withheld.keys()):
-            turn.write(WITHHELD, self._key + Dot(*run, 0).key, None)
+            transaction.write(WITHHELD, self._key + Dot(*run, 0).key, None)
         for run, seen in sorted(withheld.items(), key=lambda pair: pair[0]):
             if run not in self.withheld or self.withheld[run] != seen:
                 value = b"" if seen is None else encode_spans(seen)
-                turn.write(WITHHELD, self._key + Dot(*run, 0).key, value)
+                transaction.write(WITHHELD, self._key + Dot(*run, 0).key, value)
         self.withheld = withheld
 
     def _table_key(self, way: bytes, index: int) -> bytes:
         return self._key + way + index.to_bytes(4, "big")
 
-    def _write(self, turn: Turn) -> None:
+    def _write(self, transaction: Transaction) -> None:
         value = self.told_version.to_bytes(8, "big") + self.told_token + b"".join(self.heard)
-        turn.write(RECORDS, self._key, value)
+        transaction.write(RECORDS, self._key, value)

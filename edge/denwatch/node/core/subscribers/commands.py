@@ -11,8 +11,8 @@ from typing import Any
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import REQUESTS, Message
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import SUBSCRIPTION, Dot, SubscriptionBody, decode_body, encode_body
 from denwatch.node.core.subscribers import requests
 from denwatch.node.core.subscribers.asking import Asked, Refused, compile_content, compile_request
@@ -25,7 +25,7 @@ from denwatch.node.core.subscribers.requests import Request, read_id, read_refer
 from denwatch.node.core.subscribers.settings import Clock, Roles, SubscriberSettings
 from denwatch.node.core.subscribers.tables import Priorities, Tables, encode_row, join_name
 from denwatch.node.core.subscribers.wants import Wants
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.ranking.winnow import PriorityCycle, assign_levels
 from denwatch.protocol.vectors import Subscription
@@ -39,7 +39,7 @@ class Commands:
 
     def __init__(
         self,
-        holdings: Holdings,
+        item_store: ItemStore,
         vocabularies: Vocabularies,
         registry: Registry,
         wants: Wants,
@@ -51,7 +51,7 @@ class Commands:
         settings: SubscriberSettings,
         probe: Probe | None,
     ) -> None:
-        self._holdings = holdings
+        self._item_store = item_store
         self._vocabularies = vocabularies
         self._registry = registry
         self._wants = wants
@@ -63,15 +63,17 @@ class Commands:
         self._settings = settings
         self._probe = probe or self._compare_vectors
 
-    def handle(self, turn: Turn, message: Message) -> None:
+    def handle(self, transaction: Transaction, message: Message) -> None:
         """Take a message to a request topic."""
         name = message.topic[len(REQUESTS) :]
         size = len(message.payload)
-        turn.count("requests")
+        transaction.count("requests")
         if not name or "/" in name or len(name) > _MAX_OWNER or message.sender not in ("", name):
             who = message.sender or "?"
-            turn.log("refuse", what="request", why="the topic of another", who=who, bytes=size)
-            turn.count("requests_refused")
+            transaction.log(
+                "refuse", what="request", why="the topic of another", who=who, bytes=size
+            )
+            transaction.count("requests_refused")
             return
         reference = None
         try:
@@ -79,28 +81,32 @@ class Commands:
                 limit = self._settings.max_payload
                 raise LanguageError(f"{size} bytes are too many, {limit} is the limit")
             reference = read_reference(message.payload)
-            request, asked = self._understand(turn, name, message.payload)
-            self._do(turn, self._registry.find_owner(name), request, asked)
+            request, asked = self._understand(transaction, name, message.payload)
+            self._do(transaction, self._registry.find_owner(name), request, asked)
         except LanguageError as error:
-            self._refuse(turn, name, error.describe(), describe_error(error), reference, size)
+            self._refuse(
+                transaction, name, error.describe(), describe_error(error), reference, size
+            )
         except Refused as refusal:
             body = {"ok": False, "error": str(refusal), "at": None}
-            self._refuse(turn, name, str(refusal), body, reference, size)
+            self._refuse(transaction, name, str(refusal), body, reference, size)
 
     def _refuse(
         self,
-        turn: Turn,
+        transaction: Transaction,
         name: str,
         why: str,
         body: dict[str, Any],
         reference: str | None,
         size: int,
     ) -> None:
-        turn.log("refuse", what="request", why=why, who=name, bytes=size)
-        turn.count("requests_refused")
-        self._replies.send(turn, name, body, reference)
+        transaction.log("refuse", what="request", why=why, who=name, bytes=size)
+        transaction.count("requests_refused")
+        self._replies.send(transaction, name, body, reference)
 
-    def _understand(self, turn: Turn, name: str, payload: bytes) -> tuple[Request, Asked | None]:
+    def _understand(
+        self, transaction: Transaction, name: str, payload: bytes
+    ) -> tuple[Request, Asked | None]:
         """Return a request, and what it asks for if it is a subscription; changes nothing."""
         try:
             request = read_request(payload)
@@ -109,13 +115,15 @@ class Commands:
                 asked = compile_request(
                     request,
                     name,
-                    turn.now,
+                    transaction.now,
                     self._vocabularies,
                     self._roles,
                     self._settings.organisation,
                 )
             elif request.command == requests.CONTENT:
-                asked = compile_content(request, name, turn.now, self._vocabularies, self._roles)
+                asked = compile_content(
+                    request, name, transaction.now, self._vocabularies, self._roles
+                )
         except (LanguageError, Refused):
             raise
         except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
@@ -123,28 +131,30 @@ class Commands:
             raise LanguageError(f"this cannot be read: {type(error).__name__}") from None
         return request, asked
 
-    def _do(self, turn: Turn, owner: Owner, request: Request, asked: Asked | None) -> None:
+    def _do(
+        self, transaction: Transaction, owner: Owner, request: Request, asked: Asked | None
+    ) -> None:
         answer: dict[str, Any] | None = None
         if asked is not None:
-            answer = self._subscribe(turn, owner, asked)
+            answer = self._subscribe(transaction, owner, asked)
         elif request.command == requests.UNSUBSCRIBE:
-            answer = self._unsubscribe(turn, owner, request)
+            answer = self._unsubscribe(transaction, owner, request)
         elif request.command == requests.LIST:
             answer = self._list(owner)
         elif request.command == requests.MUTE:
-            answer = self._mute(turn, owner, request.argument)
+            answer = self._mute(transaction, owner, request.argument)
         elif request.command == requests.PREFER:
-            answer = self._prefer(turn, owner, request.argument)
+            answer = self._prefer(transaction, owner, request.argument)
         elif request.command == requests.RECEIVED:
-            self._delivery.receive(turn, owner, set(request.argument))
+            self._delivery.receive(transaction, owner, set(request.argument))
         elif request.command == requests.PROBE:
             answer = self._answer_probe(request.argument)
         if answer is not None:
-            self._replies.send(turn, owner.name, {"ok": True, **answer}, request.reference)
+            self._replies.send(transaction, owner.name, {"ok": True, **answer}, request.reference)
 
     # Subscribing ----------------------------------------------------------------------------
 
-    def _subscribe(self, turn: Turn, owner: Owner, asked: Asked) -> dict[str, Any]:
+    def _subscribe(self, transaction: Transaction, owner: Owner, asked: Asked) -> dict[str, Any]:
         known = owner.subs.get(owner.keys.get(describe_content(asked.body), -1))
         if known is not None:
             return self._describe_taken(known, asked, is_known=True, replaced=[])
@@ -158,8 +168,10 @@ class Commands:
         pairs = [tuple(pair) for pair in asked.body.options.get("prefer", ())]
         self._check_priorities(owner, [*_list_pairs(stay), *owner.asked, *pairs], stay, name)
         for sub in replaced:
-            self._holdings.remove(turn, SUBSCRIPTION, sub.dot, "replaced")
-        item = self._holdings.originate(turn, SUBSCRIPTION, asked.expires, encode_body(asked.body))
+            self._item_store.remove(transaction, SUBSCRIPTION, sub.dot, "replaced")
+        item = self._item_store.originate(
+            transaction, SUBSCRIPTION, asked.expires, encode_body(asked.body)
+        )
         added = self._registry.by_id[item.id]
         return self._describe_taken(added, asked, is_known=False, replaced=replaced)
 
@@ -173,7 +185,7 @@ class Commands:
             "expires": self._show(sub, sub.expires),
             "known": is_known,
             "replaced": [old.hex for old in replaced],
-            "node": self._holdings.name,
+            "node": self._item_store.name,
         }
 
     def _check_priorities(
@@ -187,7 +199,9 @@ class Commands:
         except PriorityCycle as cycle:
             raise LanguageError(f"{owner.name}: {cycle}") from None
 
-    def _unsubscribe(self, turn: Turn, owner: Owner, request: Request) -> dict[str, Any]:
+    def _unsubscribe(
+        self, transaction: Transaction, owner: Owner, request: Request
+    ) -> dict[str, Any]:
         text = request.argument
         number = read_id(text)
         gone = [sub for sub in owner.subs.values() if sub.name == text or sub.id == number]
@@ -199,7 +213,7 @@ class Commands:
                 f'there is no subscription "{text}"', suggestions=suggest_names(text, labels)
             )
         for sub in gone:
-            self._holdings.remove(turn, SUBSCRIPTION, sub.dot, "removed")
+            self._item_store.remove(transaction, SUBSCRIPTION, sub.dot, "removed")
         return {"removed": [sub.hex for sub in gone], "name": text}
 
     # Everything else ------------------------------------------------------------------------
@@ -207,7 +221,7 @@ class Commands:
     def _list(self, owner: Owner) -> dict[str, Any]:
         rows = []
         for sub in sorted(owner.subs.values(), key=self._rank_age):
-            item = self._holdings.get(SUBSCRIPTION, sub.dot)
+            item = self._item_store.get(SUBSCRIPTION, sub.dot)
             words = decode_body(SubscriptionBody, item.body).words if item else ""
             row = {"id": sub.hex, "name": sub.name, "words": words}
             row["created"] = self._show(sub, sub.created)
@@ -227,17 +241,19 @@ class Commands:
         """Return a time of a subscription as people have it; None for never."""
         return format_time(self._clock.show(sub.dot, time)) if time else None
 
-    def _mute(self, turn: Turn, owner: Owner, is_muted: bool) -> dict[str, Any]:
+    def _mute(self, transaction: Transaction, owner: Owner, is_muted: bool) -> dict[str, Any]:
         was_served = owner.is_served
         owner.is_muted = is_muted
-        self._tables.mute.put(turn, join_name(owner.name), b"" if is_muted else None)
+        self._tables.mute.put(transaction, join_name(owner.name), b"" if is_muted else None)
         if owner.is_served and not was_served:
-            self._delivery.begin_service(turn, owner)
+            self._delivery.begin_service(transaction, owner)
         elif was_served and not owner.is_served:
             self._delivery.end_service(owner)
         return {"muted": is_muted}
 
-    def _prefer(self, turn: Turn, owner: Owner, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    def _prefer(
+        self, transaction: Transaction, owner: Owner, pairs: list[tuple[str, str]]
+    ) -> dict[str, Any]:
         subs = list(owner.subs.values())
         names = [sub.name for sub in subs if sub.name]
         for name in (name for pair in pairs for name in pair):
@@ -249,7 +265,7 @@ class Commands:
         self._check_priorities(owner, [*_list_pairs(subs), *pairs], subs, None)
         owner.asked = pairs
         row = encode_row(Priorities(pairs)) if pairs else None
-        self._tables.prefer.put(turn, join_name(owner.name), row)
+        self._tables.prefer.put(transaction, join_name(owner.name), row)
         owner.assign_levels()
         self._delivery.reorder(owner)
         levels = {sub.label: owner.levels.get(sub.id, 1) for sub in subs}
@@ -263,7 +279,7 @@ class Commands:
             for text in texts
         ]
         new_roots, nodes = self._probe(vectors)
-        return {"node": self._holdings.name, "new_roots": new_roots, "nodes": nodes}
+        return {"node": self._item_store.name, "new_roots": new_roots, "nodes": nodes}
 
     def _compare_vectors(self, vectors: list[Subscription]) -> tuple[int, int]:
         """Count what is asked for in exactly these words already: covering without reasoning."""

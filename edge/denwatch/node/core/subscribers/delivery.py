@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from array import array
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import NOTES
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, Dot
 from denwatch.node.core.subscribers.judging import Found, Judge, rank_hits
 from denwatch.node.core.subscribers.ledger import Ledger
@@ -22,7 +22,7 @@ from denwatch.node.core.subscribers.registry import Registry
 from denwatch.node.core.subscribers.settings import Clock, SubscriberSettings
 from denwatch.node.core.subscribers.tables import Want
 from denwatch.node.core.subscribers.wants import Wants
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.protocol.errors import ProtocolError
 
@@ -35,7 +35,7 @@ class Delivery:
 
     def __init__(
         self,
-        holdings: Holdings,
+        item_store: ItemStore,
         vocabularies: Vocabularies,
         registry: Registry,
         wants: Wants,
@@ -45,7 +45,7 @@ class Delivery:
         clock: Clock,
         settings: SubscriberSettings,
     ) -> None:
-        self._holdings = holdings
+        self._item_store = item_store
         self._vocabularies = vocabularies
         self._registry = registry
         self._wants = wants
@@ -70,7 +70,7 @@ class Delivery:
         """Return a notification that is held."""
         note = self._notes.get(code)
         if note is None:
-            item = self._holdings.get(NOTIFICATION, self._ledger.decode(code))
+            item = self._item_store.get(NOTIFICATION, self._ledger.decode(code))
             if item is None:
                 return None
             try:
@@ -87,7 +87,7 @@ class Delivery:
 
     # Subscribers ----------------------------------------------------------------------------
 
-    def begin_service(self, turn: Turn, owner: Owner) -> None:
+    def begin_service(self, transaction: Transaction, owner: Owner) -> None:
         """Offer everything that waits, best first."""
         waiting = array("Q")
         seen: set[int] = set()
@@ -103,7 +103,7 @@ class Delivery:
                 waiting.append(code)
         owner.codes = waiting
         owner.stale = 0
-        self.serve(turn, owner)
+        self.serve(transaction, owner)
 
     def end_service(self, owner: Owner) -> None:
         """Stop: what is on its way goes out again when the subscriber is back."""
@@ -134,14 +134,14 @@ class Delivery:
         want = self._wants.peek(code)
         return want is not None and owner.name in self._wants.list_degrees(want)
 
-    def hand(self, turn: Turn, owner: Owner, code: int, want: Want) -> None:
+    def hand(self, transaction: Transaction, owner: Owner, code: int, want: Want) -> None:
         """Send a notification to a subscriber who has room for it, else let it wait."""
         owner.codes.append(code)
         if not owner.is_served or code in owner.queued:
             return
         if owner.heap or len(owner.flight) >= self._settings.window:
             self._push(owner, code, want)
-        elif self._send(turn, owner, code):
+        elif self._send(transaction, owner, code):
             owner.queued.add(code)
 
     def _push(self, owner: Owner, code: int, want: Want) -> bool:
@@ -157,16 +157,16 @@ class Delivery:
         owner.queued.add(code)
         return True
 
-    def serve(self, turn: Turn, owner: Owner) -> None:
+    def serve(self, transaction: Transaction, owner: Owner) -> None:
         """Send while the window has room."""
         if not owner.is_served:
             return
         while owner.heap and len(owner.flight) < self._settings.window:
             code = heapq.heappop(owner.heap)[-1]
-            if not self._send(turn, owner, code):
+            if not self._send(transaction, owner, code):
                 owner.queued.discard(code)
 
-    def _send(self, turn: Turn, owner: Owner, code: int) -> bool:
+    def _send(self, transaction: Transaction, owner: Owner, code: int) -> bool:
         """Send one, if it is to be sent."""
         want = self._wants.find(code)
         note = self.find_note(code)
@@ -177,7 +177,7 @@ class Delivery:
             return False
         decided = want.offered.get(owner.name)
         if decided is None:
-            hits, until = self._decide(turn, owner, note, want, hits)
+            hits, until = self._decide(transaction, owner, note, want, hits)
             if not hits:
                 return False
             attempt = 1
@@ -191,8 +191,8 @@ class Delivery:
         self._wants.change(code, want)
         self._token += 1
         owner.flight[self._token] = code
-        self._publish(turn, owner, note, hits, best, rank.value, until)
-        turn.log(
+        self._publish(transaction, owner, note, hits, best, rank.value, until)
+        transaction.log(
             "send",
             note=note.id,
             owner=owner.name,
@@ -201,21 +201,23 @@ class Delivery:
             degree=best[1],
             score=rank.value,
         )
-        turn.count("notes_sent")
+        transaction.count("notes_sent")
         return True
 
     def _decide(
-        self, turn: Turn, owner: Owner, note: Note, want: Want, hits: list[Found]
+        self, transaction: Transaction, owner: Owner, note: Note, want: Want, hits: list[Found]
     ) -> tuple[list[Found], int]:
         """Judge once; what fails is taken out of the row, so that nobody judges it again."""
-        kept, until, refused = self._judge.decide(turn, owner, note, hits)
+        kept, until, refused = self._judge.decide(transaction, owner, note, hits)
         for reason, ids in refused.items():
-            turn.log("suppress", note=note.id, owner=owner.name, reason=reason, subscriptions=ids)
-            turn.count("notes_suppressed", len(ids), reason)
+            transaction.log(
+                "suppress", note=note.id, owner=owner.name, reason=reason, subscriptions=ids
+            )
+            transaction.count("notes_suppressed", len(ids), reason)
         if not kept:
             self._wants.refuse(note.code, want, owner, (hit[0].id for hit in hits))
             self.note_gone(owner)
-            self._check_all_have(turn, note.code, want)
+            self._check_all_have(transaction, note.code, want)
             return [], 0
         mine = {hit[0].id for hit in hits}
         rated = [(hit[0].id, *hit[1:]) for hit in kept]
@@ -224,7 +226,7 @@ class Delivery:
 
     def _publish(
         self,
-        turn: Turn,
+        transaction: Transaction,
         owner: Owner,
         note: Note,
         hits: list[Found],
@@ -243,54 +245,54 @@ class Delivery:
             score,
             self._clock.show(note.dot, note.at),
             self._clock.date(until) if until else None,
-            self._holdings.name,
+            self._item_store.name,
         )
-        turn.publish(NOTES + owner.name, message, token=self._token)
+        transaction.publish(NOTES + owner.name, message, token=self._token)
 
     # Acknowledgements -----------------------------------------------------------------------
 
-    def acknowledge(self, turn: Turn, owner: Owner, token: int) -> None:
+    def acknowledge(self, transaction: Transaction, owner: Owner, token: int) -> None:
         """Note that the subscriber has what was sent with this token."""
         code = owner.flight.pop(token, None)
         if code is None:
-            turn.log("duplicate", what="acknowledgement", source=owner.name)
+            transaction.log("duplicate", what="acknowledgement", source=owner.name)
             return
-        self._settle(turn, owner, code)
-        self.serve(turn, owner)
+        self._settle(transaction, owner, code)
+        self.serve(transaction, owner)
 
-    def receive(self, turn: Turn, owner: Owner, ids: set[int]) -> int:
+    def receive(self, transaction: Transaction, owner: Owner, ids: set[int]) -> int:
         """Note that the subscriber has these, as its library says; return how many were new."""
         tokens = {self._ledger.decode(code).id: token for token, code in owner.flight.items()}
         count = 0
         for id in sorted(ids):
             token = tokens.get(id)
             if token is not None:
-                self._settle(turn, owner, owner.flight.pop(token))
+                self._settle(transaction, owner, owner.flight.pop(token))
                 count += 1
         rest = ids - tokens.keys()
         if rest:
             for code in list(owner.queued) if owner.is_served else list(owner.codes):
-                if self._ledger.decode(code).id in rest and self._settle(turn, owner, code):
+                if self._ledger.decode(code).id in rest and self._settle(transaction, owner, code):
                     count += 1
-        self.serve(turn, owner)
+        self.serve(transaction, owner)
         return count
 
-    def _settle(self, turn: Turn, owner: Owner, code: int) -> bool:
+    def _settle(self, transaction: Transaction, owner: Owner, code: int) -> bool:
         owner.queued.discard(code)
         dot = self._ledger.decode(code)
         want = self._wants.find(code)
         if want is None:  # gone while it was on its way; nobody else has it either
-            turn.log("deliver", note=dot.id, owner=owner.name, subscriptions=[], attempt=1)
-            turn.count("notes_delivered")
+            transaction.log("deliver", note=dot.id, owner=owner.name, subscriptions=[], attempt=1)
+            transaction.count("notes_delivered")
             return False
         hits = self._registry.list_hits(owner, want.hits)
         sent = want.offered.get(owner.name)
         if not self._wants.settle(code, want, owner):
             # Another node was faster while it was on its way from here.
-            turn.log("duplicate", what="delivery", source=owner.name, item=dot.id)
+            transaction.log("duplicate", what="delivery", source=owner.name, item=dot.id)
             return False
         self.note_gone(owner)
-        turn.log(
+        transaction.log(
             "deliver",
             note=dot.id,
             owner=owner.name,
@@ -299,34 +301,34 @@ class Delivery:
             at=want.at,
             degree=max((hit[1] for hit in hits), default=None),
         )
-        turn.count("notes_delivered")
+        transaction.count("notes_delivered")
         # A mark is an item of ours: it lives as long as what it marks, in our timeline.
         expires = want.expires and self._clock.localise(dot, want.expires)
-        self._marks.keep(turn, owner.name, dot, expires)
-        self._check_all_have(turn, code, want)
+        self._marks.keep(transaction, owner.name, dot, expires)
+        self._check_all_have(transaction, code, want)
         return True
 
-    def settle_elsewhere(self, turn: Turn, owner: Owner, dot: Dot) -> None:
+    def settle_elsewhere(self, transaction: Transaction, owner: Owner, dot: Dot) -> None:
         """Note that another node has delivered what is held here."""
         code = self._ledger.encode(dot)
         want = self._wants.find(code)
         if want is not None and self._wants.settle(code, want, owner):
             self.note_gone(owner)
-            self._check_all_have(turn, code, want)
+            self._check_all_have(transaction, code, want)
 
     # Letting go -----------------------------------------------------------------------------
 
-    def _check_all_have(self, turn: Turn, code: int, want: Want) -> None:
+    def _check_all_have(self, transaction: Transaction, code: int, want: Want) -> None:
         after = self._settings.purge_after
         if after is not None and not self._wants.list_degrees(want):
-            due = max(turn.now, want.latest + after)
+            due = max(transaction.now, want.latest + after)
             heapq.heappush(self._let_go, (due, code))
 
-    def let_go(self, turn: Turn) -> None:
+    def let_go(self, transaction: Transaction) -> None:
         """Let go of what all known subscribers have had for long enough."""
-        while self._let_go and self._let_go[0][0] <= turn.now:
+        while self._let_go and self._let_go[0][0] <= transaction.now:
             code = heapq.heappop(self._let_go)[1]
             want = self._wants.find(code)
             if want is not None and not self._wants.list_degrees(want):
                 dot = self._ledger.decode(code)
-                self._holdings.remove(turn, NOTIFICATION, dot, "delivered")
+                self._item_store.remove(transaction, NOTIFICATION, dot, "delivered")

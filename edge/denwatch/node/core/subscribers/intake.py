@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from denwatch.node.core.holdings import Holdings
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -31,7 +31,7 @@ from denwatch.node.core.subscribers.registry import Registry
 from denwatch.node.core.subscribers.settings import Clock, SubscriberSettings
 from denwatch.node.core.subscribers.tables import Ended, Hit, Tables, Want, encode_row
 from denwatch.node.core.subscribers.wants import Wants
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.protocol.errors import ProtocolError
 
@@ -44,7 +44,7 @@ class Intake:
 
     def __init__(
         self,
-        holdings: Holdings,
+        item_store: ItemStore,
         vocabularies: Vocabularies,
         registry: Registry,
         wants: Wants,
@@ -56,7 +56,7 @@ class Intake:
         tables: Tables,
         settings: SubscriberSettings,
     ) -> None:
-        self._holdings = holdings
+        self._item_store = item_store
         self._vocabularies = vocabularies
         self._registry = registry
         self._wants = wants
@@ -74,7 +74,7 @@ class Intake:
 
     def restore(self) -> None:
         """Take up what an earlier run left."""
-        for sub in self._registry.add_many(self._holdings.iterate(SUBSCRIPTION)):
+        for sub in self._registry.add_many(self._item_store.iterate(SUBSCRIPTION)):
             self._judge.restore_gate(sub)
             self._find_twins(sub)
         for _, row in self._tables.ended.scan():
@@ -87,16 +87,16 @@ class Intake:
 
     # Subscriptions --------------------------------------------------------------------------
 
-    def learn_subscription(self, turn: Turn, item: Item, source: str) -> None:
+    def learn_subscription(self, transaction: Transaction, item: Item, source: str) -> None:
         """Put a new subscription in force."""
         try:
             sub = self._registry.add(item)
         except ProtocolError as error:
-            turn.log("refuse", what="subscription", why=str(error), who=item.dot.origin)
+            transaction.log("refuse", what="subscription", why=str(error), who=item.dot.origin)
             return
         body = decode_body(SubscriptionBody, item.body)
         event = self._vocabularies.find_event(sub.vocabulary, sub.event)
-        turn.log(
+        transaction.log(
             "subscribe",
             item=sub.id,
             origin=sub.dot.origin,
@@ -116,34 +116,34 @@ class Intake:
             features=sub.features,
             signature=item.signature or None,
         )
-        turn.count("subscriptions_added")
-        if self._ledger.has_since(self._find_since(turn, sub)):
+        transaction.count("subscriptions_added")
+        if self._ledger.has_since(self._find_since(transaction, sub)):
             self._late[sub.id] = None
-            self._tables.late.put(turn, sub.id.to_bytes(8, "big"), b"")
+            self._tables.late.put(transaction, sub.id.to_bytes(8, "big"), b"")
         self._find_twins(sub)
-        self._marks.note_place(turn, sub.owner, sub.dot.origin)
-        self._marks.tell_place(turn, sub.owner)
+        self._marks.note_place(transaction, sub.owner, sub.dot.origin)
+        self._marks.tell_place(transaction, sub.owner)
         if sub.owner.heap:
             self._delivery.reorder(sub.owner)
 
-    def forget_subscription(self, turn: Turn, item: Item, reason: str) -> None:
+    def forget_subscription(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Take a subscription out of force; what it matched stays, if its time was just over."""
         sub = self._registry.by_id.get(item.id)
         if sub is None or not sub.is_live:
             return
         is_kept = reason in _KEPT
         if is_kept and sub.id in self._late:
-            self._match_all(turn, sub)
+            self._match_all(transaction, sub)
         self._registry.withdraw(sub, is_kept=is_kept)
-        self._close_late(turn, sub.id)
+        self._close_late(transaction, sub.id)
         if is_kept:
-            row = Ended(item.dot.key, item.encode(), turn.now)
-            self._tables.ended.put(turn, sub.id.to_bytes(8, "big"), encode_row(row))
-            self._ended[sub.id] = turn.now + self._settings.ended_life
+            row = Ended(item.dot.key, item.encode(), transaction.now)
+            self._tables.ended.put(transaction, sub.id.to_bytes(8, "big"), encode_row(row))
+            self._ended[sub.id] = transaction.now + self._settings.ended_life
         else:
-            self._judge.forget(turn, sub)
-        turn.log("unsubscribe", item=sub.id, owner=sub.owner.name, reason=reason)
-        turn.count("subscriptions_removed")
+            self._judge.forget(transaction, sub)
+        transaction.log("unsubscribe", item=sub.id, owner=sub.owner.name, reason=reason)
+        transaction.count("subscriptions_removed")
         if sub.owner.heap:
             self._delivery.reorder(sub.owner)
 
@@ -151,7 +151,7 @@ class Intake:
         if sub.name is not None and sub.owner.names[sub.name] > 1:
             self._twins[sub.owner.name] = None
 
-    def join_twins(self, turn: Turn) -> None:
+    def join_twins(self, transaction: Transaction) -> None:
         """Of subscriptions of one owner and one name, made at several nodes, keep the newest."""
         twins, self._twins = self._twins, {}
         for name in twins:
@@ -163,37 +163,41 @@ class Intake:
                     old = newest.get(sub.name)
                     newest[sub.name] = sub
                     if old is not None:
-                        self._holdings.remove(turn, SUBSCRIPTION, old.dot, "replaced")
+                        self._item_store.remove(transaction, SUBSCRIPTION, old.dot, "replaced")
 
-    def drop_ended(self, turn: Turn) -> None:
+    def drop_ended(self, transaction: Transaction) -> None:
         """Forget ended subscriptions whose matches have waited long enough."""
-        for id in [id for id, end in self._ended.items() if end <= turn.now]:
+        for id in [id for id, end in self._ended.items() if end <= transaction.now]:
             del self._ended[id]
-            self._tables.ended.put(turn, id.to_bytes(8, "big"), None)
+            self._tables.ended.put(transaction, id.to_bytes(8, "big"), None)
             sub = self._registry.by_id.get(id)
             if sub is not None and not sub.is_live:
                 self._registry.withdraw(sub, is_kept=False)
-                self._judge.forget(turn, sub)
+                self._judge.forget(transaction, sub)
 
     # Notifications --------------------------------------------------------------------------
 
-    def learn_notes(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+    def learn_notes(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Match new notifications, and let them go to those who are there."""
         notes: list[Note] = []
         for item in items:
             try:
                 note = Note(item, self._ledger.encode(item.dot))
             except ProtocolError as error:
-                turn.log("refuse", what="notification", why=str(error), who=item.dot.origin)
+                transaction.log("refuse", what="notification", why=str(error), who=item.dot.origin)
                 continue
             note.event = self._vocabularies.find_event(note.vocabulary, note.vector.event)
             notes.append(note)
-        for note, hits in zip(notes, self._registry.match_many(notes, turn.now), strict=True):
-            self._learn_note(turn, note, source, hits)
+        for note, hits in zip(
+            notes, self._registry.match_many(notes, transaction.now), strict=True
+        ):
+            self._learn_note(transaction, note, source, hits)
 
-    def _learn_note(self, turn: Turn, note: Note, source: str, hits: list[Hit]) -> None:
+    def _learn_note(
+        self, transaction: Transaction, note: Note, source: str, hits: list[Hit]
+    ) -> None:
         self._delivery.keep(note)
-        settled = self._take_done(turn, note.dot) if source else []
+        settled = self._take_done(transaction, note.dot) if source else []
         by_id = self._registry.by_id
         if settled:
             hits = [hit for hit in hits if by_id[hit[0]].owner.name not in settled]
@@ -201,28 +205,28 @@ class Intake:
         want = Want(note.at, note.doubt, note.expires, latest, hits, settled)
         self._wants.change(note.code, want)
         self._ledger.note_time(note.code, latest)
-        self._log_note(turn, note, source, hits)
-        self._hand_out(turn, note.code, want, hits)
+        self._log_note(transaction, note, source, hits)
+        self._hand_out(transaction, note.code, want, hits)
 
-    def _hand_out(self, turn: Turn, code: int, want: Want, hits: list[Hit]) -> None:
+    def _hand_out(self, transaction: Transaction, code: int, want: Want, hits: list[Hit]) -> None:
         by_id = self._registry.by_id
         owners: dict[str, Owner] = {}
         for hit in hits:
             owner = by_id[hit[0]].owner
             owners[owner.name] = owner
         for owner in owners.values():
-            self._delivery.hand(turn, owner, code, want)
+            self._delivery.hand(transaction, owner, code, want)
 
-    def _take_done(self, turn: Turn, dot: Dot) -> list[str]:
+    def _take_done(self, transaction: Transaction, dot: Dot) -> list[str]:
         """Return who had this before it came here."""
         names = []
         for key, _ in list(self._tables.done.scan(dot.key)):
             names.append(key[len(dot.key) :].decode())
-            self._tables.done.put(turn, key, None)
+            self._tables.done.put(transaction, key, None)
         return names
 
-    def _log_note(self, turn: Turn, note: Note, source: str, hits: list[Hit]) -> None:
-        turn.log(
+    def _log_note(self, transaction: Transaction, note: Note, source: str, hits: list[Hit]) -> None:
+        transaction.log(
             "note",
             item=note.id,
             origin=note.dot.origin,
@@ -242,7 +246,7 @@ class Intake:
             features=note.vector.features,
             signature=self._find_signature(note, hits),
         )
-        self._log_hits(turn, note.id, hits)
+        self._log_hits(transaction, note.id, hits)
 
     def _find_signature(self, note: Note, hits: list[Hit]) -> bytes | None:
         """Return the signature of a notification for the log, by which operators can hand it on.
@@ -250,18 +254,18 @@ class Intake:
         Ours are signed only when they leave. Whoever waits elsewhere makes it leave, so then it
         costs nothing more.
         """
-        item = self._holdings.get(NOTIFICATION, note.dot)
+        item = self._item_store.get(NOTIFICATION, note.dot)
         if item is None or item.signature:
             return item.signature if item else None
         by_id = self._registry.by_id
         is_awaited = any(not by_id[hit[0]].owner.is_served for hit in hits)
         if not is_awaited and not self._settings.signs_all:
             return None
-        return self._holdings.sign(item).signature
+        return self._item_store.sign(item).signature
 
-    def _log_hits(self, turn: Turn, note_id: int, hits: list[Hit]) -> None:
+    def _log_hits(self, transaction: Transaction, note_id: int, hits: list[Hit]) -> None:
         for id, possible, certain, _ in hits:
-            turn.log(
+            transaction.log(
                 "match",
                 note=note_id,
                 subscription=id,
@@ -270,41 +274,41 @@ class Intake:
                 certain=certain,
             )
         if hits:
-            turn.count("notes_matched", len(hits))
+            transaction.count("notes_matched", len(hits))
 
-    def forget_note(self, turn: Turn, item: Item, reason: str) -> None:
+    def forget_note(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Forget who wanted a notification."""
-        want = self._wants.drop(turn, self._ledger.encode(item.dot))
+        want = self._wants.drop(transaction, self._ledger.encode(item.dot))
         if want is None:
             return
         self._ledger.forget_time(want.latest)
         for name in self._wants.list_degrees(want):
             self._delivery.note_gone(self._registry.find_owner(name))
         if reason != "space":
-            turn.log("purge", item=item.id, what="notification", why=reason)
+            transaction.log("purge", item=item.id, what="notification", why=reason)
 
     # Marks ----------------------------------------------------------------------------------
 
-    def learn_marks(self, turn: Turn, item: Item, source: str) -> None:
+    def learn_marks(self, transaction: Transaction, item: Item, source: str) -> None:
         """Note what others have delivered."""
         if not source:
             return
         try:
             body = decode_body(DeliveredBody, item.body)
         except ProtocolError as error:
-            turn.log("refuse", what="delivered", why=str(error), who=item.dot.origin)
+            transaction.log("refuse", what="delivered", why=str(error), who=item.dot.origin)
             return
         owner = self._registry.find_owner(body.subscriber)
-        self._marks.note_place(turn, owner, item.dot.origin)
+        self._marks.note_place(transaction, owner, item.dot.origin)
         for dot in body.dots:
-            if self._holdings.holds(NOTIFICATION, dot):
-                self._delivery.settle_elsewhere(turn, owner, dot)
-            elif not self._holdings.context.holds(*dot):
-                self._tables.done.put(turn, dot.key + body.subscriber.encode(), b"")
+            if self._item_store.holds(NOTIFICATION, dot):
+                self._delivery.settle_elsewhere(transaction, owner, dot)
+            elif not self._item_store.context.holds(*dot):
+                self._tables.done.put(transaction, dot.key + body.subscriber.encode(), b"")
         notes = [dot.id for dot in body.dots]
-        turn.log("learn_delivered", subscriber=body.subscriber, notes=notes, source=source)
+        transaction.log("learn_delivered", subscriber=body.subscriber, notes=notes, source=source)
 
-    def forget_marks(self, turn: Turn, item: Item) -> None:
+    def forget_marks(self, transaction: Transaction, item: Item) -> None:
         """Forget marks of notifications that never came."""
         try:
             body = decode_body(DeliveredBody, item.body)
@@ -313,23 +317,25 @@ class Intake:
         for dot in body.dots:
             key = dot.key + body.subscriber.encode()
             if self._tables.done.get(key) is not None:
-                self._tables.done.put(turn, key, None)
+                self._tables.done.put(transaction, key, None)
 
     # Late subscriptions ---------------------------------------------------------------------
 
-    def _find_since(self, turn: Turn, sub: Sub) -> int:
+    def _find_since(self, transaction: Transaction, sub: Sub) -> int:
         """Return since when held notifications may match, in our timeline."""
         latest = self._clock.localise(sub.dot, sub.created)
-        return latest - 2 * self._clock.doubt(*sub.run, turn.now)
+        return latest - 2 * self._clock.doubt(*sub.run, transaction.now)
 
-    def catch_up(self, turn: Turn) -> None:
+    def catch_up(self, transaction: Transaction) -> None:
         """Match some held notifications with late subscriptions."""
         if self._catching is None:
             if not self._late:
                 return
             chosen = dict(self._late)
             subs = [self._registry.by_id[id] for id in chosen if id in self._registry.by_id]
-            since = min((self._find_since(turn, sub) for sub in subs), default=turn.now)
+            since = min(
+                (self._find_since(transaction, sub) for sub in subs), default=transaction.now
+            )
             self._catching = chosen, iter(list(self._ledger.iterate_since(since)))
         chosen, codes = self._catching
         for _ in range(self._settings.catch_up):
@@ -337,17 +343,17 @@ class Intake:
             if code is None:
                 self._catching = None
                 for id in chosen:
-                    self._close_late(turn, id)
+                    self._close_late(transaction, id)
                 return
-            self._match_late(turn, code, chosen)
+            self._match_late(transaction, code, chosen)
 
-    def _match_all(self, turn: Turn, sub: Sub) -> None:
+    def _match_all(self, transaction: Transaction, sub: Sub) -> None:
         """Match a late subscription that ends with all that is held, while it is in force."""
         chosen: dict[int, None] = {sub.id: None}
-        for code in list(self._ledger.iterate_since(self._find_since(turn, sub))):
-            self._match_late(turn, code, chosen)
+        for code in list(self._ledger.iterate_since(self._find_since(transaction, sub))):
+            self._match_late(transaction, code, chosen)
 
-    def _match_late(self, turn: Turn, code: int, chosen: dict[int, None]) -> None:
+    def _match_late(self, transaction: Transaction, code: int, chosen: dict[int, None]) -> None:
         want = self._wants.find(code)
         note = self._delivery.find_note(code) if want is not None else None
         if want is None or note is None:
@@ -356,7 +362,7 @@ class Intake:
         by_id = self._registry.by_id
         fresh = [
             hit
-            for hit in self._registry.match(note, turn.now)
+            for hit in self._registry.match(note, transaction.now)
             if hit[0] in chosen
             and hit[0] not in known
             and hit[0] not in want.refused
@@ -365,10 +371,10 @@ class Intake:
         if fresh:
             want.hits = sorted(want.hits + fresh)
             self._wants.change(code, want)
-            self._log_hits(turn, note.id, fresh)
-            self._hand_out(turn, code, want, fresh)
+            self._log_hits(transaction, note.id, fresh)
+            self._hand_out(transaction, code, want, fresh)
 
-    def _close_late(self, turn: Turn, id: int) -> None:
+    def _close_late(self, transaction: Transaction, id: int) -> None:
         if id in self._late:
             del self._late[id]
-            self._tables.late.put(turn, id.to_bytes(8, "big"), None)
+            self._tables.late.put(transaction, id.to_bytes(8, "big"), None)

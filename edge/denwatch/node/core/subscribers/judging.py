@@ -18,7 +18,7 @@ from denwatch.node.core.subscribers.people import Owner, Sub, read_filter
 from denwatch.node.core.subscribers.settings import Clock, Roles, SubscriberSettings
 from denwatch.node.core.subscribers.significance import is_significant, remember
 from denwatch.node.core.subscribers.tables import GateState, Last, Tables, encode_row
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.matching.interface import CONTENT
 from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import Verdict
@@ -92,14 +92,14 @@ class Judge:
         self._visible.clear()
 
     def decide(
-        self, turn: Turn, owner: Owner, note: Note, hits: Sequence[Found]
+        self, transaction: Transaction, owner: Owner, note: Note, hits: Sequence[Found]
     ) -> tuple[list[Found], int, dict[str, list[int]]]:
         """Return the hits for which it is delivered, until when it counts, and why others fail."""
         at, expires = self.localise(note)
         refused: dict[str, list[int]] = {}
         passing: list[tuple[Found, float]] = []
         for hit in hits:
-            reason, rated, until = self._judge_hit(turn, note, hit, at, expires)
+            reason, rated, until = self._judge_hit(transaction, note, hit, at, expires)
             if reason:
                 refused.setdefault(reason, []).append(hit[0].id)
             else:
@@ -111,19 +111,19 @@ class Judge:
             sub = hit[0]
             if sub.gate is not None:
                 rank, _ = rank_hits(owner, (hit,))
-                verdict = self._offer(turn, sub, note, rank, until)
+                verdict = self._offer(transaction, sub, note, rank, until)
                 if verdict is not Verdict.DELIVERED:
                     refused.setdefault("top-k", []).append(sub.id)
                     continue
             kept.append((hit, until))
         for hit, _ in kept:
             if hit[0].significance is not None:
-                self._remember(turn, hit[0], note, at)
+                self._remember(transaction, hit[0], note, at)
         longest = max((until for _, until in kept), default=0)
         return [hit for hit, _ in kept], 0 if longest == math.inf else int(longest), refused
 
     def _judge_hit(
-        self, turn: Turn, note: Note, hit: Found, at: int, expires: int
+        self, transaction: Transaction, note: Note, hit: Found, at: int, expires: int
     ) -> tuple[str, Found, float]:
         """Return why a hit does not count ("" if it does), the hit as rated now, its end."""
         sub, possible, certain, attribute = hit
@@ -132,10 +132,10 @@ class Judge:
         until: float = expires or math.inf
         if sub.refresh is not None:
             until = min(until, at + note.doubt + sub.refresh)
-        if until <= turn.now:
+        if until <= transaction.now:
             return "expired", hit, 0
         if sub.recent is not None:
-            fresh = rate_age(max(0, turn.now - at - note.doubt) // 1000, sub.recent)
+            fresh = rate_age(max(0, transaction.now - at - note.doubt) // 1000, sub.recent)
             possible, certain = min(possible, fresh), min(certain, fresh)
             if possible < sub.threshold or certain < sub.certain:
                 return "expired", hit, 0
@@ -174,19 +174,21 @@ class Judge:
         """
         return {sub.role, self._roles.role_of(sub.owner.name) or sub.role}
 
-    def _offer(self, turn: Turn, sub: Sub, note: Note, rank: Rank, until: float) -> Verdict:
+    def _offer(
+        self, transaction: Transaction, sub: Sub, note: Note, rank: Rank, until: float
+    ) -> Verdict:
         assert sub.gate is not None
-        verdict = sub.gate.offer(note.id, rank, turn.now, until)
-        self._tables.gate.put(turn, sub.id.to_bytes(8, "big"), encode_row(sub.save_gate()))
+        verdict = sub.gate.offer(note.id, rank, transaction.now, until)
+        self._tables.gate.put(transaction, sub.id.to_bytes(8, "big"), encode_row(sub.save_gate()))
         return verdict
 
     def _read_last(self, sub: Sub, note: Note) -> Last | None:
         row = self._tables.last.get(_last_key(sub, note))
         return None if row is None else _last_decoder.decode(row)
 
-    def _remember(self, turn: Turn, sub: Sub, note: Note, at: int) -> None:
+    def _remember(self, transaction: Transaction, sub: Sub, note: Note, at: int) -> None:
         last = remember(sub, note, at, self._read_last(sub, note))
-        self._tables.last.put(turn, _last_key(sub, note), encode_row(last))
+        self._tables.last.put(transaction, _last_key(sub, note), encode_row(last))
 
     def restore_gate(self, sub: Sub) -> None:
         """Take up a top-k that an earlier run left."""
@@ -195,13 +197,13 @@ class Judge:
             if row is not None:
                 sub.restore_gate(_gate_decoder.decode(row))
 
-    def forget(self, turn: Turn, sub: Sub) -> None:
+    def forget(self, transaction: Transaction, sub: Sub) -> None:
         """Forget all about a subscription."""
         key = sub.id.to_bytes(8, "big")
         if sub.gate is not None:
-            self._tables.gate.put(turn, key, None)
+            self._tables.gate.put(transaction, key, None)
         if sub.significance is not None:
-            self._tables.last.clear(turn, key)
+            self._tables.last.clear(transaction, key)
 
 
 def _last_key(sub: Sub, note: Note) -> bytes:

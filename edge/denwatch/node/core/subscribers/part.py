@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import (
     NOTES,
     REPLIES,
@@ -29,6 +28,7 @@ from denwatch.node.core.interface import (
     Part,
     Reader,
 )
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY, Dot, Item
 from denwatch.node.core.subscribers.commands import Commands, Probe
 from denwatch.node.core.subscribers.delivery import Delivery
@@ -48,7 +48,7 @@ from denwatch.node.core.subscribers.settings import (
 )
 from denwatch.node.core.subscribers.tables import Priorities, Tables, Want, split_name
 from denwatch.node.core.subscribers.wants import Wants
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.matching.plugins import Plugins
 
@@ -62,7 +62,7 @@ class Subscribers(Part):
 
     def __init__(
         self,
-        holdings: Holdings,
+        item_store: ItemStore,
         reader: Reader,
         vocabularies: Vocabularies,
         *,
@@ -75,7 +75,7 @@ class Subscribers(Part):
         roles = OpenRoles() if roles is None else roles
         clock = OneClock() if clock is None else clock
         settings = SubscriberSettings() if settings is None else settings
-        self._holdings = holdings
+        self._item_store = item_store
         self._settings = settings
         self._vocabularies = vocabularies
         self._tables = tables = Tables(reader)
@@ -85,12 +85,12 @@ class Subscribers(Part):
         self._ledger = ledger = Ledger()
         self._wants = wants = Wants(tables, registry, ledger)
         self._judge = judge = Judge(roles, clock, tables, settings)
-        self._marks = Marks(holdings, tables, settings)
+        self._marks = Marks(item_store, tables, settings)
         self._delivery = delivery = Delivery(
-            holdings, vocabularies, registry, wants, ledger, judge, self._marks, clock, settings
+            item_store, vocabularies, registry, wants, ledger, judge, self._marks, clock, settings
         )
         self._intake = Intake(
-            holdings,
+            item_store,
             vocabularies,
             registry,
             wants,
@@ -104,7 +104,7 @@ class Subscribers(Part):
         )
         self._replies = Replies(tables, settings)
         self._commands = Commands(
-            holdings,
+            item_store,
             vocabularies,
             registry,
             wants,
@@ -120,7 +120,7 @@ class Subscribers(Part):
 
     def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002
         """Take up what an earlier run left."""
-        for item in self._holdings.iterate(VOCABULARY):
+        for item in self._item_store.iterate(VOCABULARY):
             self._vocabularies.learn(item)
         self._intake.restore()
         for key, row in self._tables.prefer.scan():
@@ -136,107 +136,109 @@ class Subscribers(Part):
 
     # Events ---------------------------------------------------------------------------------
 
-    def receive(self, turn: Turn, message: Message) -> None:
+    def receive(self, transaction: Transaction, message: Message) -> None:
         """Take a request."""
         if message.topic.startswith(REQUESTS):
-            self._begin(turn)
-            self._commands.handle(turn, message)
-            self._wants.flush(turn)
+            self._begin(transaction)
+            self._commands.handle(transaction, message)
+            self._wants.flush(transaction)
 
-    def listen(self, turn: Turn, event: Listening) -> None:
+    def listen(self, transaction: Transaction, event: Listening) -> None:
         """Note that a subscriber is there, or gone."""
-        self._begin(turn)
+        self._begin(transaction)
         if event.topic.startswith(REPLIES):
-            self._replies.listen(turn, event.topic[len(REPLIES) :], event.is_up)
+            self._replies.listen(transaction, event.topic[len(REPLIES) :], event.is_up)
         elif event.topic.startswith(NOTES):
-            self._attach(turn, event.topic[len(NOTES) :], event.is_up)
-        self._wants.flush(turn)
+            self._attach(transaction, event.topic[len(NOTES) :], event.is_up)
+        self._wants.flush(transaction)
 
-    def _attach(self, turn: Turn, name: str, is_up: bool) -> None:
+    def _attach(self, transaction: Transaction, name: str, is_up: bool) -> None:
         owner = self._registry.find_owner(name)
         if owner.is_listening == is_up:
             return
         owner.is_listening = is_up
-        turn.log("attach", subscriber=name, is_up=is_up)
-        self._marks.tell_place(turn, owner)
+        transaction.log("attach", subscriber=name, is_up=is_up)
+        self._marks.tell_place(transaction, owner)
         if owner.is_served:
-            self._delivery.begin_service(turn, owner)
+            self._delivery.begin_service(transaction, owner)
         elif not is_up:
             self._delivery.end_service(owner)
 
-    def acknowledge(self, turn: Turn, event: Acknowledged) -> None:
+    def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
         """Note that a notification arrived."""
         if event.topic.startswith(NOTES):
-            self._begin(turn)
+            self._begin(transaction)
             owner = self._registry.find_owner(event.topic[len(NOTES) :])
-            self._delivery.acknowledge(turn, owner, event.token)
-            self._wants.flush(turn)
+            self._delivery.acknowledge(transaction, owner, event.token)
+            self._wants.flush(transaction)
 
-    def meet(self, turn: Turn, peer: str, is_up: bool) -> None:  # noqa: ARG002
+    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:  # noqa: ARG002
         """Have all deliveries ready to be told, before anything is exchanged."""
-        self.tell(turn)
+        self.tell(transaction)
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
         """Take an item that is new here."""
-        self._begin(turn)
+        self._begin(transaction)
         if item.kind == NOTIFICATION:
-            self._intake.learn_notes(turn, (item,), source)
+            self._intake.learn_notes(transaction, (item,), source)
         elif item.kind == SUBSCRIPTION:
-            self._intake.learn_subscription(turn, item, source)
+            self._intake.learn_subscription(transaction, item, source)
         elif item.kind == DELIVERED:
-            self._intake.learn_marks(turn, item, source)
+            self._intake.learn_marks(transaction, item, source)
         elif item.kind == VOCABULARY:
-            self._learn_vocabulary(turn, item, source)
-        self._wants.flush(turn)
+            self._learn_vocabulary(transaction, item, source)
+        self._wants.flush(transaction)
 
-    def learn_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+    def learn_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Take items that came together: notifications are matched together."""
         if items and items[0].kind == NOTIFICATION:
-            self._begin(turn)
-            self._intake.learn_notes(turn, items, source)
-            self._wants.flush(turn)
+            self._begin(transaction)
+            self._intake.learn_notes(transaction, items, source)
+            self._wants.flush(transaction)
         else:
-            super().learn_many(turn, items, source)
+            super().learn_many(transaction, items, source)
 
-    def _learn_vocabulary(self, turn: Turn, item: Item, source: str) -> None:
+    def _learn_vocabulary(self, transaction: Transaction, item: Item, source: str) -> None:
         body = self._vocabularies.learn(item)
         if body is None:
             who = item.dot.origin
-            turn.log("refuse", what="vocabulary", why="not a vocabulary of its hash", who=who)
+            transaction.log(
+                "refuse", what="vocabulary", why="not a vocabulary of its hash", who=who
+            )
             return
         self._delivery.forget_notes()
-        turn.log("vocabulary", hash=body.hash, document=body.document, source=source)
+        transaction.log("vocabulary", hash=body.hash, document=body.document, source=source)
 
-    def forget(self, turn: Turn, item: Item, reason: str) -> None:
+    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Let go of an item."""
-        self._begin(turn)
+        self._begin(transaction)
         if item.kind == NOTIFICATION:
-            self._intake.forget_note(turn, item, reason)
+            self._intake.forget_note(transaction, item, reason)
         elif item.kind == SUBSCRIPTION:
-            self._intake.forget_subscription(turn, item, reason)
+            self._intake.forget_subscription(transaction, item, reason)
         elif item.kind == DELIVERED:
-            self._intake.forget_marks(turn, item)
-        self._wants.flush(turn)
+            self._intake.forget_marks(transaction, item)
+        self._wants.flush(transaction)
 
-    def tick(self, turn: Turn) -> None:
+    def tick(self, transaction: Transaction) -> None:
         """Do what is due."""
-        self._begin(turn)
-        excess = self._holdings.count(NOTIFICATION) - self._settings.held_limit
+        self._begin(transaction)
+        excess = self._item_store.count(NOTIFICATION) - self._settings.held_limit
         if excess > 0:
-            self.evict(turn, max(excess, self._settings.held_limit // _EVICTED_SHARE))
+            self.evict(transaction, max(excess, self._settings.held_limit // _EVICTED_SHARE))
         if not self._is_announced:
             self._is_announced = True
-            self._vocabularies.announce(turn, self._holdings)
-        self._intake.join_twins(turn)
-        self._intake.catch_up(turn)
-        self._intake.drop_ended(turn)
-        self._marks.tell_due(turn)
-        self._delivery.let_go(turn)
-        self._wants.flush(turn)
+            self._vocabularies.announce(transaction, self._item_store)
+        self._intake.join_twins(transaction)
+        self._intake.catch_up(transaction)
+        self._intake.drop_ended(transaction)
+        self._marks.tell_due(transaction)
+        self._delivery.let_go(transaction)
+        self._wants.flush(transaction)
 
-    def _begin(self, turn: Turn) -> None:
-        self._tables.begin(turn)
-        self._wants.begin(turn)
+    def _begin(self, transaction: Transaction) -> None:
+        self._tables.begin(transaction)
+        self._wants.begin(transaction)
 
     # For the node's other parts -------------------------------------------------------------
 
@@ -249,19 +251,19 @@ class Subscribers(Part):
         """Return how much a notification is wanted by whoever wants it most."""
         return max(self.wanted(dot).values(), default=0)
 
-    def tell(self, turn: Turn) -> None:
+    def tell(self, transaction: Transaction) -> None:
         """Make items of deliveries that are not told yet."""
-        self._begin(turn)
-        self._marks.tell(turn)
+        self._begin(transaction)
+        self._marks.tell(transaction)
 
-    def evict(self, turn: Turn, count: int) -> int:
+    def evict(self, transaction: Transaction, count: int) -> int:
         """Give up so many notifications that are worth least; return how many there were."""
-        self._begin(turn)
-        victims = choose_victims(self._tables.want, count, turn.now, self._find_degree)
+        self._begin(transaction)
+        victims = choose_victims(self._tables.want, count, transaction.now, self._find_degree)
         for dot, degree in victims:
-            turn.log("drop", what="notification", why="space", item=dot.id, degree=degree)
-            self._holdings.remove(turn, NOTIFICATION, dot, "space")
-        turn.count("notes_dropped", len(victims))
+            transaction.log("drop", what="notification", why="space", item=dot.id, degree=degree)
+            self._item_store.remove(transaction, NOTIFICATION, dot, "space")
+        transaction.count("notes_dropped", len(victims))
         return len(victims)
 
     def _find_degree(self, want: Want) -> int:
@@ -274,7 +276,7 @@ class Subscribers(Part):
     @property
     def is_full(self) -> bool:
         """Whether the node holds as many notifications as it may."""
-        return self._holdings.count(NOTIFICATION) >= self._settings.held_limit
+        return self._item_store.count(NOTIFICATION) >= self._settings.held_limit
 
     def list_owners(self) -> list[str]:
         """Return who has subscriptions."""

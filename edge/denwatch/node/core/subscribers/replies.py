@@ -12,7 +12,7 @@ from denwatch.client.errors import LanguageError
 from denwatch.node.core.interface import REPLIES
 from denwatch.node.core.subscribers.settings import SubscriberSettings
 from denwatch.node.core.subscribers.tables import Tables, join_name, split_name
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 
 def describe_error(error: LanguageError) -> dict[str, Any]:
@@ -51,23 +51,27 @@ class Replies:
             self._next = max(self._next, number + 1)
 
     def send(
-        self, turn: Turn, name: str, body: dict[str, Any], reference: str | None = None
+        self,
+        transaction: Transaction,
+        name: str,
+        body: dict[str, Any],
+        reference: str | None = None,
     ) -> None:
         """Answer a subscriber."""
         if reference is not None:
             body = {**body, "request": reference}
         message = msgspec.json.encode(body)
         if name in self._listening:
-            turn.publish(REPLIES + name, message)
+            transaction.publish(REPLIES + name, message)
             return
         numbers = self._kept.setdefault(name, [])
         numbers.append(self._next)
-        self._table.put(turn, _key(name, self._next), message)
+        self._table.put(transaction, _key(name, self._next), message)
         self._next += 1
         while len(numbers) > self._limit:
-            self._table.put(turn, _key(name, numbers.pop(0)), None)
+            self._table.put(transaction, _key(name, numbers.pop(0)), None)
 
-    def listen(self, turn: Turn, name: str, is_up: bool) -> None:
+    def listen(self, transaction: Transaction, name: str, is_up: bool) -> None:
         """Note who listens; send what waits."""
         if not is_up:
             self._listening.discard(name)
@@ -76,8 +80,8 @@ class Replies:
         for number in self._kept.pop(name, ()):
             message = self._table.get(_key(name, number))
             if message is not None:
-                turn.publish(REPLIES + name, message)
-                self._table.put(turn, _key(name, number), None)
+                transaction.publish(REPLIES + name, message)
+                self._table.put(transaction, _key(name, number), None)
 
 
 def _key(name: str, number: int) -> bytes:

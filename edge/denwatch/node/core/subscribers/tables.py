@@ -1,7 +1,7 @@
 """What serving subscribers keeps on the disk: one space each, and how their rows look.
 
-The only file of this folder that names spaces and encodes rows. A turn's writes are not where the
-reader finds them before the turn ends, so a table remembers what it wrote in this turn.
+The only file of this folder that names spaces and encodes rows. A transaction's writes are not
+where the reader finds them before it ends, so a table remembers what it wrote in it.
 
     sub.want    dot of a notification: who wants it, who was offered it, who is done with it
     sub.done    dot of a notification that is not here, subscriber: has it already
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 import msgspec
 from denwatch.node.core.interface import Reader
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 Hit = tuple[int, int, int, int]  # subscription's id, possible, certain, attribute
 Verdict = tuple[int, float, int, int]  # minus the winnow level, value, counts until, attempts
@@ -102,16 +102,16 @@ def split_name(key: bytes) -> tuple[str, bytes]:
 
 
 class Table:
-    """One space, as it is after what this turn has written."""
+    """One space, as it is after what this transaction has written."""
 
     def __init__(self, space: str, reader: Reader, written: list[Table] | None = None) -> None:
-        """`written` is where a table that was written in this turn enters itself."""
+        """`written` is where a table that was written in this transaction enters itself."""
         self.space = space
         self._reader = reader
         self._written = [] if written is None else written
         self._fresh: dict[bytes, bytes | None] = {}
 
-    def begin_turn(self) -> None:
+    def begin_transaction(self) -> None:
         """Forget what is now where the reader finds it."""
         self._fresh = {}
 
@@ -121,12 +121,12 @@ class Table:
             return self._fresh[key]
         return self._reader.get(self.space, key)
 
-    def put(self, turn: Turn, key: bytes, value: bytes | None) -> None:
+    def put(self, transaction: Transaction, key: bytes, value: bytes | None) -> None:
         """Change a key; None deletes it."""
         if not self._fresh:
             self._written.append(self)
         self._fresh[key] = value
-        turn.write(self.space, key, value)
+        transaction.write(self.space, key, value)
 
     def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values in the order of keys."""
@@ -149,10 +149,10 @@ class Table:
         if value is not None:
             yield key, value
 
-    def clear(self, turn: Turn, prefix: bytes) -> None:
+    def clear(self, transaction: Transaction, prefix: bytes) -> None:
         """Delete all keys with a prefix."""
         for key, _ in list(self.scan(prefix)):
-            self.put(turn, key, None)
+            self.put(transaction, key, None)
 
 
 class Tables:
@@ -160,7 +160,7 @@ class Tables:
 
     def __init__(self, reader: Reader) -> None:
         self._written: list[Table] = []
-        self._turn: Turn | None = None
+        self._turn: Transaction | None = None
         self.want = Table("sub.want", reader, self._written)
         self.done = Table("sub.done", reader, self._written)
         self.mark = Table("sub.mark", reader, self._written)
@@ -173,10 +173,10 @@ class Tables:
         self.place = Table("sub.place", reader, self._written)
         self.reply = Table("sub.reply", reader, self._written)
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, transaction: Transaction) -> None:
         """Note which turn it is."""
-        if turn is not self._turn:
-            self._turn = turn
+        if transaction is not self._turn:
+            self._turn = transaction
             for table in self._written:
-                table.begin_turn()
+                table.begin_transaction()
             self._written.clear()

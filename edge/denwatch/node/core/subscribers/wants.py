@@ -1,4 +1,4 @@
-"""Who wants which notification: the rows of `sub.want`, written once in a turn.
+"""Who wants which notification: the rows of `sub.want`, written once in a transaction.
 
 The only file that reads and writes these rows, so what was read lately is still right.
 """
@@ -11,7 +11,7 @@ from denwatch.node.core.subscribers.ledger import Ledger
 from denwatch.node.core.subscribers.people import Owner
 from denwatch.node.core.subscribers.registry import Registry
 from denwatch.node.core.subscribers.tables import Tables, Want, decode_want, encode_row
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 
 _KEPT = 4_096  # rows at hand between turns
 
@@ -25,12 +25,12 @@ class Wants:
         self._ledger = ledger
         self._open: dict[int, Want] = {}  # read or made lately
         self._changed: dict[int, Want] = {}
-        self._turn: Turn | None = None
+        self._turn: Transaction | None = None
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, transaction: Transaction) -> None:
         """Note which turn it is."""
-        if turn is not self._turn:
-            self._turn = turn
+        if transaction is not self._turn:
+            self._turn = transaction
             if len(self._open) > _KEPT:
                 self._open.clear()
 
@@ -56,20 +56,20 @@ class Wants:
         """Note that a row has changed, or is new."""
         self._open[code] = self._changed[code] = want
 
-    def flush(self, turn: Turn) -> None:
+    def flush(self, transaction: Transaction) -> None:
         """Write what has changed."""
         for code, want in self._changed.items():
-            self._table.put(turn, self._ledger.make_key(code), encode_row(want))
+            self._table.put(transaction, self._ledger.make_key(code), encode_row(want))
         if self._changed:
             self._changed = {}
 
-    def drop(self, turn: Turn, code: int) -> Want | None:
+    def drop(self, transaction: Transaction, code: int) -> Want | None:
         """Forget a notification; return what was known."""
         want = self.find(code)
         if want is not None:
             self._open.pop(code, None)
             self._changed.pop(code, None)
-            self._table.put(turn, self._ledger.make_key(code), None)
+            self._table.put(transaction, self._ledger.make_key(code), None)
         return want
 
     def settle(self, code: int, want: Want, owner: Owner) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from denwatch.node.core.interface import Action, Count, Log, Publish, Write
 
 
-class Turn:
+class Transaction:
     """What the parts of a node write down while they handle one event.
 
     `now` is the node's own timeline: all times in its items are in it. Times of other nodes' items,
@@ -25,7 +25,7 @@ class Turn:
     def publish(
         self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, token: int = 0
     ) -> None:
-        """Send a message, after everything in this turn is on the disk."""
+        """Send a message, after everything in this transaction is on the disk."""
         self.actions.append(Publish(topic, payload, qos, retain, token))
 
     def log(self, kind: str, **fields: object) -> None:

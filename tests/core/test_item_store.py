@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from denwatch.node.core.holdings import Holdings
 from denwatch.node.core.interface import Part
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -15,7 +15,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.node import Node
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,86 +29,88 @@ class Witness(Part):
     learned: list[tuple[Dot, str]] = field(default_factory=list)
     forgotten: list[tuple[Dot, str]] = field(default_factory=list)
 
-    def learn(self, turn: Turn, item: Item, source: str) -> None:  # noqa: ARG002
+    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002
         self.learned.append((item.dot, source))
 
-    def forget(self, turn: Turn, item: Item, reason: str) -> None:  # noqa: ARG002
+    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:  # noqa: ARG002
         self.forgotten.append((item.dot, reason))
 
 
-def make(reader: DictReader, epoch: int = 1, shift: int = 0) -> tuple[Holdings, Witness]:
-    holdings = Holdings(
+def make(reader: DictReader, epoch: int = 1, shift: int = 0) -> tuple[ItemStore, Witness]:
+    item_store = ItemStore(
         "a", epoch, reader, lambda data: b"signed" + data[:1], lambda _, time: time + shift
     )
     witness = Witness()
-    Node(holdings, [witness])
-    holdings.restore()
-    return holdings, witness
+    Node(item_store, [witness])
+    item_store.restore()
+    return item_store, witness
 
 
 def test_an_item_is_held_written_and_told() -> None:
     reader = DictReader()
-    holdings, witness = make(reader)
-    turn = Turn(1000)
-    item = holdings.originate(turn, SUBSCRIPTION, 0, b"body")
+    item_store, witness = make(reader)
+    transaction = Transaction(1000)
+    item = item_store.originate(transaction, SUBSCRIPTION, 0, b"body")
     assert item.dot == Dot("a", 1, 1)
     assert item.signature.startswith(b"signed")
-    assert holdings.get(SUBSCRIPTION, item.dot) == item  # in the same turn
-    reader.apply(turn.actions)
-    holdings.begin_turn()
-    assert holdings.get(SUBSCRIPTION, item.dot) == item  # from the disk
+    assert item_store.get(SUBSCRIPTION, item.dot) == item  # in the same turn
+    reader.apply(transaction.actions)
+    item_store.begin_transaction()
+    assert item_store.get(SUBSCRIPTION, item.dot) == item  # from the disk
     assert witness.learned == [(item.dot, "")]
-    assert list(holdings.iterate(SUBSCRIPTION)) == [item]
+    assert list(item_store.iterate(SUBSCRIPTION)) == [item]
 
 
 def test_items_that_come_together_are_as_if_they_came_one_by_one() -> None:
     together, one_by_one = DictReader(), DictReader()
     bodies = [NotificationBody("dog-1", 1, n, 900 + n, 5, b"vocabula", b"nv") for n in range(3)]
-    holdings, witness = make(together)
-    turn = Turn(1000)
-    items = holdings.originate_many(turn, NOTIFICATION, 9_000, bodies)
-    together.apply(turn.actions)
+    item_store, witness = make(together)
+    transaction = Transaction(1000)
+    items = item_store.originate_many(transaction, NOTIFICATION, 9_000, bodies)
+    together.apply(transaction.actions)
     other, other_witness = make(one_by_one)
-    turn = Turn(1000)
+    transaction = Transaction(1000)
     for body in bodies:
-        other.originate(turn, NOTIFICATION, 9_000, encode_body(body), is_signed=False)
-    one_by_one.apply(turn.actions)
+        other.originate(transaction, NOTIFICATION, 9_000, encode_body(body), is_signed=False)
+    one_by_one.apply(transaction.actions)
     assert together.spaces == one_by_one.spaces
     assert witness.learned == other_witness.learned == [(item.dot, "") for item in items]
     assert [item.said for item in items] == bodies
-    assert holdings.live == other.live
+    assert item_store.live == other.live
 
 
 def test_what_was_seen_is_not_taken_again() -> None:
-    holdings, witness = make(DictReader())
+    item_store, witness = make(DictReader())
     item = Item(Dot("b", 3, 7), NOTIFICATION, 0, b"body", b"s")
-    assert holdings.accept(Turn(1), item, "b")
-    assert not holdings.accept(Turn(2), item, "c")
-    assert holdings.remove(Turn(3), NOTIFICATION, item.dot, "delivered")
-    assert not holdings.accept(Turn(4), item, "c")
-    assert not holdings.remove(Turn(5), NOTIFICATION, item.dot, "delivered")
+    assert item_store.accept(Transaction(1), item, "b")
+    assert not item_store.accept(Transaction(2), item, "c")
+    assert item_store.remove(Transaction(3), NOTIFICATION, item.dot, "delivered")
+    assert not item_store.accept(Transaction(4), item, "c")
+    assert not item_store.remove(Transaction(5), NOTIFICATION, item.dot, "delivered")
     assert witness.learned == [(item.dot, "b")]
     assert witness.forgotten == [(item.dot, "delivered")]
 
 
 def test_what_was_gone_before_it_came_is_not_taken() -> None:
-    holdings, _ = make(DictReader())
-    holdings.note_seen(Turn(1), Dot("b", 3, 7))
-    assert not holdings.accept(Turn(2), Item(Dot("b", 3, 7), SUBSCRIPTION, 0, b"", b"s"), "b")
+    item_store, _ = make(DictReader())
+    item_store.note_seen(Transaction(1), Dot("b", 3, 7))
+    assert not item_store.accept(
+        Transaction(2), Item(Dot("b", 3, 7), SUBSCRIPTION, 0, b"", b"s"), "b"
+    )
 
 
 def test_expiry_is_judged_by_this_nodes_clock() -> None:
     reader = DictReader()
-    holdings, witness = make(reader, shift=5_000)
-    turn = Turn(10_000)
-    dot = holdings.originate(turn, NOTIFICATION, 12_000, b"x", is_signed=False).dot
-    reader.apply(turn.actions)
+    item_store, witness = make(reader, shift=5_000)
+    transaction = Transaction(10_000)
+    dot = item_store.originate(transaction, NOTIFICATION, 12_000, b"x", is_signed=False).dot
+    reader.apply(transaction.actions)
     for now, count in ((13_000, 1), (16_900, 1), (18_500, 0)):
-        turn = Turn(now)
-        holdings.begin_turn()
-        holdings.expire(turn)
-        reader.apply(turn.actions)
-        assert holdings.count(NOTIFICATION) == count
+        transaction = Transaction(now)
+        item_store.begin_transaction()
+        item_store.expire(transaction)
+        reader.apply(transaction.actions)
+        assert item_store.count(NOTIFICATION) == count
     assert witness.forgotten == [(dot, "expired")]
     assert not reader.spaces["item.notification"]
 
@@ -123,24 +125,24 @@ STEPS = st.lists(
 def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut: int) -> None:
     """Against plain sets, and with a restart from the store somewhere between."""
     reader = DictReader()
-    holdings, _ = make(reader)
+    item_store, _ = make(reader)
     held: dict[Dot, int] = {}
     seen: set[Dot] = set()
     now = 1_000
     for place, (what, number) in enumerate(steps):
         if place == cut:
-            holdings, _ = make(reader, epoch=2)
+            item_store, _ = make(reader, epoch=2)
         now += 500
-        turn = Turn(now)
-        holdings.begin_turn()
+        transaction = Transaction(now)
+        item_store.begin_transaction()
         if what == "own":
-            dot = holdings.originate(turn, NOTIFICATION, now + 1_000 * number, b"").dot
+            dot = item_store.originate(transaction, NOTIFICATION, now + 1_000 * number, b"").dot
             assert dot not in seen
             held[dot] = now + 1_000 * number
             seen.add(dot)
         elif what == "accept":
             dot = Dot("b", 1, number)
-            assert holdings.accept(turn, Item(dot, NOTIFICATION, 0, b"", b"s"), "b") == (
+            assert item_store.accept(transaction, Item(dot, NOTIFICATION, 0, b"", b"s"), "b") == (
                 dot not in seen
             )
             if dot not in seen:
@@ -148,14 +150,14 @@ def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut
             seen.add(dot)
         elif what == "remove" and held:
             dot = sorted(held)[number % len(held)]
-            holdings.remove(turn, NOTIFICATION, dot, "removed")
+            item_store.remove(transaction, NOTIFICATION, dot, "removed")
             del held[dot]
         else:
-            holdings.expire(turn)
+            item_store.expire(transaction)
             whole = now // 1_000  # expiry is looked at by the second
             held = {d: end for d, end in held.items() if not end or end // 1_000 >= whole}
-        reader.apply(turn.actions)
-        assert {item.dot for item in holdings.iterate(NOTIFICATION)} == set(held)
-        assert holdings.count(NOTIFICATION) == len(held)
+        reader.apply(transaction.actions)
+        assert {item.dot for item in item_store.iterate(NOTIFICATION)} == set(held)
+        assert item_store.count(NOTIFICATION) == len(held)
     for dot in seen:
-        assert holdings.context.holds(*dot)
+        assert item_store.context.holds(*dot)

@@ -23,7 +23,7 @@ from denwatch.node.core.items import (
     read_dot,
     read_expires,
 )
-from denwatch.node.core.turn import Turn
+from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.context import Context, Run, decode_range
 
 CONTEXT = "context"
@@ -33,7 +33,7 @@ _BUCKET = 1_000  # ms; items that expire in the same second are looked at togeth
 _SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
 
 
-class Holdings:
+class ItemStore:
     """What is held, by kind and run; one for a node.
 
     `localise(dot, time)` turns a time of an item's origin into one of this node's clock, and
@@ -61,7 +61,9 @@ class Holdings:
         self._due: list[int] = []  # a heap of the buckets
         self._swept = 0
         self._parts: tuple[Part, ...] = ()
-        self._fresh: dict[Dot, Item] = {}  # added in this turn: not on the disk before its end
+        self._fresh: dict[
+            Dot, Item
+        ] = {}  # added in this transaction: not on the disk before its end
 
     def attach(self, parts: Iterable[Part]) -> None:
         """Name the parts that are told of changes."""
@@ -94,7 +96,7 @@ class Holdings:
         return dot.sequence in self.live[kind].get((dot.origin, dot.epoch), ())
 
     def iterate(self, kind: int) -> Iterator[Item]:
-        """Yield the items of a kind that were held before this turn, in the order of dots."""
+        """Yield the items of a kind that were held before this transaction, by dot."""
         for key, value in self._reader.scan(_SPACES[kind]):
             yield decode_item(key, value)
 
@@ -104,23 +106,29 @@ class Holdings:
 
     # Changing -------------------------------------------------------------------------------
 
-    def begin_turn(self) -> None:
-        """Note that everything of the turn before is where the reader finds it."""
+    def begin_transaction(self) -> None:
+        """Note that everything of the transaction before is where the reader finds it."""
         self._fresh.clear()
 
     def originate(
-        self, turn: Turn, kind: int, expires: int, body: bytes, *, is_signed: bool = True
+        self,
+        transaction: Transaction,
+        kind: int,
+        expires: int,
+        body: bytes,
+        *,
+        is_signed: bool = True,
     ) -> Item:
         """Make an item of our own. One that is not signed now is when it first leaves."""
         self._sequence += 1
         item = Item(Dot(self.name, self.epoch, self._sequence), kind, expires, body)
         if is_signed:
             item = self.sign(item)
-        self._add(turn, item, "")
+        self._add(transaction, item, "")
         return item
 
     def originate_many(
-        self, turn: Turn, kind: int, expires: int, bodies: Sequence[NotificationBody]
+        self, transaction: Transaction, kind: int, expires: int, bodies: Sequence[NotificationBody]
     ) -> list[Item]:
         """Make items of our own that came together; they are signed when they first leave."""
         first = self._sequence + 1
@@ -129,7 +137,7 @@ class Holdings:
             Item(Dot(self.name, self.epoch, number), kind, expires, encode_body(body), said=body)
             for number, body in enumerate(bodies, first)
         ]
-        self._add_many(turn, items, "")
+        self._add_many(transaction, items, "")
         return items
 
     def sign(self, item: Item) -> Item:
@@ -138,19 +146,19 @@ class Holdings:
             return item
         return Item(item.dot, item.kind, item.expires, item.body, self._sign(item.signed))
 
-    def accept(self, turn: Turn, item: Item, source: str) -> bool:
+    def accept(self, transaction: Transaction, item: Item, source: str) -> bool:
         """Take an item from a peer, whose signature was verified; return whether it is new."""
         if self.context.holds(*item.dot):
             return False
-        self._add(turn, item, source)
+        self._add(transaction, item, source)
         return True
 
-    def note_seen(self, turn: Turn, dot: Dot) -> None:
+    def note_seen(self, transaction: Transaction, dot: Dot) -> None:
         """Note that an item was there, without holding it: it was gone before it came."""
         self.context.add(*dot)
-        self._write_context(turn, (dot.origin, dot.epoch))
+        self._write_context(transaction, (dot.origin, dot.epoch))
 
-    def remove(self, turn: Turn, kind: int, dot: Dot, reason: str) -> bool:
+    def remove(self, transaction: Transaction, kind: int, dot: Dot, reason: str) -> bool:
         """Let go of an item; return whether it was held."""
         run = self.live[kind].get((dot.origin, dot.epoch))
         if run is None or dot.sequence not in run:
@@ -161,14 +169,14 @@ class Holdings:
         if not run:
             del self.live[kind][dot.origin, dot.epoch]
         self._fresh.pop(dot, None)
-        turn.write(_SPACES[kind], dot.key, None)
+        transaction.write(_SPACES[kind], dot.key, None)
         for part in self._parts:
-            part.forget(turn, item, reason)
+            part.forget(transaction, item, reason)
         return True
 
-    def expire(self, turn: Turn) -> None:
+    def expire(self, transaction: Transaction) -> None:
         """Let go of everything whose time is over."""
-        present = turn.now // _BUCKET
+        present = transaction.now // _BUCKET
         if present <= self._swept:
             return
         while self._due and self._due[0] < present:
@@ -177,33 +185,33 @@ class Holdings:
                 for sequence in sequences:
                     expires = self.live[kind].get(run, {}).get(sequence)
                     if expires:
-                        self._judge_end(turn, kind, Dot(*run, sequence), expires)
+                        self._judge_end(transaction, kind, Dot(*run, sequence), expires)
         self._swept = present
 
-    def _judge_end(self, turn: Turn, kind: int, dot: Dot, expires: int) -> None:
+    def _judge_end(self, transaction: Transaction, kind: int, dot: Dot, expires: int) -> None:
         local = self._localise(dot, expires)
-        if local <= turn.now:
-            self.remove(turn, kind, dot, "expired")
+        if local <= transaction.now:
+            self.remove(transaction, kind, dot, "expired")
         else:  # the clocks have learnt something since
             self._schedule(kind, dot, local // _BUCKET)
 
-    def _add(self, turn: Turn, item: Item, source: str) -> None:
-        self._take(turn, item)
-        self._write_context(turn, (item.dot.origin, item.dot.epoch))
+    def _add(self, transaction: Transaction, item: Item, source: str) -> None:
+        self._take(transaction, item)
+        self._write_context(transaction, (item.dot.origin, item.dot.epoch))
         for part in self._parts:
-            part.learn(turn, item, source)
+            part.learn(transaction, item, source)
 
-    def _add_many(self, turn: Turn, items: Sequence[Item], source: str) -> None:
+    def _add_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         for item in items:
-            self._take(turn, item)
+            self._take(transaction, item)
         for run in {(item.dot.origin, item.dot.epoch): None for item in items}:
-            self._write_context(turn, run)
+            self._write_context(transaction, run)
         for part in self._parts:
-            part.learn_many(turn, items, source)
+            part.learn_many(transaction, items, source)
 
-    def _take(self, turn: Turn, item: Item) -> None:
+    def _take(self, transaction: Transaction, item: Item) -> None:
         self.context.add(*item.dot)
-        turn.write(_SPACES[item.kind], item.dot.key, item.encode())
+        transaction.write(_SPACES[item.kind], item.dot.key, item.encode())
         self._fresh[item.dot] = item
         self._hold(item.dot, item.kind, item.expires)
 
@@ -224,6 +232,6 @@ class Holdings:
             sequences = groups[key] = array("Q")
         sequences.append(dot.sequence)
 
-    def _write_context(self, turn: Turn, run: Run) -> None:
+    def _write_context(self, transaction: Transaction, run: Run) -> None:
         key = Dot(run[0], run[1], 0).key
-        turn.write(CONTEXT, key, self.context.runs[run].encode())
+        transaction.write(CONTEXT, key, self.context.runs[run].encode())
