@@ -24,7 +24,7 @@ from denwatch.client.language import parse
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 from denwatch.watchdog.execution import Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
@@ -137,7 +137,7 @@ ROW = (
 )
 
 
-def _is_match(s: Subscription, note: Notification) -> bool:
+def _is_match(s: SubscriptionVector, note: NotificationVector) -> bool:
     found = match(s, note)
     return found is not None and found.matched
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from denwatch.cli.devices.images import build_role, build_romfs
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import say
 from benchmarks.device_images import compile_program, run_in_heap
@@ -164,7 +164,7 @@ class Bench:
                 Predicate(a, (handle * 7 + 60 * a) % 200, (handle * 7 + 60 * a) % 200 + 50, 60)
                 for a in range(3)
             ]
-            vector = Subscription(1, predicates, threshold=100, handle=handle)
+            vector = SubscriptionVector(1, predicates, threshold=100, handle=handle)
             lines.append(encode(vector).hex())
         path = self.folder / "subscriptions"
         path.write_text("\n".join(lines))

@@ -15,7 +15,7 @@ from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.runtime.station import Effects
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import decode_message, encode_message
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from benchmarks.durability_client import Client
 from benchmarks.durability_senders import EAST, PATIENT, RELAY
@@ -62,7 +62,7 @@ class Dog(Client):
         self._last = min(self.count, self._told + 2)
         vectors = [
             notification.encode(
-                Notification(
+                NotificationVector(
                     PATIENT, [Reading(EAST, (number, number, number, number), True)], number
                 )
             )

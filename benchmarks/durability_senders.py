@@ -20,7 +20,7 @@ import paho.mqtt.client as paho
 from denwatch.protocol import frames, notification
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.messages import decode_message, encode_message
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 from paho.mqtt.enums import CallbackAPIVersion
 
 PATIENT, EAST = 1, 12  # the event and the attribute that carry a notification's number
@@ -181,7 +181,7 @@ class Device(Sender):
         """Return a frame with these notifications; each reads its own number."""
         vectors = [
             notification.encode(
-                Notification(
+                NotificationVector(
                     PATIENT,
                     [Reading(EAST, (number, number, number, number), wide=True)],
                     number & 0xFFFF,

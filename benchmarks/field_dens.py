@@ -23,7 +23,7 @@ from denwatch.node.core.subscribers.notes import Note
 from denwatch.node.core.subscribers.registry import Registry
 from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 
 from benchmarks.common import median, say
 from papers import BFCPAB, FNIF, AttributeValue
@@ -79,7 +79,7 @@ class Publisher:
 
 
 @contextlib.contextmanager
-def watch_matching(figures: Figures, seen: dict[int, Notification]) -> Iterator[None]:
+def watch_matching(figures: Figures, seen: dict[int, NotificationVector]) -> Iterator[None]:
     """Time every notification that any node matches, and keep what they were."""
     plain = Registry.match_many
 
@@ -123,7 +123,7 @@ def run_scenario(count: int, seed: int, events: int = EVENTS) -> Figures:
         dog = world.add_dog(f"{group}s-dog", names[node], [sense], _read_anything)
         publishers.append(Publisher(dog, figures, events))
         dog_event[dog.name] = sense.event
-    seen: dict[int, Notification] = {}
+    seen: dict[int, NotificationVector] = {}
     with watch_matching(figures, seen):
         world.run(MINUTE)  # vectors go to the devices
         figures.matching.clear()
@@ -142,13 +142,13 @@ def run_scenario(count: int, seed: int, events: int = EVENTS) -> Figures:
     return figures
 
 
-def move_event(s: Subscription) -> Subscription:
+def move_event(s: SubscriptionVector) -> SubscriptionVector:
     """Return a subscription with the vocabulary's number of its event."""
     predicates: list[Predicate] = list(s.predicates)
-    return Subscription(s.event + _FIRST, predicates, s.aggregator, s.threshold)
+    return SubscriptionVector(s.event + _FIRST, predicates, s.aggregator, s.threshold)
 
 
-def ask_all(world: World, names: Sequence[str], drawn: Sequence[Subscription]) -> None:
+def ask_all(world: World, names: Sequence[str], drawn: Sequence[SubscriptionVector]) -> None:
     """Let people ask at their nodes, and let all nodes know of it."""
     homes = [names[number * len(names) // PEOPLE] for number in range(PEOPLE)]
     for number, home in enumerate(homes):
@@ -168,7 +168,9 @@ def ask_all(world: World, names: Sequence[str], drawn: Sequence[Subscription]) -
         world.act(host.name, accept)
 
 
-def _originate(world: World, node: str, owner: str, number: int, vector: Subscription) -> Item:
+def _originate(
+    world: World, node: str, owner: str, number: int, vector: SubscriptionVector
+) -> Item:
     host = world.hosts[node]
     words = f"situation {number}"
     body = SubscriptionBody(
@@ -189,7 +191,7 @@ def _read_anything(rng: Random, event: int, level: int, last: int) -> int:  # no
 
 
 def time_engines(
-    subscriptions: Sequence[Subscription], notifications: Sequence[Notification]
+    subscriptions: Sequence[SubscriptionVector], notifications: Sequence[NotificationVector]
 ) -> dict[str, float]:
     """Return the ms of one notification with the paper's algorithms, on what the nodes matched."""
     makers = {"FNIF": FNIF, "break-down": BFCPAB, "crisp": AttributeValue}

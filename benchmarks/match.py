@@ -18,7 +18,7 @@ import numpy as np
 from denwatch.node.matching.batch import Batch, Readings
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.warmup import warm_up
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import median, percentile, run, say
 from benchmarks.match_papers import measure_papers
@@ -124,7 +124,9 @@ def measure_adds(index: FuzzyIndex, rng: np.random.Generator, shape: Shape, coun
         row = [next(rows) for _ in range(int(sub["count"]))]
         if len({attribute // 16 for attribute, *_ in row}) == 1:  # one event, as on the wire
             predicates = [Predicate(name % 16, *triple[:4]) for name, *triple in row]
-            fresh.append(Subscription(row[0][0] // 16, predicates, threshold=int(sub["threshold"])))
+            fresh.append(
+                SubscriptionVector(row[0][0] // 16, predicates, threshold=int(sub["threshold"]))
+            )
     base = 1 << 40
     adds = [time_call(index.add, base + i, s)[0] for i, s in enumerate(fresh[:count])]
     removals = [time_call(index.remove, base + i)[0] for i in range(len(adds))]

@@ -17,7 +17,7 @@ from denwatch.node.matching.batch import (
     build_predicates,
     build_readings,
 )
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -89,7 +89,7 @@ def draw_notifications(
     return notes
 
 
-def list_objects(batch: Batch, event: int) -> list[Subscription]:
+def list_objects(batch: Batch, event: int) -> list[SubscriptionVector]:
     """Return a batch of at most sixteen attributes as the protocol's objects."""
     rows = iter(batch.preds.tolist())
     subscriptions = []
@@ -98,11 +98,11 @@ def list_objects(batch: Batch, event: int) -> list[Subscription]:
         for _ in range(int(sub["count"])):
             attribute, low, high, left, right, *_ = next(rows)
             predicates.append(Predicate(attribute, low, high, left, right))
-        subscriptions.append(Subscription(event, predicates, threshold=int(sub["threshold"])))
+        subscriptions.append(SubscriptionVector(event, predicates, threshold=int(sub["threshold"])))
     return subscriptions
 
 
-def make_notification(readings: Readings, event: int) -> Notification:
+def make_notification(readings: Readings, event: int) -> NotificationVector:
     """Return one notification of at most sixteen attributes as the protocol's object."""
     rows = zip(readings.attributes.tolist(), readings.points.tolist(), strict=True)
-    return Notification(event, [Reading(name, tuple(points)) for name, points in rows])
+    return NotificationVector(event, [Reading(name, tuple(points)) for name, points in rows])

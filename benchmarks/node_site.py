@@ -38,7 +38,7 @@ from denwatch.node.store import Change, Store
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 NAME = "middle"
 KEY_ID = 1
@@ -168,7 +168,7 @@ def _draw_wishes(rng: random.Random, count: int, people: int) -> Iterator[tuple[
     for number in range(people):
         low = number * _BAND % 250
         wish = [Predicate(0, 128, 255), Predicate(1, low, low + _BAND - 1)]
-        yield name_person(number), encode(Subscription(EVENT, wish))
+        yield name_person(number), encode(SubscriptionVector(EVENT, wish))
     for number in range(count):
         attributes = sorted(rng.sample(range(_ATTRIBUTES), 3))
         wish = []
@@ -176,7 +176,7 @@ def _draw_wishes(rng: random.Random, count: int, people: int) -> Iterator[tuple[
             low = rng.randrange(256 - _WIDTH)
             high = low + rng.randrange(_WIDTH)
             wish.append(Predicate(attribute, low, high, rng.randrange(*_STEEP)))
-        yield f"absent-{number % _OWNERS}", encode(Subscription(EVENT, wish))
+        yield f"absent-{number % _OWNERS}", encode(SubscriptionVector(EVENT, wish))
 
 
 # What devices send -----------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def draw_readings(rng: random.Random, person: int, count: int) -> list[tuple[int
 def encode_reading(values: Sequence[int], sequence: int) -> bytes:
     """Return a notification vector of 11 bytes."""
     readings = [Reading(a, (v, v, v, v)) for a, v in zip(SENSED, values, strict=True)]
-    return notification.encode(Notification(EVENT, readings, sequence=sequence & 0xFFFF))
+    return notification.encode(NotificationVector(EVENT, readings, sequence=sequence & 0xFFFF))
 
 
 class Device:

@@ -20,7 +20,7 @@ from denwatch.node.matching.arithmetic import SLOPE
 from denwatch.node.matching.batch import Batch, Readings
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.warmup import warm_up
-from denwatch.protocol.vectors import Notification
+from denwatch.protocol.vectors import NotificationVector
 
 from benchmarks.common import (
     describe_machine,
@@ -175,7 +175,7 @@ def run_python(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
     matcher = PlainMatcher()
     for id, subscription in enumerate(list_objects(batch, 0)):
         matcher.add(id, subscription)
-    objects: list[Notification] = [make_notification(readings, 0) for readings in notes]
+    objects: list[NotificationVector] = [make_notification(readings, 0) for readings in notes]
     start = time.perf_counter()
     answers = [matcher.match(note) for note in objects]
     seconds = time.perf_counter() - start

@@ -16,7 +16,7 @@ from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse, print_as
 from denwatch.client.vocabulary import load_shipped
 from denwatch.protocol import notification
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from benchmarks.common import format_table, run, save_text
 
@@ -62,7 +62,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         )
     return {
         "sv_bytes_3": max(row[6] for row in rows),
-        "nv_bytes_3": len(notification.encode(Notification(1, readings, 65535))),
+        "nv_bytes_3": len(notification.encode(NotificationVector(1, readings, 65535))),
         "xml_over_sv_min": round(min(row[-1] for row in rows), 1),
     }
 

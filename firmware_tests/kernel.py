@@ -11,7 +11,7 @@ from random import Random
 from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.slopes import SLOPES
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.filter import Filter
 
 from firmware_tests.bundle import bundle
@@ -70,7 +70,7 @@ def draw_filter(rng: Random) -> tuple[Filter, dict[int, bytes]]:
                 Predicate(attribute, low, high, rng.randint(0, 255), negated=rng.random() < 0.2)
             )
         event = rng.choice([1, 1, 1, 2])
-        s = Subscription(event, predicates, rng.randrange(4), 200, handle=handle)
+        s = SubscriptionVector(event, predicates, rng.randrange(4), 200, handle=handle)
         frames[handle] = encode(s)
         filled.add(frames[handle], b"")
     return filled, frames

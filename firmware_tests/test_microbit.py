@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from denwatch.protocol import degrees, evaluator
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from firmware_tests.core import (
     FUNCTIONS,
@@ -86,7 +86,7 @@ def test_buffer_of_subscriptions_is_evaluated_in_place(board: Microbit) -> None:
             low, high = sorted(rng.randint(0, 255) for _ in range(2))
             predicates.append(Predicate(attribute, low, high, rng.randint(0, 255)))
         kind = rng.randrange(degrees.WEIGHTED)
-        buffer += encode(Subscription(1, predicates, kind, rng.randint(1, 200)))
+        buffer += encode(SubscriptionVector(1, predicates, kind, rng.randint(1, 200)))
     assert len(buffer) == SUBSCRIPTIONS * SIZE
     start_parts(board, PARTS, len(buffer), evaluator.SCRATCH)
     pieces = [(at, buffer[at : at + SIZE]) for at in range(0, len(buffer), SIZE)]

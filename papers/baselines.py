@@ -18,7 +18,7 @@ from denwatch.node.matching.compiling import Array, compiled, int64
 from denwatch.node.matching.interface import Hit
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 from numpy.typing import NDArray
 
 
@@ -26,12 +26,12 @@ class PlainMatcher:
     """A dictionary of subscriptions, each held against every notification."""
 
     def __init__(self) -> None:
-        self._subscriptions: dict[int, Subscription] = {}
+        self._subscriptions: dict[int, SubscriptionVector] = {}
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
         self._subscriptions[id] = subscription
 
@@ -39,7 +39,7 @@ class PlainMatcher:
         """Remove a subscription; KeyError if there is none with this id."""
         del self._subscriptions[id]
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return the hits by rising id; `age` is the notification's, in seconds."""
         hits = []
         for id, s in sorted(self._subscriptions.items()):

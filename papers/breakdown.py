@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from denwatch.node.matching.interface import Hit
 from denwatch.protocol.degrees import MAX, SUGENO, aggregate
 from denwatch.protocol.evaluator import NOT, OR, find_least
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 
 from papers.consequents import approximate
 from papers.evaluation import (
@@ -47,7 +47,7 @@ class Broken(Entry):
 
     __slots__ = ("pairs",)
 
-    def __init__(self, id: int, subscription: Subscription) -> None:
+    def __init__(self, id: int, subscription: SubscriptionVector) -> None:
         super().__init__(id, subscription)
         self.pairs = list_pairs(len(subscription.predicates))
 
@@ -81,7 +81,7 @@ class Breakdown(FNIF, ABC):
 class BFCPAB(Breakdown):
     """Break-down of arbitrary Boolean subscriptions."""
 
-    def _prepare(self, id: int, subscription: Subscription) -> Broken:
+    def _prepare(self, id: int, subscription: SubscriptionVector) -> Broken:
         if subscription.aggregator == SUGENO:
             raise ValueError("BFCPAB has no rules: BFCPA1 and BFCPA2 do")
         return Broken(id, subscription)
@@ -119,9 +119,9 @@ class Rules(Breakdown):
 
     def __init__(self) -> None:
         super().__init__()
-        self._fitted: dict[tuple[object, ...], Subscription] = {}
+        self._fitted: dict[tuple[object, ...], SubscriptionVector] = {}
 
-    def _prepare(self, id: int, subscription: Subscription) -> Broken:
+    def _prepare(self, id: int, subscription: SubscriptionVector) -> Broken:
         s = subscription
         if s.pattern:
             raise ValueError("rules take no pattern: BFCPAB does")
@@ -202,7 +202,7 @@ def average_rules(degrees: bytearray, pairs: list[Pair], results: list[int]) -> 
     return (total + weight // 2) // weight if weight else 0
 
 
-def size_breakdown(s: Subscription) -> int:
+def size_breakdown(s: SubscriptionVector) -> int:
     """Return the bytes of fuzzifier parameters in a break-down vector: 3 for each use of a set.
 
     A group of one carries its set, a group of several a set twice for each of its pairs; so

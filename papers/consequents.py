@@ -21,7 +21,7 @@ from denwatch.protocol.degrees import (
     SUGENO,
     slope,
 )
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 _STEP = 64  # a coefficient of 1 raises the result by 1/64 of a degree a step of the value
 
 
-def approximate(s: Subscription, order: int) -> Subscription:
+def approximate(s: SubscriptionVector, order: int) -> SubscriptionVector:
     """Return the subscription with rules in place of its aggregator.
 
     ProtocolError for more predicates than rules are allowed for.
@@ -50,7 +50,7 @@ def approximate(s: Subscription, order: int) -> Subscription:
         fields = dict(zip(Predicate.FIELDS, p.fields(), strict=True))
         fields["weight"] = 1
         predicates.append(Predicate(**fields))  # type: ignore[arg-type]
-    return Subscription(
+    return SubscriptionVector(
         s.event,
         predicates,
         SUGENO,
@@ -127,7 +127,7 @@ def _lose(distance: Floats, code: int, wide: bool) -> Floats:
     return lost
 
 
-def _aggregate(s: Subscription, degrees: Floats) -> Floats:
+def _aggregate(s: SubscriptionVector, degrees: Floats) -> Floats:
     """Return the aggregator's value (0..1) at every sample."""
     kind = s.aggregator
     if kind in (MIN, MAX):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from denwatch.node.matching.interface import Hit
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from papers.evaluation import Entry, Readings, evaluate
 from papers.relations import Outline, covers
@@ -51,7 +51,7 @@ class FNIFC:
             if head != id:
                 yield id, head
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
         if id in self._places:
             self.remove(id)
@@ -79,7 +79,7 @@ class FNIFC:
             orphan.parent = None
             self._place(orphan)
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return the hits by rising id."""
         readings = Readings(notification)
         hits: list[Hit] = []
@@ -92,7 +92,7 @@ class FNIFC:
         hits.sort()
         return hits
 
-    def filter(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def filter(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return one hit for each distinct mask, as FNIF does at the source.
 
         A covered family is looked at only if its mask differs from that of the one above it.

@@ -15,7 +15,7 @@ from enum import Enum
 from denwatch.node.matching.interface import Hit
 from denwatch.protocol.cuts import cut_set, invert_hedge
 from denwatch.protocol.degrees import MIN
-from denwatch.protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 
 from papers.evaluation import Readings
 
@@ -82,7 +82,7 @@ class AttributeValue:
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a conjunction, or replace the one with this id; ValueError for anything else."""
         s = subscription
         if s.aggregator != MIN or s.pattern or s.recent:
@@ -109,7 +109,7 @@ class AttributeValue:
                 del self._tables[attribute]
         del self._blame[id]
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:  # noqa: ARG002 - ageless
+    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:  # noqa: ARG002 - ageless
         """Return the hits by rising id, all of full degree."""
         readings = Readings(notification)
         counts: dict[int, int] = {}

@@ -11,7 +11,7 @@ from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate
 from denwatch.protocol.evaluator import NOT, OR, find_least
 from denwatch.protocol.matching import apply_rules, rate_age
 from denwatch.protocol.uncertainty import measure
-from denwatch.protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 
 _EVENT = 0x3F0000
 
@@ -24,7 +24,7 @@ class Readings:
 
     __slots__ = ("_readings", "event", "features", "key", "narrow", "outside", "wide")
 
-    def __init__(self, notification: Notification) -> None:
+    def __init__(self, notification: NotificationVector) -> None:
         self._readings = notification.readings
         self.event = notification.event
         self.features = notification.features
@@ -65,7 +65,7 @@ class Entry:
 
     __slots__ = ("certain", "id", "key", "possible", "subscription", "weights")
 
-    def __init__(self, id: int, subscription: Subscription) -> None:
+    def __init__(self, id: int, subscription: SubscriptionVector) -> None:
         self.id = id
         self.subscription = subscription
         self.key = join_key(subscription.event, subscription.features)
@@ -114,7 +114,7 @@ def conclude(
     return decide(s, verdict, age)
 
 
-def decide(s: Subscription, verdict: Verdict, age: int) -> Hit | None:
+def decide(s: SubscriptionVector, verdict: Verdict, age: int) -> Hit | None:
     """Return the hit if the degrees, faded by age, reach both thresholds of the subscription."""
     possible, certain, decisive = verdict
     if s.recent:
@@ -136,7 +136,7 @@ def combine_flat(entry: Entry, possibles: bytearray, certains: bytearray) -> Ver
     return possible, certain, find_least(kind, possibles, 0, count)
 
 
-def combine_pattern(s: Subscription, possibles: bytearray, certains: bytearray) -> Verdict:
+def combine_pattern(s: SubscriptionVector, possibles: bytearray, certains: bytearray) -> Verdict:
     """Run the postfix pattern; a negation swaps possible and certain."""
     stack: list[Verdict] = []
     for op in s.pattern:
@@ -162,7 +162,7 @@ def combine_pattern(s: Subscription, possibles: bytearray, certains: bytearray) 
 
 
 def combine_rules(
-    s: Subscription, possibles: bytearray, certains: bytearray, readings: Readings
+    s: SubscriptionVector, possibles: bytearray, certains: bytearray, readings: Readings
 ) -> Verdict:
     """Apply the Takagi-Sugeno rules of a subscription: the fuzzy mean of its pairs."""
     centres = readings.find_centres()

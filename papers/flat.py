@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from denwatch.node.matching.interface import Hit
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from papers.evaluation import Entry, Readings, evaluate, join_key
 
@@ -26,7 +26,7 @@ class FNIF:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
         self._entries[id] = self._prepare(id, subscription)
 
@@ -34,7 +34,7 @@ class FNIF:
         """Remove a subscription; KeyError if there is none with this id."""
         del self._entries[id]
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return the hits by rising id."""
         readings = Readings(notification)
         hits = []
@@ -45,7 +45,7 @@ class FNIF:
         hits.sort()
         return hits
 
-    def filter(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def filter(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return one hit for each distinct mask: what a publisher sends at the source.
 
         Once a mask has a hit, its notification goes out, and only other masks are still of
@@ -63,7 +63,7 @@ class FNIF:
                 hits.append(hit._replace(id=entry.id))
         return hits
 
-    def _prepare(self, id: int, subscription: Subscription) -> Entry:
+    def _prepare(self, id: int, subscription: SubscriptionVector) -> Entry:
         return Entry(id, subscription)
 
     def _evaluate(self, entry: Entry, readings: Readings, age: int) -> Hit | None:
@@ -85,7 +85,7 @@ class FNIFS(FNIF):
         self._keys: list[int] = []
         self._runs: dict[int, dict[int, Entry]] = {}
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
         if id in self._entries:
             self.remove(id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from denwatch.node.matching.interface import Hit
 from denwatch.protocol.degrees import GEOMETRIC, HARMONIC, MIN, PRODUCT
 from denwatch.protocol.evaluator import OR
-from denwatch.protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 
 from papers.evaluation import Entry, Readings, conclude
 
@@ -62,7 +62,7 @@ class FIP:
         """Return the number of distinct predicates in the table."""
         return sum(len(predicates) for predicates in self._table.values())
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
         if id in self._slots:
             self.remove(id)
@@ -94,7 +94,7 @@ class FIP:
                 if not self._table[attribute]:
                     del self._table[attribute]
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return the hits by rising id."""
         readings = Readings(notification)
         self._turn += 1
@@ -138,7 +138,7 @@ class FIP:
                 complete.append(slot)
 
 
-def find_level(s: Subscription) -> int:
+def find_level(s: SubscriptionVector) -> int:
     """Return the degree below which any one predicate rules the subscription out; 0: none does."""
     if s.threshold == 0 or s.aggregator not in _ZERO_IS_FATAL:
         return 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from denwatch.protocol.cuts import cut, within
 from denwatch.protocol.degrees import MIN, PRODUCT, SUGENO
 from denwatch.protocol.evaluator import NOT
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 Interval = tuple[int, int]
 
@@ -32,7 +32,7 @@ class Outline:
 
     __slots__ = ("cuts", "monotone", "subscription", "vector")
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: SubscriptionVector) -> None:
         s = subscription
         self.subscription = s
         self.vector = describe_vector(s)
@@ -46,7 +46,7 @@ class Outline:
                 self.cuts.setdefault(p.attribute << 1 | p.wide, []).append(where)
 
 
-def describe_vector(s: Subscription) -> tuple[object, ...]:
+def describe_vector(s: SubscriptionVector) -> tuple[object, ...]:
     """Return all that decides a match: equal descriptions have equal answers, always."""
     predicates = tuple([p.fields() for p in s.predicates])
     rules = tuple(s.consequents) if s.consequents is not None else None
@@ -109,7 +109,7 @@ def _contain_cuts(wide: Outline, narrow: Outline) -> bool:
     return True
 
 
-def _contain_factors(s: Subscription, t: Subscription) -> bool:
+def _contain_factors(s: SubscriptionVector, t: SubscriptionVector) -> bool:
     """Compare two products: leaving a factor out never lowers one, with one factor an attribute."""
     if len({p.attribute for p in t.predicates}) < len(t.predicates):
         return False

@@ -13,7 +13,7 @@ from math import isinf
 from typing import Any, NamedTuple, TypeVar, cast
 
 from denwatch.protocol.degrees import CRISP, slope
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from numba import njit
 
 Trapezoid = tuple[float, float, float, float]
@@ -101,7 +101,7 @@ def check_interest(interest: Interest) -> None:
         raise ValueError(f"a threshold is outside 0..1: {interest}")
 
 
-def translate_subscription(s: Subscription) -> Interest:
+def translate_subscription(s: SubscriptionVector) -> Interest:
     """Return a subscription vector as an interest over a domain of 0..1.
 
     Its aggregator is the engine's affair. ValueError for what has no straight sides or no place in
@@ -132,7 +132,7 @@ def translate_predicate(p: Predicate) -> Trapezoid:
     return low - spread(p.left), low, high, high + spread(p.right)
 
 
-def translate_notification(n: Notification) -> dict[int, Trapezoid]:
+def translate_notification(n: NotificationVector) -> dict[int, Trapezoid]:
     """Return a notification vector as a publication over a domain of 0..1."""
 
     def scale(reading: Reading) -> Trapezoid:

@@ -13,7 +13,7 @@ from denwatch.node.core.interface import Tick
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
 from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
-from denwatch.protocol.vectors import Notification, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 from denwatch.watchdog.sample import Sample
 
 from simulator.calendar import START
@@ -266,9 +266,11 @@ def check_covered(play: Play) -> None:
                     _check_told(dog, sense.event, values, wanted)
 
 
-def _check_told(dog: Any, event: int, values: tuple[int, ...], wanted: list[Subscription]) -> None:
+def _check_told(
+    dog: Any, event: int, values: tuple[int, ...], wanted: list[SubscriptionVector]
+) -> None:
     readings = [Reading(attribute, (v,) * 4) for attribute, v in enumerate(values)]
-    note = Notification(event, readings)
+    note = NotificationVector(event, readings)
     sample = Sample(event)
     for attribute, v in enumerate(values):
         sample.set(attribute, v)

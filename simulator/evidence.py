@@ -11,7 +11,7 @@ from typing import Any
 from denwatch.protocol.matching import match
 from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from simulator.dog import Told
 from simulator.host import Host
@@ -29,7 +29,7 @@ class Wish:
 
     person: Person
     id: str
-    vector: Subscription
+    vector: SubscriptionVector
     made: int  # ms, when it was asked for
     told: int  # ms, when it was confirmed
     request: dict[str, Any]
@@ -79,7 +79,7 @@ def has_equal(host: Host, wish: Wish) -> bool:
     return wish.vector in map(decode_subscription, owned)
 
 
-def matches(wish: Subscription, note: Notification) -> bool:
+def matches(wish: SubscriptionVector, note: NotificationVector) -> bool:
     """Return whether a note is what a subscription asks for, by the protocol's own definition."""
     found = match(wish, note)
     return found is not None and bool(found.matched)
@@ -91,7 +91,7 @@ def has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:
     return any(seen is not None and seen.number == wanted.number for seen in shown)
 
 
-def grade(wish: Subscription, body: Seen) -> int:
+def grade(wish: SubscriptionVector, body: Seen) -> int:
     """Return how well a note meets a wish; -1: not at all."""
     found = match(wish, decode_notification(body.vector))
     return found.possible if found is not None and found.matched else -1

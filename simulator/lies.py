@@ -32,7 +32,7 @@ from denwatch.node.replication.shipments import Parcel, Shipment, encode_shipmen
 from denwatch.node.replication.wire import ITEMS
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.host import Host
 from simulator.keys import KEY_ID, make_device_secret
@@ -213,7 +213,7 @@ class Lies(Stage):
 
 def _encode_readings(values: tuple[int, int]) -> bytes:
     readings = [Reading(attribute, (value,) * 4) for attribute, value in enumerate(values)]
-    return notification.encode(Notification(1, readings))
+    return notification.encode(NotificationVector(1, readings))
 
 
 __all__ = ["Lies"]

@@ -22,7 +22,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import notification, subscription
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 from simulator.calendar import START
 from simulator.host import Host
@@ -93,7 +93,7 @@ class Post:
 
     def _subscribe(self, world: World, node: str, number: int) -> Item:
         person = world.add_person(f"reader-{number}", node)
-        wanted = Subscription(_EVENT, [Predicate(_ATTRIBUTE, number, number, wide=True)])
+        wanted = SubscriptionVector(_EVENT, [Predicate(_ATTRIBUTE, number, number, wide=True)])
         host = world.hosts[node]
         body = SubscriptionBody(
             person.name,
@@ -128,7 +128,7 @@ class Post:
                 transaction.now,
                 0,
                 world.vocabulary_hash,
-                notification.encode(Notification(_EVENT, [reading])),
+                notification.encode(NotificationVector(_EVENT, [reading])),
             )
             expires = transaction.now + parcel.life
             (item,) = host.item_store.originate_many(transaction, NOTIFICATION, expires, [body])

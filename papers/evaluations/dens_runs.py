@@ -25,7 +25,7 @@ from denwatch.protocol.degrees import (
 )
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from benchmarks.common import median
 from papers import (
@@ -75,12 +75,12 @@ class Scene:
         self.notifications = draw_notifications(rng, vocabulary, events)
 
 
-def rework(s: Subscription, aggregator: int) -> Subscription:
+def rework(s: SubscriptionVector, aggregator: int) -> SubscriptionVector:
     """Return the same subscription under another aggregator."""
-    return Subscription(s.event, s.predicates, aggregator, s.threshold)
+    return SubscriptionVector(s.event, s.predicates, aggregator, s.threshold)
 
 
-def load(make: Callable[[], Any], subscriptions: Sequence[Subscription]) -> tuple[Any, float]:
+def load(make: Callable[[], Any], subscriptions: Sequence[SubscriptionVector]) -> tuple[Any, float]:
     """Return a filled engine and the milliseconds that filling took, at best."""
     best = math.inf
     for _ in range(LOADS):
@@ -92,7 +92,9 @@ def load(make: Callable[[], Any], subscriptions: Sequence[Subscription]) -> tupl
     return engine, 1e3 * best
 
 
-def time_each(call: Callable[[Notification], object], events: Sequence[Notification]) -> float:
+def time_each(
+    call: Callable[[NotificationVector], object], events: Sequence[NotificationVector]
+) -> float:
     """Return the milliseconds of one event: the median of each one's best."""
     best = []
     for event in events:
@@ -105,7 +107,9 @@ def time_each(call: Callable[[Notification], object], events: Sequence[Notificat
     return 1e3 * median(best)
 
 
-def time_all(call: Callable[[Notification], object], events: Sequence[Notification]) -> float:
+def time_all(
+    call: Callable[[NotificationVector], object], events: Sequence[NotificationVector]
+) -> float:
     """Return the milliseconds of all events together, at best."""
     best = math.inf
     for _ in range(REPEATS):

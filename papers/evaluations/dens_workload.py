@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from denwatch.protocol.degrees import MIN, VERY
 from denwatch.protocol.evaluator import AND, OR
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 EVENTS = 3
 ATTRIBUTES = 4
@@ -59,7 +59,7 @@ def draw_subscriptions(
     count: int,
     aggregator: int = MIN,
     patterned: bool = False,
-) -> list[Subscription]:
+) -> list[SubscriptionVector]:
     """Draw what people ask, all with the threshold 1/2."""
     drawn = []
     for _ in range(count):
@@ -72,23 +72,23 @@ def draw_subscriptions(
         pattern = b""
         if patterned:
             pattern = PATTERNS[len(words)][int(rng.integers(2))]
-        drawn.append(Subscription(event, predicates, aggregator, HALF, pattern=pattern))
+        drawn.append(SubscriptionVector(event, predicates, aggregator, HALF, pattern=pattern))
     return drawn
 
 
-def draw_events(rng: np.random.Generator, count: int) -> list[Notification]:
+def draw_events(rng: np.random.Generator, count: int) -> list[NotificationVector]:
     """Draw exact readings of all attributes of an event, uniform over their domains."""
     events = []
     for _ in range(count):
         values = rng.integers(0, 256, ATTRIBUTES).tolist()
         readings = [Reading(a, (x, x, x, x)) for a, x in enumerate(values)]
-        events.append(Notification(int(rng.integers(EVENTS)), readings))
+        events.append(NotificationVector(int(rng.integers(EVENTS)), readings))
     return events
 
 
 def draw_notifications(
     rng: np.random.Generator, vocabulary: Vocabulary, count: int
-) -> list[Notification]:
+) -> list[NotificationVector]:
     """Draw what a source sends: exact readings of the attributes of one situation alone.
 
     In the paper a notification has the features of the subscription that it was sent for.
@@ -98,5 +98,5 @@ def draw_notifications(
         event, words = vocabulary.situations[int(rng.integers(len(vocabulary.situations)))]
         values = rng.integers(0, 256, len(words)).tolist()
         readings = [Reading(a, (x, x, x, x)) for (a, _), x in zip(words, values, strict=True)]
-        sent.append(Notification(event, readings))
+        sent.append(NotificationVector(event, readings))
     return sent

@@ -17,7 +17,7 @@ from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.operators import Plan, encode_plan
 from denwatch.node.core.subscribers.replies import encode_question
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.asyncapi.contract import check_payload, load_contract, name_message
 from tests.home.test_node import USER
@@ -65,7 +65,7 @@ class Place:
     def app(self, name: str) -> App:
         return App(self.node.port, name, self.passwords[name]).wait()
 
-    def publish(self, readings: list[Notification]) -> None:
+    def publish(self, readings: list[NotificationVector]) -> None:
         senses = announce_senses(readings, RESCUE)
         with Publisher(read_key(self.key), RESCUE, senses, timeout=30) as publisher:
             publisher.run(1.5)
@@ -92,7 +92,7 @@ def test_every_reply_is_one_of_the_channels_messages(place: Place) -> None:
     assert name_message(CONTRACT, REPLIES, asked) == "asked"
 
 
-def make_readings() -> list[Notification]:
+def make_readings() -> list[NotificationVector]:
     """Return readings with doubt, with symbols, with a broken sensor, and of another event."""
     patient = RESCUE.events["patient"]
     bits = {name: attribute.bit for name, attribute in patient.attributes.items()}
@@ -103,7 +103,7 @@ def make_readings() -> list[Notification]:
     words = "patient heart_rate=160 triage=red east=1200"
     return [
         parse_reading(words, RESCUE),
-        Notification(patient.number, doubtful, 0, 0, None, 1 << bits["pain"]),
+        NotificationVector(patient.number, doubtful, 0, 0, None, 1 << bits["pain"]),
         parse_reading("gas carbon_monoxide=120 detector=ok", RESCUE),
     ]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from denwatch.node.core.vectors import decode_notification
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 plain = st.builds(
     lambda event, values, sequence, age: notification.encode(
-        Notification(
+        NotificationVector(
             event, [Reading(a, (v, v, v, v)) for a, v in sorted(values.items())], sequence, age
         )
     ),
@@ -24,7 +24,7 @@ plain = st.builds(
 )
 
 
-def judge(decode: Callable[[bytes], Notification], frame: bytes) -> object:
+def judge(decode: Callable[[bytes], NotificationVector], frame: bytes) -> object:
     """Return what a decoder says: the notification with its features, or why there is none."""
     try:
         found = decode(frame)

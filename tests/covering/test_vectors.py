@@ -9,7 +9,7 @@ from denwatch.protocol.degrees import ARITHMETIC, MAX, MIN, PRODUCT, SUGENO
 from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, Significance
-from denwatch.protocol.vectors import Subscription as Vector
+from denwatch.protocol.vectors import SubscriptionVector as Vector
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -42,7 +42,7 @@ from denwatch.node.log.records import encode_record
 from denwatch.protocol import frames
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
 from denwatch.watchdog.notice import write
@@ -344,7 +344,7 @@ def make_vector(low: int, high: int, event: int = 1, attribute: int = 0, **optio
     """Return a vector with one crisp range."""
     wide = bool(EVERYTHING[event][1] >> attribute & 1)
     predicate = Predicate(attribute, low, high, wide=wide)
-    return encode(Subscription(event, [predicate], **options))
+    return encode(SubscriptionVector(event, [predicate], **options))
 
 
 def settle(site: Site, dog: Dog, rounds: int = 200) -> None:

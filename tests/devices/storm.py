@@ -16,7 +16,7 @@ from denwatch.node.covering import Exact
 from denwatch.protocol.matching import match
 from denwatch.protocol.notification import decode as decode_note
 from denwatch.protocol.subscription import decode
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.plant import SENSES, TOPIC, Dog, Site, make_vector, settle
 
@@ -223,7 +223,7 @@ class Storm:
         fitting = [s for s in live if not s.features & ~SENSES[1][0]]
         for value in range(0, 256, 3):
             readings = [Reading(0, (value,) * 4), Reading(1, ((value * 7) % 256,) * 4)]
-            n = Notification(1, readings)
+            n = NotificationVector(1, readings)
             is_wanted = any((found := match(s, n)) and found.matched for s in fitting)
             is_told = any((found := match(s, n)) and found.matched for s in tables)
             assert is_wanted == is_told, f"{value}: wanted {is_wanted}, told {is_told}"

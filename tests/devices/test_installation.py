@@ -5,7 +5,7 @@ from __future__ import annotations
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.interface import Acknowledged, Listening
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.fuzzy import Fuzzy
 
 from tests.devices.installing import check_installed, list_down, make_met
@@ -22,9 +22,9 @@ def test_what_a_device_senses_is_installed() -> None:
     site.subscribe(make_vector(7, 9), vocabulary=b"another.")
     site.subscribe(b'{"content"}', language=1)
     site.subscribe(b"\x41\x00")  # no vector at all
-    both = encode(Subscription(1, [Predicate(0, 1, 1), Predicate(3, 1, 1)]))
+    both = encode(SubscriptionVector(1, [Predicate(0, 1, 1), Predicate(3, 1, 1)]))
     site.subscribe(both)  # one of the two is not sensed
-    narrow = encode(Subscription(2, [Predicate(1, 1, 1)]))
+    narrow = encode(SubscriptionVector(2, [Predicate(1, 1, 1)]))
     site.subscribe(narrow)  # it is sensed with 16 bits
     settle(site, dog)
     check_installed(site, dog, *fits)
@@ -104,10 +104,10 @@ def test_a_device_that_started_anew_gets_everything() -> None:
 
 def test_frames_have_at_most_so_many_vectors_and_bytes() -> None:
     site, dog = Site(DeviceSettings(batch=20, frame_bytes=120)), Dog()
-    long = encode(Subscription(1, [Predicate(a, 1, 1) for a in range(3)]))  # 17 bytes
+    long = encode(SubscriptionVector(1, [Predicate(a, 1, 1) for a in range(3)]))  # 17 bytes
     for value in range(30):
         predicates = [Predicate(a, value, value) for a in range(3)]
-        site.subscribe(encode(Subscription(1, predicates)))
+        site.subscribe(encode(SubscriptionVector(1, predicates)))
     site.handle(dog.say_hello())
     (frame,) = list_down(site)
     assert len(frame.payload) == 19 + 6 * (len(long) + 1)

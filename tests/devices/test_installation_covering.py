@@ -10,7 +10,7 @@ from denwatch.node.core.interface import ClockSet, Listening
 from denwatch.node.covering import Exact, PairWise
 from denwatch.protocol.degrees import ARITHMETIC
 from denwatch.protocol.subscription import decode, encode
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 
 from tests.devices.installing import check_installed, list_down, make_met
 from tests.devices.plant import DOG, TOPIC, make_vector, meet, settle
@@ -18,7 +18,9 @@ from tests.devices.plant import DOG, TOPIC, make_vector, meet, settle
 
 def test_the_same_wish_is_installed_once() -> None:
     site, dog = make_met()
-    means = encode(Subscription(1, [Predicate(0, 1, 9, 9), Predicate(1, 3, 4, 9)], ARITHMETIC))
+    means = encode(
+        SubscriptionVector(1, [Predicate(0, 1, 9, 9), Predicate(1, 3, 4, 9)], ARITHMETIC)
+    )
     items = [site.subscribe(means, owner=owner) for owner in ("a", "b", "c")]
     settle(site, dog)
     check_installed(site, dog, means)

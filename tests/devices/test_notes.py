@@ -8,7 +8,7 @@ from denwatch.node.core.items import NOTIFICATION, decode_item
 from denwatch.protocol import frames
 from denwatch.protocol.notification import decode, encode
 from denwatch.protocol.timecode import decode_age, encode_age
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.plant import (
     DOG,
@@ -29,7 +29,7 @@ from tests.devices.test_hello import check_refused
 def make_note(sequence: int, value: int = 9, age: int = 0, event: int = 1, **fields: int) -> bytes:
     reading = Reading(fields.get("attribute", 0), (value,) * 4, bool(fields.get("wide", 0)))
     faults = fields.get("faults", 0)
-    return encode(Notification(event, [reading], sequence & 0xFFFF, age, faults=faults))
+    return encode(NotificationVector(event, [reading], sequence & 0xFFFF, age, faults=faults))
 
 
 def note_frame(epoch: int, sequence: int, *vectors: bytes) -> Message:

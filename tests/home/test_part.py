@@ -218,10 +218,12 @@ def test_doubt_is_shown_beside_the_value_and_a_fault_is_unknown() -> None:
 
 
 def _read_doubtful(place: Place) -> None:
-    from denwatch.protocol.vectors import Notification, Reading
+    from denwatch.protocol.vectors import NotificationVector, Reading
 
     oxygen, monoxide = GAS.attributes["oxygen"].bit, GAS.attributes["carbon_monoxide"].bit
-    made = Notification(GAS.number, [Reading(oxygen, (10, 20, 20, 30))], 1, 0, None, 1 << monoxide)
+    made = NotificationVector(
+        GAS.number, [Reading(oxygen, (10, 20, 20, 30))], 1, 0, None, 1 << monoxide
+    )
     body = NotificationBody("dog-1", 1, 1, place.now, 0, RESCUE.own_hash, encode(made))
     transaction = Transaction(place.now)
     item = Item(Dot("north", 1, 1), NOTIFICATION, 0, encode_body(body))

@@ -147,7 +147,7 @@ def draw_subscription(
 
 
 def draw_codes(
-    rng: random.Random, event: Event, vector: vectors.Subscription, count: int
+    rng: random.Random, event: Event, vector: vectors.SubscriptionVector, count: int
 ) -> list[dict[str, int]]:
     """Return inputs, by attribute: some anywhere, most on a side of one of the predicates."""
     names = {a.bit: a for a in event.attributes.values()}

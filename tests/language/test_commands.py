@@ -12,7 +12,7 @@ from denwatch.cli.layout import describe_bytes
 from denwatch.cli.toml import write_toml
 from denwatch.client.vocabulary import load_shipped, parse_vocabulary
 from denwatch.protocol import notification
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.language.console import EVERYTHING, FEVER, VECTOR, Capture, pipe, run
 
@@ -87,7 +87,7 @@ def test_explain_tells_a_notification(capfd: Capture) -> None:
         Reading(8, (2,) * 4),
         Reading(12, (1000,) * 4, wide=True),
     ]
-    vector = Notification(1, readings, sequence=7, age=32, why=(1, 204), faults=1 << 3)
+    vector = NotificationVector(1, readings, sequence=7, age=32, why=(1, 204), faults=1 << 3)
     data = notification.encode(vector).hex()
     assert run(capfd, "explain", data)[1].splitlines() == [
         "patient 7, 2 s old",
@@ -112,7 +112,7 @@ def test_explain_tells_a_notification(capfd: Capture) -> None:
 
 
 def test_a_reading_of_another_resolution_keeps_its_value(capfd: Capture) -> None:
-    narrow = Notification(1, [Reading(12, (128,) * 4)])
+    narrow = NotificationVector(1, [Reading(12, (128,) * 4)])
     out = run(capfd, "explain", notification.encode(narrow).hex())[1]
     assert "east = 32896 m" in out
 

@@ -49,7 +49,9 @@ SHORT_OF_AIR = leaf("oxygen_saturation", "low")
 OLD = leaf("age", "old")
 
 
-def build(condition: Condition, compact: bool = True, **fields: object) -> vectors.Subscription:
+def build(
+    condition: Condition, compact: bool = True, **fields: object
+) -> vectors.SubscriptionVector:
     """Return the vector of a condition under the rescue vocabulary."""
     tree = Subscription(condition, **fields)  # type: ignore[arg-type]
     return compile_subscription(tree, RESCUE, compact=compact).vector

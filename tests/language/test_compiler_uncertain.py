@@ -14,7 +14,7 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import And, Predicate, Scalar, Subscription
 from denwatch.client.vocabulary import Attribute, load_shipped
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.language.oracle import POWERS, constraint, decode
 from tests.language.sampling import draw_predicate
@@ -92,7 +92,7 @@ def test_possible_and_certain_degrees_decide_like_the_formulas() -> None:
         if abs(possible - high) < 4 * MARGIN or (low and abs(certain - low) < 4 * MARGIN):
             continue
         readings = [Reading(bit, points[bit]) for bit in sorted(points)]
-        found = match(compiled.vector, Notification(event.number, readings))
+        found = match(compiled.vector, NotificationVector(event.number, readings))
         assert found is not None
         wanted = possible >= high and certain >= low
         assert found.matched == wanted, (number, degrees, tree)

@@ -183,7 +183,7 @@ def test_the_event_is_named_where_attributes_leave_it_open() -> None:
 # Vectors from elsewhere -----------------------------------------------------------------------
 
 
-def draw_vector(rng: random.Random) -> vectors.Subscription:
+def draw_vector(rng: random.Random) -> vectors.SubscriptionVector:
     """Return a vector that no compiler of ours made: any triples, any pattern."""
     event = rng.choice(list(RESCUE.events.values()))
     count = rng.randint(1, 4)
@@ -216,7 +216,7 @@ def draw_vector(rng: random.Random) -> vectors.Subscription:
             joined = a + b + bytes([rng.choice([AND, OR]) | 2])
             stack.insert(0, joined + bytes([NOT]) if rng.random() < 0.3 else joined)
         pattern = stack[0]
-    return vectors.Subscription(
+    return vectors.SubscriptionVector(
         event.number, predicates, kind, rng.randint(20, 220), pattern=pattern
     )
 
@@ -247,13 +247,13 @@ def test_foreign_vectors_are_read_with_their_meaning() -> None:
 
 
 def test_what_is_not_in_the_vocabulary_is_refused() -> None:
-    vector = vectors.Subscription(1, [vectors.Predicate(0, 1, 2)])
+    vector = vectors.SubscriptionVector(1, [vectors.Predicate(0, 1, 2)])
     with pytest.raises(LanguageError, match='vocabulary "weather" has no event 1'):
         decompile(vector, WEATHER)
     with pytest.raises(LanguageError, match="event weather has no attribute 15"):
-        decompile(vectors.Subscription(10, [vectors.Predicate(15, 1, 2)]), WEATHER)
+        decompile(vectors.SubscriptionVector(10, [vectors.Predicate(15, 1, 2)]), WEATHER)
     with pytest.raises(LanguageError, match="has another resolution"):
-        decompile(vectors.Subscription(10, [vectors.Predicate(0, 1, 2, wide=True)]), WEATHER)
+        decompile(vectors.SubscriptionVector(10, [vectors.Predicate(0, 1, 2, wide=True)]), WEATHER)
     with pytest.raises(ProtocolError):
         decompile(b"\x00", RESCUE)
 

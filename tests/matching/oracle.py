@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from denwatch.protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 
 MIN, MAX, PRODUCT, ARITHMETIC, GEOMETRIC, HARMONIC, WEIGHTED, SUGENO = range(8)
 AND, OR, NOT = 0x40, 0x50, 0x60
@@ -115,7 +115,7 @@ def find_decisive(kind: int, degrees: list[float]) -> int:
 
 
 def run_pattern(
-    s: Subscription, possibles: list[float], certains: list[float]
+    s: SubscriptionVector, possibles: list[float], certains: list[float]
 ) -> tuple[float, float, int]:
     """Return (possible, certain, who decided) of a pattern, from its tree."""
     stack: list[tuple[float, float, int]] = []
@@ -135,7 +135,7 @@ def run_pattern(
     return stack[0]
 
 
-def run_rules(s: Subscription, degrees: list[float], centres: dict[int, int]) -> float:
+def run_rules(s: SubscriptionVector, degrees: list[float], centres: dict[int, int]) -> float:
     """Return the fuzzy mean of the Takagi-Sugeno rules."""
     assert s.consequents is not None
     rules = iter(s.consequents)
@@ -159,7 +159,7 @@ def find_seconds(code: int) -> int:
 
 
 def judge_degrees(
-    s: Subscription,
+    s: SubscriptionVector,
     possibles: list[float],
     certains: list[float],
     centres: dict[int, int],
@@ -191,7 +191,7 @@ def judge_degrees(
     return Verdict(matched, possible, certain, slack, s.predicates[who].attribute)
 
 
-def judge(s: Subscription, n: Notification, age: int = 0) -> Verdict | None:
+def judge(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Verdict | None:
     """Return the verdict on a subscription and a notification; None if an attribute is missing."""
     readings = {reading.attribute: reading for reading in n.readings}
     if s.event != n.event or any(p.attribute not in readings for p in s.predicates):

@@ -9,7 +9,7 @@ import random
 
 from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
 from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import strategies as st
 
 ATTRIBUTES = 5
@@ -60,7 +60,9 @@ def make_pattern(rng: random.Random, count: int) -> bytes:
     return stack[0]
 
 
-def make_subscription(rng: random.Random, kinds: tuple[int, ...] = tuple(range(8))) -> Subscription:
+def make_subscription(
+    rng: random.Random, kinds: tuple[int, ...] = tuple(range(8))
+) -> SubscriptionVector:
     """Return a subscription of one of these aggregators, perhaps with a pattern or freshness."""
     kind = rng.choice(kinds)
     count = rng.randint(2 if kind == SUGENO else 1, 4)
@@ -80,7 +82,7 @@ def make_subscription(rng: random.Random, kinds: tuple[int, ...] = tuple(range(8
                 for _ in range(pairs)
             ]
     patterned = len(predicates) > 1 and kind not in (MAX, WEIGHTED, SUGENO) and rng.random() < 0.4
-    return Subscription(
+    return SubscriptionVector(
         rng.randrange(EVENTS),
         predicates,
         kind,
@@ -103,28 +105,28 @@ def make_reading(rng: random.Random, attribute: int, exact: bool) -> Reading:
     return Reading(attribute, (points[0], points[1], points[2], points[3]), wide)
 
 
-def make_notification(rng: random.Random, uncertain: float = 0.4) -> Notification:
+def make_notification(rng: random.Random, uncertain: float = 0.4) -> NotificationVector:
     """Return a notification in which each reading is uncertain with the given chance."""
     attributes = sorted(rng.sample(range(ATTRIBUTES), rng.randint(1, ATTRIBUTES)))
     readings = [make_reading(rng, a, rng.random() >= uncertain) for a in attributes]
-    return Notification(rng.randrange(EVENTS), readings)
+    return NotificationVector(rng.randrange(EVENTS), readings)
 
 
 @st.composite
 def subscriptions(
     draw: st.DrawFn, kinds: tuple[int, ...] = tuple(range(8))
-) -> Subscription:  # fmt: skip
+) -> SubscriptionVector:  # fmt: skip
     """Draw a subscription; hypothesis shrinks the seed."""
     return make_subscription(random.Random(draw(st.integers(0, 2**32))), kinds)
 
 
 @st.composite
-def notifications(draw: st.DrawFn, uncertain: float = 0.4) -> Notification:
+def notifications(draw: st.DrawFn, uncertain: float = 0.4) -> NotificationVector:
     """Draw a notification."""
     return make_notification(random.Random(draw(st.integers(0, 2**32))), uncertain)
 
 
-def make_crisp_subscription(rng: random.Random) -> Subscription:
+def make_crisp_subscription(rng: random.Random) -> SubscriptionVector:
     """Return a conjunction of crisp points and intervals."""
     attributes = sorted(rng.sample(range(ATTRIBUTES), rng.randint(1, 4)))
     predicates = []
@@ -133,4 +135,4 @@ def make_crisp_subscription(rng: random.Random) -> Subscription:
         low = draw_number(rng, last)
         high = low if rng.random() < 0.4 else max(low, draw_number(rng, last))
         predicates.append(Predicate(a, low, high, CRISP, wide=a == 4))
-    return Subscription(rng.randrange(EVENTS), predicates, MIN, rng.choice((1, 128, 255)))
+    return SubscriptionVector(rng.randrange(EVENTS), predicates, MIN, rng.choice((1, 128, 255)))

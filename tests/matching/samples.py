@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import strategies as st
 
 AND, OR, NOT = 0x40, 0x50, 0x60
@@ -79,7 +79,7 @@ def make_rules(rng: Any, count: int) -> list[tuple[int, ...]]:
 
 def make_subscription(
     rng: Any, events: int = 2, attributes: int = 6, wide: bool = True, exact: bool = False
-) -> Subscription:
+) -> SubscriptionVector:
     """Return any subscription; `exact` leaves out patterns over aggregators that round twice."""
     names = sorted(rng.sample(range(attributes), rng.randint(1, min(4, attributes))))
     again = sorted(rng.choice(names) for _ in range(rng.choice((0, 0, 0, 1, 2))))
@@ -103,7 +103,7 @@ def make_subscription(
     threshold = rng.choice((0, 1, 64, 128, 200, 255, rng.randint(0, 255)))
     certain = rng.choice((0, 0, 0, rng.randint(0, 255)))
     event = rng.randint(0, events - 1)
-    return Subscription(event, predicates, kind, threshold, certain, **more)
+    return SubscriptionVector(event, predicates, kind, threshold, certain, **more)
 
 
 def make_reading(rng: Any, attribute: int, wide: bool, style: str) -> Reading:
@@ -121,7 +121,7 @@ def make_reading(rng: Any, attribute: int, wide: bool, style: str) -> Reading:
 
 def make_notification(
     rng: Any, events: int = 2, attributes: int = 6, wide: bool = True, doubtful_wide: bool = True
-) -> Notification:
+) -> NotificationVector:
     """Return a notification whose readings are exact, uncertain or mixed."""
     case = rng.choice(("exact", "interval", "fuzzy", "mixed"))
     readings = []
@@ -131,24 +131,24 @@ def make_notification(
         if not doubtful_wide and attribute >= WIDE - 1:
             style = "exact"
         readings.append(make_reading(rng, attribute, is_wide, style))
-    return Notification(rng.randint(0, events - 1), readings)
+    return NotificationVector(rng.randint(0, events - 1), readings)
 
 
 @st.composite
-def subscriptions(draw: Any, **options: Any) -> Subscription:
+def subscriptions(draw: Any, **options: Any) -> SubscriptionVector:
     """Draw any subscription."""
     return make_subscription(Drawn(draw), **options)
 
 
 @st.composite
-def notifications(draw: Any, **options: Any) -> Notification:
+def notifications(draw: Any, **options: Any) -> NotificationVector:
     """Draw any notification."""
     return make_notification(Drawn(draw), **options)
 
 
 def make_corpus(
     subscriptions: int = 10_000, publications: int = 10_000, seed: int = 20061
-) -> tuple[list[Subscription], list[Notification]]:
+) -> tuple[list[SubscriptionVector], list[NotificationVector]]:
     """Return the fixed corpus: 8-bit attributes, two events of six, all five cases."""
     rng = random.Random(seed)
     return (

@@ -15,7 +15,7 @@ import pytest
 from denwatch.node.matching.batch import Hits, pack_notifications, pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from tests.matching.oracle import Verdict, find_degree, find_possibility, judge_degrees
 from tests.matching.samples import make_corpus
@@ -25,7 +25,7 @@ Answer = dict[int, tuple[int, int, int]]
 
 
 @cache
-def corpus() -> tuple[list[Subscription], list[Notification]]:
+def corpus() -> tuple[list[SubscriptionVector], list[NotificationVector]]:
     """Return the corpus, made once."""
     return make_corpus()
 
@@ -89,7 +89,7 @@ def test_the_index_agrees_with_the_definition(stride: int) -> None:
 class Judge:
     """The float oracle over the whole corpus: one table of degrees for each predicate."""
 
-    def __init__(self, subs: list[Subscription]) -> None:
+    def __init__(self, subs: list[SubscriptionVector]) -> None:
         self.subs = subs
         predicates = [p for s in subs for p in s.predicates]
         self.tables = np.array([[find_degree(p, x) for x in range(256)] for p in predicates])
@@ -97,7 +97,7 @@ class Judge:
         self.where = np.array([16 * s.event + p.attribute for s in subs for p in s.predicates])
         self.starts = np.cumsum([0] + [len(s.predicates) for s in subs]).tolist()
 
-    def judge(self, n: Notification) -> dict[int, Verdict]:
+    def judge(self, n: NotificationVector) -> dict[int, Verdict]:
         """Return the verdicts on all candidates of a notification."""
         possible = np.full(len(self.where), -1.0)
         certain = np.full(len(self.where), -1.0)

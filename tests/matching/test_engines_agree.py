@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from denwatch.node.matching.index import FuzzyIndex
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ from tests.matching.samples import notifications, subscriptions
 )
 @settings(max_examples=40, deadline=None)
 def test_one_answer(
-    engine: Any, subs: list[Subscription], notes: list[Notification], age: int
+    engine: Any, subs: list[SubscriptionVector], notes: list[NotificationVector], age: int
 ) -> None:
     index, other = FuzzyIndex(), engine()
     for id, s in enumerate(subs):

@@ -16,7 +16,7 @@ from denwatch.node.matching.batch import (
 )
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,9 @@ from tests.matching.samples import (
 )
 
 
-def assert_same(index: FuzzyIndex, plain: PlainMatcher, n: Notification, age: int = 0) -> None:
+def assert_same(
+    index: FuzzyIndex, plain: PlainMatcher, n: NotificationVector, age: int = 0
+) -> None:
     assert len(index) == len(plain)
     assert index.match(n, age) == plain.match(n, age)
 
@@ -42,7 +44,7 @@ def assert_same(index: FuzzyIndex, plain: PlainMatcher, n: Notification, age: in
 )
 @settings(max_examples=200, deadline=None)
 def test_any_subscription_and_any_notification(
-    subs: list[Subscription], notes: list[Notification], age: int, buckets: int
+    subs: list[SubscriptionVector], notes: list[NotificationVector], age: int, buckets: int
 ) -> None:
     index, plain = FuzzyIndex(buckets=buckets), PlainMatcher()
     index.add_batch(pack_subscriptions(enumerate(subs)))
@@ -122,7 +124,7 @@ def test_many_masks_and_wide_notifications_find_the_same_groups() -> None:
     for carried in (2, 4, 14):
         for _ in range(3):
             names = sorted(rng.sample(range(14), carried))
-            n = Notification(0, [Reading(a, (rng.randint(0, 255),) * 4) for a in names])
+            n = NotificationVector(0, [Reading(a, (rng.randint(0, 255),) * 4) for a in names])
             assert_same(index, plain, n)
 
 
@@ -179,21 +181,21 @@ def test_more_attributes_than_one_word_of_a_mask() -> None:
 
 def test_an_empty_index_and_an_unknown_attribute() -> None:
     index = FuzzyIndex(attributes=16)
-    n = Notification(9, [Reading(0, (1, 1, 1, 1))])
+    n = NotificationVector(9, [Reading(0, (1, 1, 1, 1))])
     assert index.match(n) == []
-    index.add(1, Subscription(0, [Predicate(0, 0, 255)]))
+    index.add(1, SubscriptionVector(0, [Predicate(0, 0, 255)]))
     assert index.match(n) == []
     with pytest.raises(ValueError, match="attribute 16 is not below 16"):
-        index.add(2, Subscription(1, [Predicate(0, 0, 255)]))
+        index.add(2, SubscriptionVector(1, [Predicate(0, 0, 255)]))
     assert len(index) == 1
 
 
 def test_ids_are_64_bits_without_sign() -> None:
     index = FuzzyIndex()
-    s = Subscription(0, [Predicate(0, 0, 255)])
+    s = SubscriptionVector(0, [Predicate(0, 0, 255)])
     for id in (2**64 - 1, 0, 2**63):
         index.add(id, s)
-    hits = index.match(Notification(0, [Reading(0, (1, 1, 1, 1))]))
+    hits = index.match(NotificationVector(0, [Reading(0, (1, 1, 1, 1))]))
     assert [hit.id for hit in hits] == [0, 2**63, 2**64 - 1]
     index.remove(2**64 - 1)
     assert 2**64 - 1 not in index

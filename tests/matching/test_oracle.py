@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from denwatch.protocol import degrees
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Predicate, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +31,9 @@ def test_every_degree_of_every_slope_is_the_real_one_rounded() -> None:
     st.integers(0, 9000),
 )
 @settings(max_examples=300, deadline=None)
-def test_a_match_is_the_real_one_rounded(s: Subscription, n: Notification, age: int) -> None:
+def test_a_match_is_the_real_one_rounded(
+    s: SubscriptionVector, n: NotificationVector, age: int
+) -> None:
     verdict = judge(s, n, age)
     found = match(s, n, age)
     if verdict is None or found is None:

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from denwatch.protocol.degrees import ARITHMETIC, MAX, MIN, WEIGHTED
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -253,14 +253,14 @@ def test_vectors_translated_match_as_the_protocol_says(kind: int, aggregation: A
             weight = rng.randint(1, 9) if kind == WEIGHTED else 1
             gammas = rng.choice((0, 40, 90)), rng.choice((0, 40, 90))
             predicates.append(Predicate(a, low, low + 40, *gammas, weight=weight))
-        s = Subscription(2, predicates, kind, 0)
+        s = SubscriptionVector(2, predicates, kind, 0)
         readings = []
         for a in range(4):
             p = sorted(rng.randint(0, 255) for _ in range(4))
             exact = rng.random() < 0.5
             points = (p[1],) * 4 if exact else (p[0], p[1], p[2], p[3])
             readings.append(Reading(a, points))
-        n = Notification(2, readings)
+        n = NotificationVector(2, readings)
         engine = ATopss(aggregation=aggregation)
         engine.add(5, translate_subscription(s))
         hits = engine.match(translate_notification(n))
@@ -271,7 +271,7 @@ def test_vectors_translated_match_as_the_protocol_says(kind: int, aggregation: A
             assert abs(hits[0].certain - expected.certain) <= 3
             compared += 1
         else:
-            singles = [match(Subscription(2, [p], kind, 0), n) for p in predicates]
+            singles = [match(SubscriptionVector(2, [p], kind, 0), n) for p in predicates]
             assert any(m is not None and m.possible <= 3 for m in singles)
     assert compared > 100
 
@@ -296,7 +296,7 @@ def test_what_the_model_cannot_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="bits"):
         ATopss(bits=5)
     with pytest.raises(ValueError, match="negation"):
-        translate_subscription(Subscription(0, [Predicate(0, 1, 2, negated=True)]))
+        translate_subscription(SubscriptionVector(0, [Predicate(0, 1, 2, negated=True)]))
     assert len(engine) == 0
 
 

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.interface import Hit
-from denwatch.protocol.vectors import Notification
+from denwatch.protocol.vectors import NotificationVector
 
 from papers import FIP, FNIF, FNIFC, FNIFS
 from tests.matching.samples import make_corpus
@@ -22,7 +22,7 @@ AGE = 40
 
 
 @cache
-def ask_index() -> list[tuple[Notification, list[Hit]]]:
+def ask_index() -> list[tuple[NotificationVector, list[Hit]]]:
     """Return the publications asked, and what the index answers."""
     subscriptions, publications = make_corpus()
     index = FuzzyIndex(attributes=32)

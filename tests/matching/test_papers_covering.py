@@ -7,7 +7,7 @@ import random
 from denwatch.protocol.cuts import cut
 from denwatch.protocol.degrees import ARITHMETIC, GEOMETRIC, MAX, MIN, PRODUCT, VERY
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,28 +21,28 @@ def test_high_covers_very_high_and_fewer_attributes_cover_more() -> None:
     high = Predicate(0, 180, 255, 60)
     very_high = Predicate(0, 180, 255, 60, hedge=VERY)
     fast = Predicate(1, 120, 255, 60)
-    one = Outline(Subscription(1, [high], MIN, 128))
-    hedged = Outline(Subscription(1, [very_high], MIN, 128))
-    two = Outline(Subscription(1, [high, fast], MIN, 128))
+    one = Outline(SubscriptionVector(1, [high], MIN, 128))
+    hedged = Outline(SubscriptionVector(1, [very_high], MIN, 128))
+    two = Outline(SubscriptionVector(1, [high, fast], MIN, 128))
     assert covers(one, hedged)
     assert not covers(hedged, one)
     assert covers(one, two)
     assert not covers(two, one)
-    assert covers(Outline(Subscription(1, [high], MIN, 60)), one)
-    assert not covers(Outline(Subscription(1, [high], MIN, 200)), one)
-    assert not covers(Outline(Subscription(2, [high], MIN, 128)), one)
+    assert covers(Outline(SubscriptionVector(1, [high], MIN, 60)), one)
+    assert not covers(Outline(SubscriptionVector(1, [high], MIN, 200)), one)
+    assert not covers(Outline(SubscriptionVector(2, [high], MIN, 128)), one)
 
 
 def test_a_mean_does_not_cover_by_leaving_attributes_out() -> None:
     low, high = Predicate(0, 0, 50, 60), Predicate(1, 200, 255, 60)
-    one = Outline(Subscription(1, [low], ARITHMETIC, 100))
-    two = Outline(Subscription(1, [low, high], ARITHMETIC, 100))
+    one = Outline(SubscriptionVector(1, [low], ARITHMETIC, 100))
+    two = Outline(SubscriptionVector(1, [low, high], ARITHMETIC, 100))
     assert not covers(one, two)
-    product = Outline(Subscription(1, [low], PRODUCT, 100))
-    assert covers(product, Outline(Subscription(1, [low, high], PRODUCT, 100)))
+    product = Outline(SubscriptionVector(1, [low], PRODUCT, 100))
+    assert covers(product, Outline(SubscriptionVector(1, [low, high], PRODUCT, 100)))
 
 
-def widen(rng: random.Random, s: Subscription) -> Subscription:
+def widen(rng: random.Random, s: SubscriptionVector) -> SubscriptionVector:
     """Return a neighbour of s that often covers it, and sometimes only nearly."""
     predicates = []
     for p in s.predicates:
@@ -70,12 +70,12 @@ def widen(rng: random.Random, s: Subscription) -> Subscription:
     threshold = min(255, max(0, s.threshold - rng.choice((0, 15, -10))))
     certain = min(255, max(0, s.certain - rng.choice((0, 15, -10))))
     recent = s.recent if rng.random() < 0.8 else None
-    return Subscription(
+    return SubscriptionVector(
         s.event, predicates, s.aggregator, threshold, certain, pattern=s.pattern, recent=recent
     )
 
 
-def aim(rng: random.Random, s: Subscription) -> Notification:
+def aim(rng: random.Random, s: SubscriptionVector) -> NotificationVector:
     """Return a notification that has what s asks for, with values about the edges of its sets."""
     readings = []
     for p in {p.attribute: p for p in s.predicates}.values():
@@ -89,7 +89,7 @@ def aim(rng: random.Random, s: Subscription) -> Notification:
             points = [points[0]] * 4
         readings.append(Reading(p.attribute, (points[0], *points[1:]), p.wide))
     readings.sort(key=lambda reading: reading.attribute)
-    return Notification(s.event, readings)
+    return NotificationVector(s.event, readings)
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,23 +112,25 @@ def test_covering_is_sound(seed: int) -> None:
 
 def test_a_lower_level_is_needed_beside_a_wider_cut() -> None:
     """With uncertain readings, a wide set at a high level may fail where a narrow low one holds."""
-    narrow = Subscription(1, [Predicate(0, 100, 110, 90)], MIN, 100)
-    wide = Subscription(1, [Predicate(0, 40, 170)], MIN, 200)
+    narrow = SubscriptionVector(1, [Predicate(0, 100, 110, 90)], MIN, 100)
+    wide = SubscriptionVector(1, [Predicate(0, 40, 170)], MIN, 200)
     assert all(low >= 40 and high <= 170 for low, high in cut(narrow.predicates[0], 100))
-    n = Notification(1, [Reading(0, (150, 180, 200, 210))])
+    n = NotificationVector(1, [Reading(0, (150, 180, 200, 210))])
     inner, outer = match(narrow, n), match(wide, n)
     assert inner is not None
     assert outer is not None
     assert inner.matched
     assert not outer.matched
     assert not covers(Outline(wide), Outline(narrow))
-    assert covers(Outline(Subscription(1, [Predicate(0, 40, 170)], MIN, 100)), Outline(narrow))
+    assert covers(
+        Outline(SubscriptionVector(1, [Predicate(0, 40, 170)], MIN, 100)), Outline(narrow)
+    )
 
 
 def test_the_same_of_certainty() -> None:
-    narrow = Subscription(1, [Predicate(0, 100, 110, 90)], MIN, 0, certain=100)
-    wide = Subscription(1, [Predicate(0, 40, 170)], MIN, 0, certain=200)
-    n = Notification(1, [Reading(0, (100, 105, 140, 190))])
+    narrow = SubscriptionVector(1, [Predicate(0, 100, 110, 90)], MIN, 0, certain=100)
+    wide = SubscriptionVector(1, [Predicate(0, 40, 170)], MIN, 0, certain=200)
+    n = NotificationVector(1, [Reading(0, (100, 105, 140, 190))])
     inner, outer = match(narrow, n), match(wide, n)
     assert inner is not None
     assert outer is not None
@@ -140,24 +142,24 @@ def test_the_same_of_certainty() -> None:
 def test_of_two_negations_the_narrower_set_covers() -> None:
     small, large = Predicate(0, 100, 110, 60, negated=True), Predicate(0, 80, 130, 60, negated=True)
     for kind in (MIN, ARITHMETIC):
-        outside_small = Outline(Subscription(1, [small], kind, 128))
-        outside_large = Outline(Subscription(1, [large], kind, 128))
+        outside_small = Outline(SubscriptionVector(1, [small], kind, 128))
+        outside_large = Outline(SubscriptionVector(1, [large], kind, 128))
         assert covers(outside_small, outside_large)
         assert not covers(outside_large, outside_small)
 
 
 def test_what_must_be_recent_covers_only_what_must_be_as_recent() -> None:
     high = Predicate(0, 180, 255, 60)
-    always = Outline(Subscription(1, [high]))
-    recent = Outline(Subscription(1, [high], recent=(3, 9)))
-    older = Outline(Subscription(1, [Predicate(0, 190, 255, 60)], recent=(5, 12)))
+    always = Outline(SubscriptionVector(1, [high]))
+    recent = Outline(SubscriptionVector(1, [high], recent=(3, 9)))
+    older = Outline(SubscriptionVector(1, [Predicate(0, 190, 255, 60)], recent=(5, 12)))
     assert covers(always, recent)
     assert not covers(recent, always)
     assert not covers(recent, older)
     # The predicate asks for 60 in both; but when both have faded to 45, only one is certain enough.
     sure = Predicate(0, 180, 255, 60, certain=60)
-    strict = Outline(Subscription(1, [sure], MIN, 1, certain=50, recent=(3, 9)))
-    lenient = Outline(Subscription(1, [sure], MIN, 1, certain=40, recent=(3, 9)))
+    strict = Outline(SubscriptionVector(1, [sure], MIN, 1, certain=50, recent=(3, 9)))
+    lenient = Outline(SubscriptionVector(1, [sure], MIN, 1, certain=40, recent=(3, 9)))
     assert not covers(strict, lenient)
     assert covers(lenient, strict)
 
@@ -173,13 +175,13 @@ def test_the_neighbours_of_the_soundness_test_often_cover() -> None:
 
 def test_swapping_the_roles_as_printed_in_the_paper_would_lose_notifications() -> None:
     """Fig. 5c asks for the steeper slope in the covering set; that rule is not sound."""
-    steep = Subscription(1, [Predicate(0, 90, 200, 200)], MIN, 128)
-    flat = Subscription(1, [Predicate(0, 100, 190, 60)], MIN, 128)
+    steep = SubscriptionVector(1, [Predicate(0, 90, 200, 200)], MIN, 128)
+    flat = SubscriptionVector(1, [Predicate(0, 100, 190, 60)], MIN, 128)
     p, q = steep.predicates[0], flat.predicates[0]
     assert p.low <= q.low
     assert p.high >= q.high
     assert p.left >= q.left  # "covers" as printed
-    lost = Notification(1, [Reading(0, (40,) * 4)])
+    lost = NotificationVector(1, [Reading(0, (40,) * 4)])
     inner, outer = match(flat, lost), match(steep, lost)
     assert inner is not None
     assert outer is not None
@@ -189,8 +191,8 @@ def test_swapping_the_roles_as_printed_in_the_paper_would_lose_notifications() -
 
 
 def test_covered_subscriptions_hang_on_active_ones_and_come_back() -> None:
-    wide = Subscription(1, [Predicate(0, 100, 200, 60)], MIN, 128)
-    narrow = Subscription(1, [Predicate(0, 120, 180, 60), Predicate(1, 0, 50, 60)], MIN, 128)
+    wide = SubscriptionVector(1, [Predicate(0, 100, 200, 60)], MIN, 128)
+    narrow = SubscriptionVector(1, [Predicate(0, 120, 180, 60), Predicate(1, 0, 50, 60)], MIN, 128)
     engine = FNIFC()
     engine.add(1, narrow)
     engine.add(2, narrow)
@@ -208,8 +210,8 @@ def test_patterns_cover_set_by_set() -> None:
     wider = [Predicate(a, 90, 160, 50) for a in range(4)]
     for pattern in FOUR.values():
         count = 1 + max(op for op in pattern if op < 16)
-        s = Outline(Subscription(1, wider[:count], MIN, 128, pattern=pattern))
-        t = Outline(Subscription(1, sets[:count], MIN, 128, pattern=pattern))
+        s = Outline(SubscriptionVector(1, wider[:count], MIN, 128, pattern=pattern))
+        t = Outline(SubscriptionVector(1, sets[:count], MIN, 128, pattern=pattern))
         assert covers(s, t)
         assert not covers(t, s)
 

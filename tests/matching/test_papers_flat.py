@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from denwatch.node.matching.interface import Hit
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ ENGINES = (FNIF, FNIFS, FNIFC, FIP)
 Engine = FNIF | FNIFC | FIP
 
 
-def expect(stored: Mapping[int, Subscription], n: Notification, age: int) -> list[Hit]:
+def expect(stored: Mapping[int, SubscriptionVector], n: NotificationVector, age: int) -> list[Hit]:
     """Return the hits by the definition, one subscription at a time."""
     hits = []
     for id in sorted(stored):
@@ -36,7 +36,7 @@ def expect(stored: Mapping[int, Subscription], n: Notification, age: int) -> lis
     return hits
 
 
-def fill(engine: Engine, stored: Mapping[int, Subscription]) -> Engine:
+def fill(engine: Engine, stored: Mapping[int, SubscriptionVector]) -> Engine:
     for id, s in stored.items():
         engine.add(id, s)
     return engine
@@ -51,8 +51,8 @@ def fill(engine: Engine, stored: Mapping[int, Subscription]) -> Engine:
 )
 def test_answers_are_those_of_the_definition(
     make: type[Engine],
-    stored: dict[int, Subscription],
-    asked: list[Notification],
+    stored: dict[int, SubscriptionVector],
+    asked: list[NotificationVector],
     age: int,
 ) -> None:
     engine = fill(make(), stored)
@@ -80,7 +80,7 @@ def test_adding_replacing_and_removing_in_any_order(make: type[Engine]) -> None:
     rng = random.Random(11)
     pool = [make_subscription(rng) for _ in range(40)]
     engine = make()
-    stored: dict[int, Subscription] = {}
+    stored: dict[int, SubscriptionVector] = {}
     for turn in range(600):
         id = rng.randrange(60)
         if id in stored and rng.random() < 0.5:

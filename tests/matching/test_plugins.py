@@ -6,16 +6,16 @@ import pytest
 from denwatch.node.matching.interface import CONTENT, FUZZY, Hit
 from denwatch.node.matching.plugins import BUILT_IN, Plugin, Plugins
 from denwatch.node.ranking.content import Filter
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 
 def test_both_languages_behind_one_interface() -> None:
     plugins = Plugins()
     assert plugins.list_languages() == [FUZZY, CONTENT]
     fuzzy, content = plugins.make_matcher(FUZZY), plugins.make_matcher(CONTENT)
-    fuzzy.add(4, Subscription(2, [Predicate(3, 100, 200)]))
+    fuzzy.add(4, SubscriptionVector(2, [Predicate(3, 100, 200)]))
     content.add(4, Filter.of(("length", ">", 120)))
-    assert fuzzy.match(Notification(2, [Reading(3, (150,) * 4)])) == [Hit(4, 255, 255, 3)]
+    assert fuzzy.match(NotificationVector(2, [Reading(3, (150,) * 4)])) == [Hit(4, 255, 255, 3)]
     assert content.match({"length": 121}) == [Hit(4, 255, 255, -1)]
     for matcher in (fuzzy, content):
         matcher.remove(4)

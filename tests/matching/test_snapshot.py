@@ -11,7 +11,7 @@ import pytest
 from denwatch.node.matching.batch import pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.snapshot import SnapshotError, load_index, save_index
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.matching.samples import make_notification, make_subscription
 
@@ -52,7 +52,7 @@ def test_a_loaded_index_answers_the_same(tmp_path: Path) -> None:
 def test_another_process_answers_the_same(tmp_path: Path) -> None:
     index = make_index(3)
     save_index(index, tmp_path / "index")
-    n = Notification(0, [Reading(a, (x, x, x, x)) for a, x in ((0, 90), (1, 140))])
+    n = NotificationVector(0, [Reading(a, (x, x, x, x)) for a, x in ((0, 90), (1, 140))])
     command = [sys.executable, "-c", _READER, str(tmp_path / "index")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"{len(index)} {[tuple(hit) for hit in index.match(n)]}"

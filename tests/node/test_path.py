@@ -20,7 +20,7 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from firmware_tests.runtimes import find_unix
 from tests.node.app import App
@@ -115,7 +115,7 @@ class Radio:
     def make_frame(self, epoch: int, sequence: int, link: frames.Link | None = None) -> bytes:
         number = load_shipped("rescue").events["patient"].number
         readings = [Reading(0, (200,) * 4), Reading(1, (180,) * 4)]
-        note = Notification(number, readings, sequence & 0xFFFF, 0)
+        note = NotificationVector(number, readings, sequence & 0xFFFF, 0)
         body = frames.join_vectors([notification.encode(note)])
         frame = frames.Frame(frames.NOTIFICATIONS, epoch, sequence, body)
         return frames.seal(link or self.link, frames.UP, frame)

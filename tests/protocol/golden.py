@@ -4,36 +4,42 @@ One file for all: the object, its bytes, and what it answers. A change here is a
 see the versioning rules in protocol/README.md.
 """
 
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Significance, Subscription
+from denwatch.protocol.vectors import (
+    NotificationVector,
+    Predicate,
+    Reading,
+    Significance,
+    SubscriptionVector,
+)
 
 # One vector, one line.
 # fmt: off
 
 # name, subscription, its bytes
 SUBSCRIPTIONS = (
-    ('fever and odd pulse', Subscription(1, [Predicate(0, 121, 255, 156), Predicate(1, 55, 85, 120, negated=True)], threshold=179, handle=258, validity=80), '41200102b350000379ff9c375578'),
-    ('three plain predicates', Subscription(1, [Predicate(3, 200, 255, 90), Predicate(4, 60, 100, 80), Predicate(5, 0, 30, 70)], threshold=128), '4100000080000038c8ff5a3c6450001e46'),
-    ('crisp range and symbol', Subscription(2, [Predicate(0, 34, 40), Predicate(9, 3, 3)], threshold=255), '42000000ff0002012228ff0303ff'),
-    ('very high', Subscription(1, [Predicate(0, 121, 255, 156, hedge=1)], threshold=100), '4108000064000001041079ff9c'),
-    ('not very very high, more or less low', Subscription(1, [Predicate(0, 121, 255, 156, negated=True, hedge=5), Predicate(2, 0, 40, 60, hedge=3)], threshold=100), '4118000064000005045379ff9c00283c'),
-    ('asymmetric set', Subscription(1, [Predicate(7, 100, 120, 40, 200)], threshold=60), '410800003c000080080001647828c8'),
-    ('position, 16 bits', Subscription(4, [Predicate(0, 20000, 21000, 240, wide=True), Predicate(1, 5, 9, 100)], threshold=10), '440800000a0000031000014e205208f0050964'),
-    ('low or very high of one attribute', Subscription(1, [Predicate(0, 0, 40, 80), Predicate(0, 200, 255, 80, hedge=1)], 1, 128), '410900008000000105010001002850c8ff50'),
-    ('c1d2', Subscription(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], pattern=b'\x00\x01\x02\x52\x42'), '4108000080000007202c12325a3c00143ce6ff3c'),
-    ('c2d1', Subscription(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], pattern=b'\x00\x01\x42\x02\x52'), '4108000080000007202621325a3c00143ce6ff3c'),
-    ('c2c2', Subscription(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60), Predicate(3, 9, 9, 50)], pattern=b'\x00\x01\x42\x02\x03\x42\x52'), '410800008000000f202a22325a3c00143ce6ff3c090932'),
-    ('d3c1', Subscription(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60), Predicate(3, 9, 9, 50)], pattern=b'\x00\x01\x02\x53\x03\x42'), '410800008000000f202331325a3c00143ce6ff3c090932'),
-    ('not (p1 or p2) and p3, by product', Subscription(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 2, 30, pattern=b'\x00\x01\x52\x60\x02\x42'), '410a00001e0000072086000152600242325a3c00143ce6ff3c'),
-    ('product', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 2, 30), '410200001e000007325a5a00143ce6ff3c'),
-    ('arithmetic mean', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 3, 120), '4103000078000007325a5a00143ce6ff3c'),
-    ('geometric mean', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 4, 120), '4104000078000007325a5a00143ce6ff3c'),
-    ('harmonic mean', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 5, 120), '4105000078000007325a5a00143ce6ff3c'),
-    ('weighted mean', Subscription(1, [Predicate(0, 50, 90, 90, weight=5), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60, weight=200)], 6, 120), '410e00007800000780040501c8325a5a00143ce6ff3c'),
-    ('zero-order rules', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 7, 60, consequents=[(10,), (128,), (255,)]), '410f00003c0000078020000a80ff325a5a00143ce6ff3c'),
-    ('first-order rules', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60)], 7, 60, consequents=[(-20, 64, -3)]), '410f00003c000003802001ffec40fd325a5a00143c'),
-    ('four thresholds', Subscription(1, [Predicate(0, 50, 90, 90, possible=100, certain=20), Predicate(1, 0, 20, 60)], threshold=153, certain=51), '410800009900000380033364140000325a5a00143c'),
-    ('sixth predicate negated', Subscription(1, [Predicate(i, 50, 90, 60) for i in range(5)] + [Predicate(5, 50, 90, 60, negated=True)], 3, 99), '410b00006300003f020020325a3c325a3c325a3c325a3c325a3c325a3c'),
-    ('why, recent and significance', Subscription(1, [Predicate(0, 50, 90, 90), Predicate(3, 0, 20)], why=True, recent=(40, 60), significance=Significance(b'\x02\x01', 13, 20, 3, 5, 80, 56)), '4108000080000009c0183f02010d14355038283c325a5a0014ff'),
+    ('fever and odd pulse', SubscriptionVector(1, [Predicate(0, 121, 255, 156), Predicate(1, 55, 85, 120, negated=True)], threshold=179, handle=258, validity=80), '41200102b350000379ff9c375578'),
+    ('three plain predicates', SubscriptionVector(1, [Predicate(3, 200, 255, 90), Predicate(4, 60, 100, 80), Predicate(5, 0, 30, 70)], threshold=128), '4100000080000038c8ff5a3c6450001e46'),
+    ('crisp range and symbol', SubscriptionVector(2, [Predicate(0, 34, 40), Predicate(9, 3, 3)], threshold=255), '42000000ff0002012228ff0303ff'),
+    ('very high', SubscriptionVector(1, [Predicate(0, 121, 255, 156, hedge=1)], threshold=100), '4108000064000001041079ff9c'),
+    ('not very very high, more or less low', SubscriptionVector(1, [Predicate(0, 121, 255, 156, negated=True, hedge=5), Predicate(2, 0, 40, 60, hedge=3)], threshold=100), '4118000064000005045379ff9c00283c'),
+    ('asymmetric set', SubscriptionVector(1, [Predicate(7, 100, 120, 40, 200)], threshold=60), '410800003c000080080001647828c8'),
+    ('position, 16 bits', SubscriptionVector(4, [Predicate(0, 20000, 21000, 240, wide=True), Predicate(1, 5, 9, 100)], threshold=10), '440800000a0000031000014e205208f0050964'),
+    ('low or very high of one attribute', SubscriptionVector(1, [Predicate(0, 0, 40, 80), Predicate(0, 200, 255, 80, hedge=1)], 1, 128), '410900008000000105010001002850c8ff50'),
+    ('c1d2', SubscriptionVector(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], pattern=b'\x00\x01\x02\x52\x42'), '4108000080000007202c12325a3c00143ce6ff3c'),
+    ('c2d1', SubscriptionVector(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], pattern=b'\x00\x01\x42\x02\x52'), '4108000080000007202621325a3c00143ce6ff3c'),
+    ('c2c2', SubscriptionVector(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60), Predicate(3, 9, 9, 50)], pattern=b'\x00\x01\x42\x02\x03\x42\x52'), '410800008000000f202a22325a3c00143ce6ff3c090932'),
+    ('d3c1', SubscriptionVector(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60), Predicate(3, 9, 9, 50)], pattern=b'\x00\x01\x02\x53\x03\x42'), '410800008000000f202331325a3c00143ce6ff3c090932'),
+    ('not (p1 or p2) and p3, by product', SubscriptionVector(1, [Predicate(0, 50, 90, 60), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 2, 30, pattern=b'\x00\x01\x52\x60\x02\x42'), '410a00001e0000072086000152600242325a3c00143ce6ff3c'),
+    ('product', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 2, 30), '410200001e000007325a5a00143ce6ff3c'),
+    ('arithmetic mean', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 3, 120), '4103000078000007325a5a00143ce6ff3c'),
+    ('geometric mean', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 4, 120), '4104000078000007325a5a00143ce6ff3c'),
+    ('harmonic mean', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 5, 120), '4105000078000007325a5a00143ce6ff3c'),
+    ('weighted mean', SubscriptionVector(1, [Predicate(0, 50, 90, 90, weight=5), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60, weight=200)], 6, 120), '410e00007800000780040501c8325a5a00143ce6ff3c'),
+    ('zero-order rules', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60), Predicate(2, 230, 255, 60)], 7, 60, consequents=[(10,), (128,), (255,)]), '410f00003c0000078020000a80ff325a5a00143ce6ff3c'),
+    ('first-order rules', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(1, 0, 20, 60)], 7, 60, consequents=[(-20, 64, -3)]), '410f00003c000003802001ffec40fd325a5a00143c'),
+    ('four thresholds', SubscriptionVector(1, [Predicate(0, 50, 90, 90, possible=100, certain=20), Predicate(1, 0, 20, 60)], threshold=153, certain=51), '410800009900000380033364140000325a5a00143c'),
+    ('sixth predicate negated', SubscriptionVector(1, [Predicate(i, 50, 90, 60) for i in range(5)] + [Predicate(5, 50, 90, 60, negated=True)], 3, 99), '410b00006300003f020020325a3c325a3c325a3c325a3c325a3c325a3c'),
+    ('why, recent and significance', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(3, 0, 20)], why=True, recent=(40, 60), significance=Significance(b'\x02\x01', 13, 20, 3, 5, 80, 56)), '4108000080000009c0183f02010d14355038283c325a5a0014ff'),
 )
 
 # name of the subscription, values by attribute, evaluate()'s answer, the predicate that decided
@@ -182,11 +188,11 @@ EVALUATIONS = (
 
 # name, notification, its bytes
 NOTIFICATIONS = (
-    ('three values', Notification(1, [Reading(3, (200,) * 4), Reading(4, (70,) * 4), Reading(5, (0,) * 4)], 513, 0), '8100020100000038c84600'),
-    ('why, carried for a day', Notification(1, [Reading(0, (140,) * 4), Reading(1, (99,) * 4)], 7, 0x4d18, (1, 201)), '810100074d1800038c6301c9'),
-    ('doubtful temperature', Notification(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8), '8102000800000003000176787c7e63'),
-    ('position, 16 bits', Notification(4, [Reading(0, (20500,) * 4, True), Reading(1, (100, 200, 300, 400), True)], 9), '8406000900000003000200035014006400c8012c0190'),
-    ('broken sensor', Notification(2, [Reading(0, (36,) * 4)], 65535, faults=2), '8208ffff00000001000224'),
+    ('three values', NotificationVector(1, [Reading(3, (200,) * 4), Reading(4, (70,) * 4), Reading(5, (0,) * 4)], 513, 0), '8100020100000038c84600'),
+    ('why, carried for a day', NotificationVector(1, [Reading(0, (140,) * 4), Reading(1, (99,) * 4)], 7, 0x4d18, (1, 201)), '810100074d1800038c6301c9'),
+    ('doubtful temperature', NotificationVector(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8), '8102000800000003000176787c7e63'),
+    ('position, 16 bits', NotificationVector(4, [Reading(0, (20500,) * 4, True), Reading(1, (100, 200, 300, 400), True)], 9), '8406000900000003000200035014006400c8012c0190'),
+    ('broken sensor', NotificationVector(2, [Reading(0, (36,) * 4)], 65535, faults=2), '8208ffff00000001000224'),
 )
 
 # name, fields, bytes

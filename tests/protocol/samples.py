@@ -2,7 +2,13 @@
 
 from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
 from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Significance, Subscription
+from denwatch.protocol.vectors import (
+    NotificationVector,
+    Predicate,
+    Reading,
+    Significance,
+    SubscriptionVector,
+)
 
 
 class Dice:
@@ -109,7 +115,7 @@ def draw_subscription(dice, plain=False):
                 p.weight = 1 + dice.below(255)
     elif kind not in (MAX, SUGENO) and not plain and dice.chance(2):
         pattern = draw_pattern(dice, len(predicates))
-    return Subscription(
+    return SubscriptionVector(
         dice.below(64),
         predicates,
         kind,
@@ -143,7 +149,7 @@ def draw_notification(dice):
     free = [a for a in range(16) if a not in attributes]
     faults = 1 << free[dice.below(len(free))] if dice.chance(4) else 0
     why = (dice.below(16), dice.byte()) if dice.chance(3) else None
-    return Notification(
+    return NotificationVector(
         dice.below(64), readings, dice.below(65536), dice.below(0x9800), why, faults
     )
 

@@ -6,7 +6,7 @@ from denwatch.protocol.degrees import MAX, MIN
 from denwatch.protocol.evaluator import NOT_A_CANDIDATE, SCRATCH, evaluate
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 from tests.protocol import oracle
 from tests.protocol.samples import Dice, draw_subscription, draw_values
@@ -24,7 +24,7 @@ def notify(s, values):
     """Return the notification that says the same values."""
     wides = {p.attribute: p.wide for p in s.predicates}
     readings = [Reading(a, (values[a],) * 4, wides[a]) for a in sorted(wides)]
-    return Notification(s.event, readings)
+    return NotificationVector(s.event, readings)
 
 
 class EvaluatorTest(unittest.TestCase):
@@ -57,12 +57,12 @@ class EvaluatorTest(unittest.TestCase):
         self.assertGreater(matched, 40)
 
     def test_event_without_an_attribute_is_no_candidate(self):
-        s = Subscription(1, [Predicate(3, 10, 20), Predicate(5, 10, 20)])
+        s = SubscriptionVector(1, [Predicate(3, 10, 20), Predicate(5, 10, 20)])
         self.assertEqual(evaluate_now(s, [15] * 16, 1 << 3)[0], NOT_A_CANDIDATE)
         self.assertEqual(evaluate_now(s, [15] * 16, 1 << 3 | 1 << 5)[0], 255)
 
     def test_vector_stands_anywhere_in_the_buffer(self):
-        s = Subscription(1, [Predicate(3, 10, 20, 60)], threshold=1)
+        s = SubscriptionVector(1, [Predicate(3, 10, 20, 60)], threshold=1)
         frame = encode(s)
         buffer = b"\xff" * 5 + frame + b"\xff" * 5
         scratch = bytearray(SCRATCH)
@@ -74,5 +74,5 @@ class EvaluatorTest(unittest.TestCase):
     def test_min_and_max_name_the_predicate_that_decided(self):
         predicates = [Predicate(0, 100, 100, 0), Predicate(1, 100, 100, 0)]
         for kind, decisive in ((MIN, 1), (MAX, 0)):
-            s = Subscription(1, predicates, kind, 1)
+            s = SubscriptionVector(1, predicates, kind, 1)
             self.assertEqual(evaluate_now(s, [110, 120] + [0] * 14)[1][32], decisive)

@@ -4,7 +4,7 @@ import unittest
 
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.notification import MAX_LENGTH, decode, encode
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.protocol.samples import Dice, draw_notification
 
@@ -22,10 +22,10 @@ def refusal(frame):
 
 class NotificationTest(unittest.TestCase):
     def test_three_values_take_11_bytes(self):
-        self.assertEqual(len(encode(Notification(63, THREE, 65535, 0x97FF))), 11)
+        self.assertEqual(len(encode(NotificationVector(63, THREE, 65535, 0x97FF))), 11)
 
     def test_why_takes_two_more(self):
-        self.assertEqual(len(encode(Notification(63, THREE, why=(4, 128)))), 13)
+        self.assertEqual(len(encode(NotificationVector(63, THREE, why=(4, 128)))), 13)
 
     def test_decoding_undoes_encoding(self):
         dice = Dice(31)
@@ -37,7 +37,7 @@ class NotificationTest(unittest.TestCase):
 
     def test_longest_vector_is_within_the_limit(self):
         readings = [Reading(a, (1, 2, 3, 4), True) for a in range(16)]
-        self.assertLessEqual(len(encode(Notification(1, readings, why=(1, 1)))), MAX_LENGTH)
+        self.assertLessEqual(len(encode(NotificationVector(1, readings, why=(1, 1)))), MAX_LENGTH)
 
     def test_every_truncated_prefix_is_refused_where_it_ends(self):
         dice = Dice(32)
@@ -75,21 +75,21 @@ class NotificationTest(unittest.TestCase):
             lambda: Reading(0, (1, 1, 1)),
             lambda: Reading(0, (1, 2, 1, 3)),
             lambda: Reading(0, (1, 2, 3, 256)),
-            lambda: Notification(64, THREE),
-            lambda: Notification(1, THREE, 65536),
-            lambda: Notification(1, THREE, 1, 65536),
-            lambda: Notification(1, [THREE[1], THREE[0]]),
-            lambda: Notification(1, [THREE[0], THREE[0]]),
-            lambda: Notification(1, []),
-            lambda: Notification(1, THREE, why=(16, 0)),
-            lambda: Notification(1, THREE, why=(1, 256)),
-            lambda: Notification(1, THREE, faults=8),
-            lambda: Notification(1, THREE, faults=65536),
+            lambda: NotificationVector(64, THREE),
+            lambda: NotificationVector(1, THREE, 65536),
+            lambda: NotificationVector(1, THREE, 1, 65536),
+            lambda: NotificationVector(1, [THREE[1], THREE[0]]),
+            lambda: NotificationVector(1, [THREE[0], THREE[0]]),
+            lambda: NotificationVector(1, []),
+            lambda: NotificationVector(1, THREE, why=(16, 0)),
+            lambda: NotificationVector(1, THREE, why=(1, 256)),
+            lambda: NotificationVector(1, THREE, faults=8),
+            lambda: NotificationVector(1, THREE, faults=65536),
         ):
             with self.assertRaises(ProtocolError):
                 make()
 
     def test_broken_sensors_need_no_reading(self):
-        n = Notification(2, [], 7, faults=0x8001)
+        n = NotificationVector(2, [], 7, faults=0x8001)
         self.assertEqual(decode(encode(n)), n)
         self.assertEqual(len(encode(n)), 10)

@@ -7,7 +7,7 @@ from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, combine
 from denwatch.protocol.patterns import pack_pattern
 from denwatch.protocol.subscription import decode, encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from tests.protocol import oracle
 
@@ -20,7 +20,7 @@ PAPER = (
 
 
 def subscribe(pattern, count, kind=MIN):
-    return Subscription(1, [Predicate(i, 9, 9) for i in range(count)], kind, pattern=pattern)
+    return SubscriptionVector(1, [Predicate(i, 9, 9) for i in range(count)], kind, pattern=pattern)
 
 
 class PatternTest(unittest.TestCase):

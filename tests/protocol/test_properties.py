@@ -10,7 +10,7 @@ from denwatch.protocol.cuts import cut
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,7 +81,7 @@ def test_degree_reaches_t_exactly_where_the_interval_formula_holds(
 ) -> None:
     pattern = to_postfix(("and", [formula, ("or", [0, 1, 2, 3, ("not", 0)])]))
     whole = ("and", [formula, ("or", [0, 1, 2, 3, ("not", 0)])])
-    s = Subscription(1, list(four), MIN, t, pattern=pattern)
+    s = SubscriptionVector(1, list(four), MIN, t, pattern=pattern)
     # A leaf under an odd number of negations must stay at or below 255 - t: the complement of
     # its cut at 256 - t, which is the cut at t of the negated predicate.
     inside = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from denwatch.protocol import frames, messages, notification, subscription
 from denwatch.protocol.degrees import CRISP
 from denwatch.protocol.timecode import decode_duration
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 README = Path(__file__).parents[2] / "protocol" / "README.md"
 FEVER = Predicate(0, 121, 255, 156)
@@ -34,13 +34,15 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 }
 
 MEANINGS = [
-    Subscription(1, [FEVER, PULSE], threshold=179, handle=258, validity=0x48),
-    Subscription(
+    SubscriptionVector(1, [FEVER, PULSE], threshold=179, handle=258, validity=0x48),
+    SubscriptionVector(
         1, [Predicate(0, 121, 255, 156, hedge=1), PULSE], threshold=179, handle=258, validity=0x48
     ),
-    Subscription(1, THREE, pattern=bytes([0, 1, 0x42, 2, 0x52])),
-    Notification(1, [Reading(3, (200,) * 4), Reading(4, (70,) * 4), Reading(5, (0,) * 4)], 513),
-    Notification(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8),
+    SubscriptionVector(1, THREE, pattern=bytes([0, 1, 0x42, 2, 0x52])),
+    NotificationVector(
+        1, [Reading(3, (200,) * 4), Reading(4, (70,) * 4), Reading(5, (0,) * 4)], 513
+    ),
+    NotificationVector(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8),
     ACKNOWLEDGE,
     ACKNOWLEDGE,
 ]

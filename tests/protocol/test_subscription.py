@@ -6,7 +6,7 @@ from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR
 from denwatch.protocol.subscription import decode, encode
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 
 from tests.protocol.samples import Dice, draw_subscription
 
@@ -28,11 +28,11 @@ def refusal(frame):
 
 class SubscriptionTest(unittest.TestCase):
     def test_three_predicates_take_17_bytes(self):
-        self.assertEqual(len(encode(Subscription(1, THREE, handle=65535, validity=9))), 17)
+        self.assertEqual(len(encode(SubscriptionVector(1, THREE, handle=65535, validity=9))), 17)
 
     def test_features_of_attributes_4_5_and_6_are_56(self):
         # The DENS paper counts attributes from 1.
-        self.assertEqual(encode(Subscription(1, THREE))[6:8], bytes([0, 56]))
+        self.assertEqual(encode(SubscriptionVector(1, THREE))[6:8], bytes([0, 56]))
 
     def test_decoding_undoes_encoding(self):
         dice = Dice(21)
@@ -52,12 +52,12 @@ class SubscriptionTest(unittest.TestCase):
                 self.assertTrue(0 <= error.at <= size, (frame, size, error))
 
     def test_bytes_that_follow_are_refused(self):
-        frame = encode(Subscription(1, THREE))
+        frame = encode(SubscriptionVector(1, THREE))
         self.assertEqual(refusal(frame + b"\x00").at, 17)
         self.assertEqual(refusal(frame + bytes(300)).at, 255)
 
     def test_other_types_and_versions_are_refused(self):
-        frame = bytearray(encode(Subscription(1, THREE)))
+        frame = bytearray(encode(SubscriptionVector(1, THREE)))
         for head in (0x01, 0x81, 0xC1):
             frame[0] = head
             self.assertEqual(refusal(frame).at, 0)
@@ -129,36 +129,36 @@ class FieldTest(unittest.TestCase):
             lambda: Predicate(0, 3, 4, possible=256),
             lambda: Predicate(0, 3, 4, hedge=16),
             lambda: Predicate(0, 3, 4, hedge=4),
-            lambda: Subscription(64, one),
-            lambda: Subscription(0, []),
-            lambda: Subscription(0, one * 17),
-            lambda: Subscription(0, [two[1], two[0]]),
-            lambda: Subscription(0, two + [two[1], two[0]]),
-            lambda: Subscription(0, [Predicate(0, 1, 2), Predicate(0, 1, 2, wide=True)]),
-            lambda: Subscription(0, one, 8),
-            lambda: Subscription(0, one, threshold=256),
-            lambda: Subscription(0, one, handle=65536),
-            lambda: Subscription(0, one, validity=0xB8),
-            lambda: Subscription(0, one, pattern=bytes([1])),
-            lambda: Subscription(0, two, pattern=bytes([0])),
-            lambda: Subscription(0, two, pattern=bytes([0, 1])),
-            lambda: Subscription(0, two, pattern=bytes([0, 1, AND | 1])),
-            lambda: Subscription(0, two, pattern=bytes([0, OR | 2])),
-            lambda: Subscription(0, two, pattern=bytes([NOT])),
-            lambda: Subscription(0, two, pattern=bytes([0, 1] * 9)),
-            lambda: Subscription(0, two, MAX, pattern=bytes([0, 1, AND | 2])),
-            lambda: Subscription(0, two, recent=(5, 5)),
-            lambda: Subscription(0, two, significance=Significance(b"\x01")),
-            lambda: Subscription(0, [Predicate(0, 1, 2, weight=2)]),
-            lambda: Subscription(0, two, SUGENO),
-            lambda: Subscription(0, two, consequents=[(1,)]),
-            lambda: Subscription(0, one, SUGENO, consequents=[]),
-            lambda: Subscription(0, two, SUGENO, consequents=[(1,), (2,)]),
-            lambda: Subscription(0, two, SUGENO, consequents=[(1, 2)]),
-            lambda: Subscription(0, two, SUGENO, consequents=[(256,)]),
-            lambda: Subscription(0, two, SUGENO, consequents=[(0, 128, 0)]),
-            lambda: Subscription(0, two, SUGENO, consequents=[(0, 0, 128)]),
-            lambda: Subscription(0, two, SUGENO, consequents=[(32768, 0, 0)]),
+            lambda: SubscriptionVector(64, one),
+            lambda: SubscriptionVector(0, []),
+            lambda: SubscriptionVector(0, one * 17),
+            lambda: SubscriptionVector(0, [two[1], two[0]]),
+            lambda: SubscriptionVector(0, two + [two[1], two[0]]),
+            lambda: SubscriptionVector(0, [Predicate(0, 1, 2), Predicate(0, 1, 2, wide=True)]),
+            lambda: SubscriptionVector(0, one, 8),
+            lambda: SubscriptionVector(0, one, threshold=256),
+            lambda: SubscriptionVector(0, one, handle=65536),
+            lambda: SubscriptionVector(0, one, validity=0xB8),
+            lambda: SubscriptionVector(0, one, pattern=bytes([1])),
+            lambda: SubscriptionVector(0, two, pattern=bytes([0])),
+            lambda: SubscriptionVector(0, two, pattern=bytes([0, 1])),
+            lambda: SubscriptionVector(0, two, pattern=bytes([0, 1, AND | 1])),
+            lambda: SubscriptionVector(0, two, pattern=bytes([0, OR | 2])),
+            lambda: SubscriptionVector(0, two, pattern=bytes([NOT])),
+            lambda: SubscriptionVector(0, two, pattern=bytes([0, 1] * 9)),
+            lambda: SubscriptionVector(0, two, MAX, pattern=bytes([0, 1, AND | 2])),
+            lambda: SubscriptionVector(0, two, recent=(5, 5)),
+            lambda: SubscriptionVector(0, two, significance=Significance(b"\x01")),
+            lambda: SubscriptionVector(0, [Predicate(0, 1, 2, weight=2)]),
+            lambda: SubscriptionVector(0, two, SUGENO),
+            lambda: SubscriptionVector(0, two, consequents=[(1,)]),
+            lambda: SubscriptionVector(0, one, SUGENO, consequents=[]),
+            lambda: SubscriptionVector(0, two, SUGENO, consequents=[(1,), (2,)]),
+            lambda: SubscriptionVector(0, two, SUGENO, consequents=[(1, 2)]),
+            lambda: SubscriptionVector(0, two, SUGENO, consequents=[(256,)]),
+            lambda: SubscriptionVector(0, two, SUGENO, consequents=[(0, 128, 0)]),
+            lambda: SubscriptionVector(0, two, SUGENO, consequents=[(0, 0, 128)]),
+            lambda: SubscriptionVector(0, two, SUGENO, consequents=[(32768, 0, 0)]),
             lambda: Significance(),
             lambda: Significance(b"\x00"),
             lambda: Significance(relative=256),
@@ -173,14 +173,14 @@ class FieldTest(unittest.TestCase):
     def test_vector_longer_than_255_bytes_is_refused(self):
         predicates = [Predicate(i, 0, 65535, 1, 2, True, 1, True, 1, 1) for i in range(16)]
         chain = [0] + [x for i in range(1, 16) for x in (i, AND | 2)] + [0, OR | 2] * 48
-        s = Subscription(0, predicates, pattern=bytes(chain), recent=(1, 2))
+        s = SubscriptionVector(0, predicates, pattern=bytes(chain), recent=(1, 2))
         with self.assertRaises(ProtocolError) as caught:
             encode(s)
         self.assertEqual(str(caught.exception), "a vector of 282 bytes, 255 is the limit")
 
     def test_sixteen_rich_predicates_fit(self):
         predicates = [Predicate(i, 0, 65535, 1, 2, True, 1, True, 1, 1, 2) for i in range(16)]
-        s = Subscription(0, predicates, WEIGHTED)
+        s = SubscriptionVector(0, predicates, WEIGHTED)
         self.assertEqual(len(encode(s)), 168)
         self.assertEqual(decode(encode(s)), s)
 

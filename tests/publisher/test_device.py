@@ -11,7 +11,7 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.devices import list_senses
 from denwatch.node.core.interface import Acknowledged, Message
 from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.plant import DOG, NODE, Site, make_secret, make_vector
 
@@ -107,7 +107,7 @@ def test_every_run_comes_after_the_one_before() -> None:
 def test_what_was_not_announced_is_not_sent() -> None:
     _, device = make_pair()
     with pytest.raises(PublisherError, match="not announced"):
-        device.put(Notification(60, [Reading(0, (1,) * 4)]), 0)
+        device.put(NotificationVector(60, [Reading(0, (1,) * 4)]), 0)
 
 
 def test_vectors_of_the_node_tell_what_is_wanted() -> None:

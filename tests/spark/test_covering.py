@@ -9,7 +9,7 @@ import pytest
 from denwatch.protocol import subscription
 from denwatch.protocol.degrees import ARITHMETIC, MIN
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from denwatch.spark.analytics.covering import find_minimal, sum_minimal
 from denwatch.spark.matching.index import FOREVER
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ COLUMNS = (
 VOCABULARY = b"rescue01"
 
 
-def draw_subscription(rng: random.Random, attributes: int, event: int) -> Subscription:
+def draw_subscription(rng: random.Random, attributes: int, event: int) -> SubscriptionVector:
     names = sorted(rng.sample(range(attributes), rng.randint(1, 2)))
     predicates = []
     for name in names:
@@ -31,7 +31,7 @@ def draw_subscription(rng: random.Random, attributes: int, event: int) -> Subscr
         high = rng.randint(low, min(255, low + 120))
         predicates.append(Predicate(name, low, high, gamma, gamma, rng.random() < 0.1))
     kind = rng.choice((MIN, MIN, MIN, ARITHMETIC))
-    return Subscription(event, predicates, kind, rng.choice((100, 128, 200)))
+    return SubscriptionVector(event, predicates, kind, rng.choice((100, 128, 200)))
 
 
 def make_windows(spark: SparkSession, vectors: dict[int, bytes]) -> DataFrame:
@@ -42,7 +42,7 @@ def make_windows(spark: SparkSession, vectors: dict[int, bytes]) -> DataFrame:
     return spark.createDataFrame(rows, COLUMNS)
 
 
-def list_points(vector: Subscription, rng: random.Random) -> list[tuple[int, ...]]:
+def list_points(vector: SubscriptionVector, rng: random.Random) -> list[tuple[int, ...]]:
     """Return values to try: all of one attribute; of two, the edges of sets and some at random."""
     if len(vector.predicates) == 1:
         return [(value,) for value in range(256)]
@@ -55,7 +55,7 @@ def list_points(vector: Subscription, rng: random.Random) -> list[tuple[int, ...
     return points + [tuple(rng.randint(0, 255) for _ in sides) for _ in range(100)]
 
 
-def is_match(vector: Subscription, note: Notification) -> bool:
+def is_match(vector: SubscriptionVector, note: NotificationVector) -> bool:
     answer = match(vector, note)
     return answer is not None and bool(answer.matched)
 
@@ -94,7 +94,7 @@ def test_whatever_matches_a_dropped_subscription_matches_one_that_is_sent(
                     Reading(p.attribute, (value,) * 4)
                     for p, value in zip(vector.predicates, values, strict=True)
                 ]
-                note = Notification(vector.event, readings)
+                note = NotificationVector(vector.event, readings)
                 if is_match(vector, note):
                     tried += 1
                     assert any(is_match(one, note) for one in others), (vector, values)
@@ -102,8 +102,8 @@ def test_whatever_matches_a_dropped_subscription_matches_one_that_is_sent(
 
 
 def test_only_what_is_in_force_and_in_one_vocabulary_covers(spark: SparkSession) -> None:
-    everything = subscription.encode(Subscription(1, [Predicate(0, 0, 255)]))
-    little = subscription.encode(Subscription(1, [Predicate(0, 10, 20)]))
+    everything = subscription.encode(SubscriptionVector(1, [Predicate(0, 0, 255)]))
+    little = subscription.encode(SubscriptionVector(1, [Predicate(0, 10, 20)]))
     wide, other = bytearray(everything), bytearray(b"weather1")
     rows = [
         (1, 0, NOW, 0, bytearray(VOCABULARY), wide),  # over

@@ -17,7 +17,7 @@ from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.degrees import MIN
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from denwatch.spark.matching import (
     build_index,
     find_notes,
@@ -45,7 +45,7 @@ from tests.spark.logs import NOW, write_segment
 from tests.spark.oracle import Note, Sub, find_matches
 
 
-def draw_subscription(rng: random.Random, is_plain: bool) -> Subscription:
+def draw_subscription(rng: random.Random, is_plain: bool) -> SubscriptionVector:
     names = sorted(rng.sample(range(8), rng.randint(1, 3)))
     predicates = []
     for name in names:
@@ -56,10 +56,10 @@ def draw_subscription(rng: random.Random, is_plain: bool) -> Subscription:
         predicates.append(Predicate(name, low, high, gamma, gamma, negated))
     kind = MIN if is_plain else rng.randint(0, 5)
     certain = 0 if is_plain else rng.choice((0, 90))
-    return Subscription(rng.randint(0, 3), predicates, kind, rng.randint(60, 220), certain)
+    return SubscriptionVector(rng.randint(0, 3), predicates, kind, rng.randint(60, 220), certain)
 
 
-def draw_note(rng: random.Random, is_exact: bool) -> Notification:
+def draw_note(rng: random.Random, is_exact: bool) -> NotificationVector:
     names = sorted(rng.sample(range(8), rng.randint(2, 6)))
     readings = []
     for name in names:
@@ -69,7 +69,7 @@ def draw_note(rng: random.Random, is_exact: bool) -> Notification:
         if not is_exact and rng.random() < 0.4:
             points = sorted(rng.randint(0, top) for _ in range(4))
         readings.append(Reading(name, (points[0], points[1], points[2], points[3]), wide))
-    return Notification(rng.randint(0, 3), readings)
+    return NotificationVector(rng.randint(0, 3), readings)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_files_that_workers_read_give_the_same(
 
 def test_tasks_get_neighbours_and_equal_shares(tmp_path: Path) -> None:
     rng = random.Random(1)
-    note = notification.encode(Notification(1, [Reading(0, (5, 5, 5, 5))]))
+    note = notification.encode(NotificationVector(1, [Reading(0, (5, 5, 5, 5))]))
     notes = [Note(i, NOW, 0, note) for i in range(90)]
     parts = list_parts(write_files(tmp_path / "files", notes, rows=10))
     assert sum(part.rows for part in parts) == 90
@@ -196,7 +196,7 @@ def test_lists_by_value_answer_what_the_index_answers(size: int) -> None:
         pack_subscriptions([(i, draw_subscription(rng, is_plain=True)) for i in range(500)])
     )
     notes = [draw_note(rng, rng.random() < 0.7) for _ in range(size)]
-    strangers = [Notification(9, note.readings) for note in notes[::3]]
+    strangers = [NotificationVector(9, note.readings) for note in notes[::3]]
     readings = pack_notifications([*notes, *strangers], [0] * (len(notes) + len(strangers)))
     exact = find_exact(readings.starts, readings.points, readings.wides)
     built = build_stabs(index, max_list=MAX_LIST)
@@ -226,17 +226,17 @@ def test_lists_may_be_longer_the_more_masks_an_event_has() -> None:
 @pytest.mark.parametrize(("same", "is_filed"), [(10, True), (100, False)])
 def test_long_lists_of_one_mask_are_left_to_the_bit_rows(same: int, is_filed: bool) -> None:
     index = FuzzyIndex(16)
-    wanted = Subscription(0, [Predicate(0, 10, 20)])
+    wanted = SubscriptionVector(0, [Predicate(0, 10, 20)])
     index.add_batch(pack_subscriptions([(i, wanted) for i in range(same)]))
     assert (build_stabs(index) is not None) is is_filed
 
 
 def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    good = subscription.encode(Subscription(1, [Predicate(0, 0, 255)]))
+    good = subscription.encode(SubscriptionVector(1, [Predicate(0, 0, 255)]))
     subs = [Sub(1, "a", 0, FOREVER, good), Sub(-2, "b", 0, FOREVER, good[:-1])]
     index = make_index(spark, subs, tmp_path)
     assert list(index.errors) == [-2]
-    right = notification.encode(Notification(1, [Reading(0, (5, 5, 5, 5))]))
+    right = notification.encode(NotificationVector(1, [Reading(0, (5, 5, 5, 5))]))
     notes = make_frame(spark, [Note(7, NOW, 0, right), Note(8, NOW, 0, right + b"\x00")])
     assert {row[:2] for row in collect(match_notes(notes, index))} == {(7, 1)}
     ((note, reason),) = find_unreadable(notes).collect()
@@ -253,8 +253,8 @@ def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> 
     assert list(Meanings({unknown: write_document(mine)}).errors) == [unknown]
     event = next(iter(mine.events.values()))
     number = next(n for n in range(64) if mine.find_number(n) is event)
-    vector = notification.encode(Notification(number, [Reading(0, (5, 5, 5, 5))]))
-    fuzzy = subscription.encode(Subscription(number, [Predicate(0, 0, 255)]))
+    vector = notification.encode(NotificationVector(number, [Reading(0, (5, 5, 5, 5))]))
+    fuzzy = subscription.encode(SubscriptionVector(number, [Predicate(0, 0, 255)]))
     content = cbor2.dumps([["event", "=", event.name], ["device", "prefix", "wd"]])
     table = pa.table(
         {
@@ -284,7 +284,7 @@ def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> 
 
 
 def make_subscribe(item: int, source: str, expires: int) -> tuple[str, dict[str, Any]]:
-    vector = subscription.encode(Subscription(1, [Predicate(0, 0, 255)]))
+    vector = subscription.encode(SubscriptionVector(1, [Predicate(0, 0, 255)]))
     fields = {"item": item, "origin": "north", "run": 1, "sequence": item, "owner": "medic7"}
     fields |= {"role": "medic", "words": "any", "language": 0, "vocabulary": b"", "vector": vector}
     fields |= {"created": NOW, "expires": expires, "options": {"top": 3}, "source": source}
@@ -292,7 +292,7 @@ def make_subscribe(item: int, source: str, expires: int) -> tuple[str, dict[str,
 
 
 def make_note(item: int, at: int, source: str) -> tuple[str, dict[str, Any]]:
-    vector = notification.encode(Notification(1, [Reading(0, (5, 5, 5, 5))]))
+    vector = notification.encode(NotificationVector(1, [Reading(0, (5, 5, 5, 5))]))
     fields = {"item": item, "origin": "north", "run": 1, "sequence": item, "device": "wd7"}
     fields |= {"device_epoch": 1, "device_sequence": item, "at": at, "doubt": 10, "expires": 0}
     fields |= {"vocabulary": b"", "vector": vector, "source": source}

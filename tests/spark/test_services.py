@@ -12,7 +12,7 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.vocabularies import shorten_hash, write_document
 from denwatch.node.services import Rule
 from denwatch.protocol import subscription
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.spark.matching.meanings import Meanings
 from denwatch.spark.report.regions import draw_regions
 from denwatch.spark.services import (
@@ -269,7 +269,7 @@ def test_from_logs_to_recommendations(
     }
 
     def vector(*bits: int) -> bytearray:
-        made = Subscription(number, [Predicate(bit, 0, 9) for bit in bits])
+        made = SubscriptionVector(number, [Predicate(bit, 0, 9) for bit in bits])
         return bytearray(subscription.encode(made))
 
     columns = (

@@ -7,7 +7,7 @@ import pyarrow as pa
 from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from denwatch.spark.matching.vectors import decode_notes, decode_subscriptions, explain_note
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from benchmarks.spark_work import Shape, draw_notes, draw_subscriptions
 
 
 @st.composite
-def notes(draw: st.DrawFn) -> Notification:
+def notes(draw: st.DrawFn) -> NotificationVector:
     names = sorted(draw(st.sets(st.integers(0, 15), max_size=6)))
     readings = []
     for name in names:
@@ -31,11 +31,11 @@ def notes(draw: st.DrawFn) -> Notification:
     if not names and not faults:
         faults = 1
     why = draw(st.none() | st.tuples(st.integers(0, 15), st.integers(0, 255)))
-    return Notification(draw(st.integers(0, 63)), readings, 7, 9, why, faults)
+    return NotificationVector(draw(st.integers(0, 63)), readings, 7, 9, why, faults)
 
 
 @st.composite
-def subscriptions(draw: st.DrawFn) -> Subscription:
+def subscriptions(draw: st.DrawFn) -> SubscriptionVector:
     names = sorted(draw(st.sets(st.integers(0, 15), min_size=1, max_size=5)))
     predicates = []
     for name in names:
@@ -44,7 +44,7 @@ def subscriptions(draw: st.DrawFn) -> Subscription:
         gamma = draw(st.integers(0, 255))
         predicates.append(Predicate(name, low, high, gamma, gamma, draw(st.booleans()), hedge))
     kind, threshold = draw(st.integers(0, 5)), draw(st.integers(0, 255))
-    return Subscription(draw(st.integers(0, 63)), predicates, kind, threshold)
+    return SubscriptionVector(draw(st.integers(0, 63)), predicates, kind, threshold)
 
 
 @st.composite
@@ -63,10 +63,10 @@ def spoil(draw: st.DrawFn, frame: bytes) -> bytes:
 @settings(max_examples=200)
 @given(st.data(), st.lists(notes(), min_size=1, max_size=6))
 def test_notes_are_read_as_the_protocol_reads_them(
-    data: st.DataObject, drawn: list[Notification]
+    data: st.DataObject, drawn: list[NotificationVector]
 ) -> None:
     frames = [data.draw(spoil(notification.encode(note))) for note in drawn]
-    kept: list[Notification] = []
+    kept: list[NotificationVector] = []
     is_right: list[bool] = []
     reasons: dict[bytes, str] = {}
     for frame in frames:
@@ -90,7 +90,7 @@ def test_notes_are_read_as_the_protocol_reads_them(
 @settings(max_examples=200)
 @given(st.data(), st.lists(subscriptions(), min_size=1, max_size=6))
 def test_subscriptions_are_read_as_the_protocol_reads_them(
-    data: st.DataObject, drawn: list[Subscription]
+    data: st.DataObject, drawn: list[SubscriptionVector]
 ) -> None:
     frames = [data.draw(spoil(subscription.encode(item))) for item in drawn]
     pairs, errors = [], {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from denwatch.protocol import subscription
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification
+from denwatch.protocol.vectors import NotificationVector
 
 
 @dataclass
@@ -31,7 +31,7 @@ class News:
     """A notification."""
 
     id: int
-    vector: Notification
+    vector: NotificationVector
     at: int
     expires: int
     is_held: bool = True

@@ -11,13 +11,13 @@ from denwatch.node.core.subscribers.tables import Table
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.ranking import Policy, Preference, PriorityCycle, Profile
 from denwatch.protocol import subscription
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.subscribers.world import Disk
 
-VECTOR = subscription.encode(Subscription(1, [Predicate(0, 10, 20)]))
+VECTOR = subscription.encode(SubscriptionVector(1, [Predicate(0, 10, 20)]))
 
 
 def make_sub(owner: Owner, number: int, **options: object) -> Sub:
@@ -26,7 +26,7 @@ def make_sub(owner: Owner, number: int, **options: object) -> Sub:
     sub = Sub(item, body, owner)
     read, vector = read_subscription(item)
     assert read == body
-    assert isinstance(vector, Subscription)
+    assert isinstance(vector, SubscriptionVector)
     sub.adopt(vector)
     owner.enter(sub)
     return sub

@@ -44,7 +44,7 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log.records import encode_record
 from denwatch.protocol import notification
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 START = 1_800_000_000_000
 DAY = 86_400_000
@@ -210,7 +210,7 @@ class World:
 
     def read(
         self,
-        vector: Notification,
+        vector: NotificationVector,
         *,
         at: int | None = None,
         life: int = DAY,
@@ -238,7 +238,7 @@ class World:
 
 def patient(
     vocabulary: Vocabulary | None = None, faults: tuple[str, ...] = (), **values: Any
-) -> Notification:
+) -> NotificationVector:
     """Return a patient's reading; a tuple of four values is one in doubt."""
     vocabulary = vocabulary or load_shipped("rescue")
     event = vocabulary.events["patient"]
@@ -255,11 +255,17 @@ def patient(
                 codes = (attribute.to_code(value),) * 4
             readings.append(Reading(attribute.bit, codes, attribute.wide))
     mask = sum(1 << event.attributes[name].bit for name in faults)
-    return Notification(event.number, readings, faults=mask)
+    return NotificationVector(event.number, readings, faults=mask)
 
 
 def make_note(
-    world: World, vector: Notification, dot: Dot, *, at: int, life: int = DAY, device: str = "wd9"
+    world: World,
+    vector: NotificationVector,
+    dot: Dot,
+    *,
+    at: int,
+    life: int = DAY,
+    device: str = "wd9",
 ) -> Item:
     """Return a notification of another node."""
     body = NotificationBody(

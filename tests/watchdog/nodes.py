@@ -8,7 +8,7 @@ from denwatch.protocol import frames
 from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.protocol.notification import decode
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 SECRET = bytes(range(32))
 
@@ -20,7 +20,7 @@ def make_key(device="dog-1", node="node-a", key_id=7, secret=SECRET):
 def make_vector(handle, event=1, threshold=128, attribute=0, low=100, validity=0):
     predicates = [Predicate(attribute, low, 255, 100)]
     return encode(
-        Subscription(event, predicates, threshold=threshold, handle=handle, validity=validity)
+        SubscriptionVector(event, predicates, threshold=threshold, handle=handle, validity=validity)
     )
 
 

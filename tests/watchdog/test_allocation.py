@@ -6,7 +6,7 @@ import unittest
 
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import encode_duration
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog.execution import Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.guard import Guard
@@ -65,7 +65,7 @@ def build():
         # Six aggregators, hedges and negations never reach 255 at the top of attribute 1.
         predicates[1] = Predicate(1, 128, 128, hedge=handle % 4)
         pattern = b"\0\1\2\x43" if handle % 5 == 1 else b""
-        s = Subscription(1, predicates, 0, 255, pattern=pattern, handle=handle, validity=80)
+        s = SubscriptionVector(1, predicates, 0, 255, pattern=pattern, handle=handle, validity=80)
         if handle % 7 == 0:
             s.significance = quiet
         if not pattern and handle % 3 == 0:

@@ -4,7 +4,7 @@ import unittest
 
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Notification, Predicate, Reading, Subscription
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from denwatch.watchdog.doubt import search
 from denwatch.watchdog.filter import Filter
 from denwatch.watchdog.sample import Sample
@@ -28,7 +28,7 @@ def draw_sample(dice, s):
             reading = Reading(attribute, tuple(points), wides[attribute])
         readings.append(reading)
         sample.set_doubtful(attribute, *reading.points)
-    return sample, Notification(s.event, readings)
+    return sample, NotificationVector(s.event, readings)
 
 
 def begin(filter, sample):
@@ -75,8 +75,8 @@ class DoubtTest(unittest.TestCase):
                 self.assertEqual(filter.rater.certain, right.certain)
 
     def test_doubt_reaches_from_possible_to_certain(self):
-        s = Subscription(1, [Predicate(0, 100, 255)], threshold=200)
-        sure = Subscription(1, [Predicate(0, 100, 255)], threshold=200, certain=200, handle=1)
+        s = SubscriptionVector(1, [Predicate(0, 100, 255)], threshold=200)
+        sure = SubscriptionVector(1, [Predicate(0, 100, 255)], threshold=200, certain=200, handle=1)
         sample = Sample(1)
         filter = Filter(100)
         filter.all = True

@@ -4,7 +4,7 @@ import unittest
 
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog.duty import freeze, plan_sleep, thaw
 from denwatch.watchdog.filter import CapacityError
 from denwatch.watchdog.fuzzy import Fuzzy
@@ -19,10 +19,12 @@ def make_language():
     language = Fuzzy(300, SENSES)
     band = Significance(bytes([20]))
     for s in (
-        Subscription(1, [Predicate(0, 100, 255)], handle=1, significance=band),
-        Subscription(1, [Predicate(0, 100, 255, 3), Predicate(2, 0, 9)], handle=2, validity=16),
-        Subscription(2, [Predicate(0, 0, 9)], handle=3),
-        Subscription(2, [Predicate(0, 0, 9)], handle=4),
+        SubscriptionVector(1, [Predicate(0, 100, 255)], handle=1, significance=band),
+        SubscriptionVector(
+            1, [Predicate(0, 100, 255, 3), Predicate(2, 0, 9)], handle=2, validity=16
+        ),
+        SubscriptionVector(2, [Predicate(0, 0, 9)], handle=3),
+        SubscriptionVector(2, [Predicate(0, 0, 9)], handle=4),
     ):
         language.install(encode(s), 0)
     return language

@@ -4,7 +4,7 @@ import unittest
 
 from denwatch.protocol.notification import decode
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.execution import FAULT_PERIOD, Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
@@ -57,7 +57,7 @@ class ExecutionTest(unittest.TestCase):
 
     def subscribe(self, low, **fields):
         predicates = [Predicate(0, low, 255)]
-        self.manager.install(encode(Subscription(1, predicates, **fields)), 0)
+        self.manager.install(encode(SubscriptionVector(1, predicates, **fields)), 0)
 
     def test_only_what_is_asked_for_is_sent(self):
         self.subscribe(150)
@@ -104,7 +104,7 @@ class ExecutionTest(unittest.TestCase):
 
     def test_the_rest_of_an_event_goes_on_without_the_broken_sensor(self):
         predicates = [Predicate(3, 100, 255)]
-        self.manager.install(encode(Subscription(1, predicates)), 0)
+        self.manager.install(encode(SubscriptionVector(1, predicates)), 0)
         self.body.numbers = [None, 60]
         self.execution.step(0)
         self.body.numbers = [None, 120]

@@ -5,7 +5,7 @@ from array import array
 
 from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog.filter import CapacityError, Filter, is_significant
 
 from tests.protocol.samples import Dice
@@ -15,7 +15,9 @@ from tests.watchdog import engines
 def make(handle, attributes=(0, 1, 2), event=1, low=0, high=255, validity=0, significance=None):
     predicates = [Predicate(a, low, high) for a in attributes]
     return encode(
-        Subscription(event, predicates, handle=handle, validity=validity, significance=significance)
+        SubscriptionVector(
+            event, predicates, handle=handle, validity=validity, significance=significance
+        )
     )
 
 

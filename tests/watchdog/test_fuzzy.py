@@ -5,7 +5,7 @@ import unittest
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog.filter import CapacityError
 from denwatch.watchdog.fuzzy import Fuzzy, SenseError
 from denwatch.watchdog.sample import Sample
@@ -19,7 +19,7 @@ SENSES = {1: (0xFF, 0x80), 2: (1, 0)}
 def make(handle, low=0, high=255, attribute=0, **fields):
     wide = attribute == 7
     predicates = [Predicate(attribute, low, high, wide=wide)]
-    return encode(Subscription(1, predicates, handle=handle, **fields))
+    return encode(SubscriptionVector(1, predicates, handle=handle, **fields))
 
 
 def sample_of(value):
@@ -113,8 +113,8 @@ class InstallTest(unittest.TestCase):
             (b"\x81" + bad[1:], ProtocolError),
             (make(6, attribute=9), SenseError),
             (bytes([0x43]) + bad[1:], SenseError),
-            (encode(Subscription(1, [Predicate(7, 0, 9)])), SenseError),
-            (encode(Subscription(1, [Predicate(0, 0, 9, wide=True)])), SenseError),
+            (encode(SubscriptionVector(1, [Predicate(7, 0, 9)])), SenseError),
+            (encode(SubscriptionVector(1, [Predicate(0, 0, 9, wide=True)])), SenseError),
         ):
             self.assertRaises(error, self.language.install, frame, 0)
             self.assertEqual(bytes(self.language.filter.buffer), before)
@@ -124,14 +124,14 @@ class InstallTest(unittest.TestCase):
         language = Fuzzy(6 + 11 + 11, SENSES)
         language.install(make(1, 0, 10), 0)
         language.install(make(2, 20, 30), 0)
-        big = encode(Subscription(1, [Predicate(0, 0, 5), Predicate(1, 0, 5)], handle=1))
+        big = encode(SubscriptionVector(1, [Predicate(0, 0, 5), Predicate(1, 0, 5)], handle=1))
         self.assertRaises(CapacityError, language.install, big, 0)
         self.assertEqual(language.judge(sample_of(5), 0), 255)
         self.assertEqual(language.filter.count, 2)
 
     def test_why_names_the_attribute_that_decided(self):
         predicates = [Predicate(0, 100, 255, 80), Predicate(3, 100, 255, 80)]
-        self.language.install(encode(Subscription(1, predicates, threshold=50, why=True)), 0)
+        self.language.install(encode(SubscriptionVector(1, predicates, threshold=50, why=True)), 0)
         sample = sample_of(120)
         sample.set(3, 90)
         degree = self.language.judge(sample, 0)

@@ -4,7 +4,7 @@ import unittest
 from array import array
 
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog import kernel, plain, rating
 
 from tests.watchdog import engines
@@ -23,8 +23,10 @@ class KernelTest(unittest.TestCase):
     def test_every_slope_at_every_distance(self):
         """One plain predicate, all gamma codes, all values, against the formulas."""
         for gamma in range(0, 256, 15):
-            frame = encode(Subscription(1, [Predicate(2, 100, 140, gamma)], threshold=0))
-            vectors = [(0, frame, Subscription(1, [Predicate(2, 100, 140, gamma)], threshold=0))]
+            frame = encode(SubscriptionVector(1, [Predicate(2, 100, 140, gamma)], threshold=0))
+            vectors = [
+                (0, frame, SubscriptionVector(1, [Predicate(2, 100, 140, gamma)], threshold=0))
+            ]
             filter = engines.fill(100, vectors)
             for x in range(0, 256, 3):
                 values = [x] * 16

@@ -4,7 +4,7 @@ import unittest
 
 from denwatch.protocol.messages import decode_message
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Language, LanguageError, Manager
 from denwatch.watchdog.seal import pack
@@ -38,7 +38,7 @@ class Counter(Language):
 
 def make(handle, high=255, validity=0):
     predicates = [Predicate(0, 0, high)]
-    return encode(Subscription(1, predicates, handle=handle, validity=validity))
+    return encode(SubscriptionVector(1, predicates, handle=handle, validity=validity))
 
 
 class ManagerTest(unittest.TestCase):

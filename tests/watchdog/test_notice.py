@@ -3,7 +3,7 @@
 import unittest
 
 from denwatch.protocol.notification import decode, encode
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 from denwatch.watchdog.notice import write
 from denwatch.watchdog.sample import Sample
 
@@ -22,7 +22,7 @@ class NoticeTest(unittest.TestCase):
                 if reading.wide:
                     sample.wides |= 1 << reading.attribute
             why = -1 if n.why is None else n.why[0] << 8 | n.why[1]
-            right = Notification(n.event, n.readings, 0, 0, n.why, n.faults)
+            right = NotificationVector(n.event, n.readings, 0, 0, n.why, n.faults)
             self.assertEqual(write(sample, why), encode(right))
 
     def test_three_exact_values_take_11_bytes(self):

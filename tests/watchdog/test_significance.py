@@ -5,7 +5,7 @@ import unittest
 from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import encode_duration
-from denwatch.protocol.vectors import Predicate, Significance, Subscription
+from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog import significance
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.sample import Sample
@@ -33,7 +33,7 @@ RULES = (
 
 
 def subscribe(rules):
-    return Subscription(
+    return SubscriptionVector(
         1,
         [
             Predicate(0, 120, 255, 120),
@@ -58,7 +58,7 @@ def compare(rules, rounds, seed):
     s = subscribe(rules)
     language = Fuzzy(200, SENSES)
     language.install(encode(s), 0)
-    plain = encode(Subscription(1, s.predicates, threshold=s.threshold))
+    plain = encode(SubscriptionVector(1, s.predicates, threshold=s.threshold))
     history = History(s)
     sample = Sample(1)
     sample.wides = 4
@@ -130,7 +130,9 @@ class SignificanceTest(unittest.TestCase):
             sample.set(attribute, value)
         self.assertEqual(language.judge(sample, 1000), 255)
         for handle in range(5):
-            other = Subscription(1, [Predicate(handle & 1, 0, 0)], threshold=255, handle=handle)
+            other = SubscriptionVector(
+                1, [Predicate(handle & 1, 0, 0)], threshold=255, handle=handle
+            )
             other.validity = handle
             language.install(encode(other), 0)
             self.assertEqual(language.judge(sample, 2000), -1)

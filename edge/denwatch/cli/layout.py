@@ -33,7 +33,7 @@ from denwatch.protocol.evaluator import (
 )
 from denwatch.protocol.patterns import pack_pattern
 from denwatch.protocol.timecode import decode_duration
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 AGGREGATORS = (
     *("minimum", "maximum", "product", "arithmetic mean", "geometric mean", "harmonic mean"),
@@ -105,7 +105,7 @@ def format_rows(rows: list[Row]) -> str:
 
 
 class _Walker:
-    def __init__(self, vector: Subscription, data: bytes, vocabulary: Vocabulary) -> None:
+    def __init__(self, vector: SubscriptionVector, data: bytes, vocabulary: Vocabulary) -> None:
         self.vector = vector
         self.data = data
         self.at = 0

@@ -20,7 +20,7 @@ from denwatch.cli.failures import MISSING, WRONG_INPUT, WRONG_USAGE, CommandErro
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
-    from denwatch.protocol.vectors import Notification
+    from denwatch.protocol.vectors import NotificationVector
 
 _DESCRIPTION = """
 A reading is an event and values by the vocabulary's names, or anybody's synonyms: a number may have
@@ -87,7 +87,7 @@ def run(argv: list[str]) -> int:
 
 
 def announce_senses(
-    readings: list[Notification], vocabulary: Vocabulary
+    readings: list[NotificationVector], vocabulary: Vocabulary
 ) -> dict[int, tuple[int, int]]:
     """Return what a device senses that reads these."""
     senses: dict[int, tuple[int, int]] = {}
@@ -117,7 +117,7 @@ def _list_texts(arguments: argparse.Namespace) -> list[str]:
 
 def _read_all(
     arguments: argparse.Namespace, texts: list[str], vocabulary: Vocabulary
-) -> list[Notification] | None:
+) -> list[NotificationVector] | None:
     from denwatch.client.errors import LanguageError
     from denwatch.client.publisher.readings import parse_reading
 
@@ -135,7 +135,10 @@ def _read_all(
 
 
 def _print_one(
-    arguments: argparse.Namespace, text: str, reading: Notification, number: tuple[int, int] | None
+    arguments: argparse.Namespace,
+    text: str,
+    reading: NotificationVector,
+    number: tuple[int, int] | None,
 ) -> None:
     from denwatch.protocol.notification import encode
 

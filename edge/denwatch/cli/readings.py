@@ -9,7 +9,7 @@ from denwatch.cli.layout import Row, format_code, format_duration, format_rows
 from denwatch.client.vocabulary import Attribute, Event, Kind, Vocabulary
 from denwatch.protocol import notification as codec
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 
 def explain_notification(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def measure_reading(reading: Reading, attribute: Attribute | None) -> dict[str, 
     return {"value": points[0]} | answer if reading.exact else {"trapezoid": points} | answer
 
 
-def list_rows(data: bytes, vector: Notification, event: Event) -> list[Row]:
+def list_rows(data: bytes, vector: NotificationVector, event: Event) -> list[Row]:
     """Return the fields of the vector in order."""
     rows: list[Row] = []
 

@@ -8,7 +8,7 @@ from .degrees import MAX, SUGENO, aggregate
 from .evaluator import NOT, OR, find_least
 from .timecode import decode_duration
 from .uncertainty import measure
-from .vectors import Notification, Record, Subscription
+from .vectors import NotificationVector, Record, SubscriptionVector
 
 
 class Match(Record):
@@ -26,7 +26,7 @@ class Match(Record):
         self.degree = degree  # its own degree of possibility
 
 
-def match(s: Subscription, n: Notification, age: int = 0) -> Match | None:
+def match(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Match | None:
     """Return how s and n match, or None where n lacks an attribute that s asks for.
 
     `age` is how old the notification is now, in seconds: only "recent" asks for it.
@@ -80,7 +80,7 @@ def _resize(
 
 
 def _run_pattern(
-    s: Subscription, possibles: bytearray, certains: bytearray
+    s: SubscriptionVector, possibles: bytearray, certains: bytearray
 ) -> tuple[int, int, int]:
     """Return (possible, certain, decisive predicate) of a postfix pattern.
 
@@ -105,7 +105,7 @@ def _run_pattern(
     return stack[0]
 
 
-def apply_rules(s: Subscription, degrees: bytearray, values: dict[int, int]) -> int:
+def apply_rules(s: SubscriptionVector, degrees: bytearray, values: dict[int, int]) -> int:
     """Return the fuzzy mean of the Takagi-Sugeno rules: each weighs as much as its pair holds."""
     assert s.consequents is not None  # the constructor saw to it
     rules = iter(s.consequents)

@@ -5,7 +5,7 @@ One object, one encoding, as for subscriptions.
 
 from .cursor import Cursor
 from .timecode import LAST_AGE
-from .vectors import Notification, Reading
+from .vectors import NotificationVector, Reading
 
 MAX_LENGTH = 148  # sixteen uncertain 16-bit readings with everything else
 TYPE = 0x80
@@ -16,7 +16,7 @@ _WIDE = 0x04
 _FAULTS = 0x08
 
 
-def encode(n: Notification) -> bytes:
+def encode(n: NotificationVector) -> bytes:
     """Return the notification vector."""
     uncertain = wide = 0
     for reading in n.readings:
@@ -44,7 +44,7 @@ def encode(n: Notification) -> bytes:
     return bytes(out)
 
 
-def decode(frame: bytes) -> Notification:
+def decode(frame: bytes) -> NotificationVector:
     """Return the notification of a whole vector; ProtocolError names the byte that is wrong."""
     c = Cursor(frame, MAX_LENGTH)
     head = c.byte("type and event")
@@ -74,7 +74,7 @@ def decode(frame: bytes) -> Notification:
         decisive = c.limited("why", 15)
         why = (decisive, c.byte("why's degree"))
     c.end()
-    return Notification(head & 63, readings, sequence, age, why, faults)
+    return NotificationVector(head & 63, readings, sequence, age, why, faults)
 
 
 def _take_reading(c: Cursor, attribute: int, uncertain: int, wide: int) -> Reading:

@@ -26,13 +26,13 @@ from .evaluator import (
 )
 from .patterns import pack_pattern, unpack_pattern
 from .timecode import LAST_DURATION
-from .vectors import Predicate, Significance, Subscription, count_attributes
+from .vectors import Predicate, Significance, SubscriptionVector, count_attributes
 
 MAX_LENGTH = 255
 TYPE = 0x40
 
 
-def encode(s: Subscription) -> bytes:
+def encode(s: SubscriptionVector) -> bytes:
     """Return the subscription vector, 17 bytes for three plain predicates."""
     predicates = s.predicates
     negated = _mask([p.negated for p in predicates])
@@ -55,7 +55,7 @@ def encode(s: Subscription) -> bytes:
     return bytes(out)
 
 
-def _find_sections(s: Subscription, negated: int) -> tuple[int, int]:
+def _find_sections(s: SubscriptionVector, negated: int) -> tuple[int, int]:
     """Return the two section bytes that the subscription needs."""
     predicates = s.predicates
     sections = 0
@@ -89,7 +89,7 @@ def _find_sections(s: Subscription, negated: int) -> tuple[int, int]:
     return sections, more
 
 
-def _append_shapes(out: bytearray, s: Subscription, sections: int, negated: int) -> None:
+def _append_shapes(out: bytearray, s: SubscriptionVector, sections: int, negated: int) -> None:
     """Append the sections of the first section byte."""
     predicates = s.predicates
     if sections & REPEATS:
@@ -111,7 +111,7 @@ def _append_shapes(out: bytearray, s: Subscription, sections: int, negated: int)
         out += pack_pattern(s.pattern)
 
 
-def _append_conditions(out: bytearray, s: Subscription, more: int) -> None:
+def _append_conditions(out: bytearray, s: SubscriptionVector, more: int) -> None:
     """Append the sections of the second section byte."""
     if more & CERTAIN:
         out.append(s.certain)
@@ -144,7 +144,7 @@ def _pack_significance(s: Significance) -> bytes:
     return bytes([flags]) + s.bands + bytes(tail)
 
 
-def decode(frame: bytes) -> Subscription:
+def decode(frame: bytes) -> SubscriptionVector:
     """Return the subscription of a whole vector; ProtocolError names the byte that is wrong."""
     c = Cursor(frame, MAX_LENGTH)
     try:
@@ -153,7 +153,7 @@ def decode(frame: bytes) -> Subscription:
         raise c.locate(error) from None
 
 
-def _take_subscription(c: Cursor) -> Subscription:
+def _take_subscription(c: Cursor) -> SubscriptionVector:
     head = c.byte("type and event")
     if head & 0xC0 != TYPE:
         raise c.error("not a subscription vector of version 1")
@@ -237,7 +237,7 @@ def _take_subscription(c: Cursor) -> Subscription:
             )
         )
     c.end()
-    subscription = Subscription(
+    subscription = SubscriptionVector(
         head & 63,
         predicates,
         flags & 7,

@@ -127,7 +127,7 @@ class Significance(Record):
             raise ProtocolError("a significance that says nothing")
 
 
-class Subscription(Record):
+class SubscriptionVector(Record):
     """One subscription vector. Predicates stand by attribute; second ones on an attribute last."""
 
     FIELDS = (
@@ -258,7 +258,7 @@ class Reading(Record):
         return self.points[0] == self.points[3]
 
 
-class Notification(Record):
+class NotificationVector(Record):
     """One notification vector: readings by attribute, their sequence number and their age."""
 
     FIELDS = ("event", "readings", "sequence", "age", "why", "faults")

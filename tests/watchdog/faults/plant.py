@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from firmware_tests.runtimes import MissingRuntimeError, find_library, find_unix
 from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET, TOPIC
@@ -84,7 +84,7 @@ class Plant:
     def subscribe(self, low: int, threshold: int = 1) -> None:
         """What the node asks for: values from `low`, with a slope below it."""
         predicate = Predicate(0, low, 65535, 0, wide=True)
-        vector = encode(Subscription(1, [predicate], threshold=threshold, handle=1))
+        vector = encode(SubscriptionVector(1, [predicate], threshold=threshold, handle=1))
         self.subscriptions.write_text(vector.hex())
 
     # Processes

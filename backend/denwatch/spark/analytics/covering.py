@@ -22,7 +22,7 @@ from denwatch.node.covering.vectors import ATTRIBUTES_PER_EVENT, box_vector
 from denwatch.node.matching.interface import FUZZY
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -74,7 +74,7 @@ def _place(frame: pd.DataFrame) -> pd.DataFrame:
         (int(row.subscription_id), bytes(row.vocabulary or b""), bytes(row.vector or b""))
         for row in frame.itertuples(index=False)
     )
-    vectors: dict[int, Subscription] = {}
+    vectors: dict[int, SubscriptionVector] = {}
     for key, _, data in rows:
         try:
             vectors[key] = codec.decode(data)
@@ -88,7 +88,7 @@ def _place(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(placed, columns=["subscription_id", "vocabulary", "vector", "why"])
 
 
-def choose_active(vectors: dict[int, Subscription]) -> Iterable[int]:
+def choose_active(vectors: dict[int, SubscriptionVector]) -> Iterable[int]:
     """Return the ids of subscriptions that cover all others, the widest asked first."""
     wide = {
         ATTRIBUTES_PER_EVENT * vector.event + predicate.attribute: _WIDE

@@ -29,7 +29,7 @@ from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
 from denwatch.node.core.subscribers.settings import OneClock, OpenRoles, SubscriberSettings
 from denwatch.node.core.subscribers.tables import Tables
 from denwatch.node.core.transaction import Transaction
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -151,7 +151,7 @@ class Replay:
             item = Item(_read_dot(asked), SUBSCRIPTION, 0, encode_body(body))
             _, content = read_subscription(item)
             sub = self._subs[key] = Sub(item, body, self.owner)
-            if isinstance(content, Subscription):
+            if isinstance(content, SubscriptionVector):
                 sub.adopt(content)
             self.owner.enter(sub)
             self.owner.assign_levels()

@@ -171,14 +171,14 @@ class _Work:
             for leaf, fitted in fits.items()
         }
 
-    def build(self, handle: int) -> tuple[vectors.Subscription, dict[Leaf, Fitted]]:
+    def build(self, handle: int) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fitted]]:
         """Return the exact vector: hedges as hedges, sides as they are."""
         fits = {leaf: fit_draft(self.drafts[leaf.index], self.levels[leaf]) for leaf in self.levels}
         return self._assemble(fits, handle, self.report), fits
 
     def compact(
-        self, vector: vectors.Subscription, fits: dict[Leaf, Fitted], handle: int
-    ) -> tuple[vectors.Subscription, dict[Leaf, Fitted]]:
+        self, vector: vectors.SubscriptionVector, fits: dict[Leaf, Fitted], handle: int
+    ) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fitted]]:
         """Return a vector of 17 bytes at most, if fitting away hedges or slopes gives one."""
         if len(vector.predicates) > COMPACT_PREDICATES:
             return vector, fits
@@ -196,7 +196,7 @@ class _Work:
 
     def _assemble(
         self, fits: Mapping[Leaf, Fitted], handle: int, report: list[Approximation]
-    ) -> vectors.Subscription:
+    ) -> vectors.SubscriptionVector:
         wires = self.wires(fits)
         layout = self._lay_out(wires)
         attributes = [a for a in map(self.event.find_bit, range(16)) if a is not None]
@@ -211,7 +211,7 @@ class _Work:
             for p in predicates:
                 p.weight = 1
         try:
-            return vectors.Subscription(
+            return vectors.SubscriptionVector(
                 event=self.event.number,
                 predicates=predicates,
                 aggregator=layout.kind,

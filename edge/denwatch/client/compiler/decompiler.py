@@ -49,7 +49,7 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def decompile(
-    vector: vectors.Subscription | bytes,
+    vector: vectors.SubscriptionVector | bytes,
     vocabulary: Vocabulary,
     options: Options | None = None,
     *,
@@ -73,7 +73,7 @@ class _Work:
 
     def __init__(
         self,
-        vector: vectors.Subscription,
+        vector: vectors.SubscriptionVector,
         vocabulary: Vocabulary,
         registry: Registry,
         options: Options,
@@ -231,7 +231,7 @@ def _find_attribute(event: Event, bit: int) -> Attribute:
     return attribute
 
 
-def _read_tree(vector: vectors.Subscription) -> Tree:
+def _read_tree(vector: vectors.SubscriptionVector) -> Tree:
     """Return the pattern as a tree over the predicates' places."""
     leaves: list[Tree] = [Leaf(i, p.negated) for i, p in enumerate(vector.predicates)]
     if not vector.pattern:

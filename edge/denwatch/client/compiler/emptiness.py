@@ -13,7 +13,7 @@ from denwatch.client.compiler.structure import Group, Inverse, Leaf, Tree
 from denwatch.client.errors import LanguageError
 from denwatch.protocol.cuts import cut, find_level
 from denwatch.protocol.degrees import MIN, PRODUCT, SUGENO, WEIGHTED
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 Interval = tuple[int, int]
 
@@ -22,7 +22,7 @@ def check_emptiness(
     tree: Tree,
     kind: int,
     wires: Mapping[Leaf, Predicate],
-    vector: Subscription,
+    vector: SubscriptionVector,
     drafts: Sequence[Draft],
 ) -> None:
     """Raise LanguageError at the predicate that leaves nothing."""

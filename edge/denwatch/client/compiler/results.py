@@ -9,7 +9,7 @@ from typing import Any
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import Span
 from denwatch.client.vocabulary import Event
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Options:
 class CompiledSubscription:
     """A subscription ready to send. `data` is the vector's encoding."""
 
-    vector: Subscription
+    vector: SubscriptionVector
     data: bytes
     report: tuple[Approximation, ...]
     options: Options

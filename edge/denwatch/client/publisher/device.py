@@ -18,7 +18,7 @@ from denwatch.protocol.frames import Frame, Link
 from denwatch.protocol.matching import match
 from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.protocol.timecode import AGES_PER_SECOND, encode_age
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 ROOT = "dens/1/wd/"
 BATCH = 16  # notifications in a frame
@@ -34,7 +34,7 @@ class Waiting:
     """A reading that the node has not acknowledged."""
 
     sequence: int
-    reading: Notification
+    reading: NotificationVector
     taken: int  # when, in ms
 
 
@@ -50,7 +50,7 @@ class SimulatedDevice:
     firmware: str = "denwatch publish"
     is_answered: bool = field(default=False, init=False)  # the node has said something
     refusals: list[str] = field(default_factory=list, init=False)
-    vectors: dict[int, Subscription] = field(default_factory=dict, init=False)
+    vectors: dict[int, SubscriptionVector] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.epoch, microsecond = divmod(self.start, 1_000_000)
@@ -73,7 +73,7 @@ class SimulatedDevice:
         """Whether the node has everything."""
         return self.is_answered and not self._waiting
 
-    def put(self, reading: Notification, taken: int) -> int:
+    def put(self, reading: NotificationVector, taken: int) -> int:
         """Take a reading to be sent; return its number."""
         masks = self.senses.get(reading.event, (0, 0))
         strange = (reading.features | reading.faults) & ~masks[0]
@@ -170,7 +170,7 @@ class SimulatedDevice:
         for handle in handles:
             self.vectors.pop(handle, None)
 
-    def wants(self, reading: Notification) -> bool:
+    def wants(self, reading: NotificationVector) -> bool:
         """Return whether a vector of the node asks for a reading, as a watchdog would ask."""
         return any(
             found is not None and found.matched
@@ -183,4 +183,6 @@ def _write_vector(waiting: Waiting, now: int) -> bytes:
     n = waiting.reading
     age = encode_age(max(0, now - waiting.taken) * AGES_PER_SECOND // 1000)
     sequence = waiting.sequence & 0xFFFF
-    return notification.encode(Notification(n.event, n.readings, sequence, age, n.why, n.faults))
+    return notification.encode(
+        NotificationVector(n.event, n.readings, sequence, age, n.why, n.faults)
+    )

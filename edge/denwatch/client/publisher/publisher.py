@@ -21,7 +21,7 @@ from denwatch.client.subscriber.errors import SubscriberError
 from denwatch.client.subscriber.link import Arrived, Failed, Identity, Link, Listened, Opened, Waker
 from denwatch.client.subscriber.servers import Server, parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
-from denwatch.protocol.vectors import Notification
+from denwatch.protocol.vectors import NotificationVector
 from denwatch.watchdog.link import make_context
 
 _STEP = 0.2  # s; how often what is due is looked for
@@ -93,7 +93,7 @@ class Publisher:
         if not self.device.is_answered:
             raise UnacknowledgedError(self._explain_silence())
 
-    def publish(self, readings: Iterable[Notification], age: float = 0.0) -> list[int]:
+    def publish(self, readings: Iterable[NotificationVector], age: float = 0.0) -> list[int]:
         """Send readings that are so many seconds old; return their numbers once all are there."""
         now = self._read_ms()
         numbers = [self.device.put(reading, now - int(age * 1000)) for reading in readings]

@@ -17,7 +17,7 @@ from denwatch.client.syntax import Moment, Name, Quantity, Span, Text
 from denwatch.client.vocabulary.attributes import Attribute, Event, Kind
 from denwatch.client.vocabulary.values import read_value, read_width
 from denwatch.client.vocabulary.vocabulary import Vocabulary
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 BROKEN = "broken"
 
@@ -44,7 +44,7 @@ class _Pair:
 
 def parse_reading(
     text: str, vocabulary: Vocabulary, organisation: str | None = None
-) -> Notification:
+) -> NotificationVector:
     """Return the notification of a reading; LanguageError points at what is wrong."""
     event_name, pairs = _split(text)
     event = _find_event(event_name, pairs, vocabulary, organisation)
@@ -60,7 +60,7 @@ def parse_reading(
             points = _read_points(pair, attribute, vocabulary, organisation)
             readings[attribute.bit] = Reading(attribute.bit, points, attribute.wide)
     ordered = [readings[bit] for bit in sorted(readings)]
-    return Notification(event.number, ordered, faults=faults)
+    return NotificationVector(event.number, ordered, faults=faults)
 
 
 def _split(text: str) -> tuple[Name | None, list[_Pair]]:

@@ -13,7 +13,7 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import Name
 from denwatch.client.vocabulary.attributes import Attribute
 from denwatch.client.vocabulary.vocabulary import Vocabulary
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Directory:
         """Yield what is known, by publisher and event."""
         yield from (self._publications[key] for key in sorted(self._publications))
 
-    def find_publishers(self, subscription: Subscription) -> list[str]:
+    def find_publishers(self, subscription: SubscriptionVector) -> list[str]:
         """Return who senses everything that a subscription asks for."""
         wanted = subscription.features
         return [

@@ -11,13 +11,13 @@ from functools import lru_cache
 
 from denwatch.protocol import notification as codec
 from denwatch.protocol.timecode import LAST_AGE
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 _HEAD = 8  # bytes before the values: type and event, flags, sequence, age, features
 
 
 @lru_cache(maxsize=1024)
-def decode_notification(frame: bytes) -> Notification:
+def decode_notification(frame: bytes) -> NotificationVector:
     """Return the notification of a whole vector; ProtocolError names the byte that is wrong."""
     if len(frame) > _HEAD and frame[0] & 0xC0 == codec.TYPE and not frame[1]:
         features = frame[6] << 8 | frame[7]
@@ -25,7 +25,7 @@ def decode_notification(frame: bytes) -> Notification:
         age = frame[4] << 8 | frame[5]
         if len(attributes) == len(frame) - _HEAD and age <= LAST_AGE:
             readings = [_read(a, frame[_HEAD + i]) for i, a in enumerate(attributes)]
-            n = Notification.__new__(Notification)  # its checks are those above
+            n = NotificationVector.__new__(NotificationVector)  # its checks are those above
             n.event = frame[0] & 63
             n.readings = readings
             n.sequence = frame[2] << 8 | frame[3]

@@ -18,7 +18,7 @@ from denwatch.protocol.cuts import cut, find_level
 from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate
 from denwatch.protocol.evaluator import NOT, OR
 from denwatch.protocol.vectors import Predicate
-from denwatch.protocol.vectors import Subscription as Vector
+from denwatch.protocol.vectors import SubscriptionVector as Vector
 
 ATTRIBUTES_PER_EVENT = 16
 # More boxes than this cost more than they save: the vector then covers nothing.

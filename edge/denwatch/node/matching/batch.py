@@ -15,7 +15,12 @@ from denwatch.node.matching.records import ATTRIBUTES, MAX_PREDICATES, PREDICATE
 from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.timecode import decode_duration
-from denwatch.protocol.vectors import MAX_RULE_PREDICATES, Notification, Subscription, check_pattern
+from denwatch.protocol.vectors import (
+    MAX_RULE_PREDICATES,
+    NotificationVector,
+    SubscriptionVector,
+    check_pattern,
+)
 from numpy.typing import ArrayLike, NDArray
 
 EVENT_ATTRIBUTES = 16
@@ -162,7 +167,7 @@ def check_batch(batch: Batch) -> None:
         raise ProtocolError(f"{len(batch.code)} numbers of code, not {at}")
 
 
-def pack_subscriptions(pairs: Iterable[tuple[int, Subscription]]) -> Batch:
+def pack_subscriptions(pairs: Iterable[tuple[int, SubscriptionVector]]) -> Batch:
     """Return the batch of (id, subscription) pairs."""
     subs: list[tuple[int, ...]] = []
     preds: list[tuple[int, ...]] = []
@@ -221,7 +226,9 @@ def build_readings(
     return Readings(where, names, values, flags, old)
 
 
-def pack_notifications(notifications: Sequence[Notification], ages: Sequence[int]) -> Readings:
+def pack_notifications(
+    notifications: Sequence[NotificationVector], ages: Sequence[int]
+) -> Readings:
     """Return the readings of notifications; `ages` are theirs, in seconds."""
     starts = array("q", (0,))
     rows = array("i")

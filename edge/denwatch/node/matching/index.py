@@ -54,7 +54,7 @@ from denwatch.node.matching.records import (
 )
 from denwatch.node.matching.rows import NEXT, ROWS, SLOTS, WORDS, ZONES, measure_rows, measure_zones
 from denwatch.node.matching.search import search
-from denwatch.protocol.vectors import Notification, Subscription
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 from numpy.typing import NDArray
 
 PACKED_LIMIT = 256  # packed boxes of a group that become a block, when they come one by one
@@ -134,7 +134,7 @@ class FuzzyIndex:
         """The bytes of all columns."""
         return sum(column.nbytes for column in self.columns.values())
 
-    def add(self, id: int, subscription: Subscription) -> None:
+    def add(self, id: int, subscription: SubscriptionVector) -> None:
         """Add a subscription, or replace the one with this id."""
         staged, starts = self._encode(pack_subscriptions([(id, subscription)]))
         if id in self:
@@ -305,7 +305,7 @@ class FuzzyIndex:
         if len(starts) > 1:
             self._insert(staged, starts, np.arange(len(starts) - 1))
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
         """Return the hits by rising id; `age` is the notification's, in seconds."""
         hits = self.match_batch(pack_notifications([notification], [age]))
         order = np.argsort(hits.ids)

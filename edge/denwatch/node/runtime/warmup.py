@@ -12,7 +12,7 @@ from collections.abc import Callable
 from denwatch.node.covering import Approximate, Covering
 from denwatch.node.covering.vectors import box_vector
 from denwatch.node.matching import warmup
-from denwatch.protocol.vectors import Predicate, Subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 _PATIENCE = 3.0  # s
 _WORDS = "compiling the matcher for this machine, which takes a minute, once"
@@ -35,6 +35,6 @@ def _warm_covering() -> None:
     for number in range(6):
         wide = Predicate(0, 10, 20 + number, 100)
         predicates = [wide, Predicate(1, 5 * number, 200, 100)][: 1 + number % 2]
-        covering.subscribe(number, box_vector(Subscription(0, predicates)))
+        covering.subscribe(number, box_vector(SubscriptionVector(0, predicates)))
     covering.unsubscribe(0)
     covering.rebuild()

@@ -18,7 +18,7 @@ from denwatch.node.core.vectors import decode_notification
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import NOTIFICATIONS, Frame, split_vectors
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
-from denwatch.protocol.vectors import Notification
+from denwatch.protocol.vectors import NotificationVector
 
 _MANTISSA = 11  # bits of an age code
 
@@ -61,7 +61,7 @@ def is_new(number: Number, device: Device) -> bool:
     return number > device.taken
 
 
-def _check_senses(n: Notification, senses: Senses) -> None:
+def _check_senses(n: NotificationVector, senses: Senses) -> None:
     features, wides = senses.get(n.event, (0, 0))
     strange = (n.features | n.faults) & ~features
     if strange:

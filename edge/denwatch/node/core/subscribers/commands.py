@@ -28,9 +28,9 @@ from denwatch.node.core.subscribers.wants import Wants
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.ranking.winnow import PriorityCycle, assign_levels
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 
-Probe = Callable[[list[Subscription]], tuple[int, int]]  # new roots, nodes (PrefSIENA, 3.3)
+Probe = Callable[[list[SubscriptionVector]], tuple[int, int]]  # new roots, nodes (PrefSIENA, 3.3)
 _MAX_OWNER = 128
 
 
@@ -281,7 +281,7 @@ class Commands:
         new_roots, nodes = self._probe(vectors)
         return {"node": self._item_store.name, "new_roots": new_roots, "nodes": nodes}
 
-    def _compare_vectors(self, vectors: list[Subscription]) -> tuple[int, int]:
+    def _compare_vectors(self, vectors: list[SubscriptionVector]) -> tuple[int, int]:
         """Count what is asked for in exactly these words already: covering without reasoning."""
         from denwatch.protocol import subscription as codec
 

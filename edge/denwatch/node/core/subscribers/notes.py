@@ -19,7 +19,7 @@ from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.subscribers.people import Sub, decode_vector
 from denwatch.node.core.vectors import decode_notification
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 
 _LAST = 253_402_300_799_999  # the last ms of the year 9999
 _KEPT_MEMBERS = 8192
@@ -51,7 +51,7 @@ class Note:
         body = item.said
         if not isinstance(body, NotificationBody):
             body = decode_body(NotificationBody, item.body)
-        self.vector: Notification = decode_notification(body.vector)
+        self.vector: NotificationVector = decode_notification(body.vector)
         self.dot: Dot = item.dot
         self.run = (item.dot.origin, item.dot.epoch)
         self.code = code

@@ -20,7 +20,7 @@ from denwatch.node.ranking.winnow import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.vectors import Significance, Subscription
+from denwatch.protocol.vectors import Significance, SubscriptionVector
 
 
 class Owner:
@@ -183,7 +183,7 @@ class Sub:
         self.significance: Significance | None = None
         self.is_plain = False  # its degree is that of the predicate that decided
 
-    def adopt(self, vector: Subscription) -> None:
+    def adopt(self, vector: SubscriptionVector) -> None:
         """Note what delivery needs of a fuzzy vector."""
         self.event = vector.event
         self.features = vector.features
@@ -234,7 +234,7 @@ def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
     return body.language, body.role, body.vocabulary, body.vector, options
 
 
-def read_subscription(item: Item) -> tuple[SubscriptionBody, Subscription | Filter]:
+def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector | Filter]:
     """Return the body of an item and what its matcher takes; ProtocolError if it is none."""
     body = decode_body(SubscriptionBody, item.body)
     if body.language == FUZZY:
@@ -254,6 +254,6 @@ def read_filter(vector: bytes) -> Filter:
 
 
 @lru_cache(maxsize=4096)
-def decode_vector(vector: bytes) -> Subscription:
+def decode_vector(vector: bytes) -> SubscriptionVector:
     """Return a vector whose predicates somebody asks for; most subscriptions are never asked."""
     return codec.decode(vector)

@@ -19,7 +19,7 @@ from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.node.matching.interface import FUZZY, Matcher
 from denwatch.node.matching.plugins import Plugins
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 
 _AGE = 0  # a notification matches as it was when it was read
 
@@ -53,7 +53,7 @@ class Registry:
         """Return the subscription of an item and what its matcher takes; ProtocolError if none."""
         body, content = read_subscription(item)
         sub = Sub(item, body, self.find_owner(body.owner))
-        if isinstance(content, Subscription):
+        if isinstance(content, SubscriptionVector):
             sub.adopt(content)
         return sub, content
 
@@ -73,7 +73,7 @@ class Registry:
     def add_many(self, items: Iterable[Item]) -> list[Sub]:
         """Put many in force at once, as after a restart; what is no subscription is passed over."""
         added: list[Sub] = []
-        pairs: list[tuple[int, Subscription]] = []
+        pairs: list[tuple[int, SubscriptionVector]] = []
         for item in items:
             try:
                 sub, content = self.read(item)
