@@ -31,9 +31,8 @@ from denwatch.node.matching.interface import FUZZY
 from denwatch.node.replication.context import Range
 from denwatch.node.runtime.build import DATABASE
 from denwatch.node.security import open_keyring
-from denwatch.node.security.changes import add_device, add_subscriber
-from denwatch.node.security.files import KeyFile
-from denwatch.node.security.registry import derive_device_password, derive_device_secret
+from denwatch.node.security.registrations import derive_device_password, derive_device_secret
+from denwatch.node.security.site import KeyFile, add_device, add_subscriber
 from denwatch.node.store import Change, Store
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message

@@ -26,8 +26,7 @@ from denwatch.cli import main as denwatch
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.client.vocabulary.merging import merge_vocabularies
 from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.node.security.files import write_file
-from denwatch.node.security.folder import load_authority
+from denwatch.node.security.site import load_authority, write_file
 
 VOCABULARIES = ("rescue", "weather")
 PORT = 8883

@@ -10,13 +10,10 @@ import msgspec
 import pytest
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.config import Address, ConfigError, load_config, parse_config
-from denwatch.node.config.addresses import is_loopback, read_url
-from denwatch.node.config.lines import find_line
-from denwatch.node.config.model import Document, Section
-from denwatch.node.config.parsing import parse_document
-from denwatch.node.config.template import write_config
-from denwatch.node.mqtt.limits import Limits
-from denwatch.node.security.roles import Roles
+from denwatch.node.config.loading import find_line, is_loopback, parse_document, read_url
+from denwatch.node.config.model import Document, Section, write_config
+from denwatch.node.mqtt.interface import Limits
+from denwatch.node.security.access import Roles
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -28,8 +28,8 @@ from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.security import Access, Keyring, changes
-from denwatch.node.security.topics import OPERATOR
+from denwatch.node.security import Access, Keyring, site
+from denwatch.node.security.access import OPERATOR
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
 from hypothesis import given
@@ -187,8 +187,8 @@ def test_a_plan_is_followed_also_after_a_restart() -> None:
 
 
 def test_only_the_role_of_operators_may_speak_to_nodes() -> None:
-    registry, _ = changes.add_subscriber(make_registry("south"), "ops", OPERATOR)
-    registry, _ = changes.add_subscriber(registry, "medic7", "medic")
+    registry, _ = site.add_subscriber(make_registry("south"), "ops", OPERATOR)
+    registry, _ = site.add_subscriber(registry, "medic7", "medic")
     access = Access(Keyring(registry), b"k" * 32)
     assert access.may_publish("ops", "dens/1/operator/south")
     assert not access.may_publish("ops", "dens/1/operator/north")

@@ -15,7 +15,7 @@ from denwatch.node.core.interface import Publish, Write
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.security.roles import Role, Roles
+from denwatch.node.security.access import Role, Roles
 from denwatch.protocol.notification import encode
 
 from tests.devices.plant import Disk

@@ -6,7 +6,7 @@ from typing import Any
 
 import cbor2
 from denwatch.node.log import Contents, Damage, Record, decode_records, encode_record
-from denwatch.node.log.segment import (
+from denwatch.node.log.segments import (
     Footer,
     Header,
     IndexEntry,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from denwatch.node.log import Batch, Writer, writer
-from denwatch.node.log.recovery import Recovered, recover
+from denwatch.node.log.writer import Recovered, recover
 from denwatch.node.store import MemoryStore
 
 from tests.log.crashes import Broken, make_writer, run_campaign, run_life

@@ -19,7 +19,7 @@ from denwatch.node.log import (
     read_header,
     read_segment,
 )
-from denwatch.node.log.segment import (
+from denwatch.node.log.segments import (
     BLOCK,
     FORMAT,
     MAGIC,

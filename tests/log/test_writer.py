@@ -20,7 +20,7 @@ from denwatch.node.log import (
     read_name,
     read_segment,
 )
-from denwatch.node.log.segment import pack_header
+from denwatch.node.log.segments import pack_header
 from denwatch.node.store import MemoryStore, Storage, Store
 
 from tests.log.building import read_all

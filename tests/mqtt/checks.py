@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from denwatch.node.core.interface import Listening
 from denwatch.node.mqtt import Server
-from denwatch.node.mqtt.session import Session
+from denwatch.node.mqtt.sessions import Session
 from denwatch.node.mqtt.topics import is_listened
 
 from tests.mqtt.wire import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.interface import Message
-from denwatch.node.mqtt.session import Session
+from denwatch.node.mqtt.sessions import Session
 
 from tests.mqtt import wire
 from tests.mqtt.wire import Got, World

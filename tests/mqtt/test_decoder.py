@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.mqtt import packets
 from denwatch.node.mqtt.decoder import Decoder
-from denwatch.node.mqtt.limits import Limits
+from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.packets import MalformedError
 from denwatch.watchdog import packets as device
 from hypothesis import given

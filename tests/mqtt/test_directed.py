@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.core.interface import Acknowledged, Listening, Message
 from denwatch.node.mqtt import Limits
-from denwatch.node.mqtt.exchange import Exchange
+from denwatch.node.mqtt.sessions import Exchange
 
 from tests.mqtt import wire
 from tests.mqtt.wire import World
@@ -190,7 +190,7 @@ class TestAblation:
             check_that_onlookers_do_not_acknowledge(world)
 
     def test_the_rule_of_directed_topics(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("denwatch.node.mqtt.exchange.is_directed", lambda _: False)
+        monkeypatch.setattr("denwatch.node.mqtt.sessions.is_directed", lambda _: False)
         with pytest.raises(AssertionError, match="they would come twice"):
             check_that_nothing_directed_is_kept(World())
         with pytest.raises(AssertionError, match="a watchdog was held up"):
@@ -202,7 +202,7 @@ class TestAblation:
             TestTokens().test_what_a_lost_listener_had_goes_to_another()
 
     def test_sending_slow_listeners_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("denwatch.node.mqtt.links.Links.drop_slow", lambda *_: None)
+        monkeypatch.setattr("denwatch.node.mqtt.server.Links.drop_slow", lambda *_: None)
         test = TestTokens()
         with pytest.raises((AssertionError, KeyError)):
             test.test_a_listener_that_does_not_keep_up_is_sent_away_so_that_the_node_hears()

@@ -278,7 +278,7 @@ CUT = [("cut after", 0), ("send 2", 0), ("join", 0), ("join", 1)]
 def test_ablation_inbound_ids_that_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     run_and_check(CUT)
     monkeypatch.setattr(
-        "denwatch.node.mqtt.exchange.Exchange.accept_inbound",
+        "denwatch.node.mqtt.sessions.Exchange.accept_inbound",
         lambda _, session, number: session.inbound.__setitem__(number, None),
     )
     with pytest.raises(AssertionError, match=r"twice|deletes"):
@@ -289,7 +289,7 @@ def test_ablation_queues_that_are_not_written(monkeypatch: pytest.MonkeyPatch) -
     away = [("leave", 1), ("send 1", 0), ("cut after", 0), ("send 1", 0)]
     run_and_check(away)
     for name in ("_keep", "_forget"):
-        monkeypatch.setattr(f"denwatch.node.mqtt.outbound.Outbound.{name}", lambda *_: None)
+        monkeypatch.setattr(f"denwatch.node.mqtt.sessions.Outbound.{name}", lambda *_: None)
     with pytest.raises(AssertionError, match="not delivered"):
         run_and_check(away)
 

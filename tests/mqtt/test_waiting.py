@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.core.interface import Message
 from denwatch.node.mqtt import Limits, Pause, Resume, TokenBucket
-from denwatch.node.mqtt.outbound import Outbound
+from denwatch.node.mqtt.sessions import Outbound
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,17 +6,11 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from denwatch.node.security import changes
-from denwatch.node.security.authority import Authority, make_node_keys
-from denwatch.node.security.files import KeyFile
-from denwatch.node.security.folder import (
-    found_site,
-    invite_node,
-    join_site,
-    load_authority,
-)
+from denwatch.node.security import site
+from denwatch.node.security.cards import Authority, make_node_keys
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.registry import Registry
+from denwatch.node.security.registrations import Registry
+from denwatch.node.security.site import KeyFile, found_site, invite_node, join_site, load_authority
 
 TODAY = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -75,7 +69,7 @@ def make_site(folder: Path, names: list[str]) -> list[Path]:
 def add_subscriber(folder: Path, name: str, role: str) -> str:
     """Register a subscriber in a folder and return the password."""
     file = KeyFile(folder)
-    registry, password = changes.add_subscriber(file.load(), name, role)
+    registry, password = site.add_subscriber(file.load(), name, role)
     file.save(registry)
     return password
 

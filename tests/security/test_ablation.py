@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 import pytest
 from denwatch.node.security import access as access_module
-from denwatch.node.security import cards, changes, keyring, notices, tags
-from denwatch.node.security.errors import SecurityError
+from denwatch.node.security import cards, keyring, notices, site
+from denwatch.node.security.credentials import SecurityError, find_weakness
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.names import find_weakness
-from denwatch.node.security.registry import Registry
+from denwatch.node.security.registrations import Registry
 
 from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
 from tests.security.test_topics import find_trespasses, make_access
@@ -24,10 +23,10 @@ Check = Callable[[], list[str]]
 def find_forged_frames() -> list[str]:
     """Return forged peer frames that were opened."""
     right, wrong = bytes(range(1, 33)), bytes(range(2, 34))
-    sealed = tags.seal_peer(right, "a", "b", b"h", b"body")
+    sealed = cards.seal_peer(right, "a", "b", b"h", b"body")
     tries = {
-        "another key": tags.seal_peer(wrong, "a", "b", b"h", b"body"),
-        "turned around": tags.seal_peer(right, "b", "a", b"h", b"body"),
+        "another key": cards.seal_peer(wrong, "a", "b", b"h", b"body"),
+        "turned around": cards.seal_peer(right, "b", "a", b"h", b"body"),
         "changed body": sealed.replace(b"body", b"bodX"),
     }
     return [what for what, frame in tries.items() if _is_opened(right, frame)]
@@ -35,7 +34,7 @@ def find_forged_frames() -> list[str]:
 
 def _is_opened(secret: bytes, frame: bytes) -> bool:
     try:
-        tags.open_peer([secret], "a", "b", 1, frame)
+        cards.open_peer([secret], "a", "b", 1, frame)
     except SecurityError:
         return False
     return True
@@ -73,9 +72,9 @@ def find_forged_notices() -> list[str]:
 
 def find_revived_names() -> list[str]:
     """Return what a revoked device or node may still do."""
-    registry = changes.add_device(make_registries("node-a", "node-b")[0], "dog")
-    registry = changes.revoke(registry, "device", "dog", None, None)
-    registry = changes.revoke(registry, "node", "node-b", None, make_authority())
+    registry = site.add_device(make_registries("node-a", "node-b")[0], "dog")
+    registry = site.revoke(registry, "device", "dog", None, None)
+    registry = site.revoke(registry, "node", "node-b", None, make_authority())
     ring = Keyring(registry)
     found = []
     if ring.link_for("dog", 1) is not None:
@@ -97,7 +96,7 @@ def find_weak_keys() -> list[str]:
     found = []
     for secret in (bytes(32), bytes(range(32)), b"sixteen letters!"):
         try:
-            changes.add_device(make_registry(), "dog", secret)
+            site.add_device(make_registry(), "dog", secret)
         except SecurityError:
             continue
         found.append(secret.hex())
@@ -118,11 +117,11 @@ def _tag_without_names(
     return _REAL_TAG(secret, "", "", head, body)
 
 
-_REAL_TAG = tags.tag_peer
+_REAL_TAG = cards.tag_peer
 
 RULES: list[tuple[str, Check, object, str, object]] = [
-    ("tag is compared", find_forged_frames, tags.hmac, "compare_digest", _always),
-    ("tag covers direction", find_forged_frames, tags, "tag_peer", _tag_without_names),
+    ("tag is compared", find_forged_frames, cards.hmac, "compare_digest", _always),
+    ("tag covers direction", find_forged_frames, cards, "tag_peer", _tag_without_names),
     ("signature is checked", find_forged_signatures, keyring, "verify_signature", _always),
     ("authority revokes nodes", find_forged_notices, notices, "verify_signature", _always),
     ("authority signs cards", find_forged_notices, cards, "verify_signature", _always),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.security import changes
+from denwatch.node.security import site
 from denwatch.node.security.access import Access
-from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.registry import Registry, derive_device_password, derive_device_secret
+from denwatch.node.security.registrations import (
+    Registry,
+    derive_device_password,
+    derive_device_secret,
+)
 
 from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
 
@@ -22,7 +26,7 @@ def find_password(registry: Registry, device: str, key_id: int) -> bytes:
 
 
 def test_a_subscriber_needs_its_password() -> None:
-    registry, password = changes.add_subscriber(make_registry(), "ann", "medic")
+    registry, password = site.add_subscriber(make_registry(), "ann", "medic")
     access = Access(Keyring(registry), KEY)
     assert access.authenticate("ann", password.encode(), "c") == 0
     assert access.authenticate("ann", b"wrong", "c") == 4
@@ -33,30 +37,30 @@ def test_a_subscriber_needs_its_password() -> None:
 
 
 def test_both_passwords_are_good_between_rotation_and_retirement() -> None:
-    registry, old = changes.add_subscriber(make_registry(), "ann", "medic")
-    registry, key_id, new = changes.rotate(registry, "ann")
+    registry, old = site.add_subscriber(make_registry(), "ann", "medic")
+    registry, key_id, new = site.rotate(registry, "ann")
     access = Access(Keyring(registry), KEY)
     assert key_id == 2
     assert [access.authenticate("ann", one.encode(), "c") for one in (old, new)] == [0, 0]
-    registry, ended = changes.retire(registry, "ann", None)
+    registry, ended = site.retire(registry, "ann", None)
     access = Access(Keyring(registry), KEY)
     assert ended == [1]
     assert [access.authenticate("ann", one.encode(), "c") for one in (old, new)] == [4, 0]
 
 
 def test_a_device_connects_with_what_its_key_gives() -> None:
-    registry = changes.add_device(changes.add_device(make_registry(), "dog"), "cat")
+    registry = site.add_device(site.add_device(make_registry(), "dog"), "cat")
     access = Access(Keyring(registry), KEY)
     assert access.authenticate("dog", find_password(registry, "dog", 1), "c") == 0
     assert access.authenticate("cat", find_password(registry, "dog", 1), "c") == 4
-    registry, _, _ = changes.rotate(registry, "dog")
+    registry, _, _ = site.rotate(registry, "dog")
     access = Access(Keyring(registry), KEY)
     for key_id in (1, 2):
         assert access.authenticate("dog", find_password(registry, "dog", key_id), "c") == 0
 
 
 def test_a_revoked_name_is_out_at_once() -> None:
-    registry, password = changes.add_subscriber(make_registry(), "ann", "medic")
+    registry, password = site.add_subscriber(make_registry(), "ann", "medic")
     current = [registry]
     keyring = Keyring(registry, lambda: current.pop() if current else None)
     access = Access(keyring, KEY)
@@ -64,7 +68,7 @@ def test_a_revoked_name_is_out_at_once() -> None:
     assert access.authenticate("ann", password.encode(), "c") == 0
     assert access.may_publish("ann", "dens/1/sub/ann")
     assert access.is_welcome("ann")
-    current.append(changes.revoke(registry, "subscriber", "ann", None, None))
+    current.append(site.revoke(registry, "subscriber", "ann", None, None))
     assert keyring.reload_if_changed()
     assert access.authenticate("ann", password.encode(), "c") == 5
     assert not access.may_publish("ann", "dens/1/sub/ann")
@@ -114,13 +118,13 @@ def test_a_card_of_another_site_or_for_another_listener_is_refused() -> None:
 
 def test_a_revoked_node_is_refused_even_with_its_card() -> None:
     old, new = make_registries("node-a", "node-b")
-    old = changes.revoke(old, "node", "node-b", None, make_authority())
+    old = site.revoke(old, "node", "node-b", None, make_authority())
     user, password = Keyring(new).make_credentials("node-a") or ("", "")
     assert Access(Keyring(old), KEY).authenticate(user, password.encode(), "c") == 5
 
 
 def test_guesses_are_rationed_but_who_is_known_gets_in() -> None:
-    registry, password = changes.add_subscriber(make_registry(), "ann", "medic")
+    registry, password = site.add_subscriber(make_registry(), "ann", "medic")
     access = Access(Keyring(registry), KEY)
     access.note_time(1_000)
     assert access.authenticate("ann", password.encode(), "c") == 0
@@ -133,7 +137,7 @@ def test_guesses_are_rationed_but_who_is_known_gets_in() -> None:
 
 
 def test_shared_topics_stay_outside_of_dens() -> None:
-    registry, _ = changes.add_subscriber(make_registry(), "ann", "medic")
+    registry, _ = site.add_subscriber(make_registry(), "ann", "medic")
     access = Access(Keyring(registry), KEY, shared=["chat/#"])
     assert access.may_publish("ann", "chat/north")
     assert access.may_subscribe("ann", "chat/+")

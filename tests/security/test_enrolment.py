@@ -5,14 +5,12 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from denwatch.node.security import changes
-from denwatch.node.security.authority import make_node_keys
-from denwatch.node.security.cards import Card
-from denwatch.node.security.enrolment import Enrolment
-from denwatch.node.security.errors import SecurityError
+from denwatch.node.security import site
+from denwatch.node.security.cards import Card, make_node_keys
+from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.notices import make_introduction, write_registration
-from denwatch.node.security.registry import Device, DeviceKey, Registry
+from denwatch.node.security.notices import Enrolment, make_introduction, write_registration
+from denwatch.node.security.registrations import Device, DeviceKey, Registry
 from denwatch.protocol import cbor
 
 from tests.security.sites import make_authority, make_registries, make_registry, tell
@@ -20,9 +18,9 @@ from tests.security.sites import make_authority, make_registries, make_registry,
 
 def test_one_name_as_two_things_is_the_same_one_in_any_order() -> None:
     a, b, c, d = make_registries("node-a", "node-b", "node-c", "node-d")
-    a = changes.add_device(a, "x")
-    b, _ = changes.add_subscriber(b, "x", "medic")
-    c, _ = changes.add_subscriber(c, "x", "observer")
+    a = site.add_device(a, "x")
+    b, _ = site.add_subscriber(b, "x", "medic")
+    c, _ = site.add_subscriber(c, "x", "observer")
     found = set()
     for order in permutations((a, b, c)):
         hearer = Keyring(d)
@@ -39,7 +37,7 @@ def test_a_nodes_name_is_not_taken_by_anybody_else_in_any_order() -> None:
         c.name, c.site, c.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
     )
     thief = Keyring(
-        changes.add_device(
+        site.add_device(
             Registry(
                 a.name, a.site, a.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
             ),
@@ -92,7 +90,7 @@ def test_registrations_that_cannot_be_are_refused(fields: list[object]) -> None:
 
 
 def test_the_registry_below_stays_as_it_is() -> None:
-    base = changes.add_device(make_registry(), "dog")
+    base = site.add_device(make_registry(), "dog")
     enrolment = Enrolment(base)
     enrolment.register(cbor.encode([1, "cat", 1, [[1, make_node_keys(1).sign_secret]]]))
     assert set(base.devices) == {"dog"}
@@ -120,26 +118,26 @@ def test_what_came_from_elsewhere_is_changed_there() -> None:
     device = Device({1: DeviceKey(make_node_keys(1).sign_secret)}, is_ours=False)
     registry = registry.with_device("dog", device)
     with pytest.raises(SecurityError, match="another node"):
-        changes.rotate(registry, "dog")
+        site.rotate(registry, "dog")
     with pytest.raises(SecurityError, match="no device or subscriber"):
-        changes.rotate(registry, "cat")
+        site.rotate(registry, "cat")
     with pytest.raises(SecurityError, match="no subscriber"):
-        changes.change_role(registry, "dog", "medic")
+        site.change_role(registry, "dog", "medic")
     with pytest.raises(SecurityError, match="nobody"):
-        changes.retire(registry, "cat", None)
+        site.retire(registry, "cat", None)
     with pytest.raises(SecurityError, match="authority is needed"):
-        changes.revoke(registry, "node", "node-b", None, None)
+        site.revoke(registry, "node", "node-b", None, None)
 
 
 def test_a_revocation_of_the_whole_name_outlasts_one_of_a_key() -> None:
-    registry = changes.revoke(make_registry(), "device", "dog", 1, None)
-    registry = changes.revoke(registry, "device", "dog", None, None)
-    registry = changes.revoke(registry, "device", "dog", 2, None)
+    registry = site.revoke(make_registry(), "device", "dog", 1, None)
+    registry = site.revoke(registry, "device", "dog", None, None)
+    registry = site.revoke(registry, "device", "dog", 2, None)
     assert registry.is_revoked("device", "dog", 3)
 
 
 def test_a_registration_is_for_the_node_that_it_names() -> None:
-    registry: Registry = changes.add_device(make_registries("node-a", "node-b")[0], "dog")
+    registry: Registry = site.add_device(make_registries("node-a", "node-b")[0], "dog")
     one, other = (write_registration(registry, "dog", node) for node in ("node-b", "node-c"))
     assert one != other
     assert make_authority().public == registry.site

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.node.security import changes
-from denwatch.node.security.authority import make_node_keys
-from denwatch.node.security.document import read_registry, write_registry
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import KeyFile, read_secret_file, write_file
-from denwatch.node.security.registry import Registry
+from denwatch.node.security import site
+from denwatch.node.security.cards import make_node_keys
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.registrations import Registry, read_registry, write_registry
+from denwatch.node.security.site import KeyFile, read_secret_file, write_file
 
 from tests.security.sites import make_authority, make_registries
 
@@ -22,12 +21,12 @@ from tests.security.sites import make_authority, make_registries
 def make_full_registry() -> Registry:
     """Return a registry with everything in it."""
     registry = make_registries("node-a", "node-b")[0]
-    registry = changes.add_device(registry, "dog")
-    registry = changes.add_device(registry, "cat", make_node_keys(1).sign_secret, 7)
-    registry, _, _ = changes.rotate(registry, "dog")
-    registry, _ = changes.add_subscriber(registry, "ann", "medic")
-    registry = changes.revoke(registry, "device", "cat", 3, None)
-    return changes.revoke(registry, "node", "node-b", None, make_authority())
+    registry = site.add_device(registry, "dog")
+    registry = site.add_device(registry, "cat", make_node_keys(1).sign_secret, 7)
+    registry, _, _ = site.rotate(registry, "dog")
+    registry, _ = site.add_subscriber(registry, "ann", "medic")
+    registry = site.revoke(registry, "device", "cat", 3, None)
+    return site.revoke(registry, "node", "node-b", None, make_authority())
 
 
 def test_a_registry_comes_back_from_its_text() -> None:
@@ -179,7 +178,7 @@ def _add_some(folder: str, start: int) -> None:
     file = KeyFile(Path(folder))
     for i in range(start, start + 10):
         with file.lock():
-            file.save(changes.add_device(file.load(), f"dog-{i}"))
+            file.save(site.add_device(file.load(), f"dog-{i}"))
 
 
 def test_two_commands_at_once_lose_nothing(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ import ssl
 from pathlib import Path
 
 import pytest
-from denwatch.node.security import changes
-from denwatch.node.security.authority import list_addresses
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import KeyFile, write_file
-from denwatch.node.security.folder import (
+from denwatch.node.security import site
+from denwatch.node.security.cards import list_addresses
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.site import (
     CA_DER_FILE,
     CA_FILE,
     CERTIFICATE_FILE,
     KEY_FILE,
+    KeyFile,
     found_site,
     invite_node,
     join_site,
@@ -24,6 +24,7 @@ from denwatch.node.security.folder import (
     read_invitation,
     renew_certificate,
     rotate_own_keys,
+    write_file,
     write_invitation,
 )
 
@@ -104,7 +105,7 @@ def test_an_invited_node_knows_who_was_registered_before(tmp_path: Path) -> None
     (first,) = make_site(tmp_path, ["node-a"])
     add_subscriber(first, "ann", "medic")
     file = KeyFile(first)
-    file.save(changes.add_device(file.load(), "dog"))
+    file.save(site.add_device(file.load(), "dog"))
     second = tmp_path / "node-b"
     second.mkdir()
     path = tmp_path / "b.invite"
@@ -151,8 +152,8 @@ def test_nodes_rotate_their_keys(tmp_path: Path) -> None:
     assert len(a.peer_secrets("node-b")) == 4
     assert a.peer_secret("node-b") == b.peer_secret("node-a")
     file = KeyFile(first)
-    registry, ended = changes.retire(file.load(), "node-a", authority)
-    registry, other = changes.retire(registry, "node-b", authority)
+    registry, ended = site.retire(file.load(), "node-a", authority)
+    registry, other = site.retire(registry, "node-b", authority)
     assert ended == other == [1]
     file.save(registry)
     assert a.reload_if_changed()
@@ -170,7 +171,7 @@ def test_an_authority_of_another_site_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SecurityError, match="another site"):
         invite_node(first, authority, "node-b", [], {}, TODAY)
     with pytest.raises(SecurityError, match="another site"):
-        changes.revoke(KeyFile(first).load(), "node", "node-b", None, authority)
+        site.revoke(KeyFile(first).load(), "node", "node-b", None, authority)
     os.truncate(other / "authority.json", 50)
     with pytest.raises(SecurityError, match=r"authority\.json: no authority"):
         load_authority(other)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from denwatch.node.security import changes
-from denwatch.node.security.authority import make_node_keys
-from denwatch.node.security.errors import SecurityError
+from denwatch.node.security import site
+from denwatch.node.security.cards import make_node_keys
+from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.registry import Device, DeviceKey, Registry, derive_device_secret
+from denwatch.node.security.registrations import Device, DeviceKey, Registry, derive_device_secret
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import DOWN, MESSAGE, UP, Frame, open_frame, read_key_id, seal
 from denwatch.watchdog.seal import Key as DeviceSeal
@@ -29,7 +29,7 @@ def make_seal(registry: Registry, device: str, key_id: int) -> DeviceSeal:
 
 
 def test_a_link_opens_what_the_device_sealed() -> None:
-    registry = changes.add_device(make_registry(), "dog")
+    registry = site.add_device(make_registry(), "dog")
     link = Keyring(registry).link_for("dog", 1)
     assert link is not None
     frame = make_seal(registry, "dog", 1).seal(MESSAGE, 1, 2, b"body")
@@ -39,18 +39,18 @@ def test_a_link_opens_what_the_device_sealed() -> None:
 
 
 def test_there_is_no_link_for_strangers_and_other_key_ids() -> None:
-    keyring = Keyring(changes.add_device(make_registry(), "dog"))
+    keyring = Keyring(site.add_device(make_registry(), "dog"))
     assert keyring.link_for("cat", 1) is None
     assert keyring.link_for("dog", 2) is None
     assert keyring.link_for("node-a", 1) is None
 
 
 def test_rotation_has_no_gap() -> None:
-    registry = changes.add_device(make_registry(), "dog")
+    registry = site.add_device(make_registry(), "dog")
     seals = [make_seal(registry, "dog", 1)]
     good = []
     for key_id in (2, 3, 4):
-        registry, made, _ = changes.rotate(registry, "dog")
+        registry, made, _ = site.rotate(registry, "dog")
         assert made == key_id
         seals.append(make_seal(registry, "dog", key_id))
         keyring = Keyring(registry)
@@ -59,7 +59,7 @@ def test_rotation_has_no_gap() -> None:
             link = keyring.link_for("dog", read_key_id(frame))
             assert link is not None
             open_frame(link, UP, frame)
-        registry, ended = changes.retire(registry, "dog", None)
+        registry, ended = site.retire(registry, "dog", None)
         good.append(ended)
         assert Keyring(registry).list_key_ids("dog") == [key_id]
         assert Keyring(registry).link_for("dog", key_id - 1) is None
@@ -67,10 +67,10 @@ def test_rotation_has_no_gap() -> None:
 
 
 def test_rotation_never_runs_out_of_room() -> None:
-    registry = changes.add_device(make_registry(), "dog")
+    registry = site.add_device(make_registry(), "dog")
     for _ in range(20):
-        registry, _, _ = changes.rotate(registry, "dog")
-        registry, _ = changes.retire(registry, "dog", None)
+        registry, _, _ = site.rotate(registry, "dog")
+        registry, _ = site.retire(registry, "dog", None)
     assert Keyring(registry).list_key_ids("dog") == [21]
 
 
@@ -132,8 +132,8 @@ def test_nodes_keep_agreeing_while_one_rotates() -> None:
             assert here.peer_secret("node-b") in there.peer_secrets("node-a")
             assert there.peer_secret("node-a") in here.peer_secrets("node-b")
             assert there.verify("node-a", b"x", here.sign(b"x"))
-    ended, _ = changes.retire(new_a, "node-a", make_authority())
-    heard = changes.revoke(new_b, "node", "node-a", 1, make_authority())
+    ended, _ = site.retire(new_a, "node-a", make_authority())
+    heard = site.revoke(new_b, "node", "node-a", 1, make_authority())
     here, there = Keyring(ended), Keyring(heard)
     assert here.peer_secrets("node-b") == there.peer_secrets("node-a")
     assert there.verify("node-a", b"x", here.sign(b"x"))
@@ -141,14 +141,14 @@ def test_nodes_keep_agreeing_while_one_rotates() -> None:
 
 
 def test_a_node_whose_keys_are_all_revoked_signs_nothing() -> None:
-    registry = changes.revoke(make_registry(), "node", "node-a", None, make_authority())
+    registry = site.revoke(make_registry(), "node", "node-a", None, make_authority())
     with pytest.raises(SecurityError, match="revoked"):
         Keyring(registry).sign(b"x")
 
 
 def test_reload_takes_what_is_new_and_keeps_the_old_if_it_is_wrong() -> None:
-    before = changes.add_device(make_registry(), "dog")
-    after = changes.add_device(before, "cat")
+    before = site.add_device(make_registry(), "dog")
+    after = site.add_device(before, "cat")
     answers: list[Registry | Exception | None] = [None, after, SecurityError("spoiled")]
 
     def load() -> Registry | None:
@@ -175,33 +175,33 @@ def test_another_nodes_file_is_not_taken() -> None:
 
 
 def test_one_name_is_one_thing() -> None:
-    registry = changes.add_device(make_registries("node-a", "node-b")[0], "dog")
+    registry = site.add_device(make_registries("node-a", "node-b")[0], "dog")
     for name in ("dog", "node-a", "node-b"):
         with pytest.raises(SecurityError, match="already"):
-            changes.add_subscriber(registry, name, "medic")
+            site.add_subscriber(registry, name, "medic")
         with pytest.raises(SecurityError, match="already"):
-            changes.add_device(registry, name)
+            site.add_device(registry, name)
 
 
 def test_a_revoked_name_is_not_given_again() -> None:
-    registry = changes.revoke(make_registry(), "device", "dog", None, None)
+    registry = site.revoke(make_registry(), "device", "dog", None, None)
     with pytest.raises(SecurityError, match="revoked"):
-        changes.add_device(registry, "dog")
+        site.add_device(registry, "dog")
 
 
 def test_equal_and_weak_keys_are_refused_when_added() -> None:
     secret = make_node_keys(1).sign_secret
-    registry = changes.add_device(make_registry(), "dog", secret)
+    registry = site.add_device(make_registry(), "dog", secret)
     with pytest.raises(SecurityError, match="same key as device dog"):
-        changes.add_device(registry, "cat", secret)
+        site.add_device(registry, "cat", secret)
     with pytest.raises(SecurityError, match="count"):
-        changes.add_device(registry, "cat", bytes(range(32)))
+        site.add_device(registry, "cat", bytes(range(32)))
     with pytest.raises(SecurityError, match="65536"):
         registry.with_device("cat", Device({65536: DeviceKey(make_node_keys(1).sign_secret)}))
 
 
 def test_a_link_of_another_device_does_not_open() -> None:
-    registry = changes.add_device(changes.add_device(make_registry(), "dog"), "cat")
+    registry = site.add_device(site.add_device(make_registry(), "dog"), "cat")
     frame = make_seal(registry, "dog", 1).seal(MESSAGE, 1, 1, b"")
     link = Keyring(registry).link_for("cat", 1)
     assert link is not None
@@ -210,8 +210,8 @@ def test_a_link_of_another_device_does_not_open() -> None:
 
 
 def test_no_secret_is_in_a_representation() -> None:
-    registry = changes.add_device(make_registry(), "dog")
-    registry, password = changes.add_subscriber(registry, "ann", "medic")
+    registry = site.add_device(make_registry(), "dog")
+    registry, password = site.add_subscriber(registry, "ann", "medic")
     shown = repr(registry) + repr(registry.devices) + repr(registry.subscribers)
     for _, secret in registry.list_secrets():
         assert secret.hex() not in shown

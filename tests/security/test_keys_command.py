@@ -12,8 +12,7 @@ from denwatch.cli.devices.check import check_config
 from denwatch.cli.failures import CommandError
 from denwatch.node.config import load_config
 from denwatch.node.security.access import Access
-from denwatch.node.security.files import KeyFile
-from denwatch.node.security.folder import open_keyring
+from denwatch.node.security.site import KeyFile, open_keyring
 from denwatch.watchdog.config import read_nodes
 
 

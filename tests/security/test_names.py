@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.names import (
+from denwatch.node.security.credentials import (
+    SecurityError,
     check_distinct,
     check_name,
     check_secret,

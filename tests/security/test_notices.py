@@ -7,17 +7,16 @@ import random
 from pathlib import Path
 
 import pytest
-from denwatch.node.security import changes
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import KeyFile
-from denwatch.node.security.folder import invite_node, load_authority
+from denwatch.node.security import site
+from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.notices import (
     make_introduction,
     make_revocation,
     read_notice,
 )
-from denwatch.node.security.registry import Registry, derive_device_secret
+from denwatch.node.security.registrations import Registry, derive_device_secret
+from denwatch.node.security.site import KeyFile, invite_node, load_authority
 from denwatch.protocol import cbor
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,12 +36,12 @@ def make_busy_node() -> tuple[Registry, list[Registry]]:
     """Return a node with names of all kinds and revocations, and two other nodes."""
     first, *others = make_registries("node-a", "node-b", "node-c")
     for name in ("dog", "cat", "lost"):
-        first = changes.add_device(first, name)
+        first = site.add_device(first, name)
     for name in ("ann", "bob"):
-        first, _ = changes.add_subscriber(first, name, "medic")
-    first, _, _ = changes.rotate(first, "dog")
-    first = changes.revoke(first, "device", "lost", None, None)
-    first = changes.revoke(first, "device", "cat", 7, None)
+        first, _ = site.add_subscriber(first, name, "medic")
+    first, _, _ = site.rotate(first, "dog")
+    first = site.revoke(first, "device", "lost", None, None)
+    first = site.revoke(first, "device", "cat", 7, None)
     return first, others
 
 
@@ -93,7 +92,7 @@ def test_the_order_does_not_matter_and_repetition_neither(rng: random.Random) ->
 
 
 _FIRST, (_ALONE, _THIRD) = make_busy_node()
-_THIRD, _ = changes.add_subscriber(_THIRD, "ann", "observer")  # the same name at two nodes
+_THIRD, _ = site.add_subscriber(_THIRD, "ann", "observer")  # the same name at two nodes
 _SPEAKER, _OTHER = Keyring(_FIRST), Keyring(_THIRD)
 _EXPECTED: list[object] = []
 
@@ -111,7 +110,7 @@ def _expect() -> Registry:
 def test_the_newest_version_wins() -> None:
     first, (second, _) = make_busy_node()
     hearer = Keyring(second)
-    newer = changes.change_role(first, "ann", "observer")
+    newer = site.change_role(first, "ann", "observer")
     tell(Keyring(newer), hearer)
     tell(Keyring(first), hearer)
     assert hearer.role_of("ann") == "observer"
@@ -119,9 +118,9 @@ def test_the_newest_version_wins() -> None:
 
 def test_what_was_made_here_is_not_changed_from_elsewhere() -> None:
     first, (second, _) = make_busy_node()
-    second, _ = changes.add_subscriber(second, "ann", "observer")
+    second, _ = site.add_subscriber(second, "ann", "observer")
     hearer = Keyring(second)
-    tell(Keyring(changes.change_role(first, "ann", "coordinator")), hearer)
+    tell(Keyring(site.change_role(first, "ann", "coordinator")), hearer)
     assert hearer.role_of("ann") == "observer"
     assert len(hearer.conflicts) == 1
     assert "ann" in hearer.conflicts[0]
@@ -140,7 +139,7 @@ def test_whom_a_stolen_node_let_in_is_out_and_what_it_revoked_stays() -> None:
     hearer = Keyring(second)
     tell(Keyring(first), hearer)
     assert hearer.kind_of("ann") == "subscriber"
-    third = changes.revoke(third, "node", "node-a", None, make_authority())
+    third = site.revoke(third, "node", "node-a", None, make_authority())
     tell(Keyring(third), hearer)
     assert not hearer.knows_node("node-a")
     assert hearer.kind_of("ann") is None
@@ -150,7 +149,7 @@ def test_whom_a_stolen_node_let_in_is_out_and_what_it_revoked_stays() -> None:
 def test_a_revoked_node_is_not_revived_by_its_card_nor_invited_again(tmp_path: Path) -> None:
     first, second = make_site(tmp_path, ["node-a", "node-b"])
     file = KeyFile(first)
-    file.save(changes.revoke(file.load(), "node", "node-b", None, load_authority(first)))
+    file.save(site.revoke(file.load(), "node", "node-b", None, load_authority(first)))
     keyring = Keyring(file.load())
     card = KeyFile(second).load().cards["node-b"][1]
     keyring.apply_notice("node-a", make_introduction(card))
@@ -162,7 +161,7 @@ def test_a_revoked_node_is_not_revived_by_its_card_nor_invited_again(tmp_path: P
 
 def test_a_device_that_was_revoked_elsewhere_stays_out() -> None:
     first, (second, _) = make_busy_node()
-    hearer = Keyring(changes.revoke(second, "device", "dog", None, None))
+    hearer = Keyring(site.revoke(second, "device", "dog", None, None))
     tell(Keyring(first), hearer)
     assert hearer.kind_of("dog") is None
     assert hearer.conflicts == []
@@ -246,14 +245,14 @@ def test_a_node_tells_the_same_until_something_changes() -> None:
     first, _ = make_busy_node()
     again = Keyring(first)
     assert again.list_notices() == Keyring(first).list_notices()
-    changed = Keyring(changes.revoke(first, "subscriber", "ann", None, None))
+    changed = Keyring(site.revoke(first, "subscriber", "ann", None, None))
     assert set(changed.list_notices()) != set(again.list_notices())
     assert make_revocation("subscriber", "ann") in changed.list_notices()
 
 
 def test_a_key_given_at_one_node_stays_there() -> None:
     first, (second, _) = make_busy_node()
-    given_key = changes.add_device(first, "old", make_registry().own[1].sign_secret)
+    given_key = site.add_device(first, "old", make_registry().own[1].sign_secret)
     hearer = Keyring(second)
     tell(Keyring(given_key), hearer)
     assert hearer.kind_of("old") is None

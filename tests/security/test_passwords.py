@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.passwords import (
+from denwatch.node.security.credentials import (
     COST_MADE,
+    SecurityError,
     VerifiedPasswords,
     check_chosen,
     check_hash,

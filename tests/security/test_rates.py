@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.security.rates import RateLimit
+from denwatch.node.security.access import RateLimit
 from hypothesis import given
 from hypothesis import strategies as st
 

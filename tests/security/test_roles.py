@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.roles import Role, Roles
+from denwatch.node.security.access import Role, Roles
+from denwatch.node.security.credentials import SecurityError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from denwatch.node.security.access import Access
-from denwatch.node.security.changes import add_device, add_subscriber
+from denwatch.node.security.access import Access, covers, overlaps
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.topics import covers, overlaps
+from denwatch.node.security.site import add_device, add_subscriber
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import cbor2
 from denwatch.node.log import encode_record, write_name
-from denwatch.node.log.segment import (
+from denwatch.node.log.segments import (
     Footer,
     Header,
     IndexEntry,

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from denwatch.node.log.segment import BLOCK, SYNC
+from denwatch.node.log.segments import BLOCK, SYNC
 from denwatch.spark.report.quarantine import describe_quarantine
 from denwatch.spark.source import QUARANTINE, build_schema, read_kind
 from denwatch.spark.source.columns import convert_schema

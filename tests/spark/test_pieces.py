@@ -125,7 +125,7 @@ def test_times_are_kept_to_the_millisecond(tmp_path: Path) -> None:
 
 def test_a_record_of_a_newer_kind_is_quarantined_alone(tmp_path: Path) -> None:
     import cbor2
-    from denwatch.node.log.segment import Header, pack_header, pack_records
+    from denwatch.node.log.segments import Header, pack_header, pack_records
 
     rows: list[list[Any]] = [[14, NOW, 0, "medic1", True], [60, NOW, 0, "?"], [14, NOW, 0, "x", 3]]
     block, _ = pack_records(b"".join(cbor2.dumps(row) for row in rows), rows, 1)

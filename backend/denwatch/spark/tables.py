@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.log.kinds import KINDS
-from denwatch.node.log.names import write_name
+from denwatch.node.log.segments import write_name
 from denwatch.spark.source.columns import ALL, QUARANTINE, build_schema, convert_schema
 from denwatch.spark.source.listing import Piece, Problem, list_segments, plan_reading
 from denwatch.spark.source.pieces import Wanted, build_problems, read_tables

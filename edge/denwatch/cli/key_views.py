@@ -12,17 +12,22 @@ from pathlib import Path
 
 from denwatch.cli.failures import WRONG_USAGE, CommandError
 from denwatch.node.config import Address, load_config
-from denwatch.node.config.addresses import is_loopback, read_url
-from denwatch.node.security.authority import list_addresses
-from denwatch.node.security.files import KeyFile, write_file
-from denwatch.node.security.folder import CA_FILE, CERTIFICATE_FILE, read_certificate
-from denwatch.node.security.registry import (
+from denwatch.node.config.loading import is_loopback, read_url
+from denwatch.node.security.access import OPERATOR
+from denwatch.node.security.cards import list_addresses
+from denwatch.node.security.registrations import (
     Kind,
     Registry,
     derive_device_password,
     derive_device_secret,
 )
-from denwatch.node.security.topics import OPERATOR
+from denwatch.node.security.site import (
+    CA_FILE,
+    CERTIFICATE_FILE,
+    KeyFile,
+    read_certificate,
+    write_file,
+)
 
 # %u is the user name: Mosquitto's own form of "everybody to their own topics".
 _ACL = """\

@@ -23,26 +23,24 @@ from denwatch.cli.key_views import (
     show,
 )
 from denwatch.node.config import ConfigError, load_config
-from denwatch.node.security import changes
-from denwatch.node.security.authority import AUTHORITY_FILE, Authority
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import KeyFile, read_secret_file, write_file
-from denwatch.node.security.folder import (
+from denwatch.node.security import site
+from denwatch.node.security.access import OPERATOR
+from denwatch.node.security.cards import AUTHORITY_FILE, Authority
+from denwatch.node.security.credentials import SecurityError, read_secret
+from denwatch.node.security.registrations import KINDS, Registry
+from denwatch.node.security.site import (
     CERTIFICATE_FILE,
+    KeyFile,
     invite_node,
     join_site,
     load_authority,
     read_invitation,
+    read_secret_file,
     renew_certificate,
     rotate_own_keys,
+    write_file,
     write_invitation,
 )
-from denwatch.node.security.names import read_secret
-from denwatch.node.security.registry import (
-    KINDS,
-    Registry,
-)
-from denwatch.node.security.topics import OPERATOR
 
 _DESCRIPTION = """
 Everybody has a name and a key: devices, subscribers (apps) and nodes. Keys are rotated without a
@@ -105,7 +103,7 @@ def add_device(arguments: argparse.Namespace) -> Iterator[str]:
     if arguments.key_file:
         text = read_secret_file(Path(arguments.key_file)).decode("ascii", "replace")
         secret = read_secret(text.strip(), name)
-    _change(arguments, lambda r: changes.add_device(r, name, secret, arguments.key_id))
+    _change(arguments, lambda r: site.add_device(r, name, secret, arguments.key_id))
     yield f"device {name} is registered, key {arguments.key_id}; {_SPREADS}"
     yield f"  denwatch keys show {name} --secrets --output {name}.json"
 
@@ -118,7 +116,7 @@ def add_subscriber(arguments: argparse.Namespace) -> Iterator[str]:
 
     def add(registry: Registry) -> Registry:
         nonlocal password
-        registry, password = changes.add_subscriber(registry, name, role, _read_chosen(arguments))
+        registry, password = site.add_subscriber(registry, name, role, _read_chosen(arguments))
         return registry
 
     _change(arguments, add)
@@ -156,7 +154,7 @@ def _warn_of_role(arguments: argparse.Namespace, role: str) -> None:
 def change_role(arguments: argparse.Namespace) -> Iterator[str]:
     """Give a subscriber another role."""
     _warn_of_role(arguments, arguments.role)
-    _change(arguments, lambda r: changes.change_role(r, arguments.name, arguments.role))
+    _change(arguments, lambda r: site.change_role(r, arguments.name, arguments.role))
     yield f"{arguments.name} is {arguments.role} now; {_SPREADS}"
 
 
@@ -174,7 +172,7 @@ def rotate(arguments: argparse.Namespace) -> Iterator[str]:
 
         def add(registry: Registry) -> Registry:
             nonlocal key_id, password
-            registry, key_id, password = changes.rotate(registry, name, _read_chosen(arguments))
+            registry, key_id, password = site.rotate(registry, name, _read_chosen(arguments))
             return registry
 
         _change(arguments, add)
@@ -193,7 +191,7 @@ def retire(arguments: argparse.Namespace) -> Iterator[str]:
     def end(registry: Registry) -> Registry:
         nonlocal ids
         authority = _find_authority(arguments, is_needed=False)
-        registry, ids = changes.retire(registry, arguments.name, authority)
+        registry, ids = site.retire(registry, arguments.name, authority)
         return registry
 
     _change(arguments, end)
@@ -216,7 +214,7 @@ def revoke(arguments: argparse.Namespace) -> Iterator[str]:
         if arguments.kind not in (None, kind):
             raise CommandError(f'"{name}" is a {kind}')
         authority = _find_authority(arguments, is_needed=kind == "node")
-        return changes.revoke(registry, kind, name, key_id, authority)
+        return site.revoke(registry, kind, name, key_id, authority)
 
     _change(arguments, end)
     what = f"key {key_id} of {name}" if key_id else name

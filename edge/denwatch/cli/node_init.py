@@ -15,16 +15,16 @@ from tempfile import mkdtemp
 
 from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
 from denwatch.node.config import ConfigError, parse_config
-from denwatch.node.config.addresses import is_loopback, read_url
-from denwatch.node.config.template import write_config
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import write_file
-from denwatch.node.security.folder import (
+from denwatch.node.config.loading import is_loopback, read_url
+from denwatch.node.config.model import write_config
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.site import (
     Invitation,
     found_site,
     join_site,
     read_invitation,
     refuse_present,
+    write_file,
 )
 
 CONFIG_FILE = "node.toml"

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from denwatch.node.log import Header, Span, choose_segments, read_footer, read_header
-from denwatch.node.log.names import CLOSED, OPEN
 from denwatch.node.log.reader import read_segment
-from denwatch.node.log.segment import MAGIC, TRAILER
+from denwatch.node.log.segments import CLOSED, MAGIC, OPEN, TRAILER
 from denwatch.spark.source.ranges import Range
 
 DAMAGE = "damage"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from denwatch.node.log import Block, Columns, Damage, build_mask, decode_columns, read_segment
 from denwatch.node.log.kinds import KINDS
-from denwatch.node.log.names import CLOSED, OPEN
+from denwatch.node.log.segments import CLOSED, OPEN
 from denwatch.spark.source.columns import ALL, QUARANTINE, build_batch, build_column
 from denwatch.spark.source.listing import DAMAGE, Piece, Problem
 

@@ -17,8 +17,8 @@ from denwatch.cli.devices.sensors import check_source
 from denwatch.cli.devices.words import parse_lines, parse_sense
 from denwatch.cli.failures import MISSING, CommandError
 from denwatch.client.errors import LanguageError, join_choices, suggest_names
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import read_secret_file, write_file
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.site import read_secret_file, write_file
 
 DEFAULT_SPOOL = "file:spool.bin"
 _BLOCKS = 16  # of 4 KB

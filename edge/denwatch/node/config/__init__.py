@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from denwatch.node.config.errors import ConfigError
 from denwatch.node.config.loading import load_config, parse_config
-from denwatch.node.config.model import Address, Broker, NodeConfig, Peer, Replication, Tls
+from denwatch.node.config.model import (
+    Address,
+    Broker,
+    ConfigError,
+    NodeConfig,
+    Peer,
+    Replication,
+    Tls,
+)
 
 __all__ = [
     "Address",

@@ -6,26 +6,29 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from denwatch.node.config.addresses import is_loopback, read_address, read_url
-from denwatch.node.config.errors import ConfigError
+import msgspec
 from denwatch.node.config.model import (
     Address,
     Broker,
+    ConfigError,
+    Document,
     HomeAssistant,
     NodeConfig,
     Peer,
     Replication,
+    RoleSection,
     Tls,
 )
-from denwatch.node.config.parsing import Steps, locate, parse_document
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.files import read_secret_file
-from denwatch.node.security.names import check_name
-from denwatch.node.security.roles import Role, Roles
-from denwatch.node.security.topics import ROOT, overlaps
+from denwatch.node.security.access import ROOT, Role, Roles, overlaps
+from denwatch.node.security.credentials import SecurityError, check_name
+from denwatch.node.security.site import read_secret_file
 
 STRATEGIES = ("auto", "epidemic", "spray", "utility")
 MAX_COPIES = 64
@@ -316,3 +319,210 @@ class _Reader:
 
 def _place(address: Address) -> tuple[str, int]:
     return address.host, address.port
+
+
+# TOML to a `Document`: every key known, every value of its kind, or a message for a person. Pure.
+#
+# msgspec does the checking; this file puts its findings into words, with the line and what may have
+# been meant.
+
+_MESSAGE = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_EXPECTED = re.compile(r"Expected `([a-z]+)`(?:, got `([a-z]+)`| ([<>]=) ([0-9]+))")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number with a fraction",
+    "str": "a text in quotes",
+    "bool": "true or false",
+    "array": "a list in [ ]",
+    "object": "a table",
+}
+_BOUNDS = {">=": "at least", "<=": "at most"}
+
+_Section = TypeVar("_Section", bound=msgspec.Struct)
+Steps = tuple[str | int, ...]
+
+
+def parse_document(text: str) -> Document:
+    """Return what a text says; ConfigError otherwise."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line ([0-9]+)", str(error))
+        line = int(found[1]) if found else len(text.splitlines())  # "at end of document"
+        what = re.sub(r" \(at .*\)$", "", str(error))
+        raise ConfigError("", f"no TOML: {what}", line) from None
+    roles = raw.pop("roles", {})
+    document = _convert(raw, Document, (), text)
+    if not isinstance(roles, dict):
+        raise locate(text, ("roles",), f"{_name_kind(roles)} instead of a table")
+    # One by one: of a dictionary msgspec does not tell which key was wrong.
+    sections = {
+        name: _convert(role, RoleSection, ("roles", name), text) for name, role in roles.items()
+    }
+    return msgspec.structs.replace(document, roles=sections)
+
+
+def locate(text: str, steps: Steps, what: str) -> ConfigError:
+    """Return the error of a key, with its line."""
+    return ConfigError(write_steps(steps), what, find_line(text, steps))
+
+
+def write_steps(steps: Steps) -> str:
+    """Return a path as people write it: peers[2].url, counted from 1."""
+    words = ""
+    for step in steps:
+        words += f"[{step + 1}]" if isinstance(step, int) else f".{step}" if words else step
+    return words
+
+
+def _convert(raw: Any, kind: type[_Section], start: Steps, text: str) -> _Section:
+    try:
+        return msgspec.convert(raw, kind, strict=True)
+    except msgspec.ValidationError as error:
+        found = _MESSAGE.fullmatch(str(error))
+        assert found is not None  # it matches everything
+        within: Steps = tuple(name or int(number) for name, number in _STEP.findall(found[2] or ""))
+        steps, what = _explain(found[1], start + within, _find_section(kind, within))
+        raise locate(text, steps, what) from None
+
+
+def _explain(message: str, steps: Steps, section: type[msgspec.Struct] | None) -> tuple[Steps, str]:
+    """Return the path that is meant and the finding in words."""
+    if unknown := _UNKNOWN.fullmatch(message):
+        known = list(section.__struct_fields__) if section else []
+        if section is Document:
+            known.append("roles")
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
+        return (*steps, unknown[1]), f"there is no such key; {hint}"
+    if missing := _MISSING.fullmatch(message):
+        return (*steps, missing[1]), "is missing"
+    expected = _EXPECTED.fullmatch(message)
+    if expected is None:
+        return steps, message
+    kind, got, sign, bound = expected.groups()
+    if got:
+        return steps, f"{_KINDS.get(got, got)} instead of {_KINDS.get(kind, kind)}"
+    return steps, f"{_BOUNDS[sign]} {int(bound):,} is allowed"
+
+
+def _find_section(kind: type[msgspec.Struct], steps: Steps) -> type[msgspec.Struct] | None:
+    """Return the struct that a path leads to."""
+    section: Any = kind
+    for step in steps:
+        if isinstance(step, int):
+            continue
+        fields = {field.name: field.type for field in msgspec.structs.fields(section)}
+        section = fields.get(step)
+        arguments = getattr(section, "__args__", ())
+        section = arguments[0] if arguments else section
+        if not (isinstance(section, type) and issubclass(section, msgspec.Struct)):
+            return None
+    return section  # type: ignore[no-any-return]
+
+
+def _name_kind(value: object) -> str:
+    names = {int: "int", float: "float", str: "str", bool: "bool", list: "array"}
+    return _KINDS.get(names.get(type(value), ""), "something")
+
+
+# Finds the line of a key in a TOML text, for messages: `tomllib` does not keep places. Pure.
+#
+# It reads headers and keys at the start of lines, which is how `node.toml` is written. What it does
+# not understand (a key inside an inline table) it gives the line of the nearest table around it.
+
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_KEY = re.compile(r"^\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=")
+_STRING = re.compile(r"'''|\"\"\"")
+
+
+def find_line(text: str, path: Steps) -> int:
+    """Return the number of the line, from 1, where a key stands; 0 if it is nowhere."""
+    best_line, best_depth = 0, 0
+    for line, found in _list_places(text):
+        depth = _common(found, path)
+        # The first line of the longest part of the path: the key itself, or what is around it.
+        if depth > best_depth and depth == len(found):
+            best_line, best_depth = line, depth
+    return best_line
+
+
+def _list_places(text: str) -> list[tuple[int, list[str | int]]]:
+    """Return every header and key with its line and whole path."""
+    places: list[tuple[int, list[str | int]]] = []
+    table: list[str | int] = []
+    counts: dict[tuple[str, ...], int] = {}
+    quote = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if quote:
+            quote = "" if line.count(quote) % 2 else quote
+            continue
+        header = _HEADER.match(line)
+        if header:
+            names = _split(header[2])
+            table = list(names)
+            if header[1] == "[[":
+                counts[names] = counts.get(names, -1) + 1
+                table = [*names, counts[names]]
+            places.append((number, table))
+            continue
+        key = _KEY.match(line)
+        if key:
+            places.append((number, [*table, *_split(key[1])]))
+            opened = _STRING.findall(line)
+            quote = opened[0] if len(opened) % 2 else ""
+    return places
+
+
+def _split(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+def _common(found: Sequence[str | int], path: Steps) -> int:
+    """Return how many steps two paths share from the start."""
+    length = 0
+    for one, other in zip(found, path, strict=False):
+        if one != other:
+            break
+        length += 1
+    return length
+
+
+# URLs and addresses of the configuration, and which of them reach beyond this machine. Pure.
+
+_URL = re.compile(r"(mqtts?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?/?")
+_PLAIN_PORT, _TLS_PORT = 1883, 8883
+
+
+def read_url(url: str) -> Address | str:
+    """Return the address of mqtt://host:port or mqtts://host:port, or what is wrong with it."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        return f'"{url}" is not mqtt://HOST:PORT or mqtts://HOST:PORT'
+    has_tls = found[1] == "mqtts"
+    port = int(found[3]) if found[3] else (_TLS_PORT if has_tls else _PLAIN_PORT)
+    if port > 65535:
+        return f"there is no port {port}"
+    return Address(found[2].strip("[]"), port, has_tls)
+
+
+def read_address(text: str) -> Address | str:
+    """Return the address of HOST:PORT, or what is wrong with it."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        return f'"{text}" is not HOST:PORT'
+    return Address(host.strip("[]"), int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is of this machine only. A name that is not "localhost" is not."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

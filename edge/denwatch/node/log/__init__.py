@@ -18,30 +18,32 @@ and come back from the bytes of a segment, with everything that is damaged named
 
 from __future__ import annotations
 
-from denwatch.node.log.decoding import Columns, decode_columns, decode_records
-from denwatch.node.log.files import DiskFiles, Files
 from denwatch.node.log.kinds import KINDS, SCHEMA, Kind
-from denwatch.node.log.names import (
+from denwatch.node.log.reader import (
+    Block,
+    Columns,
+    Contents,
+    Damage,
+    build_mask,
+    decode_columns,
+    decode_records,
+    read_footer,
+    read_header,
+    read_segment,
+)
+from denwatch.node.log.records import Record, RecordError, encode_record
+from denwatch.node.log.segments import (
+    FORMAT,
     Choice,
+    Footer,
+    Header,
     SegmentName,
     Span,
     choose_segments,
     read_name,
     write_name,
 )
-from denwatch.node.log.reader import (
-    Block,
-    Contents,
-    Damage,
-    build_mask,
-    read_footer,
-    read_header,
-    read_segment,
-)
-from denwatch.node.log.records import Record, RecordError, encode_record
-from denwatch.node.log.recovery import LogError
-from denwatch.node.log.segment import FORMAT, Footer, Header
-from denwatch.node.log.writer import Batch, Writer
+from denwatch.node.log.writer import Batch, DiskFiles, Files, LogError, Writer
 
 __all__ = [
     "FORMAT",

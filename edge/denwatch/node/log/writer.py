@@ -14,20 +14,28 @@ the start the segments say how far they reach. Rules:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import cbor2
-from denwatch.node.log.files import Files
-from denwatch.node.log.names import CLOSED, OPEN, write_name
-from denwatch.node.log.recovery import LogError, OpenSegment, recover
-from denwatch.node.log.segment import (
+from denwatch.node.log.kinds import KINDS
+from denwatch.node.log.reader import Contents, decode_columns, read_segment
+from denwatch.node.log.segments import (
+    CLOSED,
+    OPEN,
+    Footer,
     Header,
     IndexEntry,
+    SegmentName,
     count_kinds,
     pack_array_head,
     pack_footer,
     pack_header,
     pack_records,
+    read_name,
+    write_name,
 )
 from denwatch.node.store.interface import OutboxRow, Storage
 
@@ -194,3 +202,215 @@ def _decode(group: list[OutboxRow], records: bytes) -> list[list[Any]]:
     length = sum(row.length for row in group)
     rows: list[list[Any]] = cbor2.loads(pack_array_head(length) + records)
     return rows
+
+
+# What a writer finds at its start: how far the segments reach, and the one to go on with.
+#
+# The files may be as any crash left them: a segment without a whole header, a torn block at the
+# end, a footer without its new name. What can be mended is; what is damaged is closed as it is,
+# for the reader to report, and never cut unless the outbox still has it.
+
+
+class LogError(Exception):
+    """The log cannot be written; the text says why, and what to do."""
+
+
+class OpenSegment(NamedTuple):
+    """The segment that is being written."""
+
+    name: str
+    header: Header
+    size: int
+    counts: dict[int, int]
+    blocks: list[IndexEntry]
+
+    def build_footer(self, next_: int) -> Footer:
+        """Return the footer that closes it."""
+        return Footer(next_, self.counts, self.blocks)
+
+
+class Recovered(NamedTuple):
+    """Where the writer goes on."""
+
+    segment: OpenSegment | None
+    next: int  # number of the next record
+
+
+def recover(files: Files, node: str, settled: int, end: int) -> Recovered:
+    """Mend what the last run left. The store has the records from `settled` up to before `end`."""
+    parsed = [(read_name(name), name) for name in files.list_names()]
+    mine = sorted((found, name) for found, name in parsed if found and found.node == node)
+    reached = settled
+    if mine and mine[-1][0].is_closed:
+        # Only a damaged segment that an earlier start had to close can reach further.
+        reached = max(reached, read_segment(files.read(mine[-1][1]), is_closed=True).next)
+    segment: OpenSegment | None = None
+    for found, name in mine:
+        if found.is_closed:
+            continue
+        if segment is not None:
+            raise LogError(f"{segment.name} and {name} are both open: move one of them away")
+        mended = _mend(files, found, name, settled)
+        segment = mended.segment
+        reached = max(reached, mended.next)
+    files.sync_directory()
+    if reached > end:
+        raise LogError(
+            f"the log of {node!r} has records up to {reached - 1}, and the store only up to"
+            f" {end - 1}: this store is older than the log. Find the right one, or move the log"
+            " away and give the node a new name, since others know its items by their numbers"
+        )
+    return Recovered(segment, reached)
+
+
+def _mend(files: Files, found: SegmentName, name: str, settled: int) -> Recovered:
+    """Mend one open segment; no segment is returned if it is gone, or could only be closed."""
+    data = files.read(name)
+    contents = read_segment(data, is_closed=False)
+    if contents.damages and contents.header is not None:
+        # Blocks that were written together may reach the disk in any order.
+        whole = read_segment(data[: contents.damages[0].offset], is_closed=False)
+        if whole.next >= settled:
+            contents = whole
+    if contents.header is None and found.first >= settled:
+        files.remove(name)  # begun, and all that it was to hold is still in the outbox
+        return Recovered(None, settled)
+    if (
+        contents.header is None
+        or contents.footer is not None  # closed but for the name
+        or contents.damages
+        or contents.next < settled
+    ):
+        _close_as_is(files, name)
+        return Recovered(None, contents.next)
+    if contents.end < len(data):
+        files.truncate(name, contents.end)
+    files.sync(name)  # what we found may still be only in the machine's cache
+    return Recovered(_take_up(name, contents.header, contents), contents.next)
+
+
+def _take_up(name: str, header: Header, contents: Contents) -> OpenSegment:
+    counts: dict[int, int] = {}
+    entries = []
+    for block in contents.blocks:
+        head = block.header
+        times = head.earliest, head.latest
+        entries.append(IndexEntry(block.offset, head.first, head.length, *times, head.kinds))
+        for kind, columns in decode_columns(block)[0].items():
+            id_ = KINDS[kind].id
+            counts[id_] = counts.get(id_, 0) + len(columns["number"])
+    return OpenSegment(name, header, contents.end, counts, entries)
+
+
+def _close_as_is(files: Files, name: str) -> None:
+    files.sync(name)
+    stem = name.removesuffix(OPEN)
+    taken = set(files.list_names())
+    again = 0
+    target = stem + CLOSED
+    while target in taken:
+        again += 1
+        target = f"{stem}~{again}{CLOSED}"
+    files.rename(name, target)
+
+
+# The directory of a node's log. The only file that writes segments; a test puts another in its
+# place to cut the power between any two calls.
+#
+# Names are durable after `sync_directory`, bytes after `sync`.
+
+
+class Files(Protocol):
+    """What the writer needs of a directory."""
+
+    def list_names(self) -> list[str]:
+        """Return the names of all files."""
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Begin a file that must not exist."""
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add bytes to a file."""
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file off."""
+
+    def sync(self, name: str) -> None:
+        """Make a file's bytes durable."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, which must be free."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+
+    def sync_directory(self) -> None:
+        """Make names durable."""
+
+
+class DiskFiles:
+    """A directory on the disk, made if it is not there."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def list_names(self) -> list[str]:
+        """Return the names of all files, in order."""
+        return sorted(path.name for path in self.directory.iterdir() if path.is_file())
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes."""
+        return (self.directory / name).read_bytes()
+
+    def create(self, name: str, data: bytes) -> None:
+        """Begin a file that must not exist."""
+        self._write(name, data, os.O_CREAT | os.O_EXCL)
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add bytes to a file."""
+        self._write(name, data, os.O_APPEND)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file off."""
+        os.truncate(self.directory / name, size)
+
+    def sync(self, name: str) -> None:
+        """Make a file's bytes durable."""
+        descriptor = os.open(self.directory / name, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, which must be free."""
+        target = self.directory / new
+        if target.exists():
+            raise FileExistsError(f"{target} is there already")
+        (self.directory / old).rename(target)
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        (self.directory / name).unlink()
+
+    def sync_directory(self) -> None:
+        """Make names durable."""
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # some file systems cannot; then they need not
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _write(self, name: str, data: bytes, flags: int) -> None:
+        descriptor = os.open(self.directory / name, os.O_WRONLY | os.O_CLOEXEC | flags, 0o640)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)

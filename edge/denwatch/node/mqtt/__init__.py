@@ -11,6 +11,7 @@ from denwatch.node.mqtt.interface import (
     Blocked,
     Close,
     Input,
+    Limits,
     Lost,
     Opened,
     OpenRules,
@@ -24,7 +25,6 @@ from denwatch.node.mqtt.interface import (
     Send,
     TokenBucket,
 )
-from denwatch.node.mqtt.limits import Limits
 from denwatch.node.mqtt.listener import Listener
 from denwatch.node.mqtt.packets import MalformedError
 from denwatch.node.mqtt.records import INBOUND, QUEUE, RETAINED, SESSIONS, SUBSCRIPTIONS

@@ -8,7 +8,7 @@ came with it.
 
 from __future__ import annotations
 
-from denwatch.node.mqtt.limits import Limits
+from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.packets import (
     Connect,
     Disconnect,

@@ -17,6 +17,7 @@ from denwatch.node.mqtt.interface import (
     Blocked,
     Close,
     Input,
+    Limits,
     Lost,
     Opened,
     Output,
@@ -25,7 +26,6 @@ from denwatch.node.mqtt.interface import (
     Resume,
     Send,
 )
-from denwatch.node.mqtt.limits import Limits
 
 
 class Listener:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from denwatch.node.replication.context import Run
 from denwatch.node.replication.sets import Cursor, encode_number
-from denwatch.node.security.tags import PEER_TAG, tag_peer
+from denwatch.node.security.cards import PEER_TAG, tag_peer
 from denwatch.protocol.errors import ProtocolError
 
 DIGEST, EQUAL, SUMMARY, ANSWER, COMPLETION, ITEMS, ACK, RESET = range(1, 9)

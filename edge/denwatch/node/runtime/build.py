@@ -23,7 +23,7 @@ from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.trust import Trust
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.mqtt.limits import Limits
+from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.server import Server
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.clock import SteadyClock, read_wall
@@ -31,7 +31,7 @@ from denwatch.node.runtime.publishers import list_publishers
 from denwatch.node.runtime.station import Station
 from denwatch.node.runtime.status import StatusTimer
 from denwatch.node.security import Access, Keyring, RateLimit, Roles, open_keyring
-from denwatch.node.security.topics import grant_home
+from denwatch.node.security.access import grant_home
 from denwatch.node.store import Store
 
 DATABASE = "node.db"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from denwatch.node.config import Address, NodeConfig
-from denwatch.node.config.addresses import is_loopback
+from denwatch.node.config.loading import is_loopback
 from denwatch.node.core.interface import PEERS, REPLIES, STATUS, Event, Publish
 from denwatch.node.core.subscribers.replies import encode_question
 from denwatch.node.log import DiskFiles, Writer

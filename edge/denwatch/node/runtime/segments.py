@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from denwatch.node.log import read_header
-from denwatch.node.log.names import CLOSED
+from denwatch.node.log.segments import CLOSED
 
 _DAY = 86_400_000  # ms
 _HEAD = 1024  # bytes that hold a header

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from denwatch.node.security.access import Access
-from denwatch.node.security.errors import Refusal, SecurityError
-from denwatch.node.security.folder import open_keyring
+from denwatch.node.security.access import Access, RateLimit, Role, Roles
+from denwatch.node.security.cards import PEER_TAG, check_peer, open_peer, seal_peer, tag_peer
+from denwatch.node.security.credentials import Refusal, SecurityError
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.rates import RateLimit
-from denwatch.node.security.roles import Role, Roles
-from denwatch.node.security.tags import PEER_TAG, check_peer, open_peer, seal_peer, tag_peer
+from denwatch.node.security.site import open_keyring
 
 __all__ = [
     "PEER_TAG",

@@ -8,26 +8,13 @@ costs one look-up in a set.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from denwatch.node.security.errors import SecurityError
+from denwatch.node.security.credentials import Refusal, SecurityError, VerifiedPasswords, check_name
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.names import check_name
-from denwatch.node.security.passwords import VerifiedPasswords
-from denwatch.node.security.rates import RateLimit
-from denwatch.node.security.topics import (
-    NOTHING,
-    OPERATOR,
-    ROOT,
-    Grant,
-    covers,
-    grant_anonymous,
-    grant_device,
-    grant_node,
-    grant_operator,
-    grant_subscriber,
-    overlaps,
-)
 
 # CONNACK's return codes, MQTT 3.1.1, table 3.1.
 ACCEPTED, UNAVAILABLE, BAD_PASSWORD, NOT_AUTHORISED = 0, 3, 4, 5
@@ -172,3 +159,258 @@ class Access:
             frozenset().union(*(grant.publish for grant in grants)),
             tuple(name for grant in grants for name in grant.subscribe),
         )
+
+
+# Which topics belong to whom. Pure; the only file that writes the ownership down.
+#
+# A client subscribes by filter, and a filter with wildcards reaches many topics: it is allowed only
+# if every topic that it can match is allowed. `covers` decides that by the levels alone.
+
+ROOT = "dens/1/"
+
+
+class Grant(NamedTuple):
+    """What one client may do: topics to publish to, filters to subscribe within."""
+
+    publish: frozenset[str]
+    subscribe: tuple[str, ...]
+
+
+NOTHING = Grant(frozenset(), ())
+_EVERYBODY = (f"{ROOT}status/+", f"{ROOT}plan/+", "$SYS/#")
+OPERATOR = "operator"  # the role of whoever may hand items and plans to nodes
+
+
+def grant_subscriber(name: str) -> Grant:
+    """Return what an app may do."""
+    return Grant(
+        frozenset([f"{ROOT}sub/{name}"]),
+        (f"{ROOT}reply/{name}", f"{ROOT}note/{name}", *_EVERYBODY),
+    )
+
+
+def grant_home(prefix: str) -> Grant:
+    """Return what Home Assistant may do besides: hear of devices, and say that it is there."""
+    return Grant(frozenset([f"{prefix}/status"]), (f"{prefix}/#", f"{ROOT}home/#"))
+
+
+def grant_operator(listener: str) -> Grant:
+    """Return what an operator may do at a node besides what every app may."""
+    return Grant(frozenset([f"{ROOT}operator/{listener}"]), ())
+
+
+def grant_device(name: str) -> Grant:
+    """Return what a watchdog may do."""
+    own = f"{ROOT}wd/{name}/"
+    return Grant(frozenset([f"{own}hello", f"{own}nv"]), (f"{own}sv", f"{own}ack"))
+
+
+def grant_node(name: str, listener: str) -> Grant:
+    """Return what a node may do at another one's server."""
+    return Grant(frozenset([f"{ROOT}peer/{listener}"]), (f"{ROOT}peer/{name}", *_EVERYBODY))
+
+
+def grant_anonymous() -> Grant:
+    """Return what a client without a name may do, besides free names."""
+    return Grant(frozenset(), _EVERYBODY)
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Return whether every topic that `narrow` matches is matched by `wide`.
+
+    Of topics that start with "$" (MQTT 3.1.1, section 4.7.2) a leading wildcard matches none, so
+    "#" does not cover "$SYS/#".
+    """
+    if narrow.startswith("$") and wide[:1] in ("+", "#"):
+        return False
+    # A topic has a level at least: alone, "#" is "+/#".
+    wanted = ["+", "#"] if narrow == "#" else narrow.split("/")
+    given = wide.split("/")
+    for i, level in enumerate(given):
+        if level == "#":
+            return True
+        if i >= len(wanted) or wanted[i] == "#":
+            return False
+        if level != wanted[i] and level != "+":
+            return False
+    # "a/#" also matches "a" itself, but no filter shorter than it is wider.
+    return len(wanted) == len(given)
+
+
+def overlaps(one: str, other: str) -> bool:
+    """Return whether some topic is matched by both filters."""
+    return _overlap(one.split("/"), other.split("/"), is_first=True)
+
+
+def _overlap(one: list[str], other: list[str], is_first: bool) -> bool:
+    if one[:1] == ["#"] or other[:1] == ["#"]:
+        rest = other if one[:1] == ["#"] else one
+        return not (is_first and rest[0].startswith("$"))
+    if not one or not other:
+        # "a/#" matches "a", too.
+        return one in ([], ["#"]) and other in ([], ["#"])
+    if one[0] == other[0] or "+" in (one[0], other[0]):
+        if is_first and one[0] != other[0] and (one[0] + other[0]).replace("+", "", 1)[:1] == "$":
+            return False
+        return _overlap(one[1:], other[1:], is_first=False)
+    return False
+
+
+# Who may see what: roles allow events and attributes, by pattern. Pure.
+#
+# A rule is judged twice: when a subscription is made, which is refused with the reason, and again
+# wherever a notification is delivered, whose values are cut down to what the role may see. The
+# role travels with the subscription, signed by the node that took it; the node that delivers
+# judges by its own table. So where two nodes' tables differ, the stricter one wins, and a role
+# that a node does not know sees nothing there.
+#
+# A pattern is a name with "*" for any part of it: events "patient", "*"; attributes
+# "patient.heart_rate", "patient.*", "*.east", or "*" for all. `deny` goes before everything:
+# without a dot it denies an event, with one an attribute.
+
+_PATTERN = re.compile(r"[a-z0-9_*]+(\.[a-z0-9_*]+)?")
+
+
+@dataclass(frozen=True)
+class Role:
+    """What one role may see."""
+
+    events: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class _Judge:
+    """A role with its patterns compiled, and its answers remembered."""
+
+    def __init__(self, name: str, role: Role) -> None:
+        where = f"roles.{name}"
+        self._events = _compile(role.events, f"{where}.events", has_dot=False)
+        # "*" alone means every attribute; a name alone would be an event by mistake.
+        attributes = ["*.*" if pattern == "*" else pattern for pattern in role.attributes]
+        self._attributes = _compile(attributes, f"{where}.attributes", has_dot=True)
+        denied = [pattern for pattern in role.deny if "." in pattern]
+        self._denied_attributes = _compile(denied, f"{where}.deny", has_dot=True)
+        rest = [pattern for pattern in role.deny if "." not in pattern]
+        self._denied_events = _compile(rest, f"{where}.deny", has_dot=False)
+        self._known: dict[str, bool] = {}
+
+    def sees_event(self, event: str) -> bool:
+        return _fits(self._events, event) and not _fits(self._denied_events, event)
+
+    def sees_attribute(self, path: str) -> bool:
+        answer = self._known.get(path)
+        if answer is None:
+            answer = _fits(self._attributes, path) and not _fits(self._denied_attributes, path)
+            if len(self._known) < 4096:  # vocabularies are far smaller
+                self._known[path] = answer
+        return answer
+
+
+class Roles:
+    """The table of roles of one node."""
+
+    def __init__(self, roles: Mapping[str, Role]) -> None:
+        self._judges = {name: _Judge(name, role) for name, role in roles.items()}
+
+    def __contains__(self, role: str) -> bool:
+        return role in self._judges
+
+    def check(self, role: str, event: str, attributes: Iterable[str]) -> Refusal | None:
+        """Return why a role may not see an event with these attributes, or None.
+
+        `attributes` are names within the event: "heart_rate" of the event "patient".
+        """
+        judge = self._judges.get(role)
+        if judge is None:
+            return Refusal("role", f'role "{role}" is not known here and may see nothing')
+        event = event.lower()
+        if not judge.sees_event(event):
+            return Refusal("role", f"role {role} may not see {event}")
+        for attribute in attributes:
+            path = f"{event}.{attribute.lower()}"
+            if not judge.sees_attribute(path):
+                return Refusal("role", f"role {role} may not see {path}")
+        return None
+
+    def keep_visible(self, role: str, event: str, attributes: Iterable[str]) -> list[str]:
+        """Return those attributes of an event that a role may see, in the order given."""
+        judge = self._judges.get(role)
+        event = event.lower()
+        if judge is None or not judge.sees_event(event):
+            return []
+        return [name for name in attributes if judge.sees_attribute(f"{event}.{name.lower()}")]
+
+
+def _compile(patterns: Iterable[str], where: str, has_dot: bool) -> tuple[re.Pattern[str], ...]:
+    return tuple(_compile_one(pattern, where, has_dot) for pattern in patterns)
+
+
+def _compile_one(pattern: str, where: str, has_dot: bool) -> re.Pattern[str]:
+    folded = pattern.lower()
+    if not _PATTERN.fullmatch(folded):
+        raise SecurityError(f'{where}: "{pattern}" is no name or pattern')
+    if ("." in folded) != has_dot:
+        wanted = '"event.attribute", "event.*" or "*"' if has_dot else 'an event, such as "patient"'
+        raise SecurityError(f'{where}: "{pattern}" is not {wanted}')
+    # "*" stays within its part: "pat*.age" must not reach over the dot.
+    return re.compile(re.escape(folded).replace(r"\*", "[^.]*"))
+
+
+def _fits(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
+    return any(pattern.fullmatch(text) for pattern in patterns)
+
+
+# How often a client may do something: token buckets. Pure: the time is an argument.
+#
+# A bucket holds `burst` tokens and fills at `rate` tokens a second. Whoever finds it empty is told
+# how long to wait. Idle clients' buckets are full again and forgotten, so memory is bounded.
+
+_CLEAN_EVERY = 1024  # new buckets between two rounds of forgetting
+
+
+class RateLimit:
+    """One limit for many clients, each with its own bucket. Times are milliseconds."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        if not (rate > 0 and burst >= 1):
+            raise ValueError("a rate above 0 and a burst of 1 or more")
+        self._per_ms = rate / 1000
+        self._burst = float(burst)
+        self._buckets: dict[str, tuple[float, int]] = {}  # tokens, when they were counted
+        self._cleaned_at = 0
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, client: str, now: int, amount: int = 1) -> int:
+        """Take tokens; return 0, or how many milliseconds to wait (then nothing was taken).
+
+        More than a full bucket is asked for: it is granted when the bucket is full, and owed.
+        """
+        tokens = self._count(client, now)
+        needed = min(float(amount), self._burst)
+        if tokens < needed:
+            return max(1, int((needed - tokens) / self._per_ms) + 1)
+        if client not in self._buckets and len(self._buckets) >= self._cleaned_at + _CLEAN_EVERY:
+            self._forget_idle(now)
+        self._buckets[client] = (tokens - amount, now)
+        return 0
+
+    def delay(self, user: str, size: int, now: int) -> int:  # noqa: ARG002 - the server's interface
+        """Take one token for a message of any size: the server's `Pace`."""
+        return self.take(user, now)
+
+    def forget(self, client: str) -> None:
+        """Forget a client that is gone for good."""
+        self._buckets.pop(client, None)
+
+    def _count(self, client: str, now: int) -> float:
+        tokens, at = self._buckets.get(client, (self._burst, now))
+        return min(self._burst, tokens + max(0, now - at) * self._per_ms)
+
+    def _forget_idle(self, now: int) -> None:
+        full = [name for name in self._buckets if self._count(name, now) >= self._burst]
+        for name in full:
+            del self._buckets[name]
+        self._cleaned_at = len(self._buckets)

@@ -27,9 +27,9 @@ from denwatch.node.security.cards import (
     split_proof,
     verify_signature,
 )
-from denwatch.node.security.enrolment import Enrolment
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.registry import (
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.notices import Enrolment
+from denwatch.node.security.registrations import (
     KINDS,
     Kind,
     Registry,

@@ -8,21 +8,27 @@ to a registry is in `enrolment.py`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
-from denwatch.node.security.cards import Card, read_card, verify_signature
-from denwatch.node.security.errors import SecurityError
-from denwatch.node.security.registry import (
+from denwatch.node.security.cards import Card, cover_revocation, read_card, verify_signature
+from denwatch.node.security.credentials import SecurityError, check_name
+from denwatch.node.security.registrations import (
     KINDS,
     MAX_KEY_ID,
+    Device,
+    DeviceKey,
     Kind,
     Registry,
+    Subscriber,
+    check_device,
+    check_subscriber,
     derive_device_secret,
 )
 from denwatch.protocol import cbor
 from denwatch.protocol.errors import ProtocolError
 
-_REVOKED, _CARD, _SEALED = 1, 2, 3
+_REVOKED, _INTRODUCED, _SEALED = 1, 2, 3
 _MAX_NOTICE = 4096
 
 
@@ -45,11 +51,6 @@ class Sealed(NamedTuple):
 Notice = Revoked | Card | Sealed
 
 
-def cover_revocation(name: str, key_id: int | None) -> bytes:
-    """Return the bytes that the authority signs to revoke a node."""
-    return cbor.encode(["denwatch revoke", name, key_id])
-
-
 def make_revocation(kind: Kind, name: str, key_id: int | None = None, proof: bytes = b"") -> bytes:
     """Return the notice that revokes a name, or one key of it."""
     return cbor.encode([_REVOKED, KINDS.index(kind), name, key_id, proof])
@@ -67,7 +68,7 @@ def list_revocations(registry: Registry) -> list[bytes]:
 
 def make_introduction(card: Card) -> bytes:
     """Return the notice that tells of a node."""
-    return cbor.encode([_CARD, card.encode()])
+    return cbor.encode([_INTRODUCED, card.encode()])
 
 
 def make_sealed(receiver: str, box: bytes) -> bytes:
@@ -120,3 +121,113 @@ def decode(body: bytes, what: str) -> object:
         return cbor.decode(body)
     except ProtocolError as error:
         raise SecurityError(f"{what}: {error}") from None
+
+
+# A registry with what other nodes told added to it, notice by notice, in place. Pure.
+#
+# The result is the same in any order: of two registrations of a name, even as a device and as a
+# subscriber, the higher version wins, of equal ones the greater bytes. What was made at this node
+# is changed at this node only. Where notices contradict each other otherwise (a node's name, one
+# key for two names) the error says so, and whoever calls starts anew with the notices sorted.
+
+_Key = TypeVar("_Key", bytes, str)
+
+
+class Enrolment:
+    """`registry` grows; the one that it was made from stays as it is."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._devices = dict(registry.devices)
+        self._subscribers = dict(registry.subscribers)
+        self.registry = replace(registry, devices=self._devices, subscribers=self._subscribers)
+        # Whose each key is: two names with one key are found without a look at all of them.
+        self._owners = {secret: "" for _, secret in registry.list_secrets()}
+        for name in (*self._devices, *self._subscribers):
+            self._owners |= dict.fromkeys(self._list_secrets(name), name)
+
+    def add_card(self, card: Card) -> None:
+        """Take a node's card, whose signature was checked."""
+        self.registry = self.registry.with_card(card)
+
+    def revoke(self, notice: Revoked) -> None:
+        """Take a revocation; what another node had registered under a revoked name goes."""
+        self.registry = self.registry.revoke(*notice)
+        held = self._find(notice.name)
+        if held is not None and not held.is_ours and self._is_revoked(notice.name):
+            self._drop(notice.name)
+
+    def register(self, data: bytes) -> None:
+        """Take a registration of another node."""
+        match decode(data, "registration"):
+            case [1, str() as name, int() as version, list() as pairs]:
+                if self._is_wanted(name, version, data):
+                    keys = {key_id: DeviceKey(key) for key_id, key in _read_pairs(pairs, bytes)}
+                    device = Device(keys, version, is_ours=False)
+                    check_device(name, device)
+                    self._enter(name, [key.secret for key in keys.values()])
+                    self._devices[name] = device
+            case [2, str() as name, int() as version, str() as role, list() as pairs]:
+                if self._is_wanted(name, version, data):
+                    passwords = dict(_read_pairs(pairs, str))
+                    subscriber = Subscriber(role, passwords, version, is_ours=False)
+                    check_subscriber(name, subscriber)
+                    hashes = [text.encode() for text in passwords.values()]
+                    self._enter(name, hashes)
+                    self._subscribers[name] = subscriber
+            case _:
+                raise SecurityError("a registration of no known form")
+
+    def _is_wanted(self, name: str, version: int, data: bytes) -> bool:
+        if self._is_revoked(name):
+            return False  # its node has not heard of it yet
+        held = self._find(name)
+        if held is None:
+            return True
+        if held.is_ours:
+            raise SecurityError(
+                f"{name}: another node registered it, too; what was made here holds"
+            )
+        own = write_registration(self.registry, name, self.registry.name)
+        return (version, data) > (held.version, own)
+
+    def _enter(self, name: str, secrets: list[bytes]) -> None:
+        """Make room for a name's new entry, after a look at whose name and keys they are."""
+        check_name(name)
+        if self.registry.kind_of(name) == "node":
+            raise SecurityError(f'"{name}" is a node already')
+        for secret in secrets:
+            owner = self._owners.get(secret, name)
+            if owner != name:
+                raise SecurityError(f"{name}: has the same key as {owner or 'this node'}")
+        self._drop(name)
+        self._owners |= dict.fromkeys(secrets, name)
+
+    def _drop(self, name: str) -> None:
+        for secret in self._list_secrets(name):
+            self._owners.pop(secret, None)
+        self._devices.pop(name, None)
+        self._subscribers.pop(name, None)
+
+    def _find(self, name: str) -> Device | Subscriber | None:
+        return self._devices.get(name) or self._subscribers.get(name)
+
+    def _is_revoked(self, name: str) -> bool:
+        return self.registry.is_revoked("device", name) or self.registry.is_revoked(
+            "subscriber", name
+        )
+
+    def _list_secrets(self, name: str) -> list[bytes]:
+        device, subscriber = self._devices.get(name), self._subscribers.get(name)
+        found = [key.secret for key in device.keys.values()] if device else []
+        return found + [
+            text.encode() for text in (subscriber.passwords if subscriber else {}).values()
+        ]
+
+
+def _read_pairs(pairs: list[object], kind: type[_Key]) -> list[tuple[int, _Key]]:
+    found: list[tuple[int, _Key]] = []
+    for pair in pairs:
+        if not isinstance(pair, list) or list(map(type, pair)) != [int, kind]:
+            raise SecurityError("a registration without keys by number")
+        found.append((pair[0], pair[1]))
+    return found

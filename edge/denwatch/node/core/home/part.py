@@ -52,7 +52,7 @@ class HomeSettings:
 
 
 class Table(Protocol):
-    """What is needed of the table of roles; `denwatch.node.security.roles` has the real one."""
+    """What is needed of the table of roles; `denwatch.node.security.access` has the real one."""
 
     def keep_visible(self, role: str, event: str, attributes: Iterable[str]) -> list[str]:
         """Return those attributes of an event that a role may see."""

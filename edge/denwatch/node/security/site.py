@@ -1,0 +1,516 @@
+"""A node's folder: its keys, its certificates, perhaps the site's authority. Makes and joins sites.
+
+    keys.json          this node's registry (0600)
+    authority.json     the site's authority (0600), where the site was founded
+    tls/ca.pem, .der   verifies servers; give it to apps and boards
+    tls/node.pem, .key this server's certificate and key (key: 0600)
+
+An invitation is one secret file with all that a new node needs. The authority makes the new node's
+keys, too, so that one file in one direction is enough; whoever carries it deletes it afterwards.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from denwatch.node.security.cards import (
+    AUTHORITY_FILE,
+    Authority,
+    Certificate,
+    NodeKeys,
+    convert_certificate,
+    list_addresses,
+    make_node_keys,
+)
+from denwatch.node.security.credentials import (
+    COST_MADE,
+    SecurityError,
+    check_chosen,
+    check_name,
+    check_secret,
+    make_hash,
+    make_password,
+    make_secret,
+    verify_password,
+)
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.registrations import (
+    Device,
+    DeviceKey,
+    Kind,
+    Registry,
+    Subscriber,
+    checked,
+    derive_device_secret,
+    read_registry,
+    write_registry,
+)
+
+CA_FILE = "tls/ca.pem"
+CA_DER_FILE = "tls/ca.der"
+CERTIFICATE_FILE = "tls/node.pem"
+KEY_FILE = "tls/node.key"
+
+
+class Invitation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a new node gets: its registry, certificates, and where to find whoever invited it."""
+
+    denwatch_invitation: int
+    registry: str
+    ca: str
+    certificate: str
+    key: str
+    peers: dict[str, str]
+
+
+def open_keyring(folder: Path) -> Keyring:
+    """Return the keyring of a node's folder, which notices when the file changes."""
+    file = KeyFile(folder)
+    return Keyring(file.load(), file.load_if_changed)
+
+
+def load_authority(folder: Path, path: Path | None = None) -> Authority:
+    """Return the site's authority, from the folder or from wherever it is kept."""
+    path = path or folder / AUTHORITY_FILE
+    if not path.exists():
+        raise SecurityError(
+            f"{path} is not there: only where the site was founded, or with --authority FILE, "
+            "can nodes be invited, renewed and revoked"
+        )
+    try:
+        return Authority.read(read_secret_file(path))
+    except SecurityError as error:
+        raise SecurityError(f"{path}: {error}") from None
+
+
+def found_site(folder: Path, name: str, addresses: list[str], today: datetime) -> Registry:
+    """Make a new site with its first node."""
+    refuse_present(folder)
+    authority = Authority.make(check_name(name, "node"), today)
+    keys = make_node_keys(1)
+    card = authority.sign_card(name, keys)
+    registry = Registry(name, authority.public, {1: keys}, {name: {1: card}})
+    issued = authority.issue_certificate(name, addresses, today)
+    _write_tls(folder, authority.certificate, issued)
+    write_file(folder / AUTHORITY_FILE, authority.write())
+    KeyFile(folder).save(registry)
+    return registry
+
+
+def invite_node(
+    folder: Path,
+    authority: Authority,
+    name: str,
+    addresses: list[str],
+    peers: dict[str, str],
+    today: datetime,
+) -> Invitation:
+    """Return the invitation of a node, and note its card here; a known node gets new keys."""
+    file = KeyFile(folder)
+    with file.lock():
+        registry = file.load()
+        if name == registry.name:
+            raise SecurityError(f"{name} is this node; `denwatch keys rotate {name}` gives it keys")
+        keys, registry = _add_keys(registry, authority, name)
+        issued = authority.issue_certificate(name, addresses, today)
+        registry = replace(registry, invited=registry.invited | {name})
+        file.save(registry)
+    return Invitation(
+        denwatch_invitation=1,
+        registry=write_registry(_turn_registry(registry, keys, name)).decode(),
+        ca=authority.certificate.decode(),
+        certificate=issued.certificate.decode(),
+        key=issued.key.decode(),
+        peers=peers,
+    )
+
+
+def rotate_own_keys(folder: Path, authority: Authority) -> int:
+    """Give this node new keys beside the old ones; return their serial."""
+    file = KeyFile(folder)
+    with file.lock():
+        registry = file.load()
+        keys, registry = _add_keys(registry, authority, registry.name)
+        file.save(replace(registry, own={**registry.own, keys.serial: keys}))
+    return keys.serial
+
+
+def _add_keys(registry: Registry, authority: Authority, name: str) -> tuple[NodeKeys, Registry]:
+    """Return new keys of a node, and the registry with its card."""
+    if authority.public != registry.site:
+        raise SecurityError("this authority is another site's")
+    if registry.is_revoked("node", name):
+        raise SecurityError(f'"{name}" was revoked; take another name')
+    keys = make_node_keys(max(registry.cards.get(name, {}), default=0) + 1)
+    return keys, registry.with_card(authority.sign_card(name, keys))
+
+
+def _turn_registry(registry: Registry, keys: NodeKeys, name: str) -> Registry:
+    """Return the registry as another node is to have it: a device's keys for that node alone."""
+    return replace(
+        registry,
+        name=name,
+        own={keys.serial: keys},
+        cards={
+            node: cards if node != name else {keys.serial: cards[keys.serial]}
+            for node, cards in registry.cards.items()
+        },
+        devices={
+            device: Device(
+                {
+                    key_id: DeviceKey(derive_device_secret(key, device, name, key_id))
+                    for key_id, key in entry.keys.items()
+                    if key.is_master
+                },
+                entry.version,
+                is_ours=False,
+            )
+            for device, entry in registry.devices.items()
+            if any(key.is_master for key in entry.keys.values())
+        },
+        subscribers={
+            subscriber: replace(entry, is_ours=False)
+            for subscriber, entry in registry.subscribers.items()
+        },
+        invited=frozenset(),
+    )
+
+
+def write_invitation(invitation: Invitation) -> bytes:
+    """Return the text of an invitation."""
+    return msgspec.json.format(msgspec.json.encode(invitation), indent=1) + b"\n"
+
+
+def read_invitation(path: Path) -> Invitation:
+    """Return the invitation of a file."""
+    data = read_secret_file(path)
+    try:
+        invitation = msgspec.json.decode(data, type=Invitation)
+    except msgspec.DecodeError as error:
+        raise SecurityError(f"{path}: no invitation: {error}") from None
+    if invitation.denwatch_invitation != 1:
+        raise SecurityError(f"{path}: an invitation of another version")
+    return invitation
+
+
+def join_site(folder: Path, invitation: Invitation) -> Registry:
+    """Take an invitation in an empty folder, or new keys and cards in the node's own."""
+    registry = read_registry(invitation.registry.encode())
+    issued = Certificate(invitation.certificate.encode(), invitation.key.encode())
+    file = KeyFile(folder)
+    if file.path.exists():
+        with file.lock():
+            registry = _merge_registry(file.load(), registry)
+            _write_tls(folder, invitation.ca.encode(), issued)
+            file.save(registry)
+        return registry
+    refuse_present(folder)
+    _write_tls(folder, invitation.ca.encode(), issued)
+    file.save(registry)
+    return registry
+
+
+def _merge_registry(held: Registry, new: Registry) -> Registry:
+    """Return a node's registry with the keys and cards of a later invitation."""
+    if (held.name, held.site) != (new.name, new.site):
+        raise SecurityError(f"the invitation is for {new.name}, of this or another site")
+    for cards in new.cards.values():
+        for card in cards.values():
+            held = held.with_card(card)
+    return checked(replace(held, own={**new.own, **held.own}))
+
+
+def renew_certificate(
+    folder: Path, authority: Authority, addresses: list[str], today: datetime
+) -> list[str]:
+    """Issue this node's certificate anew; return the names and addresses that it is for now."""
+    name = KeyFile(folder).load().name
+    if not addresses:
+        addresses = list_addresses(read_certificate(folder / CERTIFICATE_FILE))
+    issued = authority.issue_certificate(name, addresses, today)
+    _write_tls(folder, authority.certificate, issued)
+    return list_addresses(issued.certificate)
+
+
+def read_certificate(path: Path) -> bytes:
+    """Return a certificate, which is no secret."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SecurityError(f"{path}: {error.strerror}") from None
+
+
+def refuse_present(folder: Path) -> None:
+    """Refuse to make a node where one is."""
+    for name in (KEYS_FILE, AUTHORITY_FILE, CA_FILE, CERTIFICATE_FILE, KEY_FILE):
+        if (folder / name).exists():
+            raise SecurityError(f"{folder / name} is there already; nothing was changed")
+
+
+def _write_tls(folder: Path, ca: bytes, issued: Certificate) -> None:
+    try:
+        (folder / CA_FILE).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SecurityError(f"{folder}: {error.strerror}") from None
+    write_file(folder / CA_FILE, ca, 0o644)
+    write_file(folder / CA_DER_FILE, convert_certificate(ca), 0o644)
+    write_file(folder / KEY_FILE, issued.key)
+    write_file(folder / CERTIFICATE_FILE, issued.certificate, 0o644)
+
+
+# Files that hold secrets: the only file of this folder that opens any.
+#
+# A secret file is readable by its owner alone (mode 0600), or it is refused. It is replaced
+# whole: a new file beside it, written through to the disk, renamed over it. Two commands at once
+# wait for each other at a lock.
+
+KEYS_FILE = "keys.json"
+MAX_FILE = 64 << 20
+_MODE = 0o600
+
+
+def read_secret_file(path: Path) -> bytes:
+    """Return the content of a file that only its owner may read."""
+    try:
+        with path.open("rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise SecurityError(f"{path}: not a file")
+            if mode & 0o077:
+                raise SecurityError(
+                    f"{path}: others may read it (mode {mode & 0o777:04o}); "
+                    f"`chmod 600 {path}`, and rotate its keys if somebody did"
+                )
+            data = stream.read(MAX_FILE + 1)
+    except OSError as error:
+        raise SecurityError(f"{path}: {error.strerror}") from None
+    if len(data) > MAX_FILE:
+        raise SecurityError(f"{path}: more than {MAX_FILE} bytes")
+    return data
+
+
+def write_file(path: Path, data: bytes, mode: int = _MODE) -> None:
+    """Replace a file whole, or leave it as it was; on the disk when this returns."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # O_EXCL and the mode from the start: nobody gets at it between creation and chmod.
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fchmod(stream.fileno(), mode)  # whatever the umask
+                os.fsync(stream.fileno())
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise SecurityError(f"{path}: {error.strerror}") from None
+
+
+class KeyFile:
+    """`keys.json` in a node's folder, and whether it changed since it was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / KEYS_FILE
+        self._seen: tuple[int, int, int] | None = None
+
+    def load(self) -> Registry:
+        """Return the registry of the file."""
+        self._seen = self._look()
+        data = read_secret_file(self.path)
+        try:
+            return read_registry(data)
+        except SecurityError as error:
+            raise SecurityError(f"{self.path}: {error}") from None
+
+    def load_if_changed(self) -> Registry | None:
+        """Return the registry if the file is another one than at the last load."""
+        return None if self._look() == self._seen else self.load()
+
+    def save(self, registry: Registry) -> None:
+        """Replace the file."""
+        write_file(self.path, write_registry(registry))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other commands from changing the file meanwhile."""
+        try:
+            handle = os.open(self.path.parent / f".{KEYS_FILE}.lock", os.O_RDWR | os.O_CREAT, _MODE)
+        except OSError as error:
+            raise SecurityError(f"{self.path.parent}: {error.strerror}") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        # The number of the file changes at every replacement, even within one tick of the clock.
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+# What an operator does to a registry: add, rotate, retire, revoke. Returns a new registry.
+#
+# New keys come from the machine's random source, so this file is for commands, not for the core.
+
+
+def add_device(
+    registry: Registry, name: str, secret: bytes | None = None, key_id: int = 1
+) -> Registry:
+    """Return the registry with a new device.
+
+    Without a secret it gets one from which each node's key is derived; a given one, from a device
+    that has it already, is for this node alone.
+    """
+    _refuse_known(registry, name)
+    key = DeviceKey(make_secret(), is_master=True)
+    if secret is not None:
+        key = DeviceKey(check_secret(secret, f"device {name}"))
+    return registry.with_device(name, Device({key_id: key}, is_ours=True))
+
+
+def add_subscriber(
+    registry: Registry, name: str, role: str, chosen: str | None = None
+) -> tuple[Registry, str]:
+    """Return the registry with a new subscriber, and the password."""
+    _refuse_known(registry, name)
+    password, text = _hash_new(registry, name, chosen)
+    return registry.with_subscriber(name, Subscriber(role, {1: text})), password
+
+
+def change_role(registry: Registry, name: str, role: str) -> Registry:
+    """Return the registry with another role for a subscriber; from its next request on."""
+    found = registry.subscribers.get(name)
+    if found is None:
+        raise SecurityError(f'there is no subscriber "{name}" here')
+    _refuse_foreign(name, found.is_ours)
+    return registry.with_subscriber(name, replace(found, role=role, version=found.version + 1))
+
+
+def rotate(registry: Registry, name: str, chosen: str | None = None) -> tuple[Registry, int, str]:
+    """Return the registry with one key more for a name, its id, and a subscriber's password.
+
+    The old keys stay good until `retire` or `revoke`.
+    """
+    device, subscriber = registry.devices.get(name), registry.subscribers.get(name)
+    if device is not None:
+        _refuse_foreign(name, device.is_ours)
+        key_id = max(device.keys) + 1
+        keys = {**device.keys, key_id: DeviceKey(make_secret(), is_master=True)}
+        changed = replace(device, keys=keys, version=device.version + 1)
+        return registry.with_device(name, changed), key_id, ""
+    if subscriber is not None:
+        _refuse_foreign(name, subscriber.is_ours)
+        key_id = max(subscriber.passwords) + 1
+        password, text = _hash_new(registry, name, chosen)
+        entry = replace(
+            subscriber,
+            passwords={**subscriber.passwords, key_id: text},
+            version=subscriber.version + 1,
+        )
+        return registry.with_subscriber(name, entry), key_id, password
+    raise SecurityError(f'there is no device or subscriber "{name}" here')
+
+
+def retire(
+    registry: Registry, name: str, authority: Authority | None
+) -> tuple[Registry, list[int]]:
+    """Return the registry with all keys of a name but the newest revoked, and their ids."""
+    kind = registry.kind_of(name)
+    if kind is None:
+        raise SecurityError(f'there is nobody called "{name}" here')
+    old = [
+        key_id
+        for key_id in _list_ids(registry, kind, name)[:-1]
+        if not registry.is_revoked(kind, name, key_id)
+    ]
+    for key_id in old:
+        registry = revoke(registry, kind, name, key_id, authority)
+    return _drop_revoked(registry, name), old
+
+
+def _list_ids(registry: Registry, kind: Kind, name: str) -> list[int]:
+    if kind == "node":
+        return sorted(registry.cards[name])
+    if kind == "device":
+        return sorted(registry.devices[name].keys)
+    return sorted(registry.subscribers[name].passwords)
+
+
+def _drop_revoked(registry: Registry, name: str) -> Registry:
+    """Return the registry without revoked keys of a name that was registered here.
+
+    So that there is always room for the next rotation. Cards stay: they are few, and public.
+    """
+    device, subscriber = registry.devices.get(name), registry.subscribers.get(name)
+    if device is not None and device.is_ours:
+        keys = {i: k for i, k in device.keys.items() if not registry.is_revoked("device", name, i)}
+        if len(keys) < len(device.keys):
+            changed = replace(device, keys=keys, version=device.version + 1)
+            return registry.with_device(name, changed)
+    if subscriber is not None and subscriber.is_ours:
+        passwords = {
+            key_id: text
+            for key_id, text in subscriber.passwords.items()
+            if not registry.is_revoked("subscriber", name, key_id)
+        }
+        if len(passwords) < len(subscriber.passwords):
+            entry = replace(subscriber, passwords=passwords, version=subscriber.version + 1)
+            return registry.with_subscriber(name, entry)
+    return registry
+
+
+def revoke(
+    registry: Registry, kind: Kind, name: str, key_id: int | None, authority: Authority | None
+) -> Registry:
+    """Return the registry with a name, or one key of it, revoked. A node needs the authority."""
+    proof = b""
+    if kind == "node":
+        if authority is None:
+            raise SecurityError(f"to revoke the node {name}, the site's authority is needed")
+        if authority.public != registry.site:
+            raise SecurityError("this authority is another site's")
+        proof = authority.sign_revocation(name, key_id)
+    return registry.revoke(kind, name, key_id, proof)
+
+
+def _hash_new(registry: Registry, name: str, chosen: str | None) -> tuple[str, str]:
+    """Return a password and its hash: a new one, or the one that a person chose."""
+    if chosen is None:
+        password = make_password()
+        return password, make_hash(password, COST_MADE)
+    check_chosen(chosen, name)
+    for other, subscriber in registry.subscribers.items():
+        if any(verify_password(text, chosen.encode()) for text in subscriber.passwords.values()):
+            raise SecurityError(f"{name}: {other} has this password already")
+    return chosen, make_hash(chosen)
+
+
+def _refuse_known(registry: Registry, name: str) -> None:
+    kind = registry.kind_of(name)
+    if kind is not None:
+        raise SecurityError(f'there is a {kind} called "{name}" already')
+
+
+def _refuse_foreign(name: str, is_ours: bool) -> None:
+    if not is_ours:
+        raise SecurityError(f"{name} was registered at another node; change it there")
