@@ -25,7 +25,7 @@ from denwatch.node.runtime.build import build_assembly
 from denwatch.node.runtime.clock import SteadyClock
 from denwatch.node.runtime.station import Effects, Station
 from denwatch.node.security import Keyring, open_keyring
-from denwatch.node.store import Crashed, Faults, Medium, MemoryStore, Store, StoreError
+from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore, Store, StoreError
 
 from benchmarks.durability_log import check_log
 from benchmarks.durability_site import call
@@ -119,7 +119,7 @@ class Host:
         self.name = name
         self.plan = plan
         self.faults = faults or Faults()
-        self.medium = Medium()
+        self.medium = EmulatedDisk()
         self.files = MemoryFiles()
         self.now = START
         self.is_up = False

@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from denwatch.node.store import Faults, Medium, MemoryStore
-from denwatch.node.store.group import find_prefix_end
+from denwatch.node.store import EmulatedDisk, Faults, MemoryStore
+from denwatch.node.store.interface import find_prefix_end
 
 
-class FieldMedium(Medium):
+class FieldMedium(EmulatedDisk):
     """A disk that also knows the order of its keys, and what it lost."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from denwatch.node.log import Damage, Record, Writer, encode_record, read_segment
-from denwatch.node.store import Crashed, Faults, Medium, MemoryStore
+from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore
 
 from tests.log.building import read_all
 from tests.log.disk import CrashingFiles
@@ -35,7 +35,7 @@ def make_writer(store: MemoryStore, files: CrashingFiles) -> Writer:
 class World:
     """What outlives a process: the store's disk, the log's directory, the operator's copies."""
 
-    medium: Medium
+    medium: EmulatedDisk
     files: CrashingFiles
     carried: dict[str, bytes] = field(default_factory=dict)
     told: int = 0  # records whose commit returned
@@ -112,7 +112,7 @@ def run_life(
 ) -> tuple[int, int]:
     """Live, die at the chosen operation, live again, finish, check; return operations counted."""
     chance = Random(seed)
-    world = World(Medium(), CrashingFiles(Random(seed + 1), file_cut))
+    world = World(EmulatedDisk(), CrashingFiles(Random(seed + 1), file_cut))
     world.files.fail_at = file_failure
     faults = Faults()
     if store_cut:

@@ -35,7 +35,7 @@ from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.clock import SteadyClock
 from denwatch.node.runtime.station import Station
-from denwatch.node.store import Medium, MemoryStore
+from denwatch.node.store import EmulatedDisk, MemoryStore
 from denwatch.protocol import notification
 
 from tests.replication.network import Ring
@@ -71,7 +71,7 @@ class Place:
         self.name = name
         self.strategy = strategy
         self.error = error
-        self.medium = Medium()
+        self.medium = EmulatedDisk()
         self.ring = Ring(name)
         self.notes: list[Any] = []  # what its subscriber got
         self.reply: Any = None

@@ -23,7 +23,7 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.node.mqtt.interface import Opened, OpenRules, Received, Send
 from denwatch.node.mqtt.server import Server
 from denwatch.node.runtime.station import Station
-from denwatch.node.store import Faults, Medium, MemoryStore, StoreError
+from denwatch.node.store import EmulatedDisk, Faults, MemoryStore, StoreError
 
 CONNECT = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 617070".replace(" ", ""))
 
@@ -50,7 +50,7 @@ class Echo(Part):
 def make(
     faults: Faults | None = None, has_server: bool = True
 ) -> tuple[Station, Echo, list[Count], MemoryStore]:
-    store = MemoryStore("north", Medium(), faults=faults)
+    store = MemoryStore("north", EmulatedDisk(), faults=faults)
     item_store = ItemStore("north", store.epoch, store, lambda _: b"", lambda _, time: time)
     part = Echo()
     counts: list[Count] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from denwatch.node.store import Medium, MemoryStore, Storage, Store
+from denwatch.node.store import EmulatedDisk, MemoryStore, Storage, Store
 
 
 class DiskPlace:
@@ -42,7 +42,7 @@ class MemoryPlace:
     """A medium."""
 
     def __init__(self) -> None:
-        self.medium = Medium()
+        self.medium = EmulatedDisk()
 
     def open(self, node: str = "north", first_epoch: int = 1) -> MemoryStore:
         return MemoryStore(node, self.medium, first_epoch=first_epoch)

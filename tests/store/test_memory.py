@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from denwatch.node.store import (
     Crashed,
+    EmulatedDisk,
     Faults,
-    Medium,
     MemoryStore,
     StoreFailed,
     StoreFull,
 )
-from denwatch.node.store.faults import Trouble
+from denwatch.node.store.memory import Fault
 
 
-def run_transfers(medium: Medium, faults: Faults, told: list[int]) -> None:
+def run_transfers(medium: EmulatedDisk, faults: Faults, told: list[int]) -> None:
     """Move a coin between two keys ten times; `told` gets each number after its commit."""
     store = MemoryStore("north", medium, faults=faults)
     start = int(store.get("state", b"turn") or b"0")
@@ -29,7 +29,7 @@ def run_transfers(medium: Medium, faults: Faults, told: list[int]) -> None:
     store.close()
 
 
-def check_transfers(medium: Medium, told: list[int]) -> int:
+def check_transfers(medium: EmulatedDisk, told: list[int]) -> int:
     with MemoryStore("north", medium) as store:
         turn = int(store.get("state", b"turn") or b"0")
         assert turn >= max(told, default=0)
@@ -40,18 +40,18 @@ def check_transfers(medium: Medium, told: list[int]) -> int:
 
 def count_operations() -> int:
     faults = Faults()
-    run_transfers(Medium(), faults, [])
+    run_transfers(EmulatedDisk(), faults, [])
     return faults.counts["any"]
 
 
 @pytest.mark.parametrize("trouble", ["crash", "crash-after", "full", "failed"])
-def test_a_fault_at_every_operation_breaks_no_promise(trouble: Trouble) -> None:
+def test_a_fault_at_every_operation_breaks_no_promise(trouble: Fault) -> None:
     total = count_operations()
     assert total > 50
     for number in range(1, total + 1):
         faults = Faults()
         faults.plan("any", number, trouble)
-        medium = Medium()
+        medium = EmulatedDisk()
         told: list[int] = []
         with pytest.raises((Crashed, StoreFull, StoreFailed)):
             run_transfers(medium, faults, told)
@@ -63,7 +63,7 @@ def test_a_crash_around_a_commit_leaves_all_or_nothing() -> None:
     for trouble, turns in (("crash", 2), ("crash-after", 3)):
         faults = Faults()
         faults.plan("commit", 3, trouble)  # type: ignore[arg-type]
-        medium = Medium()
+        medium = EmulatedDisk()
         told: list[int] = []
         with pytest.raises(Crashed):
             run_transfers(medium, faults, told)
@@ -114,7 +114,7 @@ def test_a_crash_cannot_be_caught_by_the_code_that_dies() -> None:
 
 @pytest.mark.parametrize(("keep", "left"), [(0, b"2"), (1, b"3"), (2, b"4"), (9, b"4")])
 def test_a_disk_that_does_not_sync_loses_the_last_commits(keep: int, left: bytes) -> None:
-    store = MemoryStore("north", Medium(syncs=False))
+    store = MemoryStore("north", EmulatedDisk(syncs=False))
     for number in (b"1", b"2", b"3", b"4"):
         store.apply([("a", b"k", number)])
         store.commit()

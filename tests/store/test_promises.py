@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 from denwatch.node.store import StoreBusy, StoreError, StoreFailed, StoreForeign
-from denwatch.node.store.group import find_prefix_end
+from denwatch.node.store.interface import find_prefix_end
 
 from tests.store.places import Place
 

@@ -18,7 +18,7 @@ from denwatch.node.store import (
     StoreForeign,
     StoreFull,
 )
-from denwatch.node.store.schema import APPLICATION_ID, MIGRATIONS
+from denwatch.node.store.sqlite import APPLICATION_ID, MIGRATIONS
 
 
 def fill(path: Path, rows: int = 500) -> None:

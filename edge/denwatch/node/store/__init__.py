@@ -7,11 +7,11 @@
         store.commit()                               # now it survives anything
 
 Many `apply` and one `commit` are a group commit. `MemoryStore` keeps the same promises on an
-emulated disk, and breaks down where a test wants it to:
+emulated disk, and fails where a test wants it to:
 
     faults = Faults()
     faults.plan("commit", 1, "crash")
-    store = MemoryStore("north", medium := Medium(), faults=faults)
+    store = MemoryStore("north", disk := EmulatedDisk(), faults=faults)
 
 After any `StoreError` from `apply`, `get`, `scan` or `commit` the open group is undone, and whoever
 built on it must start again from what the store holds: see `interface` for the rules.
@@ -19,8 +19,11 @@ built on it must start again from what the store holds: see `interface` for the 
 
 from __future__ import annotations
 
-from denwatch.node.store.errors import (
+from denwatch.node.store.interface import (
+    Change,
     Crashed,
+    OutboxRow,
+    Storage,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -28,19 +31,16 @@ from denwatch.node.store.errors import (
     StoreForeign,
     StoreFull,
 )
-from denwatch.node.store.faults import Faults
-from denwatch.node.store.interface import Change, OutboxRow, Reader, Storage
-from denwatch.node.store.memory import Medium, MemoryStore
+from denwatch.node.store.memory import EmulatedDisk, Faults, MemoryStore
 from denwatch.node.store.sqlite import Store
 
 __all__ = [
     "Change",
     "Crashed",
+    "EmulatedDisk",
     "Faults",
-    "Medium",
     "MemoryStore",
     "OutboxRow",
-    "Reader",
     "Storage",
     "Store",
     "StoreBusy",

@@ -1,6 +1,6 @@
-"""What a store promises, whichever it is. Types only.
+"""What every store promises, what can go wrong with one, and the open group that all share.
 
-The rules, for every store:
+The rules:
 
 1. `apply` is seen by every later `get` and `scan`, committed or not.
 2. After `commit` has returned, everything applied before it survives any crash.
@@ -14,6 +14,7 @@ The rules, for every store:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -30,8 +31,8 @@ class OutboxRow(NamedTuple):
     records: bytes  # encoded, one after another
 
 
-class Reader(Protocol):
-    """What the core sees of a store."""
+class Storage(Protocol):
+    """The operations of a store; `Store` and `MemoryStore` have them."""
 
     def get(self, space: str, key: bytes) -> bytes | None:
         """Return the value at `key`, or None."""
@@ -41,10 +42,6 @@ class Reader(Protocol):
 
         What is changed while the scan runs may be seen or not; all other keys are seen once.
         """
-
-
-class Storage(Reader, Protocol):
-    """What the runtime sees of a store."""
 
     @property
     def node(self) -> str:
@@ -69,7 +66,7 @@ class Storage(Reader, Protocol):
         """Make everything applied durable. False: there was nothing to do."""
 
     def rollback(self) -> None:
-        """Forget everything applied since the last commit."""
+        """Discard everything applied since the last commit."""
 
     def read_outbox(self, limit: int) -> list[OutboxRow]:
         """Return the oldest committed rows, up to the one that makes `limit` records."""
@@ -78,4 +75,126 @@ class Storage(Reader, Protocol):
         """Remove the rows that end at or before this number, in the open group."""
 
     def close(self) -> None:
-        """Forget what is not committed, and let go of the store."""
+        """Discard what is not committed, and release the store."""
+
+
+# Errors. Every message names the store, what happened, and what to do.
+
+
+class StoreError(Exception):
+    """The store cannot be used; also the base of the others."""
+
+
+class StoreBusy(StoreError):
+    """Another live process has the store open."""
+
+
+class StoreDamaged(StoreError):
+    """The file is not whole, or is no store at all."""
+
+
+class StoreForeign(StoreError):
+    """The store belongs to another node, or was written by a newer version."""
+
+
+class StoreFull(StoreError):
+    """The disk is full. The open group is lost; after `rollback` the store can be used again."""
+
+
+class StoreFailed(StoreError):
+    """Reading or writing failed. The open group is lost, and the store must be opened anew."""
+
+
+class Crashed(BaseException):
+    """The emulated process died (memory store only).
+
+    Not an `Exception`, so that no handler of the code under test survives its own death.
+    """
+
+
+# The open group. Touches no disk.
+
+_ROW_RECORDS = 4_096
+_ROW_BYTES = 1 << 20
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
+
+
+class CommitGroup:
+    """What was applied since the last commit: changes by space and key, log records in order.
+
+    Keeping the group beside the database until the commit makes one write of many to the same key,
+    and one statement of many writes; the price is that every read must look here first.
+    """
+
+    def __init__(self) -> None:
+        self.spaces: dict[str, dict[bytes, bytes | None]] = {}
+        self.size = 0  # number of changes
+        self.logs: list[bytes] = []
+        self.drop_before = 0  # outbox rows below are to go; 0: none
+
+    def __bool__(self) -> bool:
+        return bool(self.spaces or self.logs or self.drop_before)
+
+    def add(self, changes: Iterable[Change], logs: Iterable[bytes]) -> None:
+        """Add changes and records: all of them, or none if one is malformed."""
+        changes = list(changes)
+        logs = list(logs)
+        known = self.spaces
+        for space, key, value in changes:
+            if space not in known:
+                check_space(space)
+            # Text would be stored beside bytes without ever being found by them.
+            if type(key) is not bytes:
+                raise TypeError(f"a key in {space!r} must be bytes, not {key!r}")
+            if value is not None and type(value) is not bytes:
+                raise TypeError(f"the value at {key!r} in {space!r} must be bytes, not {value!r}")
+        for record in logs:
+            if type(record) is not bytes or not record:
+                raise TypeError(f"a log record must be bytes, not {record!r}")
+        for space, key, value in changes:
+            rows = self.spaces.get(space)
+            if rows is None:
+                rows = self.spaces[space] = {}
+            if key not in rows:
+                self.size += 1
+            rows[key] = value
+        self.logs += logs
+
+    def take_changes(self) -> dict[str, dict[bytes, bytes | None]]:
+        """Return all changes and clear them; the records stay."""
+        spaces = self.spaces
+        self.spaces = {}
+        self.size = 0
+        return spaces
+
+
+def split_records(logs: list[bytes]) -> Iterator[list[bytes]]:
+    """Yield the records in portions, each to be one row of the outbox."""
+    start = size = 0
+    for place, record in enumerate(logs):
+        size += len(record)
+        if place - start == _ROW_RECORDS or (size > _ROW_BYTES and place > start):
+            yield logs[start:place]
+            start, size = place, len(record)
+    if logs:
+        yield logs[start:]
+
+
+def check_space(space: str) -> None:
+    """Refuse the name of a space that could not be a table."""
+    if not isinstance(space, str) or not _NAME.fullmatch(space):
+        raise ValueError(
+            f"{space!r} is no name for a space: a small letter, then at most 62 of a-z 0-9 _ . -"
+        )
+
+
+def find_prefix_end(prefix: bytes) -> bytes | None:
+    """Return the smallest key above all that begin with `prefix`; None if there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def check_boundary(before: int, end: int | None) -> None:
+    """Refuse to drop a part of an outbox row: `end` is where the last row that is touched ends."""
+    if end != before:
+        raise ValueError(f"no row of the outbox ends before record {before}")

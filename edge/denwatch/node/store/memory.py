@@ -1,8 +1,16 @@
-"""A store in memory with the same promises, for tests and the field emulator. Touches no disk.
+"""A store in memory with the same promises, for tests and the simulator. Touches no disk.
 
-`Medium` is the disk: what is on it survives. `MemoryStore` is the process that has it open: its
-`crash` loses what was not committed, and with `Medium(syncs=False)`, a disk that acknowledges
-before it has written, also the last commits. Deterministic throughout.
+`EmulatedDisk` is the disk: what is on it survives. `MemoryStore` is the process that has it open:
+its `crash` loses what was not committed, and with `EmulatedDisk(syncs=False)`, a disk that
+acknowledges before it has written, also the last commits. `Faults` plans what fails at which
+operation:
+
+    faults = Faults()
+    faults.plan("commit", 3, "crash-after")  # the third commit is on the disk, its caller dead
+    faults.plan("any", 17, "crash")          # die at the seventeenth operation, whatever it is
+
+Operations are counted from 1 over the life of the object, across reopening, so that a test can run
+a scenario once to count them and then again with a fault at each. Deterministic throughout.
 """
 
 from __future__ import annotations
@@ -10,25 +18,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
-from denwatch.node.store.errors import (
+from denwatch.node.store.interface import (
+    Change,
+    CommitGroup,
     Crashed,
+    OutboxRow,
     StoreBusy,
     StoreError,
     StoreFailed,
     StoreForeign,
     StoreFull,
+    check_boundary,
+    split_records,
 )
-from denwatch.node.store.faults import Faults, Operation
-from denwatch.node.store.group import Group, check_boundary, split_records
-from denwatch.node.store.interface import Change, OutboxRow
 
-_MISSING = object()
+Operation = Literal["open", "get", "scan", "apply", "commit", "outbox", "any"]
+Fault = Literal["crash", "crash-after", "full", "failed"]
 Spaces = dict[str, dict[bytes, bytes]]
+_MISSING = object()
+
+
+class Faults:
+    """Which operations fail, and how many operations there were so far."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(get_args(Operation), 0)
+        self._plan: dict[tuple[str, int], Fault] = {}
+
+    def plan(self, operation: Operation, number: int, fault: Fault) -> None:
+        """Make the operation with this number fail.
+
+        "crash" dies before it has any effect, "crash-after" when its effect is complete, "full" and
+        "failed" raise `StoreFull` and `StoreFailed`, with the group undone.
+        """
+        if fault not in get_args(Fault) or operation not in get_args(Operation):
+            raise ValueError(f"no fault {fault!r} at {operation!r}")
+        self._plan[operation, number] = fault
+
+    def count(self, operation: Operation) -> Fault | None:
+        """Count one operation, and return the fault planned for it."""
+        self.counts[operation] += 1
+        self.counts["any"] += 1
+        return self._plan.get((operation, self.counts[operation])) or self._plan.get(
+            ("any", self.counts["any"])
+        )
 
 
 @dataclass
-class Medium:
+class EmulatedDisk:
     """What is on the emulated disk. `syncs` False: commits are safe only after `sync`."""
 
     syncs: bool = True
@@ -38,18 +77,19 @@ class Medium:
     spaces: Spaces = field(default_factory=dict)
     outbox: list[OutboxRow] = field(default_factory=list)
     is_open: bool = False
-    unsynced: list[Medium] = field(default_factory=list)  # states before each commit, oldest first
+    # States before each commit, oldest first.
+    unsynced: list[EmulatedDisk] = field(default_factory=list)
 
-    def copy(self) -> Medium:
-        """Return a snapshot of the disk, which lives on apart."""
-        twin = Medium(self.syncs, self.node, self.epoch, self.settled)
+    def copy(self) -> EmulatedDisk:
+        """Return a snapshot of the disk, independent of it."""
+        twin = EmulatedDisk(self.syncs, self.node, self.epoch, self.settled)
         twin.spaces = {space: dict(rows) for space, rows in self.spaces.items()}
         twin.outbox = list(self.outbox)
         twin.unsynced = deepcopy(self.unsynced)
         return twin
 
     def sync(self) -> None:
-        """Let everything acknowledged so far really be on the disk."""
+        """Write everything acknowledged so far."""
         self.unsynced.clear()
 
     def lose(self, keep: int) -> None:
@@ -62,19 +102,19 @@ class Medium:
 
 
 class MemoryStore:
-    """A node's store on a `Medium`; see `Storage` for what it promises."""
+    """A node's store on an `EmulatedDisk`; see `Storage` for what it promises."""
 
     def __init__(
         self,
         node: str,
-        medium: Medium | None = None,
+        medium: EmulatedDisk | None = None,
         *,
         faults: Faults | None = None,
         first_epoch: int = 1,
     ) -> None:
-        self.medium = medium if medium is not None else Medium()
+        self.medium = medium if medium is not None else EmulatedDisk()
         self.faults = faults
-        self._group = Group()
+        self._group = CommitGroup()
         self._failure: StoreError | None = None
         self._is_dead = False
         if self.medium.is_open:
@@ -167,16 +207,16 @@ class MemoryStore:
         if group.drop_before:
             medium.outbox = [row for row in medium.outbox if row.first >= group.drop_before]
             medium.settled = group.drop_before
-        self._group = Group()
+        self._group = CommitGroup()
         self._finish(dies)
         return True
 
     def rollback(self) -> None:
-        """Forget everything applied since the last commit; the way on after `StoreFull`."""
+        """Discard everything applied since the last commit; needed after `StoreFull`."""
         if isinstance(self._failure, StoreFull):
             self._failure = None
         self._use()
-        self._group = Group()
+        self._group = CommitGroup()
 
     # Outbox of the log ----------------------------------------------------------------------
 
@@ -204,13 +244,13 @@ class MemoryStore:
     # The life of the store ------------------------------------------------------------------
 
     def close(self) -> None:
-        """Forget what is not committed, and let go of the medium."""
+        """Discard what is not committed, and release the disk."""
         if not self._is_dead:
             self._is_dead = True
-            self._group = Group()
+            self._group = CommitGroup()
             self.medium.is_open = False
 
-    def crash(self, keep: int = 0) -> Medium:
+    def crash(self, keep: int = 0) -> EmulatedDisk:
         """Die here: lose what was not committed, and what a disk that does not sync still had in
         its cache, all but the first `keep` commits of that. Returns what is left."""
         self.close()
@@ -238,18 +278,18 @@ class MemoryStore:
             self.medium.unsynced.append(before)
 
     def _begin(self, operation: Operation) -> bool:
-        """Count the operation and let its fault happen; True: it is to die when it is done."""
+        """Count the operation and raise its fault; True: crash when the operation is done."""
         self._use()
-        trouble = self.faults.count(operation) if self.faults is not None else None
-        if trouble is None:
+        fault = self.faults.count(operation) if self.faults is not None else None
+        if fault is None:
             return False
-        if trouble == "crash":
+        if fault == "crash":
             self.close()
             raise Crashed(f"at {operation}")
-        if trouble == "crash-after":
+        if fault == "crash-after":
             return True
-        self._group = Group()
-        kind = StoreFull if trouble == "full" else StoreFailed
+        self._group = CommitGroup()
+        kind = StoreFull if fault == "full" else StoreFailed
         self._failure = kind(f"injected at {operation}: what was not committed is undone")
         raise self._failure
 

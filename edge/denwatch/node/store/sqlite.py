@@ -1,28 +1,265 @@
 """The store of a node on the disk: SQLite with a write-ahead log, synced at every commit.
 
-With `opening` and `schema`, the only files that touch SQLite for a node. One table per space,
-created on demand. A failed write undoes the whole open group and closes the store for everything
-but `rollback` (after a full disk) and `close`, so that nobody goes on as if it had been written.
+The only file of a node that touches SQLite. Top to bottom: the lock that keeps a second process
+out, the tables and their migrations, opening a file, and `Store` itself. There is one table per
+space, created on demand. A failed write undoes the whole open group and closes the store for
+everything but `rollback` (after a full disk) and `close`, so that nobody continues as if it had
+been written.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
-from denwatch.node.store.errors import StoreError, StoreFailed, StoreFull
-from denwatch.node.store.group import Group, check_boundary, find_prefix_end, split_records
-from denwatch.node.store.interface import Change, OutboxRow
-from denwatch.node.store.lock import Lock
-from denwatch.node.store.opening import Check, explain, open_database, verify
-from denwatch.node.store.schema import MIGRATIONS, Migration
+from denwatch.node.store.interface import (
+    Change,
+    CommitGroup,
+    OutboxRow,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreForeign,
+    StoreFull,
+    check_boundary,
+    find_prefix_end,
+    split_records,
+)
 
+APPLICATION_ID = 0x44454E53  # "DENS": `file` and `is_foreign` recognise a store by it
+Migration = Callable[[sqlite3.Connection], object]
+Check = Literal["quick", "full", "none"]
+_SMALLEST = 512  # bytes of a database, at least
+_AUTOCHECKPOINT = 2_000  # pages of the log that are moved into the database at a time
+_WAL_KEPT = 32 << 20  # bytes; a log that grew in a burst is cut back to this
 _MISSING = object()
 _PAGE = 256  # rows that a scan holds at a time
 _GROUP_LIMIT = 8_192  # changes that wait in memory before they go into the open transaction
 _PREFIX = "space_"
+
+
+class Lock:
+    """The lock file beside a store, held from construction until `release`.
+
+    One live process has it at a time, and writes its number there for whoever is refused. The
+    kernel releases it when the process ends, however it ends: there are no stale locks.
+    """
+
+    def __init__(self, store: Path) -> None:
+        path = store.with_name(store.name + ".lock")
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(self._file, 32).decode("ascii", "replace").strip()
+            os.close(self._file)
+            raise StoreBusy(
+                f"the store {store} is in use by process {owner or 'unknown'}: stop that one, or"
+                " give this node a store of its own"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Release it. The file stays: the next owner may have it open already."""
+        os.close(self._file)
+
+
+# Tables and migrations ----------------------------------------------------------------------
+#
+# A migration is a function that changes the tables of the version before it. To change the schema,
+# append one to `MIGRATIONS`; never edit one that was released. All that a store lacks run in one
+# transaction with the new version number, so a store is never between two versions.
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Version 1. The tables of the spaces come on demand."""
+    connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID")
+    connection.execute(
+        "CREATE TABLE outbox (first INTEGER PRIMARY KEY, count INTEGER NOT NULL,"
+        " epoch INTEGER NOT NULL, records BLOB NOT NULL)"
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (create_tables,)
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    """Return the schema version of the file; 0 for an empty one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def is_foreign(connection: sqlite3.Connection) -> bool:
+    """Return whether the file is a database of some other program."""
+    mark = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return int(mark) != APPLICATION_ID and int(tables) > 0
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    """Bring the store to the newest version, or on any failure leave it as it was."""
+    version = read_version(connection)
+    if version >= len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in migrations[version:]:
+            step(connection)
+        # PRAGMA takes no parameters; both are our own integers.
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+# Opening: create, check, migrate, claim for the node, count the start ------------------------
+#
+# The order matters. Nothing is written before we know that the file is ours, whole, and of a
+# version that we understand; and the new epoch is durable before anybody sees the store.
+
+
+class OpenDatabase(NamedTuple):
+    """What the store knows after opening."""
+
+    connection: sqlite3.Connection
+    epoch: int
+    settled: int
+    next: int  # the number of the next log record
+
+
+def open_database(
+    path: Path,
+    node: str,
+    check: Check,
+    cache_bytes: int,
+    first_epoch: int,
+    migrations: Sequence[Migration],
+) -> OpenDatabase:
+    """Open or create the store of a node; a StoreError says why it cannot."""
+    _create_file(path)
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        # Exclusive: the index of the log lives in our memory instead of a shared file, and no
+        # other program can write below us. It must be set before the first access.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        _inspect(connection, path, check, len(migrations))
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreFailed(f"the file system of {path} cannot hold a write-ahead log ({mode})")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = {-(cache_bytes // 1024)}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT}")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT}")
+        migrate(connection, migrations)
+        return _claim(connection, path, node, first_epoch)
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _create_file(path: Path) -> None:
+    """Create an empty file that others cannot read, with its name durable."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        directory = os.open(path.parent, os.O_RDONLY)
+    except FileExistsError:
+        # SQLite would take such a stump for a new database, and the node would begin anew.
+        if 0 < path.stat().st_size < _SMALLEST:
+            raise _describe_damage(path, "it is cut off within its header") from None
+        return
+    except OSError as error:
+        raise StoreFailed(
+            f"the store {path} cannot be created: {error.strerror}. Check that its directory exists"
+            " and that this user may write there"
+        ) from error
+    with suppress(OSError):  # some file systems cannot; then they need not
+        os.fsync(directory)
+    os.close(directory)
+
+
+def _inspect(connection: sqlite3.Connection, path: Path, check: Check, newest: int) -> None:
+    version = read_version(connection)
+    if is_foreign(connection):
+        raise StoreForeign(f"{path} is a database of another program: name another file in `store`")
+    if version > newest:
+        raise StoreForeign(
+            f"the store {path} has version {version}, and this program knows versions up to"
+            f" {newest}: upgrade denwatch, or name another file in `store`"
+        )
+    if check != "none" and version:
+        verify(connection, path, is_full=check == "full")
+
+
+def verify(connection: sqlite3.Connection, path: Path, is_full: bool) -> None:
+    """Refuse a store whose pages do not fit together."""
+    pragma = "integrity_check(5)" if is_full else "quick_check(5)"
+    found = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}")]
+    if found != ["ok"]:
+        raise _describe_damage(path, "; ".join(found).replace("\n", " "))
+
+
+def _claim(connection: sqlite3.Connection, path: Path, node: str, first_epoch: int) -> OpenDatabase:
+    connection.execute("BEGIN IMMEDIATE")
+    meta = dict(connection.execute("SELECT name, value FROM meta"))
+    owner = meta.setdefault("node", node)
+    if owner != node:
+        connection.execute("ROLLBACK")
+        raise StoreForeign(
+            f"the store {path} belongs to the node {owner!r}, not to {node!r}: two nodes must not"
+            " share one, and a copy must not live on under another name"
+        )
+    settled = int(meta.get("settled", 1))
+    last = connection.execute("SELECT first + count FROM outbox ORDER BY first DESC LIMIT 1")
+    next_ = max([settled, *(int(row[0]) for row in last)])
+    epoch = max(int(meta.get("epoch", 0)) + 1, first_epoch)
+    connection.executemany(
+        "INSERT OR REPLACE INTO meta VALUES (?, ?)", [("node", node), ("epoch", epoch)]
+    )
+    connection.execute("COMMIT")
+    return OpenDatabase(connection, epoch, settled, next_)
+
+
+def _describe_damage(path: Path, what: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"the store {path} is damaged ({what}). Keep the file; repair a copy with"
+        " `sqlite3 damaged.db .recover`, or move it away and start with an empty store under a"
+        " new node name: under the old one it would number its items like those already sent"
+    )
+
+
+def explain(error: sqlite3.Error, path: Path) -> StoreError:
+    """Return our error for one of SQLite's."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(
+            f"the disk of the store {path} is full ({error}): what was not committed is undone;"
+            " make room"
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _describe_damage(path, str(error))
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"the store {path} is in use by another program ({error}): close that one first"
+        )
+    return StoreFailed(
+        f"the store {path} cannot be read or written ({error}): what was not committed is undone;"
+        " look at the disk, then start again"
+    )
+
+
+# The store ----------------------------------------------------------------------------------
 
 
 class _Statements(NamedTuple):
@@ -55,7 +292,7 @@ class Store:
     ) -> None:
         self.path = Path(path).absolute()
         self._node = node
-        self._group = Group()
+        self._group = CommitGroup()
         self._failure: StoreError | None = None
         self._statements: dict[str, _Statements] = {}
         try:
@@ -177,11 +414,11 @@ class Store:
             self._fail(error)
         self._next = number
         self._settled = max(self._settled, group.drop_before)
-        self._group = Group()
+        self._group = CommitGroup()
         return True
 
     def rollback(self) -> None:
-        """Forget everything applied since the last commit; the way on after `StoreFull`."""
+        """Discard everything applied since the last commit; needed after `StoreFull`."""
         if isinstance(self._failure, StoreFull):
             self._failure = None
         self._use()
@@ -235,11 +472,11 @@ class Store:
             self._fail(error)
 
     def close(self) -> None:
-        """Forget what is not committed, and let go of the file."""
+        """Discard what is not committed, and release the file."""
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
-        self._group = Group()
+        self._group = CommitGroup()
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -296,7 +533,7 @@ class Store:
 
     def _undo(self) -> None:
         connection = self._use()
-        self._group = Group()
+        self._group = CommitGroup()
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -306,8 +543,7 @@ class Store:
             raise self._failure from error
 
     def _fail(self, error: sqlite3.Error) -> NoReturn:
-        """Undo the open group and refuse further use: the caller believes in a state that is not
-        there any more."""
+        """Undo the open group and refuse further use: the caller relies on writes that are gone."""
         failure = explain(error, self.path)
         self._undo()
         self._failure = failure
