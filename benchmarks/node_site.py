@@ -28,7 +28,7 @@ from denwatch.node.core.items import (
 from denwatch.node.core.subscribers.tables import Want, encode_row
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.matching.interface import FUZZY
-from denwatch.node.replication.context import Range
+from denwatch.node.replication.dot_sets import SeenRange
 from denwatch.node.runtime.build import DATABASE
 from denwatch.node.security import open_keyring
 from denwatch.node.security.registrations import derive_device_password, derive_device_secret
@@ -131,7 +131,7 @@ def fill_store(node: Node, count: int, people: int, seed: int, now: int) -> None
             store.apply([("item.subscription", dot.key, signed.encode())])
             if sequence % _COMMIT == 0:
                 store.commit()
-        seen = Range(len(wishes), 0).encode()
+        seen = SeenRange(len(wishes), 0).encode()
         store.apply([(CONTEXT, Dot(NAME, epoch, 0).key, seen)])
         store.commit()
 
@@ -158,7 +158,7 @@ def fill_notes(node: Node, count: int, seed: int, now: int) -> None:
             store.apply(rows)
             if sequence % _COMMIT == 0:
                 store.commit()
-        seen = Range(count, 0).encode()
+        seen = SeenRange(count, 0).encode()
         store.apply([(CONTEXT, Dot(NAME, store.epoch, 0).key, seen)])
         store.commit()
 

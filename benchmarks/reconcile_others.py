@@ -12,7 +12,7 @@ import heapq
 import math
 from collections.abc import Iterable
 
-from denwatch.node.replication.sets import build_spans, encode_number, encode_spans
+from denwatch.node.replication.dot_sets import build_spans, encode_number, encode_spans
 
 FRAME = 20  # kind 1, hint 2, number 1, tag 16
 _ID = 8

@@ -28,8 +28,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.shipments import Parcel, Shipment, encode_shipment
-from denwatch.node.replication.wire import ITEMS
+from denwatch.node.replication.wire import ITEMS, ItemBatch, SentItem, encode_item_batch
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
@@ -109,7 +108,7 @@ class Lies(Stage):
         item = self._make_nonsense(Random(first << 16 | second), host)
         self.truth.lies.add(item.dot.id)
         self.truth.liars.add(host.name)
-        body = encode_shipment(Shipment((), (), (Parcel(item, 0, 1),)))
+        body = encode_item_batch(ItemBatch((), (), (SentItem(item, 0, 1),)))
 
         def slip(transaction: Transaction) -> None:
             for contact in host.peers.contacts.values():

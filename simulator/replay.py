@@ -12,8 +12,14 @@ from collections.abc import Iterable, Sequence
 from heapq import merge
 
 from denwatch.node.core.items import Dot
-from denwatch.node.replication.encounters import Encounters
-from denwatch.node.replication.strategies import Candidate, Choice, Copy, Peer, Strategy
+from denwatch.node.replication.strategies import (
+    Candidate,
+    Copy,
+    CopyChoice,
+    Encounters,
+    MetPeer,
+    Strategy,
+)
 
 from simulator.calendar import START
 from simulator.post import Score
@@ -45,12 +51,12 @@ class Direct:
     def choose(
         self,
         candidates: Sequence[Candidate],
-        peer: Peer,
+        peer: MetPeer,
         encounters: Encounters,  # noqa: ARG002 - the interface of all strategies
         now: int,  # noqa: ARG002
-    ) -> list[Choice]:
+    ) -> list[CopyChoice]:
         """Return what is for the peer itself."""
-        return [Choice(c.dot, 1, c.copy) for c in candidates if peer.name in c.destinations]
+        return [CopyChoice(c.dot, 1, c.copy) for c in candidates if peer.name in c.destinations]
 
 
 class Replay:
@@ -155,13 +161,15 @@ class Replay:
                 changed.append(other)
         return list(dict.fromkeys(changed))
 
-    def _ask(self, giver: _Place, taker: _Place, candidates: Sequence[Candidate], now: int) -> Peer:
+    def _ask(
+        self, giver: _Place, taker: _Place, candidates: Sequence[Candidate], now: int
+    ) -> MetPeer:
         """Return what the strategy wants to know of a peer, as question and answer tell it."""
         if not self._strategy.is_asking:
-            return Peer(taker.name, {}, 0)
+            return MetPeer(taker.name, {}, 0)
         named = {node for each in candidates for node in each.destinations}
         likely = {}
         for node in sorted(named - {giver.name, taker.name}):
             likely[node] = byte = taker.encounters.judge(node, now)
             giver.encounters.hear(_forget, node, byte, now)
-        return Peer(taker.name, likely, taker.encounters.reach)
+        return MetPeer(taker.name, likely, taker.encounters.reach)

@@ -14,9 +14,8 @@ from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
 from denwatch.node.core.peers.acceptance import Gate
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import EMPTY, Range, Run
-from denwatch.node.replication.shipments import Shipment, encode_shipment
-from denwatch.node.replication.wire import ITEMS, Frame, seal
+from denwatch.node.replication.dot_sets import EMPTY, Run, SeenRange
+from denwatch.node.replication.wire import ITEMS, ItemBatch, PeerFrame, encode_item_batch, seal
 
 from tests.replication.checks import (
     Violation,
@@ -46,7 +45,7 @@ def forge_a_removal() -> None:
     network.run()
     contact = network.hosts["b"].part.contacts["a"]
     run = (item.dot.origin, item.dot.epoch)
-    body = encode_shipment(Shipment(((run, ((item.dot.sequence,) * 2,)),), (), ()))
+    body = encode_item_batch(ItemBatch(((run, ((item.dot.sequence,) * 2,)),), (), ()))
     network.hand("a", "b", seal(b"x" * 32, "a", "b", b"", ITEMS, contact.line.next_in, body))
     network.run()
     check_subscriptions(network, truth)
@@ -138,7 +137,7 @@ def crash_before_the_commit() -> None:
 
 
 def believe_every_tag(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Frame, "is_from", lambda *_: True)
+    patch.setattr(PeerFrame, "is_from", lambda *_: True)
 
 
 def take_dots_again(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +161,7 @@ def forget_what_was_seen(patch: pytest.MonkeyPatch) -> None:
         for held in self.live.values():
             for sequence in held.get(run, ()):
                 kept = kept.add(sequence)
-        self.context.runs[run] = Range(*kept)
+        self.context.runs[run] = SeenRange(*kept)
         transaction.actions.append(Write("context", Dot(*run, 0).key, kept.encode()))
         return is_gone
 

@@ -16,8 +16,17 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.log.records import encode_record
-from denwatch.node.replication.shipments import Parcel, Shipment, decode_shipment, encode_shipment
-from denwatch.node.replication.wire import FLAG, ITEMS, NAMES, read_frame, seal
+from denwatch.node.replication.wire import (
+    FLAG,
+    ITEMS,
+    NAMES,
+    ItemBatch,
+    SentItem,
+    decode_item_batch,
+    encode_item_batch,
+    read_frame,
+    seal,
+)
 
 from tests.replication.checks import check_all, check_rest, check_subscriptions
 from tests.replication.network import START, Disk, Host, Network, Ring
@@ -55,10 +64,10 @@ def test_marks_go_first_then_subscriptions_then_notifications() -> None:
     network.link("a", "b")
     network.run()
     kinds = [
-        parcel.item.kind
+        sent.item.kind
         for sender, _, frame in network.sent
         if sender == "a" and frame[0] & ~FLAG == ITEMS
-        for parcel in decode_shipment(read_frame(frame, 1 << 20).body).parcels
+        for sent in decode_item_batch(read_frame(frame, 1 << 20).body).items
     ]
     assert kinds == [DELIVERED] * 8 + [SUBSCRIPTION] * 8 + [NOTIFICATION] * 8
 
@@ -184,8 +193,8 @@ def _send_items(network: Network, *items: Item) -> None:
     contact = network.hosts["a"].part.contacts["b"]
     secret = network.hosts["a"].ring.peer_secret("b")
     assert secret is not None
-    parcels = tuple(Parcel(item, 0, 1) for item in items)
-    body = encode_shipment(Shipment((), (), parcels))
+    sent = tuple(SentItem(item, 0, 1) for item in items)
+    body = encode_item_batch(ItemBatch((), (), sent))
     network.hand(
         "a", "b", seal(secret, "a", "b", contact.line.salts, ITEMS, contact.line.next_out, body)
     )
@@ -330,7 +339,7 @@ def test_names_that_a_peer_makes_up_leave_no_trace() -> None:
     secret = network.hosts["a"].ring.peer_secret("b")
     assert secret is not None
     run = ("ghost", 7)
-    body = encode_shipment(Shipment(((run, ((1, 1 << 60),)),), ((run, 5, 5),), ()))
+    body = encode_item_batch(ItemBatch(((run, ((1, 1 << 60),)),), ((run, 5, 5),), ()))
     spaces = {space: dict(keys) for space, keys in there.disk.spaces.items()}
     line = contact.line
     network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
@@ -344,7 +353,7 @@ def test_a_set_that_no_memory_holds_is_refused_with_its_whole_frame() -> None:
     secret = network.hosts["a"].ring.peer_secret("b")
     assert secret is not None
     dead = ((("a", 1), ((1, 1),)), (("a", 2), ((5, 5), (1 << 60, 1 << 60))))
-    body = encode_shipment(Shipment(dead, (), ()))
+    body = encode_item_batch(ItemBatch(dead, (), ()))
     before = there.list_dots(SUBSCRIPTION)
     network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
     assert before

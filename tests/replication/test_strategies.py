@@ -5,22 +5,24 @@ from __future__ import annotations
 import pytest
 from denwatch.node.core.items import NOTIFICATION, Dot
 from denwatch.node.core.peers import PeerSettings
-from denwatch.node.replication.encounters import Encounters, grade, read_grade
 from denwatch.node.replication.strategies import (
     Candidate,
     Copy,
+    Encounters,
     Epidemic,
-    Peer,
+    MetPeer,
     SprayAndWait,
     Utility,
     build_strategy,
+    grade,
+    read_grade,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replication.network import Disk, Network
 
-NOBODY = Peer("peer", {}, 0)
+NOBODY = MetPeer("peer", {}, 0)
 
 
 def make_candidate(
@@ -73,16 +75,16 @@ def test_those_who_get_around_get_more_and_those_who_sit_get_nothing() -> None:
         encounters.meet(save, f"node{number}", 1_000, True)
         encounters.meet(save, f"node{number}", 2_000, False)
     candidate, ours = make_candidate(1, copies=12), encounters.reach
-    (same,) = Utility(12).choose([candidate], Peer("peer", {}, ours), encounters, 3_000)
-    (more,) = Utility(12).choose([candidate], Peer("peer", {}, 3 * ours), encounters, 3_000)
+    (same,) = Utility(12).choose([candidate], MetPeer("peer", {}, ours), encounters, 3_000)
+    (more,) = Utility(12).choose([candidate], MetPeer("peer", {}, 3 * ours), encounters, 3_000)
     assert (same.given, more.given) == (6, 9)
-    assert not Utility(12).choose([candidate], Peer("peer", {}, ours // 4), encounters, 3_000)
+    assert not Utility(12).choose([candidate], MetPeer("peer", {}, ours // 4), encounters, 3_000)
 
 
 def test_with_few_copies_left_only_the_best_get_one() -> None:
     encounters = Encounters()
     encounters.meet(save, "node", 1_000, True)
-    peer = Peer("peer", {}, 4 * encounters.reach // 5)
+    peer = MetPeer("peer", {}, 4 * encounters.reach // 5)
     assert Utility(12).choose([make_candidate(1, copies=6)], peer, encounters, 3_000)
     assert not Utility(12).choose([make_candidate(1, copies=5)], peer, encounters, 3_000)
 
@@ -104,7 +106,7 @@ def test_reach_does_not_become_the_same_for_all() -> None:
 
 def test_a_lone_copy_goes_to_a_node_that_is_linked_to_the_destination_once() -> None:
     lone = make_candidate(1, copies=1, at="far")
-    peer = Peer("peer", {"far": 255}, 3)
+    peer = MetPeer("peer", {"far": 255}, 3)
     (choice,) = Utility().choose([lone], peer, Encounters(), 0)
     assert choice.kept.level == 255
     again = make_candidate(1, copies=1, level=255, at="far")

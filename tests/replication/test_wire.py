@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 from denwatch.node.core.items import KINDS, Dot, Item
-from denwatch.node.replication.context import Range
-from denwatch.node.replication.sets import (
-    Cursor,
+from denwatch.node.replication.dot_sets import (
+    FrameReader,
+    SeenRange,
     build_range,
     build_spans,
     decode_spans,
@@ -21,21 +21,27 @@ from denwatch.node.replication.sets import (
     subtract,
     unite,
 )
-from denwatch.node.replication.shipments import Parcel, Shipment, decode_shipment, encode_shipment
-from denwatch.node.replication.summaries import (
+from denwatch.node.replication.wire import (
+    ITEMS,
+    NAMES,
     Answer,
-    Change,
     Completion,
-    Entry,
+    EntryDifference,
+    ItemBatch,
+    SentItem,
     Summary,
+    SummaryEntry,
     decode_answer,
     decode_completion,
+    decode_item_batch,
     decode_summary,
     encode_answer,
     encode_completion,
+    encode_item_batch,
     encode_summary,
+    read_frame,
+    seal,
 )
-from denwatch.node.replication.wire import ITEMS, NAMES, read_frame, seal
 from denwatch.protocol.errors import ProtocolError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,12 +67,12 @@ def test_sets_agree_with_python(left: set[int], right: set[int]) -> None:
 @given(st.one_of(SPANS, st.sets(st.integers(1, 2**62), max_size=9).map(sorted).map(build_spans)))
 def test_sets_come_back(spans: tuple[tuple[int, int], ...]) -> None:
     encoded = encode_spans(spans)
-    cursor = Cursor(encoded)
+    cursor = FrameReader(encoded)
     assert decode_spans(cursor) == spans
     cursor.finish()
     for end in range(len(encoded)):
         with pytest.raises(ProtocolError):
-            decode_spans(Cursor(encoded[:end]))
+            decode_spans(FrameReader(encoded[:end]))
 
 
 def test_a_set_is_as_short_as_promised() -> None:
@@ -80,10 +86,10 @@ def test_a_set_is_as_short_as_promised() -> None:
 
 def test_absurd_sets_cost_nothing_and_are_refused_as_ranges() -> None:
     top = 2**62
-    spans = decode_spans(Cursor(encode_spans(((1, 5), (top, top)))))
+    spans = decode_spans(FrameReader(encode_spans(((1, 5), (top, top)))))
     with pytest.raises(ProtocolError, match="holes"):
         build_range(spans)
-    assert build_range(((1, top),)) == Range(top, 0)
+    assert build_range(((1, top),)) == SeenRange(top, 0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -105,9 +111,9 @@ def test_summaries_come_back(
     named: list[tuple[tuple[str, int], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]],
     lag: int,
 ) -> None:
-    entries = tuple(Entry(3 * i, seen, dead) for i, (seen, dead) in enumerate(known))
-    entries += tuple(Entry(run, seen, dead) for run, seen, dead in named)
-    changes = tuple(Change(seen, dead) for seen, dead in known)
+    entries = tuple(SummaryEntry(3 * i, seen, dead) for i, (seen, dead) in enumerate(known))
+    entries += tuple(SummaryEntry(run, seen, dead) for run, seen, dead in named)
+    changes = tuple(EntryDifference(seen, dead) for seen, dead in known)
     summary = Summary(salt, time, token, table, entries)
     answer = Answer(time, lag, token, changes, table, entries)
     completion = Completion(time, lag, changes)
@@ -123,25 +129,25 @@ def test_summaries_come_back(
                 decode(broken)
 
 
-def _make_shipment() -> Shipment:
+def _make_item_batch() -> ItemBatch:
     items = [
         Item(Dot("node-1", 3, 2**40 + i), kind, 1_000 * i, b"body" * i, b"s" * 64)
         for i, kind in enumerate(KINDS)
     ]
-    parcels = tuple(Parcel(item, i, i + 1) for i, item in enumerate(items))
-    return Shipment(((("b", 1), ((4, 9),)),), ((("node-1", 3), -5, 7),), parcels)
+    items_sent = tuple(SentItem(item, i, i + 1) for i, item in enumerate(items))
+    return ItemBatch(((("b", 1), ((4, 9),)),), ((("node-1", 3), -5, 7),), items_sent)
 
 
-def test_shipments_come_back_and_nothing_shorter_or_longer() -> None:
-    shipment = _make_shipment()
-    body = encode_shipment(shipment)
-    assert decode_shipment(body) == shipment
+def test_item_batches_come_back_and_nothing_shorter_or_longer() -> None:
+    batch = _make_item_batch()
+    body = encode_item_batch(batch)
+    assert decode_item_batch(body) == batch
     for broken in (body + b"\0", *(body[:end] for end in range(len(body)))):
         with pytest.raises(ProtocolError):
-            decode_shipment(broken)
+            decode_item_batch(broken)
 
 
-DECODERS = (decode_summary, decode_answer, decode_completion, decode_shipment)
+DECODERS = (decode_summary, decode_answer, decode_completion, decode_item_batch)
 
 
 @settings(max_examples=150)
@@ -156,11 +162,11 @@ def test_random_bytes_are_refused_cleanly(data: bytes) -> None:
 
 @settings(max_examples=100)
 @given(st.integers(0, 10_000), st.integers(0, 7))
-def test_flipped_shipments_are_refused_cleanly(at: int, bit: int) -> None:
-    body = bytearray(encode_shipment(_make_shipment()))
+def test_flipped_item_batches_are_refused_cleanly(at: int, bit: int) -> None:
+    body = bytearray(encode_item_batch(_make_item_batch()))
     body[at % len(body)] ^= 1 << bit
     with suppress(ProtocolError):
-        decode_shipment(bytes(body))
+        decode_item_batch(bytes(body))
 
 
 SECRET = hashlib.sha256(b"secret").digest()

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from denwatch.node.core.items import Dot
-from denwatch.node.replication.encounters import Encounters
 from denwatch.node.replication.strategies import (
     Candidate,
-    Choice,
     Copy,
-    Peer,
+    CopyChoice,
+    Encounters,
+    MetPeer,
     Strategy,
     build_strategy,
 )
@@ -38,13 +38,13 @@ class Direct:
     def choose(
         self,
         candidates: Sequence[Candidate],
-        peer: Peer,
+        peer: MetPeer,
         encounters: Encounters,  # noqa: ARG002 — the interface of all strategies
         now: int,  # noqa: ARG002
-    ) -> list[Choice]:
+    ) -> list[CopyChoice]:
         """Return what is for somebody there, of what is first-hand."""
         return [
-            Choice(each.dot, 1, each.copy)
+            CopyChoice(each.dot, 1, each.copy)
             for each in candidates
             if peer.name in each.destinations and not each.copy.hops
         ]
@@ -215,7 +215,7 @@ class _Run:
         theirs = self._find_encounters(there)
         asked = {node for each in candidates for node in each.destinations}
         likely = {node: theirs.judge(node, time) for node in asked}
-        peer = Peer(there, likely, theirs.reach)
+        peer = MetPeer(there, likely, theirs.reach)
         own = self._find_encounters(here)
         moved = 0
         for choice in self._strategy.choose(candidates, peer, own, time):

@@ -24,7 +24,7 @@ from denwatch.node.core.items import (
     read_expires,
 )
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import Context, Run, decode_range
+from denwatch.node.replication.dot_sets import CausalContext, Run, decode_range
 
 CONTEXT = "context"
 _BUCKET = 1_000  # ms; items that expire in the same second are looked at together
@@ -50,7 +50,7 @@ class ItemStore:
     ) -> None:
         self.name = name
         self.epoch = epoch
-        self.context = Context()
+        self.context = CausalContext()
         self.live: dict[int, dict[Run, dict[int, int]]] = {kind: {} for kind in KINDS}
         self._reader = reader
         self._sign = sign

@@ -1,30 +1,38 @@
-"""Clocks that nobody can trust: whose time an item is in, and when it is surely over here.
+"""Clocks that nobody can trust: whose time an item is in, and when it has surely expired here.
 
-Each node has one timeline of its own, and `now` is a time in it. It never falls, not over restarts
-either, and goes on evenly when somebody corrects the machine's clock. All times in a node's items
-are in that timeline. For each run of another node this file keeps an interval in which the offset
-of its timeline to ours lies: own = theirs + offset, low <= offset <= high. Contacts narrow it,
-drift widens it. What expires is judged by `high`: rather too late than too early, so that a lie or
-a wrong clock can make an item live longer and never kill it.
+THEORY. Each node has one timeline of its own, and `now` is a time in it. It never goes back, not
+over restarts either, and continues evenly when somebody corrects the machine's clock. All times in
+a node's items are in that timeline. For each run of another node this file keeps an interval in
+which the offset of its timeline to ours lies: own = theirs + offset, low <= offset <= high.
+Contacts narrow it, drift widens it. Two statements that cannot both hold are joined to the interval
+around both.
 
-The machine's clock has one use: people see times by it (`date`, `show`). It decides nothing.
+INVARIANT  The true offset is in the interval, unless a peer lied.
+WHY ENOUGH Expiry is decided by `high`: rather too late than too early. A lie or a wrong clock can
+           make an item live longer, and never kill it.
+MEASURING  A frame says the sender's time T and arrives at our time R: own - theirs <= R - T, the
+           *lag*, because it was on its way for some time >= 0. The peer does the same with a frame
+           of ours and tells its lag: own - theirs >= -their_lag. The two together bound the offset
+           without any assumption about the link.
+EXAMPLE    Our clock is 5 s ahead, frames take 0.2 s. A frame from the peer has the lag 5.2 s, the
+           peer measures -4.8 s: the offset is in 4.8..5.2 s, and an item that expires at 100 s
+           there is dropped at 105.2 s here.
 
-Two statements that cannot both hold are joined to the interval around both. The only file that
-reasons about clocks; pure, with `now` as an argument.
+The machine's clock has one use: people see times by it (`date`, `show`). It decides nothing. The
+only file that reasons about clocks; pure, with `now` as an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
-from denwatch.node.core.interface import Reader
 from denwatch.node.core.items import Dot, read_dot
-from denwatch.node.replication.context import Run
+from denwatch.node.replication.dot_sets import Run
 
 SPACE = "clock"
-UNKNOWN = 24 * 3_600_000  # ms; what a clock of which nothing is known may be off
-TRUSTED_GAP = 24 * 3_600_000  # ms; a machine may have been off so long without any doubt
+UNKNOWN = 24 * 3_600_000  # ms; the bound for a clock of which nothing is known
+TRUSTED_GAP = 24 * 3_600_000  # ms; a machine that was off for longer is doubted
 LINK = 30_000  # ms; how long a frame may have been on its way, until an answer says better
 MAX_LEAD = 300_000  # ms; by how much another's stamp may push ours
 _DRIFT = 10_000  # a clock goes wrong by less than 1/10,000
@@ -34,7 +42,14 @@ _GAP = b"\0"
 _FAR = 1 << 50  # ms; more than any clock shows
 _WORD = 8  # bytes of a number on the disk
 
-Save = Callable[[str, bytes, bytes | None], None]
+Save = Callable[[str, bytes, bytes | None], None]  # space, key, value: as a transaction writes
+
+
+class SavedRows(Protocol):
+    """What an earlier run saved, as a store reads it."""
+
+    def scan(self, space: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values of a space in the order of keys."""
 
 
 class Offset(NamedTuple):
@@ -50,9 +65,9 @@ class Offset(NamedTuple):
         return Offset(self.low - drift, self.high + drift, own)
 
     def join(self, other: Offset) -> Offset:
-        """Return what two statements say together."""
+        """Return the interval that two statements allow together."""
         low, high = max(self.low, other.low), min(self.high, other.high)
-        if low > high:
+        if low > high:  # they contradict each other, and we cannot know which is right
             low, high = min(self.low, other.low), max(self.high, other.high)
         return Offset(low, high, other.when)
 
@@ -71,7 +86,7 @@ def _decode(data: bytes) -> list[int]:
 
 
 class Clocks:
-    """What one node knows of its own clock and of others'."""
+    """What a node knows of its own clock and of the clocks of others."""
 
     def __init__(self, name: str, epoch: int) -> None:
         self._name = name
@@ -83,14 +98,14 @@ class Clocks:
         self._saved = -1
         self._stamp = 0
 
-    def restore(self, reader: Reader, wall: int) -> int:
-        """Take up what an earlier run knew; return by how much our timeline leads the machine's.
+    def restore(self, saved: SavedRows, wall: int) -> int:
+        """Load what an earlier run saved; return by how much our timeline leads the machine's.
 
-        `wall` is what the machine's clock shows at the start. From here on time is wall + lead and
-        what has gone by since. How long the node was off is a guess.
+        `wall` is what the machine's clock shows at the start. From here on, time is wall + lead
+        plus what has elapsed. How long the node was off is a guess.
         """
         last: list[int] = []
-        for key, value in reader.scan(SPACE):
+        for key, value in saved.scan(SPACE):
             if key == _TIME:
                 last = _decode(value)
             elif key.startswith(_GAP):
@@ -103,14 +118,14 @@ class Clocks:
         return start - wall
 
     def _find_start(self, wall: int, saved: int, before: int) -> int:
-        """Return where our timeline goes on: where the machine's clock says, if it did not fall."""
+        """Return where our timeline continues: at the machine's clock, if that did not go back."""
         elapsed = wall - (saved + before)
-        if elapsed < 0:  # it fell: we were off for a time unknown, and lag by it
+        if elapsed < 0:  # it went back: we were off for an unknown time, and lag by it
             start = saved + _SAVE_EVERY
             self._gaps[self._epoch] = Offset(-_FAR, _SAVE_EVERY, start)
             return start
         start = saved + elapsed
-        if elapsed > TRUSTED_GAP:  # perhaps it leapt, and no time at all went by
+        if elapsed > TRUSTED_GAP:  # perhaps it jumped, and no time passed at all
             self._gaps[self._epoch] = Offset(0, elapsed, start)
         return start
 
@@ -122,7 +137,7 @@ class Clocks:
         return self._wall
 
     def correct(self, save: Save, offset: int, now: int) -> None:
-        """Note that somebody set the machine's clock: other times are shown, nothing else."""
+        """Record that somebody set the machine's clock: it changes only the times shown."""
         self._wall += offset
         self._save(save, now)
 
@@ -136,14 +151,14 @@ class Clocks:
         return self._stamp
 
     def merge_stamp(self, stamp: int, now: int) -> None:
-        """Let our stamps come after another's, unless its clock is far ahead of ours."""
+        """Make our next stamps higher than another's, unless its clock is far ahead of ours."""
         if stamp >> 16 <= now + MAX_LEAD:
             self._stamp = max(self._stamp, stamp)
 
     def save(self, save: Save, now: int) -> None:
-        """Write down how late it is, now and then: time never falls below it.
+        """Save the time now and then: after a restart our timeline never starts below it.
 
-        To be called in every turn, so that nothing is written that is later by `_SAVE_EVERY`.
+        To be called in every transaction, so that no time that is later by `_SAVE_EVERY` is used.
         """
         if now - self._saved >= _SAVE_EVERY or self._saved < 0:
             self._save(save, now)
@@ -166,8 +181,8 @@ class Clocks:
     def estimate(self, dot: Dot, time: int) -> int:
         """Return a time of an item in our timeline, as near as is known.
 
-        As it was measured, the latest: frames are seldom long on their way. Drift and gaps, of
-        which nobody knows how long they were, are left out.
+        The upper bound as it was measured: frames seldom take long. Drift, and gaps of unknown
+        length, are left out.
         """
         known = self._offsets.get((dot.origin, dot.epoch))
         return time + known.high if known else time
@@ -189,10 +204,9 @@ class Clocks:
         return max(((offset.high - offset.low + 1) // 2 for offset in known), default=0)
 
     def measure(self, peer: str, their_time: int, now: int, their_lag: int | None = None) -> int:
-        """Note that a fresh frame of a peer says this time; return how much later it came.
+        """Measure a peer's clock by a fresh frame that says this time; return the lag.
 
-        `their_lag` is what the peer found when it did the same with a frame of ours: the two
-        together hold the offset between them, with no word about the link.
+        `their_lag` is what the peer measured with a frame of ours, if it said so: see MEASURING.
         """
         lag = now - their_time
         low = -their_lag if their_lag is not None else lag - LINK
@@ -202,7 +216,7 @@ class Clocks:
         return lag
 
     def part(self, peer: str) -> None:
-        """Forget the timeline of a peer that left: the next contact measures it anew."""
+        """Forget the timeline of a peer that left: the next contact measures it again."""
         self._peers.pop(peer, None)
 
     def witness(
@@ -231,12 +245,19 @@ class Clocks:
             table.append((run, (low + high) // 2, (high - low + 1) // 2))
         return table
 
+    # Looking up -----------------------------------------------------------------------------
+
     def _find_at(self, dot: Dot, time: int) -> Offset:
         """Return the offset to a run as it is when that run's clock shows a time."""
         known = self._offsets.get((dot.origin, dot.epoch))
         return self._find(dot.origin, dot.epoch, time + known.high if known else time)
 
     def _find(self, origin: str, epoch: int, own: int) -> Offset:
+        """Return the offset to a run at a time of ours: as measured, widened by drift and gaps.
+
+        A gap (a start after an unknown pause) makes doubtful what was measured before it, and of
+        our own runs all those that ended before it.
+        """
         known = self._offsets.get((origin, epoch))
         is_own = origin == self._name
         if known is None:
@@ -250,5 +271,5 @@ class Clocks:
 
     @staticmethod
     def _is_news(known: Offset, joined: Offset) -> bool:
-        """Return whether it is worth a write: a bound that moved by more than a second."""
+        """Return whether a bound moved by more than a second, which is worth a write."""
         return abs(known.low - joined.low) > 1_000 or abs(known.high - joined.high) > 1_000

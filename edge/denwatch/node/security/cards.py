@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-import cbor2
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from denwatch.node.replication.wire import PEER_TAG, tag_peer
 from denwatch.node.security.credentials import SecurityError, check_name, make_secret
 from denwatch.protocol import cbor
 from denwatch.protocol.errors import ProtocolError
@@ -367,16 +367,6 @@ def _write_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 # frame's head decides what stands in it. `seal_peer` and `open_peer` are the plain form: head,
 # body, tag. That a frame is fresh is not this file's matter: heads carry a salt or a count for
 # it.
-
-PEER_TAG = 16
-
-
-def tag_peer(secret: bytes, sender: str, receiver: str, head: bytes, body: bytes) -> bytes:
-    """Return the tag of a frame from one node to another."""
-    # Names and bytes have one encoding in CBOR, so that the plain encoder gives the canonical one.
-    covered = cbor2.dumps(["denwatch peer", sender, receiver, head])
-    # The body is behind a part that says its own length, so no byte can change sides.
-    return hmac.digest(secret, covered + body, "sha256")[:PEER_TAG]
 
 
 def check_peer(

@@ -25,8 +25,7 @@ from denwatch.node.core.items import (
 from denwatch.node.core.peers.settings import Keys, PeerSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.replication.context import EMPTY
-from denwatch.node.replication.sets import MAX_SPAN
+from denwatch.node.replication.dot_sets import EMPTY, MAX_SPAN
 from denwatch.protocol.errors import ProtocolError
 
 NEW, KNOWN, OVER, REFUSED = "new", "known", "over", "refused"

@@ -21,10 +21,9 @@ from denwatch.node.core.items import (
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.peers.records import PeerRecord
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import Run
-from denwatch.node.replication.sets import Spans, intersect, unite
-from denwatch.node.replication.shipments import Parcel, Shipment
-from denwatch.node.replication.strategies import Candidate, Choice, Peer
+from denwatch.node.replication.dot_sets import Run, Spans, intersect, unite
+from denwatch.node.replication.strategies import Candidate, CopyChoice, MetPeer
+from denwatch.node.replication.wire import ItemBatch, SentItem
 
 _ORDER = (DELIVERED, REVOCATION, VOCABULARY, SUBSCRIPTION)
 _HEAD = 48  # bytes of an item beside body and signature, at most
@@ -35,7 +34,7 @@ class Packed(NamedTuple):
 
     item: Item
     size: int
-    choice: Choice | None
+    choice: CopyChoice | None
 
 
 class Cargo:
@@ -50,7 +49,7 @@ class Cargo:
         """Forget everything: the next exchange finds out anew."""
         self._queues: dict[int, dict[Dot, None]] = {kind: {} for kind in _ORDER}
         self._notes: dict[Dot, None] = {}  # not decided yet
-        self._chosen: deque[Choice] = deque()
+        self._chosen: deque[CopyChoice] = deque()
         self._deaths: dict[Run, Spans] = {}
         self._theirs: dict[Run, Spans] = {}
         self._loaded: set[Run] = set()
@@ -101,7 +100,7 @@ class Cargo:
         found = {node for dot in self._notes for node in self._kit.places.find(wanted(dot))}
         return sorted(found - {self._peer, self._kit.item_store.name})
 
-    def decide(self, transaction: Transaction, record: PeerRecord, peer: Peer) -> None:
+    def decide(self, transaction: Transaction, record: PeerRecord, peer: MetPeer) -> None:
         """Let the strategy choose among the notifications, and remember what it kept back."""
         candidates = []
         for dot in self._notes:
@@ -133,7 +132,7 @@ class Cargo:
 
     # Packing --------------------------------------------------------------------------------
 
-    def pack(self, transaction: Transaction) -> tuple[Shipment, list[Packed]]:
+    def pack(self, transaction: Transaction) -> tuple[ItemBatch, list[Packed]]:
         """Take the next things out, as many as fit a frame."""
         packed: list[Packed] = []
         size = 0
@@ -144,13 +143,13 @@ class Cargo:
             size += found.size
             packed.append(found)
         runs = dict.fromkeys((each.item.dot.origin, each.item.dot.epoch) for each in packed)
-        shipment = Shipment(
+        batch = ItemBatch(
             tuple(self._deaths.items()),
             tuple(self._kit.clocks.tell(runs, transaction.now)),
             tuple(self._wrap(each) for each in packed),
         )
         self._deaths = {}
-        return shipment, packed
+        return batch, packed
 
     def _take(self) -> Packed | None:
         """Return the next item that is still held and still lacking."""
@@ -171,7 +170,7 @@ class Cargo:
                     return packed
         return None
 
-    def _fetch(self, kind: int, dot: Dot, choice: Choice | None) -> Packed | None:
+    def _fetch(self, kind: int, dot: Dot, choice: CopyChoice | None) -> Packed | None:
         if not self._is_lacking(dot) or not self._kit.item_store.holds(kind, dot):
             return None
         item = self._kit.item_store.get(kind, dot)
@@ -180,7 +179,7 @@ class Cargo:
             item = self._kit.item_store.sign(item)
         return Packed(item, len(item.body) + len(item.signature) + _HEAD, choice)
 
-    def _wrap(self, packed: Packed) -> Parcel:
+    def _wrap(self, packed: Packed) -> SentItem:
         if packed.choice is None:
-            return Parcel(packed.item, 0, 0)
-        return Parcel(packed.item, packed.choice.given, packed.choice.kept.hops + 1)
+            return SentItem(packed.item, 0, 0)
+        return SentItem(packed.item, packed.choice.given, packed.choice.kept.hops + 1)

@@ -15,10 +15,14 @@ from denwatch.node.core.peers.intake import Intake
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.peers.records import PeerRecord
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import Run
-from denwatch.node.replication.prints import find_group
-from denwatch.node.replication.sets import Spans, differ, intersect, subtract
-from denwatch.node.replication.summaries import Answer, Change, Completion, Entry, Summary
+from denwatch.node.replication.dot_sets import Run, Spans, differ, find_group, intersect, subtract
+from denwatch.node.replication.wire import (
+    Answer,
+    Completion,
+    EntryDifference,
+    Summary,
+    SummaryEntry,
+)
 from denwatch.protocol.errors import ProtocolError
 
 _Told = tuple[Run, Spans, Spans]  # a run, what was seen of it, what is dead
@@ -81,7 +85,7 @@ class Comparison:
 
     def complete(self, transaction: Transaction, answer: Answer, time: int, lag: int) -> Completion:
         """Take an answer, and return how we differ from its own entries."""
-        theirs = self._read_changes(answer.changes)
+        theirs = self._read_changes(answer.differences)
         told = self._resolve(answer.entries, answer.table)
         self._believe(transaction, theirs + told)
         self.their_table = (answer.table, _list_named(answer.entries))
@@ -90,7 +94,7 @@ class Comparison:
 
     def conclude(self, transaction: Transaction, completion: Completion) -> None:
         """Take a completion."""
-        theirs = self._read_changes(completion.changes)
+        theirs = self._read_changes(completion.differences)
         self._believe(transaction, theirs)
         self.theirs |= {run: seen for run, seen, _ in theirs}
 
@@ -114,7 +118,7 @@ class Comparison:
     def _is_spoken_of(self, run: Run) -> bool:
         return not self._count or find_group(run, self._count) in self._picked
 
-    def _list_entries(self, known: dict[Run, Spans]) -> tuple[Entry, ...]:
+    def _list_entries(self, known: dict[Run, Spans]) -> tuple[SummaryEntry, ...]:
         """Return what the peer is to hear of runs it did not speak of, known numbers first."""
         if not self._count:  # groups were compared earlier: that is what we speak of then
             self.version = self._kit.ledger.version
@@ -127,19 +131,21 @@ class Comparison:
         for run in (*numbered, *self.named):
             seen = self._kit.ledger.list_seen(run)
             self._said.append((run, seen))
-            entries.append(Entry(indices.get(run, run), seen, dead.get(run, ())))
+            entries.append(SummaryEntry(indices.get(run, run), seen, dead.get(run, ())))
         return tuple(entries)
 
-    def _compare(self, told: list[_Told]) -> tuple[Change, ...]:
+    def _compare(self, told: list[_Told]) -> tuple[EntryDifference, ...]:
         died = self._kit.ledger.list_dead(self._record.told_version)
         return tuple(
-            Change(differ(self._kit.ledger.list_seen(run), seen), subtract(died.get(run, ()), dead))
+            EntryDifference(
+                differ(self._kit.ledger.list_seen(run), seen), subtract(died.get(run, ()), dead)
+            )
             for run, seen, dead in told
         )
 
     # Reading --------------------------------------------------------------------------------
 
-    def _read_changes(self, changes: tuple[Change, ...]) -> list[_Told]:
+    def _read_changes(self, changes: tuple[EntryDifference, ...]) -> list[_Told]:
         if len(changes) != len(self._said):
             raise ProtocolError(f"{len(changes)} changes to {len(self._said)} entries")
         return [
@@ -147,7 +153,7 @@ class Comparison:
             for (run, seen), change in zip(self._said, changes, strict=True)
         ]
 
-    def _resolve(self, entries: tuple[Entry, ...], table: int) -> list[_Told]:
+    def _resolve(self, entries: tuple[SummaryEntry, ...], table: int) -> list[_Told]:
         told = [
             (self._record.resolve(entry.run, table), entry.seen, entry.dead) for entry in entries
         ]
@@ -164,5 +170,5 @@ class Comparison:
             self._intake.bury(transaction, run, dead)
 
 
-def _list_named(entries: tuple[Entry, ...]) -> list[Run]:
+def _list_named(entries: tuple[SummaryEntry, ...]) -> list[Run]:
     return [entry.run for entry in entries if not isinstance(entry.run, int)]

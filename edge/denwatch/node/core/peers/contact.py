@@ -29,24 +29,7 @@ from denwatch.node.core.peers.line import Line
 from denwatch.node.core.peers.questions import Questions
 from denwatch.node.core.peers.records import PeerRecord
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.sets import Cursor
-from denwatch.node.replication.shipments import decode_shipment, encode_shipment
-from denwatch.node.replication.summaries import (
-    decode_ack,
-    decode_answer,
-    decode_completion,
-    decode_digest,
-    decode_groups,
-    decode_pick,
-    decode_summary,
-    encode_ack,
-    encode_answer,
-    encode_completion,
-    encode_digest,
-    encode_groups,
-    encode_pick,
-    encode_summary,
-)
+from denwatch.node.replication.dot_sets import FrameReader
 from denwatch.node.replication.wire import (
     ACK,
     ANSWER,
@@ -61,9 +44,25 @@ from denwatch.node.replication.wire import (
     RESET,
     SUMMARY,
     TELL,
-    Frame,
+    PeerFrame,
+    decode_ack,
+    decode_answer,
+    decode_completion,
+    decode_digest,
+    decode_groups,
+    decode_item_batch,
+    decode_pick,
+    decode_summary,
     decode_time,
     derive_token,
+    encode_ack,
+    encode_answer,
+    encode_completion,
+    encode_digest,
+    encode_groups,
+    encode_item_batch,
+    encode_pick,
+    encode_summary,
     encode_time,
 )
 from denwatch.protocol.errors import ProtocolError
@@ -162,16 +161,16 @@ class Contact:
                 return
             if not self.cargo.is_ready and self._last:
                 return
-            shipment, packed = self.cargo.pack(transaction)
+            batch, packed = self.cargo.pack(transaction)
             is_last = not (self._last or self.cargo.is_ready or self.cargo.is_undecided)
-            if not (packed or shipment.dead or is_last):
+            if not (packed or batch.dead or is_last):
                 continue
             self._sent += 1
             if is_last:
                 self._last = self._sent
             self._flights.append(packed)
             self._deadline = max(self._deadline, transaction.now + self._wait)
-            self.line.send(transaction, ITEMS, encode_shipment(shipment), is_flagged=is_last)
+            self.line.send(transaction, ITEMS, encode_item_batch(batch), is_flagged=is_last)
 
     def _decide(self, transaction: Transaction) -> bool:
         """Decide about notifications; return whether that was possible now."""
@@ -203,7 +202,7 @@ class Contact:
         self._deadline = transaction.now + self._wait
         self.pump(transaction)
 
-    def _take_digest(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_digest(self, transaction: Transaction, frame: PeerFrame) -> None:
         salt, fingerprint, time = decode_digest(frame.body)
         me = self._kit.item_store.name
         if self.phase == ASKED and me < self.peer and transaction.now < self._deadline:
@@ -229,7 +228,7 @@ class Contact:
                 return
         self._send_summary(transaction)
 
-    def _take_groups(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_groups(self, transaction: Transaction, frame: PeerFrame) -> None:
         theirs = decode_groups(frame.body)
         ours = self._comparison.hash_groups(self.line.salts, len(theirs))
         differing = frozenset(
@@ -238,7 +237,7 @@ class Contact:
         self._comparison.pick(differing)
         self.line.send(transaction, PICK, encode_pick(differing, len(theirs)))
 
-    def _take_pick(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_pick(self, transaction: Transaction, frame: PeerFrame) -> None:
         self._comparison.pick(decode_pick(frame.body))
         self._send_summary(transaction)
 
@@ -256,14 +255,14 @@ class Contact:
         self._last, self._is_heard = _EQUAL, True
         transaction.count("peer_exchanges_equal")
 
-    def _take_equal(self, transaction: Transaction, frame: Frame) -> None:
-        cursor = Cursor(frame.body)
+    def _take_equal(self, transaction: Transaction, frame: PeerFrame) -> None:
+        cursor = FrameReader(frame.body)
         time = decode_time(cursor)
         cursor.finish()
         self._kit.clocks.measure(self.peer, time, transaction.now)
         self._settle_equal(transaction)
 
-    def _take_summary(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_summary(self, transaction: Transaction, frame: PeerFrame) -> None:
         summary = decode_summary(frame.body)
         if self._comparison.is_foreign(summary.token, summary.table):
             self._is_full = True
@@ -277,7 +276,7 @@ class Contact:
         self.line.send(transaction, ANSWER, encode_answer(answer))
         self.phase = ANSWERED
 
-    def _take_answer(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_answer(self, transaction: Transaction, frame: PeerFrame) -> None:
         answer = decode_answer(frame.body)
         if self._comparison.is_foreign(answer.token, answer.table):
             self.line.send(transaction, RESET, b"")
@@ -288,7 +287,7 @@ class Contact:
         self.line.send(transaction, COMPLETION, encode_completion(completion))
         self._open(transaction)
 
-    def _take_completion(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_completion(self, transaction: Transaction, frame: PeerFrame) -> None:
         completion = decode_completion(frame.body)
         self._comparison.conclude(transaction, completion)
         self._kit.clocks.measure(self.peer, completion.time, transaction.now, completion.lag)
@@ -303,18 +302,18 @@ class Contact:
             self.cargo.load(run, theirs[run])
         transaction.count("peer_exchanges_open")
 
-    def _take_reset(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_reset(self, transaction: Transaction, frame: PeerFrame) -> None:
         if frame.body:
             raise ProtocolError("a reset with a body")
         self.record.forget_told(transaction)
         self.begin(transaction)
         self.line.next_in = -1  # this frame was of the exchange before
 
-    def _take_items(self, transaction: Transaction, frame: Frame) -> None:
-        shipment = decode_shipment(frame.body)
-        for run, dead in shipment.dead:
+    def _take_items(self, transaction: Transaction, frame: PeerFrame) -> None:
+        batch = decode_item_batch(frame.body)
+        for run, dead in batch.dead:
             self._kit.ledger.check(run, dead)
-        self.intake.take(transaction, shipment)
+        self.intake.take(transaction, batch)
         self._taken += 1
         if frame.is_flagged and not self._is_heard:
             self._is_heard = True
@@ -322,7 +321,7 @@ class Contact:
             self.record.note_heard(transaction, token, *self._comparison.their_table)
         self.line.send(transaction, ACK, encode_ack(self._taken))
 
-    def _take_ack(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_ack(self, transaction: Transaction, frame: PeerFrame) -> None:
         count = decode_ack(frame.body)
         if not self._acked < count <= self._sent:
             raise ProtocolError(f"{count} frames acknowledged, {self._sent} were sent")
@@ -342,10 +341,10 @@ class Contact:
                 transaction, item, size, is_out=True, copies=choice.given if choice else 0
             )
 
-    def _take_ask(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_ask(self, transaction: Transaction, frame: PeerFrame) -> None:
         self.line.send(transaction, TELL, self._questions.answer(transaction, frame.body))
 
-    def _take_tell(self, transaction: Transaction, frame: Frame) -> None:
+    def _take_tell(self, transaction: Transaction, frame: PeerFrame) -> None:
         self._questions.learn(transaction, frame.body)
 
 

@@ -8,10 +8,9 @@ from denwatch.node.core.items import KINDS, NOTIFICATION, Item
 from denwatch.node.core.peers.acceptance import KNOWN, NEW, OVER
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import Run
-from denwatch.node.replication.sets import Spans
-from denwatch.node.replication.shipments import Parcel, Shipment
+from denwatch.node.replication.dot_sets import Run, Spans
 from denwatch.node.replication.strategies import Copy
+from denwatch.node.replication.wire import ItemBatch, SentItem
 
 _HEAD = 48  # bytes of an item beside body and signature, as when it is packed
 
@@ -25,15 +24,15 @@ class Intake:
         self._kit = kit
         self._peer = peer
 
-    def take(self, transaction: Transaction, shipment: Shipment) -> None:
+    def take(self, transaction: Transaction, batch: ItemBatch) -> None:
         """Take a frame of items, whose sets were checked: all in this transaction."""
-        runs = {(parcel.item.dot.origin, parcel.item.dot.epoch) for parcel in shipment.parcels}
-        clocks = [told for told in shipment.clocks if told[0] in runs and self._is_real(told[0])]
+        runs = {(sent.item.dot.origin, sent.item.dot.epoch) for sent in batch.items}
+        clocks = [told for told in batch.clocks if told[0] in runs and self._is_real(told[0])]
         self._kit.clocks.witness(transaction.write, self._peer, clocks, transaction.now)
-        for run, dead in shipment.dead:
+        for run, dead in batch.dead:
             self.bury(transaction, run, dead)
-        for parcel in shipment.parcels:
-            self._take_parcel(transaction, parcel)
+        for sent in batch.items:
+            self._take_sent_item(transaction, sent)
 
     def bury(self, transaction: Transaction, run: Run, dead: Spans) -> None:
         """Believe that dots are dead, of nodes that exist."""
@@ -49,8 +48,8 @@ class Intake:
         """Return whether a run is one of a node, and not a name that a peer made up."""
         return run in self._kit.item_store.context.runs or self._kit.keys.knows_node(run[0])
 
-    def _take_parcel(self, transaction: Transaction, parcel: Parcel) -> None:
-        item = parcel.item
+    def _take_sent_item(self, transaction: Transaction, sent: SentItem) -> None:
+        item = sent.item
         verdict, reason = self._kit.gate.judge(transaction, item)
         if verdict == KNOWN:
             transaction.count("peer_items_known", label=KINDS[item.kind])
@@ -60,11 +59,11 @@ class Intake:
             transaction.count("peer_items_over", label=KINDS[item.kind])
         elif verdict == NEW:
             if item.kind == NOTIFICATION:
-                copy = Copy(parcel.copies, parcel.hops, 0)
+                copy = Copy(sent.copies, sent.hops, 0)
                 self._kit.copies.keep(transaction, item.dot, copy)
             self._kit.item_store.accept(transaction, item, self._peer)
             size = len(item.body) + len(item.signature) + _HEAD
-            self.log(transaction, item, size, is_out=False, copies=parcel.copies)
+            self.log(transaction, item, size, is_out=False, copies=sent.copies)
         else:
             transaction.count("peer_items_refused", label=reason)
             transaction.log("refuse", what="item", why=reason, who=self._peer, bytes=len(item.body))

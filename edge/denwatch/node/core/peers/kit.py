@@ -28,8 +28,7 @@ from denwatch.node.core.peers.ledger import Ledger
 from denwatch.node.core.peers.settings import Keys, PeerSettings, Wanting
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.replication.encounters import Encounters
-from denwatch.node.replication.strategies import Copy, Strategy
+from denwatch.node.replication.strategies import Copy, Encounters, Strategy
 
 COPIES = "peer.copy"
 _PLACES = 2  # nodes remembered for a subscriber

@@ -28,10 +28,12 @@ from denwatch.node.core.items import (
     read_dot,
 )
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import EMPTY, Range, Run
-from denwatch.node.replication.prints import Prints
-from denwatch.node.replication.sets import (
+from denwatch.node.replication.dot_sets import (
+    EMPTY,
     NOTHING,
+    Fingerprints,
+    Run,
+    SeenRange,
     Spans,
     build_range,
     count_values,
@@ -66,12 +68,12 @@ class Ledger:
         self._versions: dict[Run, int] = {}
         self._alive: dict[Run, Masks] = {}  # held, or spared
         self._held: dict[Run, Masks] = {}  # removable items that are held
-        self._known: dict[Run, Range] = {}  # the context as of the last look
+        self._known: dict[Run, SeenRange] = {}  # the context as of the last look
         self._changes: deque[tuple[int, Run, int]] = deque()
         self._floor = 0  # changes of blocks up to this version are not remembered
         self._spared: dict[Dot, int] = {}
         self._ends: list[tuple[int, Dot]] = []
-        self._prints = Prints()
+        self._prints = Fingerprints()
         self._stale: set[Run] = set()
 
     def restore(self, reader: Reader) -> None:
@@ -294,7 +296,7 @@ def _list_masks(masks: Masks) -> Spans:
     """Return the set that masks stand for, joined over the borders of blocks."""
     spans: list[tuple[int, int]] = []
     for block in sorted(masks):
-        for first, last in list_spans(Range(0, masks[block])):
+        for first, last in list_spans(SeenRange(0, masks[block])):
             first, last = first + block * _BLOCK, last + block * _BLOCK
             if spans and spans[-1][1] + 1 == first:
                 spans[-1] = (spans[-1][0], last)

@@ -12,8 +12,8 @@ from collections import Counter
 from denwatch.node.core.interface import PEERS
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.prints import make_salt
-from denwatch.node.replication.wire import DIGEST, EQUAL, NAMES, Frame, read_frame, seal
+from denwatch.node.replication.dot_sets import make_salt
+from denwatch.node.replication.wire import DIGEST, EQUAL, NAMES, PeerFrame, read_frame, seal
 from denwatch.protocol.errors import ProtocolError
 
 
@@ -67,7 +67,7 @@ class Line:
         self.bytes[NAMES[kind], True] += len(frame)
         transaction.publish(PEERS + self._peer, frame)
 
-    def open(self, data: bytes) -> Frame:
+    def open(self, data: bytes) -> PeerFrame:
         """Return a frame that the peer made, for us, in this exchange; ProtocolError otherwise."""
         frame = read_frame(data, self._kit.settings.max_frame)
         salts = b"" if frame.kind == DIGEST else self.salts
@@ -77,10 +77,10 @@ class Line:
         self.bytes[NAMES[frame.kind], False] += len(data)
         return frame
 
-    def is_next(self, frame: Frame) -> bool:
+    def is_next(self, frame: PeerFrame) -> bool:
         """Return whether a frame is the one that comes next."""
         return frame.kind == EQUAL or frame.number == self.next_in
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: PeerFrame) -> None:
         """Note that a frame was taken."""
         self.next_in += frame.kind != EQUAL

@@ -9,9 +9,8 @@ from __future__ import annotations
 from denwatch.node.core.peers.cargo import Cargo
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.strategies import Peer
-from denwatch.node.replication.summaries import decode_ask, encode_ask
-from denwatch.node.replication.wire import hash_name
+from denwatch.node.replication.strategies import MetPeer
+from denwatch.node.replication.wire import decode_ask, encode_ask, hash_name
 from denwatch.protocol.errors import ProtocolError
 
 _MAX = 1_024  # destinations in one question
@@ -22,7 +21,7 @@ class Questions:
     """One peer's, in one exchange."""
 
     def __init__(self, kit: Kit, peer: str) -> None:
-        self.peer = Peer(peer, {}, 0)
+        self.peer = MetPeer(peer, {}, 0)
         self._kit = kit
         self._asked: list[str] | None = None
         self._is_answered = not kit.strategy.is_asking
@@ -60,5 +59,5 @@ class Questions:
         likely = dict(zip(self._asked, body[_REACH:], strict=True))
         for node, byte in likely.items():
             self._kit.encounters.hear(transaction.write, node, byte, transaction.now)
-        self.peer = Peer(self.peer.name, likely, int.from_bytes(body[:_REACH], "big"))
+        self.peer = MetPeer(self.peer.name, likely, int.from_bytes(body[:_REACH], "big"))
         self._is_answered = True

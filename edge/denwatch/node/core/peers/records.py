@@ -12,8 +12,7 @@ from __future__ import annotations
 from denwatch.node.core.interface import Reader
 from denwatch.node.core.items import Dot, read_dot
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.context import Run
-from denwatch.node.replication.sets import Cursor, Spans, decode_spans, encode_spans
+from denwatch.node.replication.dot_sets import FrameReader, Run, Spans, decode_spans, encode_spans
 from denwatch.node.replication.wire import NO_TOKEN, TOKEN
 from denwatch.protocol.errors import ProtocolError
 
@@ -51,7 +50,7 @@ class PeerRecord:
             self.names.append((dot.origin, dot.epoch))
         for key, seen in reader.scan(WITHHELD, self._key):
             dot = read_dot(key[len(self._key) :])
-            self.withheld[dot.origin, dot.epoch] = decode_spans(Cursor(seen)) if seen else None
+            self.withheld[dot.origin, dot.epoch] = decode_spans(FrameReader(seen)) if seen else None
 
     # What the peer has of us ----------------------------------------------------------------
 

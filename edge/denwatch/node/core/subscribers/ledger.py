@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator
 
 from denwatch.node.core.items import Dot, read_dot
-from denwatch.node.replication.context import Run
+from denwatch.node.replication.dot_sets import Run
 
 _SEQUENCE_BITS = 40
 _SEQUENCE = (1 << _SEQUENCE_BITS) - 1
