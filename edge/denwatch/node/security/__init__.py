@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from denwatch.node.replication.wire import PEER_TAG, tag_peer
 from denwatch.node.security.access import Access, RateLimit, Role, Roles
-from denwatch.node.security.cards import PEER_TAG, check_peer, open_peer, seal_peer, tag_peer
+from denwatch.node.security.cards import check_peer, open_peer, seal_peer
 from denwatch.node.security.credentials import Refusal, SecurityError
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.site import open_keyring
