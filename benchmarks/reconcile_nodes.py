@@ -21,6 +21,7 @@ from denwatch.node.core.interface import (
     PeerDown,
     PeerUp,
     Publish,
+    Reader,
     Write,
 )
 from denwatch.node.core.item_store import ItemStore
@@ -35,7 +36,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
@@ -87,7 +88,7 @@ class _Keys:
     def peer_secrets(self, node: str) -> tuple[bytes, ...]:
         return (_SECRET,) if node else ()
 
-    def wanted(self, dot: Dot) -> Mapping[str, int]:
+    def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:  # noqa: ARG002
         return {f"medic{dot.sequence % 7}": 200}
 
 
@@ -99,12 +100,10 @@ class Machine:
         self.disk = _Disk()
         keys = _Keys()
         clocks = Clocks(name, 1)
-        self.item_store = ItemStore(
-            name, 1, self.disk, lambda data: sign(name, data), clocks.localise
-        )
+        self.item_store = ItemStore(name, 1, lambda data: sign(name, data), clocks.localise)
         settings = PeerSettings(strategy=strategy)
-        self.part = PeerPart(self.item_store, self.disk, keys, keys, clocks, settings)
-        self.node = Node(self.item_store, [self.part])
+        self.part = PeerPart(self.item_store, keys, keys, clocks, settings)
+        self.node = Node(self.item_store, self.disk, Protocols(peers=self.part))
 
     def handle(self, event: Event) -> list[Publish]:
         """Do one transaction."""
@@ -112,19 +111,21 @@ class Machine:
 
     def accept(self, items: list[Item]) -> None:
         """Take items that came some other way."""
-        transaction = Transaction(NOW)
-        self.item_store.begin_transaction()
-        for item in items:
-            self.item_store.accept(transaction, item, "another")
-        self.disk.apply(transaction.actions)
+
+        def accept(transaction: Transaction) -> None:
+            for item in items:
+                self.item_store.accept(transaction, item, "another")
+
+        self.disk.apply(self.node.perform(accept, NOW))
 
     def remove(self, dots: list[Dot]) -> None:
         """Let subscriptions be removed."""
-        transaction = Transaction(NOW)
-        self.item_store.begin_transaction()
-        for dot in dots:
-            self.item_store.remove(transaction, SUBSCRIPTION, dot, "removed")
-        self.disk.apply(transaction.actions)
+
+        def remove(transaction: Transaction) -> None:
+            for dot in dots:
+                self.item_store.remove(transaction, SUBSCRIPTION, dot, "removed")
+
+        self.disk.apply(self.node.perform(remove, NOW))
 
 
 def meet(first: Machine, second: Machine) -> Counter[str]:

@@ -14,7 +14,7 @@ from denwatch.client.vocabulary import Vocabulary
 from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
 from denwatch.node.core.interface import Action, Count, Event, Log, Publish, Write
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
@@ -80,18 +80,17 @@ class Host:
         self.time = now + self._base
         self._build()
         self._writer = Writer(store, DiskFiles(self.settings.logs)) if self.settings.logs else None
-        self.node.restore(store, self.time)
+        self.node.restore()
         self.is_up = True
         self._settle([Log("start", {"software": "denwatch field"})])
 
     def _build(self) -> None:
         """Put the parts together, as `denwatch.node.runtime.build` does."""
         store, clocks = self.store, self.clocks
-        self.item_store = ItemStore(self.name, store.epoch, store, self.ring.sign, clocks.localise)
+        self.item_store = ItemStore(self.name, store.epoch, self.ring.sign, clocks.localise)
         self.vocabularies = Vocabularies(self._vocabulary)
         self.subscribers = Subscribers(
             self.item_store,
-            store,
             self.vocabularies,
             roles=self.ring,
             clock=clocks,
@@ -106,9 +105,10 @@ class Host:
             has_room=lambda: not self.subscribers.is_full,
         )
         self.peers = PeerPart(
-            self.item_store, store, self.ring, self.subscribers, clocks, self.settings.peers
+            self.item_store, self.ring, self.subscribers, clocks, self.settings.peers
         )
-        self.node = Node(self.item_store, [self.peers, self.subscribers, self.devices])
+        protocols = Protocols(self.subscribers, self.devices, self.peers)
+        self.node = Node(self.item_store, store, protocols)
 
     def handle(self, event: Event, now: int) -> list[Publish]:
         """Take an event; return what may be said now that all of it is on the disk."""
@@ -118,12 +118,7 @@ class Host:
     def act(self, change: Callable[[Transaction], None], now: int) -> list[Publish]:
         """Let something of the node itself happen, in a transaction of its own."""
         self.time = now + self._base
-        transaction = Transaction(self.time)
-        self.item_store.begin_transaction()
-        change(transaction)
-        for part in self.node.parts:
-            part.finish(transaction)
-        return self._settle(transaction.actions)
+        return self._settle(self.node.perform(change, self.time))
 
     def _settle(self, actions: Sequence[Action]) -> list[Publish]:
         """Write what is to be written, commit, and return what may be said now."""

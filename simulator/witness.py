@@ -8,7 +8,6 @@ delivery is an acknowledgement that reached the node.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,13 +20,12 @@ from denwatch.node.core.interface import (
     Event,
     Listening,
     Message,
-    Part,
     PeerDown,
     PeerUp,
     Publish,
 )
 from denwatch.node.core.items import NOTIFICATION, Item, NotificationBody, decode_body
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.transaction import Added, Removed
 
 from simulator.host import Host, HostSettings, Watch
 from simulator.network import WorldSettings
@@ -139,17 +137,20 @@ class Witness:
         self.stays += [Span(*key, begin, now) for key, begin in self._here.items()]
 
 
-class _Listener(Part):
+class _Listener:
     """Sees which notifications come to a node."""
 
     def __init__(self, world: WatchedWorld, node: str) -> None:
         self._world = world
         self._node = node
 
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
-        """Note a notification."""
-        if item.kind != NOTIFICATION:
-            return
+    def __call__(self, change: Added | Removed) -> None:
+        """Note new notifications."""
+        if isinstance(change, Added) and change.items[0].kind == NOTIFICATION:
+            for item in change.items:
+                self._note(item, change.source)
+
+    def _note(self, item: Item, source: str) -> None:
         witness, now = self._world.witness, self._world.now
         witness.carried.setdefault((self._node, item.id), now)
         if not source:
@@ -174,8 +175,7 @@ class WatchedWorld(World):
     def add_node(self, name: str, settings: HostSettings | None = None) -> Host:
         """Put up a node, and look at what it holds."""
         host = super().add_node(name, settings)
-        parts: Sequence[Part] = host.node.parts
-        host.item_store.attach((*parts, _Listener(self, name)))
+        host.node.watch = _Listener(self, name)
         return host
 
     def give(self, name: str, event: Event) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from denwatch.node.core.interface import Part
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
@@ -14,8 +13,7 @@ from denwatch.node.core.items import (
     NotificationBody,
     encode_body,
 )
-from denwatch.node.core.node import Node
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.transaction import Added, Transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,56 +21,57 @@ from tests.core.runner import DictReader
 
 
 @dataclass
-class Witness(Part):
-    """Remembers what it was told."""
+class Witness:
+    """Remembers the changes that transactions collected."""
 
     learned: list[tuple[Dot, str]] = field(default_factory=list)
     forgotten: list[tuple[Dot, str]] = field(default_factory=list)
 
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002
-        self.learned.append((item.dot, source))
-
-    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:  # noqa: ARG002
-        self.forgotten.append((item.dot, reason))
+    def look_at(self, transaction: Transaction) -> None:
+        for change in transaction.changes:
+            if isinstance(change, Added):
+                self.learned += [(item.dot, change.source) for item in change.items]
+            else:
+                self.forgotten.append((change.item.dot, change.reason))
 
 
 def make(reader: DictReader, epoch: int = 1, shift: int = 0) -> tuple[ItemStore, Witness]:
     item_store = ItemStore(
-        "a", epoch, reader, lambda data: b"signed" + data[:1], lambda _, time: time + shift
+        "a", epoch, lambda data: b"signed" + data[:1], lambda _, time: time + shift
     )
-    witness = Witness()
-    Node(item_store, [witness])
-    item_store.restore()
-    return item_store, witness
+    item_store.restore(reader)
+    return item_store, Witness()
 
 
 def test_an_item_is_held_written_and_told() -> None:
     reader = DictReader()
     item_store, witness = make(reader)
-    transaction = Transaction(1000)
+    transaction = Transaction(1000, reader)
     item = item_store.originate(transaction, SUBSCRIPTION, 0, b"body")
     assert item.dot == Dot("a", 1, 1)
     assert item.signature.startswith(b"signed")
-    assert item_store.get(SUBSCRIPTION, item.dot) == item  # in the same turn
+    assert item_store.get(transaction, SUBSCRIPTION, item.dot) == item  # in the same transaction
     reader.apply(transaction.actions)
-    item_store.begin_transaction()
-    assert item_store.get(SUBSCRIPTION, item.dot) == item  # from the disk
+    assert item_store.get(reader, SUBSCRIPTION, item.dot) == item  # from the disk
+    witness.look_at(transaction)
     assert witness.learned == [(item.dot, "")]
-    assert list(item_store.iterate(SUBSCRIPTION)) == [item]
+    assert list(item_store.iterate(reader, SUBSCRIPTION)) == [item]
 
 
 def test_items_that_come_together_are_as_if_they_came_one_by_one() -> None:
     together, one_by_one = DictReader(), DictReader()
     bodies = [NotificationBody("dog-1", 1, n, 900 + n, 5, b"vocabula", b"nv") for n in range(3)]
     item_store, witness = make(together)
-    transaction = Transaction(1000)
+    transaction = Transaction(1000, together)
     items = item_store.originate_many(transaction, NOTIFICATION, 9_000, bodies)
     together.apply(transaction.actions)
+    witness.look_at(transaction)
     other, other_witness = make(one_by_one)
-    transaction = Transaction(1000)
+    transaction = Transaction(1000, one_by_one)
     for body in bodies:
         other.originate(transaction, NOTIFICATION, 9_000, encode_body(body), is_signed=False)
     one_by_one.apply(transaction.actions)
+    other_witness.look_at(transaction)
     assert together.spaces == one_by_one.spaces
     assert witness.learned == other_witness.learned == [(item.dot, "") for item in items]
     assert [item.said for item in items] == bodies
@@ -81,35 +80,37 @@ def test_items_that_come_together_are_as_if_they_came_one_by_one() -> None:
 
 def test_what_was_seen_is_not_taken_again() -> None:
     item_store, witness = make(DictReader())
+    transaction = Transaction(1, DictReader())
     item = Item(Dot("b", 3, 7), NOTIFICATION, 0, b"body", b"s")
-    assert item_store.accept(Transaction(1), item, "b")
-    assert not item_store.accept(Transaction(2), item, "c")
-    assert item_store.remove(Transaction(3), NOTIFICATION, item.dot, "delivered")
-    assert not item_store.accept(Transaction(4), item, "c")
-    assert not item_store.remove(Transaction(5), NOTIFICATION, item.dot, "delivered")
+    assert item_store.accept(transaction, item, "b")
+    assert not item_store.accept(transaction, item, "c")
+    assert item_store.remove(transaction, NOTIFICATION, item.dot, "delivered") == item
+    assert not item_store.accept(transaction, item, "c")
+    assert item_store.remove(transaction, NOTIFICATION, item.dot, "delivered") is None
+    witness.look_at(transaction)
     assert witness.learned == [(item.dot, "b")]
     assert witness.forgotten == [(item.dot, "delivered")]
 
 
 def test_what_was_gone_before_it_came_is_not_taken() -> None:
     item_store, _ = make(DictReader())
-    item_store.note_seen(Transaction(1), Dot("b", 3, 7))
-    assert not item_store.accept(
-        Transaction(2), Item(Dot("b", 3, 7), SUBSCRIPTION, 0, b"", b"s"), "b"
-    )
+    transaction = Transaction(1, DictReader())
+    item_store.note_seen(transaction, Dot("b", 3, 7))
+    item = Item(Dot("b", 3, 7), SUBSCRIPTION, 0, b"", b"s")
+    assert not item_store.accept(transaction, item, "b")
 
 
 def test_expiry_is_judged_by_this_nodes_clock() -> None:
     reader = DictReader()
     item_store, witness = make(reader, shift=5_000)
-    transaction = Transaction(10_000)
+    transaction = Transaction(10_000, reader)
     dot = item_store.originate(transaction, NOTIFICATION, 12_000, b"x", is_signed=False).dot
     reader.apply(transaction.actions)
     for now, count in ((13_000, 1), (16_900, 1), (18_500, 0)):
-        transaction = Transaction(now)
-        item_store.begin_transaction()
+        transaction = Transaction(now, reader)
         item_store.expire(transaction)
         reader.apply(transaction.actions)
+        witness.look_at(transaction)
         assert item_store.count(NOTIFICATION) == count
     assert witness.forgotten == [(dot, "expired")]
     assert not reader.spaces["item.notification"]
@@ -133,8 +134,7 @@ def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut
         if place == cut:
             item_store, _ = make(reader, epoch=2)
         now += 500
-        transaction = Transaction(now)
-        item_store.begin_transaction()
+        transaction = Transaction(now, reader)
         if what == "own":
             dot = item_store.originate(transaction, NOTIFICATION, now + 1_000 * number, b"").dot
             assert dot not in seen
@@ -157,7 +157,7 @@ def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut
             whole = now // 1_000  # expiry is looked at by the second
             held = {d: end for d, end in held.items() if not end or end // 1_000 >= whole}
         reader.apply(transaction.actions)
-        assert {item.dot for item in item_store.iterate(NOTIFICATION)} == set(held)
+        assert {item.dot for item in item_store.iterate(reader, NOTIFICATION)} == set(held)
         assert item_store.count(NOTIFICATION) == len(held)
     for dot in seen:
         assert item_store.context.holds(*dot)

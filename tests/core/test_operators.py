@@ -21,7 +21,7 @@ from denwatch.node.core.items import (
     NotificationBody,
     encode_body,
 )
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operators import Operators, Plan, encode_items, encode_plan
 from denwatch.node.core.operators.frames import decode_frame
 from denwatch.node.core.peers import PeerPart, PeerSettings
@@ -52,15 +52,16 @@ class World(Runner):
         self.keys = Ring("south")
         clocks = Clocks("south", 1)
         self.vocabularies = Vocabularies(load_shipped("rescue"))
-        item_store = ItemStore("south", 1, reader, self.keys.sign, clocks.localise)
-        subscribers = Subscribers(item_store, reader, self.vocabularies, clock=clocks)
+        item_store = ItemStore("south", 1, self.keys.sign, clocks.localise)
+        subscribers = Subscribers(item_store, self.vocabularies, clock=clocks)
         settings = PeerSettings(strategy="spray:2")
-        self.peers = PeerPart(item_store, reader, self.keys, subscribers, clocks, settings)
+        self.peers = PeerPart(item_store, self.keys, subscribers, clocks, settings)
         self.operators = Operators(
             item_store, self.peers.kit.gate, self.peers, is_following=follows
         )
-        super().__init__(Node(item_store, [self.peers, self.operators, subscribers]), reader)
-        self.node.restore(reader, NOW)
+        protocols = Protocols(subscribers, peers=self.peers, operators=self.operators)
+        super().__init__(Node(item_store, reader, protocols), reader)
+        self.node.restore()
         self.item_store = item_store
 
     def operate(self, payload: bytes, node: str = "south") -> list[Publish]:
@@ -104,7 +105,7 @@ def test_a_subscription_comes_before_what_it_is_for() -> None:
     north = World()
     asked = b"patient_temperature is high, at least 0.5"
     north.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
-    (made,) = north.item_store.iterate(SUBSCRIPTION)
+    (made,) = north.item_store.iterate(north.reader, SUBSCRIPTION)
     item = Item(Dot("north", 1, 9), SUBSCRIPTION, made.expires, made.body)
     item = replace(item, signature=Ring("north").sign(item.signed))
     world = World()

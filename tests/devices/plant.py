@@ -36,7 +36,7 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.log.records import encode_record
 from denwatch.protocol import frames
@@ -142,7 +142,7 @@ class Site:
         def localise(_: Dot, time: int) -> int:
             return time
 
-        self.item_store = ItemStore(NODE, self.epoch, self.disk, lambda data: data[:8], localise)
+        self.item_store = ItemStore(NODE, self.epoch, lambda data: data[:8], localise)
         self.part = Devices(
             self.item_store,
             self.keys,
@@ -151,8 +151,8 @@ class Site:
             self.settings,
             has_room=lambda: self.has_room,
         )
-        self.node = Node(self.item_store, [self.part])
-        self.node.restore(self.disk, self.now)
+        self.node = Node(self.item_store, self.disk, Protocols(devices=self.part))
+        self.node.restore()
 
     def commit(self, actions: list[Action]) -> None:
         """Write, then publish."""
@@ -177,10 +177,7 @@ class Site:
 
     def run(self, change: Callable[[Transaction], object]) -> list[Publish]:
         """Change something as another part of the node would, in a transaction of its own."""
-        transaction = Transaction(self.now)
-        self.item_store.begin_transaction()
-        change(transaction)
-        return self.keep(transaction.actions)
+        return self.keep(self.node.perform(change, self.now))
 
     def tick(self, seconds: float = 1) -> list[Publish]:
         self.now += int(1000 * seconds)

@@ -113,7 +113,7 @@ def test_frames_have_at_most_so_many_vectors_and_bytes() -> None:
     assert len(frame.payload) == 19 + 6 * (len(long) + 1)
     settle(site, dog)
     assert dog.uplink.counts["installed"] == 30
-    for item in list(site.item_store.iterate(1)):
+    for item in list(site.item_store.iterate(site.disk, 1)):
         site.unsubscribe(item)
     settle(site, dog)
     check_installed(site, dog)

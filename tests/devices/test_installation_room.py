@@ -24,9 +24,9 @@ def test_the_best_come_first_where_there_is_no_room_for_all() -> None:
     assert site.part.describe()["omitted"] == 4
     (drop,) = (log.fields for log in site.logs if log.kind == "drop")
     assert "4 have no room on 1 devices" in str(drop["why"])
-    best = list(site.item_store.iterate(1))[-1]
+    best = list(site.item_store.iterate(site.disk, 1))[-1]
     site.unsubscribe(best)
-    for item in list(site.item_store.iterate(1))[-2:]:
+    for item in list(site.item_store.iterate(site.disk, 1))[-2:]:
         site.unsubscribe(item)
     site.tick()
     settle(site, dog)

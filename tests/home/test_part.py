@@ -61,11 +61,11 @@ class Place:
         self.part = Home(
             "north", RESCUE.find_event, lambda: self.devices, vision, lambda _, ms: ms, settings
         )
-        self.part.restore(self.disk, self.now)
+        self.part.restore(self.disk)
 
     def tick(self) -> None:
         self.now += 1_000
-        transaction = Transaction(self.now)
+        transaction = Transaction(self.now, self.disk)
         self.part.tick(transaction)
         self._perform(transaction)
 
@@ -75,8 +75,9 @@ class Place:
         at = self.now - age
         body = NotificationBody(device, 1, 1, at, 0, RESCUE.own_hash, vector)
         item = Item(Dot("north", 1, 1), NOTIFICATION, self.now + 9, encode_body(body))
-        transaction = Transaction(self.now)
-        self.part.learn(transaction, item, source)
+        transaction = Transaction(self.now, self.disk)
+        if not source:  # the node passes on its own readings only
+            self.part.show_readings(transaction, [item])
         self._perform(transaction)
 
     def _perform(self, transaction: Transaction) -> None:
@@ -225,9 +226,9 @@ def _read_doubtful(place: Place) -> None:
         GAS.number, [Reading(oxygen, (10, 20, 20, 30))], 1, 0, None, 1 << monoxide
     )
     body = NotificationBody("dog-1", 1, 1, place.now, 0, RESCUE.own_hash, encode(made))
-    transaction = Transaction(place.now)
+    transaction = Transaction(place.now, place.disk)
     item = Item(Dot("north", 1, 1), NOTIFICATION, 0, encode_body(body))
-    place.part.learn(transaction, item, "")
+    place.part.show_readings(transaction, [item])
     place._perform(transaction)
 
 
@@ -256,5 +257,5 @@ def test_devices_are_looked_at_once_a_second() -> None:
 
     place.part._list_devices = look
     for step in range(8):
-        place.part.tick(Transaction(START + 250 * step))
+        place.part.tick(Transaction(START + 250 * step, place.disk))
     assert len(looks) == 2

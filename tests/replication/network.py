@@ -22,6 +22,7 @@ from denwatch.node.core.interface import (
     PeerDown,
     PeerUp,
     Publish,
+    Reader,
     Tick,
     Write,
 )
@@ -38,7 +39,7 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
@@ -105,7 +106,7 @@ class Wants:
     def __init__(self) -> None:
         self.by_dot: dict[Dot, dict[str, int]] = {}
 
-    def wanted(self, dot: Dot) -> Mapping[str, int]:
+    def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:  # noqa: ARG002
         return self.by_dot.get(dot, {})
 
 
@@ -131,25 +132,19 @@ class Host:
         self.epoch += 1
         self.clocks = Clocks(self.name, self.epoch)
         self.clocks.restore(self.disk, now)
-        self.item_store = ItemStore(
-            self.name, self.epoch, self.disk, self.ring.sign, self.clocks.localise
-        )
+        self.item_store = ItemStore(self.name, self.epoch, self.ring.sign, self.clocks.localise)
         self.part = self.part_type(
-            self.item_store, self.disk, self.ring, self.wants, self.clocks, self.settings
+            self.item_store, self.ring, self.wants, self.clocks, self.settings
         )
-        self.node = self.node_type(self.item_store, [self.part])
-        self.node.restore(self.disk, now)
+        self.node = self.node_type(self.item_store, self.disk, Protocols(peers=self.part))
+        self.node.restore()
 
     def handle(self, event: Event, now: int) -> list[Publish]:
         return self.settle(self.node.handle(event, now))
 
     def act(self, now: int, act: Callable[[Transaction], object]) -> list[Publish]:
         """Do something of another part's, in a transaction of its own."""
-        transaction = Transaction(now)
-        self.item_store.begin_transaction()
-        act(transaction)
-        self.part.finish(transaction)
-        return self.settle(transaction.actions)
+        return self.settle(self.node.perform(act, now))
 
     def settle(self, actions: list[Action]) -> list[Publish]:
         """Commit, then publish."""

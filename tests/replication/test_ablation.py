@@ -153,9 +153,14 @@ def forget_what_was_seen(patch: pytest.MonkeyPatch) -> None:
     remove = ItemStore.remove
 
     def forgetful(
-        self: ItemStore, transaction: Transaction, kind: int, dot: Dot, reason: str
-    ) -> bool:
-        is_gone = remove(self, transaction, kind, dot, reason)
+        self: ItemStore,
+        transaction: Transaction,
+        kind: int,
+        dot: Dot,
+        reason: str,
+        source: str = "",
+    ) -> Item | None:
+        gone = remove(self, transaction, kind, dot, reason, source)
         run: Run = (dot.origin, dot.epoch)
         kept = EMPTY
         for held in self.live.values():
@@ -163,7 +168,7 @@ def forget_what_was_seen(patch: pytest.MonkeyPatch) -> None:
                 kept = kept.add(sequence)
         self.context.runs[run] = SeenRange(*kept)
         transaction.actions.append(Write("context", Dot(*run, 0).key, kept.encode()))
-        return is_gone
+        return gone
 
     patch.setattr(ItemStore, "remove", forgetful)
 

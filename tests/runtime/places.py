@@ -21,13 +21,12 @@ from denwatch.node.core.interface import (
     Event,
     Listening,
     Message,
-    Part,
     PeerDown,
     PeerUp,
 )
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
@@ -44,10 +43,8 @@ from tests.subscribers.world import patient
 FLIGHT = 200  # ms of a frame between two nodes
 
 
-class Sensor(Part):
+class Sensor:
     """Makes a notification of every message, as the devices' part does."""
-
-    topics = (DEVICES,)
 
     def __init__(self, item_store: ItemStore, vocabulary: bytes) -> None:
         self._item_store = item_store
@@ -85,27 +82,25 @@ class Place:
         self.clock = SteadyClock(
             lead, lambda: self.read_wall() / 1000, lambda: self.world.real / 1000
         )
-        self.item_store = ItemStore(
-            self.name, store.epoch, store, self.ring.sign, self.clocks.localise
-        )
+        self.item_store = ItemStore(self.name, store.epoch, self.ring.sign, self.clocks.localise)
         vocabularies = Vocabularies(load_shipped("rescue"))
         self.subscribers = Subscribers(
             self.item_store,
-            store,
             vocabularies,
             clock=self.clocks,
             settings=SubscriberSettings(is_announcing=False),
         )
         self.peers = PeerPart(
             self.item_store,
-            store,
             self.ring,
             self.subscribers,
             self.clocks,
             PeerSettings(strategy=self.strategy),
         )
         sensor = Sensor(self.item_store, vocabularies.own_hash)
-        node = Node(self.item_store, [self.peers, self.subscribers, sensor])
+        protocols = Protocols(self.subscribers, peers=self.peers)
+        node = Node(self.item_store, store, protocols)
+        node.receivers[DEVICES] = sensor.receive
         self.station = Station(node, store, None, lambda _: None, self.clocks.stamp)
         self.station.restore(self.clock.read())
 

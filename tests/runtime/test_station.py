@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 from denwatch.node.core.interface import (
@@ -12,13 +11,13 @@ from denwatch.node.core.interface import (
     Count,
     Listening,
     Message,
-    Part,
     PeerDown,
     PeerUp,
     Publish,
+    Reader,
 )
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.mqtt.interface import Opened, OpenRules, Received, Send
 from denwatch.node.mqtt.server import Server
@@ -28,12 +27,13 @@ from denwatch.node.store import EmulatedDisk, Faults, MemoryStore, StoreError
 CONNECT = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 617070".replace(" ", ""))
 
 
-@dataclass
-class Echo(Part):
+class Echo(Node):
     """Answers, writes and logs; remembers whom it met."""
 
-    topics = (ROOT + "echo/", PEERS)
-    met: list[tuple[str, bool]] = field(default_factory=list)
+    def __init__(self, item_store: ItemStore, reader: Reader) -> None:
+        super().__init__(item_store, reader, Protocols())
+        self.met: list[tuple[str, bool]] = []
+        self.receivers[ROOT + "echo/"] = self.receive
 
     def receive(self, transaction: Transaction, message: Message) -> None:
         transaction.write("echo", b"last", message.payload)
@@ -41,7 +41,7 @@ class Echo(Part):
         transaction.count("echoes")
         transaction.publish(message.topic.replace("/in", "/out"), message.payload, qos=0)
 
-    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
+    def _meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
         self.met.append((peer, is_up))
         if is_up:
             transaction.publish(PEERS + peer, b"hello")
@@ -51,11 +51,11 @@ def make(
     faults: Faults | None = None, has_server: bool = True
 ) -> tuple[Station, Echo, list[Count], MemoryStore]:
     store = MemoryStore("north", EmulatedDisk(), faults=faults)
-    item_store = ItemStore("north", store.epoch, store, lambda _: b"", lambda _, time: time)
-    part = Echo()
+    item_store = ItemStore("north", store.epoch, lambda _: b"", lambda _, time: time)
+    part = Echo(item_store, store)
     counts: list[Count] = []
     server = Server(OpenRules()) if has_server else None
-    station = Station(Node(item_store, [part]), store, server, counts.append)
+    station = Station(part, store, server, counts.append)
     station.restore(0)
     return station, part, counts, store
 

@@ -67,7 +67,7 @@ CASES = {
         ACKNOWLEDGED, wants.Wants, "settle", lambda *_: True,
     ),
     "what waits is known after a restart": (
-        WAITING, wants.Wants, "restore", lambda _: 0,
+        WAITING, wants.Wants, "restore", lambda *_: 0,
     ),
     "better ones go first": (
         WAITING, heapq, "heappush", lambda heap, entry: heap.append(entry),

@@ -7,7 +7,6 @@ from denwatch.node.core.subscribers.judging import rank_hits
 from denwatch.node.core.subscribers.ledger import Ledger
 from denwatch.node.core.subscribers.notes import format_time
 from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
-from denwatch.node.core.subscribers.tables import Table
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.ranking import Policy, Preference, PriorityCycle, Profile
 from denwatch.protocol import subscription
@@ -93,19 +92,18 @@ def test_codes_stand_for_dots(rows: list[tuple[str, int, int]]) -> None:
     st.dictionaries(st.binary(max_size=2), st.none() | st.binary(max_size=1)),
     st.binary(max_size=1),
 )
-def test_a_table_shows_what_the_turn_has_written(
+def test_a_transaction_reads_what_it_has_written(
     old: dict[bytes, bytes], new: dict[bytes, bytes | None], prefix: bytes
 ) -> None:
     disk = Disk()
     disk.spaces["x"] = dict(old)
-    table = Table("x", disk)
-    transaction = Transaction(0)
+    transaction = Transaction(0, disk)
     for key, value in new.items():
-        table.put(transaction, key, value)
+        transaction.write("x", key, value)
     after = {key: value for key, value in {**old, **new}.items() if value is not None}
     wanted = sorted((k, v) for k, v in after.items() if k.startswith(prefix))
-    assert list(table.scan(prefix)) == wanted
-    assert all(table.get(key) == after.get(key) for key in {*old, *new})
+    assert list(transaction.scan("x", prefix)) == wanted
+    assert all(transaction.get("x", key) == after.get(key) for key in {*old, *new})
 
 
 def test_times_are_utc_with_milliseconds_whatever_the_clock_says() -> None:

@@ -6,6 +6,7 @@ The node is stopped and started again anywhere, also between two events of one s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from denwatch.client.compiler import compile_subscription
@@ -162,7 +163,7 @@ class Run:
         self.take(published)
         ranks: list[Any] = [self.oracle.find_rank(owner, int(load(p)["id"], 16)) for p in published]
         assert ranks == sorted(ranks), "not in the order of rank"
-        known = self.world.part.wanted
+        known = partial(self.world.part.wanted, self.world.disk)
         sent = {int(load(p)["id"], 16) for p in published}
         waiting: list[Any] = [
             self.oracle.find_rank(owner, dot.id)
@@ -200,7 +201,7 @@ class Run:
             while self.flight[owner]:
                 self.do_ack(owner, 0)
             assert self.oracle.list_due(owner, self.world.now) == set(), "lost"
-        due = {dot: self.world.part.wanted(dot) for dot in self.dots}
+        due = {dot: self.world.part.wanted(self.world.disk, dot) for dot in self.dots}
         assert not any(due.values())
 
 

@@ -68,7 +68,7 @@ def test_a_subscription_from_elsewhere_finds_what_is_held_and_not_older() -> Non
     for _ in range(5):
         published += world.tick(1)
     assert sorted(set(list_ids(published, "m"))) == sorted([show(new.id), show(newer.id)])
-    assert world.part.wanted(old.dot) == {}
+    assert world.part.wanted(world.disk, old.dot) == {}
     assert not world.disk.spaces["sub.late"]
 
 
@@ -123,7 +123,7 @@ def test_top_k_holds_back_and_survives_a_restart() -> None:
     lower, published = world.read(patient(heart_rate=124))
     assert published == []
     assert world.find_logs("suppress")[-1]["reason"] == "top-k"
-    assert world.part.wanted(lower.dot) == {}
+    assert world.part.wanted(world.disk, lower.dot) == {}
     assert len(world.read(patient(heart_rate=180))[1]) == 1
     world.ask("m", "heart_rate above 100 bpm, named all")  # has no top
     _, published = world.read(patient(heart_rate=124))
@@ -200,12 +200,12 @@ def test_a_full_node_drops_what_is_worth_least_not_what_is_oldest() -> None:
     unwanted, _ = world.read(patient(heart_rate=60))
     ending, _ = world.read(patient(heart_rate=200), life=10_000)
     strong, _ = world.read(patient(heart_rate=200))
-    assert 0 < world.part.degree(weak.dot) < 255
+    assert 0 < world.part.degree(world.disk, weak.dot) < 255
     assert world.part.is_full
     world.tick(9000)
     drops = world.find_logs("drop")
     assert [(d["item"], d["degree"]) for d in drops] == [(unwanted.id, 0), (ending.id, 255)]
-    held = {item.id for item in world.item_store.iterate(NOTIFICATION)}
+    held = {item.id for item in world.item_store.iterate(world.disk, NOTIFICATION)}
     assert held == {oldest.id, weak.id, strong.id}
     assert len(list_ids(world.attach("m"), "m")) == 3
 
@@ -232,7 +232,7 @@ def test_the_own_vocabulary_is_told_once_and_others_are_learnt() -> None:
     world.tick()
     assert world.item_store.count(VOCABULARY) == 1
     other = World(vocabulary=load_shipped("weather"))
-    other.bring(*world.item_store.iterate(VOCABULARY))
+    other.bring(*world.item_store.iterate(world.disk, VOCABULARY))
     assert world.vocabularies.own_hash in other.vocabularies
     other = other.restart()
     assert world.vocabularies.own_hash in other.vocabularies

@@ -12,6 +12,7 @@ from typing import Any
 
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.node.core.interface import (
+    DEVICES,
     NOTES,
     REPLIES,
     REQUESTS,
@@ -21,7 +22,6 @@ from denwatch.node.core.interface import (
     Listening,
     Log,
     Message,
-    Part,
     Publish,
     Tick,
     Write,
@@ -38,7 +38,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.subscribers import Subscribers
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
@@ -78,10 +78,8 @@ class Disk:
         return other
 
 
-class Feeder(Part):
+class Feeder:
     """Devices and peers: each message stands for an item that is waiting in `items`."""
-
-    topics = ("dens/1/wd/", "dens/1/peer/")
 
     def __init__(self, item_store: ItemStore) -> None:
         self.item_store = item_store
@@ -122,18 +120,18 @@ class World:
         self.vocabularies = Vocabularies(options.get("vocabulary") or load_shipped("rescue"))
         clock = options.get("clock")
         localise = clock.localise if clock else lambda _, ms: ms
-        self.item_store = ItemStore("a", epoch, self.disk, lambda _: b"signed", localise)
+        self.item_store = ItemStore("a", epoch, lambda _: b"signed", localise)
         self.part = Subscribers(
             self.item_store,
-            self.disk,
             self.vocabularies,
             roles=options.get("roles"),
             clock=clock,
             settings=options.get("settings"),
         )
         self.feeder = Feeder(self.item_store)
-        self.node = Node(self.item_store, [self.part, self.feeder])
-        self.node.restore(self.disk, self.now)
+        self.node = Node(self.item_store, self.disk, Protocols(self.part))
+        self.node.receivers[DEVICES] = self.feeder.receive
+        self.node.restore()
         self.listening: dict[str, None] = {}
         self.logs: list[Log] = []
         self.sent: list[Publish] = []

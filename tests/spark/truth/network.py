@@ -27,17 +27,16 @@ from denwatch.node.core.interface import (
     Event,
     Listening,
     Message,
-    Part,
     PeerDown,
     PeerUp,
     Publish,
 )
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.items import NOTIFICATION, Item, NotificationBody, decode_body
-from denwatch.node.core.node import Node
+from denwatch.node.core.items import NOTIFICATION, NotificationBody, decode_body
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.transaction import Added, Removed
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
@@ -86,19 +85,6 @@ def _sign(node: str, data: bytes) -> bytes:
     return hmac.new(b"key of " + node.encode(), data, "sha512").digest()
 
 
-class _Listener(Part):
-    """Notes what devices bring."""
-
-    def __init__(self, taken: list[tuple[str, int]]) -> None:
-        self._taken = taken
-
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002
-        """Note an item that is new here."""
-        if item.kind == NOTIFICATION and not source:
-            body = decode_body(NotificationBody, item.body)
-            self._taken.append((body.device, item.id))
-
-
 class Host:
     """One node: its clock is `skew` ms ahead of the script's."""
 
@@ -111,11 +97,10 @@ class Host:
         self.taken: list[tuple[str, int]] = []  # device and id of what was read here
         self.store = store = MemoryStore(name)
         clocks = Clocks(name, store.epoch)
-        item_store = ItemStore(name, store.epoch, store, self.keys.sign, clocks.localise)
+        item_store = ItemStore(name, store.epoch, self.keys.sign, clocks.localise)
         vocabularies = Vocabularies(network.vocabulary)
         subscribers = Subscribers(
             item_store,
-            store,
             vocabularies,
             clock=clocks,
             settings=SubscriberSettings(held_limit=network.held_limit),
@@ -128,11 +113,19 @@ class Host:
             DeviceSettings(keep=keep),
         )
         peers = PeerPart(
-            item_store, store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
+            item_store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
         )
-        node = Node(item_store, [peers, subscribers, devices, _Listener(self.taken)])
+        node = Node(item_store, store, Protocols(subscribers, devices, peers), self._watch)
         self.station = Station(node, store, None, lambda _: None, clocks.stamp)
         self.writer = Writer(store, DiskFiles(folder))
+
+    def _watch(self, change: Added | Removed) -> None:
+        """Note what devices bring."""
+        if isinstance(change, Added) and not change.source:
+            for item in change.items:
+                if item.kind == NOTIFICATION:
+                    body = decode_body(NotificationBody, item.body)
+                    self.taken.append((body.device, item.id))
 
     def list_taken(self, device: str) -> list[int]:
         """Return the ids of a device's notifications that this node took, in order."""

@@ -105,8 +105,7 @@ class Replay:
         self.owner = Owner(owner)
         self._memory = _Memory()
         self._memory.rows.update(rows or {})
-        self._tables = Tables(self._memory)
-        self._judge = Judge(OpenRoles(), OneClock(), self._tables, SubscriberSettings())
+        self._judge = Judge(OpenRoles(), OneClock(), Tables(), SubscriberSettings())
         self._subs: dict[int, Sub] = {}
 
     def remember(self) -> dict[tuple[str, bytes], bytes]:
@@ -127,8 +126,7 @@ class Replay:
             found.append((sub, int(hit.possible), int(hit.certain), max(0, int(hit.attribute))))
         found.sort(key=lambda each: each[0].id)  # as a node lists them
         note = _read_note(hits["note"].iloc[0])
-        transaction = Transaction(now)
-        self._tables.begin(transaction)
+        transaction = Transaction(now, self._memory)
         _, _, refused = self._judge.decide(transaction, self.owner, note, found)
         self._memory.apply(transaction)
         why = {id: reason for reason, ids in refused.items() for id in ids}
@@ -155,7 +153,7 @@ class Replay:
                 sub.adopt(content)
             self.owner.enter(sub)
             self.owner.assign_levels()
-            self._judge.restore_gate(sub)
+            self._judge.restore_gate(self._memory, sub)
         return sub
 
 

@@ -1,8 +1,9 @@
-"""What goes into a node's core and what comes out: events, actions, and the parts' contract.
+"""What goes into a node's core and what comes out: topics, events and actions.
 
-The one rule of durability: whoever runs a core performs all `Write`s and `Log`s of a transaction
-in one transaction (several turns may share it), commits, and only then performs its `Publish`es. So
-nothing is acknowledged, answered or handed on before it is on the disk, and nothing here waits.
+The one rule of durability: whoever runs a core performs all `Write`s and `Log`s of an event
+in one database transaction (several events may share it), commits, and only then performs its
+`Publish`es. So nothing is acknowledged, answered or sent before it is on the disk, and nothing here
+waits.
 
 Times are milliseconds of the node's own timeline. It is near the machine's clock, which may be
 wrong, but it never falls and never jumps, not over restarts either. `ClockSet` says by how much
@@ -11,12 +12,8 @@ somebody corrected the machine's clock: people are shown times by it, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from denwatch.node.core.items import Item
-    from denwatch.node.core.transaction import Transaction
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 # Topics -------------------------------------------------------------------------------------
 
@@ -130,44 +127,3 @@ class Reader(Protocol):
 
     def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values in the order of keys."""
-
-
-class Part:
-    """One protocol of a node: what it does not care about, it leaves as it is here."""
-
-    topics: tuple[str, ...] = ()  # prefixes of topics whose messages and listeners are its own
-
-    def restore(self, reader: Reader, now: int) -> None:
-        """Take up the state that an earlier run left; called once, before anything else."""
-
-    def receive(self, transaction: Transaction, message: Message) -> None:
-        """Take a message of one of its topics."""
-
-    def listen(self, transaction: Transaction, event: Listening) -> None:
-        """Note that somebody listens to one of its topics, or nobody does any more."""
-
-    def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
-        """Note that a message on one of its topics arrived."""
-
-    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
-        """Note that a link to another node is there, or gone."""
-
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
-        """Note an item that is new here; `source` is the peer it came from, "" for our own."""
-
-    def learn_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
-        """Note items of one kind that came together."""
-        for item in items:
-            self.learn(transaction, item, source)
-
-    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:
-        """Note that an item is no longer held: "removed", "expired", "delivered", "revoked"…"""
-
-    def correct_clock(self, transaction: Transaction, offset: int) -> None:
-        """Note that the machine's clock was set, which `now` does not follow."""
-
-    def tick(self, transaction: Transaction) -> None:
-        """Do what is due."""
-
-    def finish(self, transaction: Transaction) -> None:
-        """Do what all that happened in this transaction asks for; called last, once."""

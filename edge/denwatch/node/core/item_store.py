@@ -1,17 +1,17 @@
 """The items that a node holds, and the context of all that it has ever seen.
 
-The only file that adds items to a node or takes them away. It writes every change, and tells the
-node's parts: `learn` for what is new, `forget` for what is gone. Bodies stay on the disk; memory
-has sequences and expiries.
+The only file that adds items to a node or removes them. It only stores: every change is written
+through the transaction and collected in its `changes`; `Node` reports them to the protocols.
+Bodies stay on the disk; memory has sequences and expiries.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from denwatch.node.core.interface import Part, Reader
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.items import (
     KINDS,
     NEVER,
@@ -23,7 +23,7 @@ from denwatch.node.core.items import (
     read_dot,
     read_expires,
 )
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.node.replication.dot_sets import CausalContext, Run, decode_range
 
 CONTEXT = "context"
@@ -44,7 +44,6 @@ class ItemStore:
         self,
         name: str,
         epoch: int,
-        reader: Reader,
         sign: Callable[[bytes], bytes],
         localise: Callable[[Dot, int], int],
     ) -> None:
@@ -52,7 +51,6 @@ class ItemStore:
         self.epoch = epoch
         self.context = CausalContext()
         self.live: dict[int, dict[Run, dict[int, int]]] = {kind: {} for kind in KINDS}
-        self._reader = reader
         self._sign = sign
         self._localise = localise
         self._sequence = 0
@@ -60,23 +58,15 @@ class ItemStore:
         self._buckets: dict[int, dict[tuple[int, Run], array[int]]] = {}
         self._due: list[int] = []  # a heap of the buckets
         self._swept = 0
-        self._parts: tuple[Part, ...] = ()
-        self._fresh: dict[
-            Dot, Item
-        ] = {}  # added in this transaction: not on the disk before its end
 
-    def attach(self, parts: Iterable[Part]) -> None:
-        """Name the parts that are told of changes."""
-        self._parts = tuple(parts)
-
-    def restore(self) -> None:
-        """Take up what an earlier run left."""
-        for key, value in self._reader.scan(CONTEXT):
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run stored."""
+        for key, value in reader.scan(CONTEXT):
             dot = read_dot(key)
             self.context.runs[dot.origin, dot.epoch] = decode_range(value)
         for kind in KINDS:
             start, run = b"", ("", 0)
-            for key, value in self._reader.scan(_SPACES[kind]):
+            for key, value in reader.scan(_SPACES[kind]):
                 if key[:-8] != start:  # the next run
                     start, run = key[:-8], read_dot(key)[:2]
                 dot = Dot(*run, int.from_bytes(key[-8:], "big"))
@@ -84,20 +74,18 @@ class ItemStore:
 
     # Looking --------------------------------------------------------------------------------
 
-    def get(self, kind: int, dot: Dot) -> Item | None:
-        """Return an item that is held."""
-        if dot in self._fresh:
-            return self._fresh[dot]
-        value = self._reader.get(_SPACES[kind], dot.key)
+    def get(self, reader: Reader, kind: int, dot: Dot) -> Item | None:
+        """Return an item that is held; `reader` is the transaction, where there is one."""
+        value = reader.get(_SPACES[kind], dot.key)
         return None if value is None else decode_item(dot.key, value)
 
     def holds(self, kind: int, dot: Dot) -> bool:
         """Return whether an item is held."""
         return dot.sequence in self.live[kind].get((dot.origin, dot.epoch), ())
 
-    def iterate(self, kind: int) -> Iterator[Item]:
-        """Yield the items of a kind that were held before this transaction, by dot."""
-        for key, value in self._reader.scan(_SPACES[kind]):
+    def iterate(self, reader: Reader, kind: int) -> Iterator[Item]:
+        """Yield the items of a kind by dot."""
+        for key, value in reader.scan(_SPACES[kind]):
             yield decode_item(key, value)
 
     def count(self, kind: int) -> int:
@@ -105,10 +93,6 @@ class ItemStore:
         return sum(len(run) for run in self.live[kind].values())
 
     # Changing -------------------------------------------------------------------------------
-
-    def begin_transaction(self) -> None:
-        """Note that everything of the transaction before is where the reader finds it."""
-        self._fresh.clear()
 
     def originate(
         self,
@@ -158,21 +142,21 @@ class ItemStore:
         self.context.add(*dot)
         self._write_context(transaction, (dot.origin, dot.epoch))
 
-    def remove(self, transaction: Transaction, kind: int, dot: Dot, reason: str) -> bool:
-        """Let go of an item; return whether it was held."""
+    def remove(
+        self, transaction: Transaction, kind: int, dot: Dot, reason: str, source: str = ""
+    ) -> Item | None:
+        """Remove an item, and return it if it was held; `source` is the peer that says so."""
         run = self.live[kind].get((dot.origin, dot.epoch))
         if run is None or dot.sequence not in run:
-            return False
-        item = self.get(kind, dot)
+            return None
+        item = self.get(transaction, kind, dot)
         assert item is not None, "held in memory, not on the disk"
         del run[dot.sequence]
         if not run:
             del self.live[kind][dot.origin, dot.epoch]
-        self._fresh.pop(dot, None)
         transaction.write(_SPACES[kind], dot.key, None)
-        for part in self._parts:
-            part.forget(transaction, item, reason)
-        return True
+        transaction.changes.append(Removed(item, reason, source))
+        return item
 
     def expire(self, transaction: Transaction) -> None:
         """Let go of everything whose time is over."""
@@ -198,21 +182,18 @@ class ItemStore:
     def _add(self, transaction: Transaction, item: Item, source: str) -> None:
         self._take(transaction, item)
         self._write_context(transaction, (item.dot.origin, item.dot.epoch))
-        for part in self._parts:
-            part.learn(transaction, item, source)
+        transaction.changes.append(Added((item,), source))
 
     def _add_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         for item in items:
             self._take(transaction, item)
         for run in {(item.dot.origin, item.dot.epoch): None for item in items}:
             self._write_context(transaction, run)
-        for part in self._parts:
-            part.learn_many(transaction, items, source)
+        transaction.changes.append(Added(items, source))
 
     def _take(self, transaction: Transaction, item: Item) -> None:
         self.context.add(*item.dot)
         transaction.write(_SPACES[item.kind], item.dot.key, item.encode())
-        self._fresh[item.dot] = item
         self._hold(item.dot, item.kind, item.expires)
 
     def _hold(self, dot: Dot, kind: int, expires: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
-from denwatch.node.core.interface import Part, Reader
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NEVER, REVOCATION, Dot, Item
 from denwatch.node.core.transaction import Transaction
@@ -29,7 +29,7 @@ class Notices(Protocol):
         """Take a notice; ValueError if it is none, or from somebody who may not say so."""
 
 
-class Trust(Part):
+class Trust:
     """Keeps a keyring and the notices among the items in step."""
 
     def __init__(self, item_store: ItemStore, keyring: Notices) -> None:
@@ -38,19 +38,20 @@ class Trust(Part):
         self._told: dict[bytes, Dot] = {}  # our own notices that are items
         self._generation = -1
 
-    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - the part's contract
+    def restore(self, reader: Reader) -> None:
         """Give the keyring what an earlier run learned."""
-        for item in self._item_store.iterate(REVOCATION):
+        for item in self._item_store.iterate(reader, REVOCATION):
             if item.dot.origin == self._item_store.name:
                 self._told[item.body] = item.dot
             else:
                 with suppress(ValueError):  # it was refused when it came, too
                     self._keyring.apply_notice(item.dot.origin, item.body)
 
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
-        """Give the keyring what another node says."""
-        if item.kind != REVOCATION or not source:
-            return
+    def apply_notice(self, transaction: Transaction, item: Item) -> None:
+        """Give the keyring the notice of another node.
+
+        At once, when it is stored: what follows in the same frame is judged by the new keys.
+        """
         try:
             self._keyring.apply_notice(item.dot.origin, item.body)
         except ValueError as error:

@@ -118,7 +118,7 @@ class Vocabularies:
 
     def announce(self, transaction: Transaction, item_store: ItemStore) -> bool:
         """Make an item of the node's own vocabulary, unless one is held; return whether."""
-        for item in item_store.iterate(VOCABULARY):
+        for item in item_store.iterate(transaction, VOCABULARY):
             try:
                 if decode_body(VocabularyBody, item.body).hash == self.own_hash:
                     return False

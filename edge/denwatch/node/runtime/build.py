@@ -17,7 +17,7 @@ from denwatch.node.core.home import Home, HomeSettings, Vision
 from denwatch.node.core.interface import Count
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
-from denwatch.node.core.node import Node
+from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operators import Operators
 from denwatch.node.core.peers import PeerPart, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
@@ -177,11 +177,10 @@ def build_assembly(
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
     roles = Roles(config.roles)
     limits = read_limits(config)
-    item_store = ItemStore(config.name, store.epoch, store, keyring.sign, clocks.localise)
+    item_store = ItemStore(config.name, store.epoch, keyring.sign, clocks.localise)
     vocabularies = Vocabularies(vocabulary)
     subscribers = Subscribers(
         item_store,
-        store,
         vocabularies,
         roles=_Roles(access, roles),
         clock=clocks,
@@ -208,7 +207,8 @@ def build_assembly(
         strategy=name_strategy(config.replication, len(keyring.list_nodes())),
         chunk=config.replication.chunk_bytes,
     )
-    peers = PeerPart(item_store, store, keyring, subscribers, clocks, replication)
+    trust = Trust(item_store, keyring)
+    peers = PeerPart(item_store, keyring, subscribers, clocks, replication, trust)
     home = Home(
         config.name,
         vocabularies.find_event,
@@ -222,8 +222,7 @@ def build_assembly(
     operators = Operators(
         item_store, peers.kit.gate, peers, is_following=config.replication.follow_plan
     )
-    parts = [Trust(item_store, keyring), peers, operators, subscribers, devices, home]
-    node = Node(item_store, parts)
+    node = Node(item_store, store, Protocols(subscribers, devices, peers, operators, home, trust))
     counter = Counter()
     server = None
     if config.broker is None:

@@ -68,7 +68,7 @@ class Station:
         """Take up what an earlier run left."""
         if self.server is not None:
             self.server.restore(self.store, now)
-        self.node.restore(self.store, now)
+        self.node.restore()
 
     # In -------------------------------------------------------------------------------------
 

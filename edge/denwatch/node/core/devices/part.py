@@ -13,7 +13,7 @@ Rules, each with a test that fails without it:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from denwatch.node.core.devices import gate
 from denwatch.node.core.devices.contracts import DeviceSettings, Keys, RefusedError, Vocabularies
@@ -24,7 +24,7 @@ from denwatch.node.core.devices.installation import list_kept
 from denwatch.node.core.devices.intake import Note, is_new, read_notes
 from denwatch.node.core.devices.registry import Device, Registry
 from denwatch.node.core.devices.wishes import FOREVER
-from denwatch.node.core.interface import DEVICES, Acknowledged, Listening, Message, Part, Reader
+from denwatch.node.core.interface import DEVICES, Acknowledged, Listening, Message, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NEVER,
@@ -40,10 +40,8 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.frames import Frame
 
 
-class Devices(Part):
+class Devices:
     """Everything between this node and its devices."""
-
-    topics = (DEVICES,)
 
     def __init__(
         self,
@@ -69,9 +67,9 @@ class Devices(Part):
         )
         self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
-    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
+    def restore(self, reader: Reader) -> None:
         """Take up devices, handles and subscriptions; whatever a device has is told again."""
-        for item in self._item_store.iterate(SUBSCRIPTION):
+        for item in self._item_store.iterate(reader, SUBSCRIPTION):
             self._fleet.book.add(item.id, *self._read_subscription(item))
         self._registry.restore(reader)
         kept = list_kept(reader)  # placed first, so that devices can keep what they have
@@ -288,18 +286,15 @@ class Devices(Part):
 
     # Subscriptions ---------------------------------------------------------------------------
 
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:  # noqa: ARG002 - a Part's
-        """Ask devices for what a new subscription wants."""
-        if item.kind != SUBSCRIPTION:
-            return
-        added = self._fleet.book.add(item.id, *self._read_subscription(item))
-        if added is not None:
-            self._downlink.announce(transaction, self._fleet.add_wish(transaction, *added))
+    def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
+        """Ask devices for what new subscriptions want."""
+        for item in items:
+            added = self._fleet.book.add(item.id, *self._read_subscription(item))
+            if added is not None:
+                self._downlink.announce(transaction, self._fleet.add_wish(transaction, *added))
 
-    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:  # noqa: ARG002 - a Part's
+    def remove_subscription(self, transaction: Transaction, item: Item) -> None:
         """Ask for it no longer."""
-        if item.kind != SUBSCRIPTION:
-            return
         body, _ = self._read_subscription(item)
         removed = self._fleet.book.remove(item.id, body)
         if removed is not None and removed[1]:

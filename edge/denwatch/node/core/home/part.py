@@ -32,8 +32,8 @@ from denwatch.node.core.home.entities import (
     name_presence,
     name_state,
 )
-from denwatch.node.core.interface import Part, Reader
-from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, decode_body
+from denwatch.node.core.interface import Reader
+from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.subscribers.notes import describe_reading, format_time
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vectors import decode_notification
@@ -73,7 +73,7 @@ class Vision:
         return {event.attributes[name].bit: event.attributes[name] for name in names}
 
 
-class Home(Part):
+class Home:
     """Discovery and readings for Home Assistant; without settings, it only takes back."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Home(Part):
         self._latest: dict[tuple[str, int], int] = {}  # when what was passed on last was read
         self._next = 0
 
-    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
+    def restore(self, reader: Reader) -> None:
         """Take up what an earlier run announced."""
         self._announced = {key.decode(): value.decode() for key, value in reader.scan(SPACE)}
 
@@ -163,21 +163,18 @@ class Home(Part):
                 transaction.write(SPACE, topic.encode(), device.encode())
             transaction.publish(topic, payload, retain=True)
 
-    def learn_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
-        """Note items that came together: nothing to look at for whoever has not asked for this."""
+    def show_readings(self, transaction: Transaction, items: Sequence[Item]) -> None:
+        """Pass on what may be seen of readings that devices of this node made."""
         if self._settings is not None:
-            super().learn_many(transaction, items, source)
+            for item in items:
+                self._show_reading(transaction, item, self._settings.expire_after * 1000)
 
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
-        """Pass on what may be seen of a reading that a device of this node made."""
-        if item.kind != NOTIFICATION or source or self._settings is None:
-            return
+    def _show_reading(self, transaction: Transaction, item: Item, limit: int) -> None:
         body = item.said
         if not isinstance(body, NotificationBody):
             body = decode_body(NotificationBody, item.body)
         vector = decode_notification(body.vector)
         key = body.device, vector.event
-        limit = self._settings.expire_after * 1000
         if body.at < self._latest.get(key, 0) or (limit and transaction.now - body.at > limit):
             return
         self._latest[key] = body.at

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from denwatch.node.core.interface import OPERATORS, PLANS, Message, Part, Reader
+from denwatch.node.core.interface import OPERATORS, PLANS, Message, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.operators.frames import Plan, decode_frame, encode_plan
@@ -40,10 +40,8 @@ class Strategist(Protocol):
         """Decide by another strategy from now on."""
 
 
-class Operators(Part):
+class Operators:
     """Takes what operators send."""
-
-    topics = (OPERATORS,)
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class Operators(Part):
         self._is_following = is_following
         self._plan: Plan | None = None
 
-    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
+    def restore(self, reader: Reader) -> None:
         """Take up the plan that an earlier run got."""
         stored = reader.get(SPACE, _KEY)
         found = None if stored is None else decode_frame(stored)

@@ -94,10 +94,12 @@ class Cargo:
 
     # Deciding -------------------------------------------------------------------------------
 
-    def list_destinations(self) -> list[str]:
+    def list_destinations(self, transaction: Transaction) -> list[str]:
         """Return the nodes about which the strategy wants to know, in order."""
         wanted = self._kit.wanting.wanted
-        found = {node for dot in self._notes for node in self._kit.places.find(wanted(dot))}
+        found = {
+            node for dot in self._notes for node in self._kit.places.find(wanted(transaction, dot))
+        }
         return sorted(found - {self._peer, self._kit.item_store.name})
 
     def decide(self, transaction: Transaction, record: PeerRecord, peer: MetPeer) -> None:
@@ -107,7 +109,7 @@ class Cargo:
             if not self._is_lacking(dot) or not self._kit.item_store.holds(NOTIFICATION, dot):
                 continue
             expires = self._kit.item_store.live[NOTIFICATION][dot.origin, dot.epoch][dot.sequence]
-            wanted = self._kit.wanting.wanted(dot)
+            wanted = self._kit.wanting.wanted(transaction, dot)
             candidates.append(
                 Candidate(
                     dot,
@@ -137,7 +139,7 @@ class Cargo:
         packed: list[Packed] = []
         size = 0
         while size < self._kit.settings.chunk:
-            found = self._take()
+            found = self._take(transaction)
             if found is None:
                 break
             size += found.size
@@ -151,7 +153,7 @@ class Cargo:
         self._deaths = {}
         return batch, packed
 
-    def _take(self) -> Packed | None:
+    def _take(self, transaction: Transaction) -> Packed | None:
         """Return the next item that is still held and still lacking."""
         item_store = self._kit.item_store
         for kind in _ORDER:
@@ -159,21 +161,23 @@ class Cargo:
             while queue:
                 dot = next(iter(queue))
                 del queue[dot]
-                packed = self._fetch(kind, dot, None)
+                packed = self._fetch(transaction, kind, dot, None)
                 if packed is not None:
                     return packed
         while self._chosen:
             choice = self._chosen.popleft()
             if item_store.holds(NOTIFICATION, choice.dot):
-                packed = self._fetch(NOTIFICATION, choice.dot, choice)
+                packed = self._fetch(transaction, NOTIFICATION, choice.dot, choice)
                 if packed is not None:
                     return packed
         return None
 
-    def _fetch(self, kind: int, dot: Dot, choice: CopyChoice | None) -> Packed | None:
+    def _fetch(
+        self, transaction: Transaction, kind: int, dot: Dot, choice: CopyChoice | None
+    ) -> Packed | None:
         if not self._is_lacking(dot) or not self._kit.item_store.holds(kind, dot):
             return None
-        item = self._kit.item_store.get(kind, dot)
+        item = self._kit.item_store.get(transaction, kind, dot)
         assert item is not None, "held in memory, not on the disk"
         if dot.origin == self._kit.item_store.name:
             item = self._kit.item_store.sign(item)

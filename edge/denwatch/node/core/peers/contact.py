@@ -83,14 +83,15 @@ _EQUAL = -1  # there was nothing to say
 class Contact:
     """One link."""
 
-    def __init__(self, kit: Kit, peer: str, now: int) -> None:
+    def __init__(self, kit: Kit, peer: str, transaction: Transaction) -> None:
+        now = transaction.now
         self.peer = peer
         self.began = self._settled = now
         self.phase = IDLE
         self.is_restless = False  # something was learnt that may change what a strategy keeps back
         self.is_unproven = True  # nobody but the peer's name speaks for this link yet
         self.line = Line(kit, peer)
-        self.record = PeerRecord(peer, kit.reader)
+        self.record = PeerRecord(peer, transaction)
         self.cargo = Cargo(kit, peer)
         self.intake = Intake(kit, peer)
         self._kit = kit
@@ -135,7 +136,7 @@ class Contact:
         return 0 if self.is_settled else now - self._settled
 
     def tick(self, transaction: Transaction) -> None:
-        """Begin again what got stuck, and send what waits."""
+        """Begin again what got stuck."""
         if self.is_settled:
             self._settled = transaction.now
         if not self.is_settled and transaction.now >= self._deadline:
@@ -146,7 +147,6 @@ class Contact:
             self.is_restless = False
             if self.record.withheld:
                 self.begin(transaction)
-        self.pump(transaction)
 
     def pump(self, transaction: Transaction) -> None:
         """Send what is to go, as far as the window is open."""
@@ -175,7 +175,7 @@ class Contact:
     def _decide(self, transaction: Transaction) -> bool:
         """Decide about notifications; return whether that was possible now."""
         if not self._questions.is_answered:
-            question = self._questions.ask(self.cargo)
+            question = self._questions.ask(transaction, self.cargo)
             if question is not None:
                 self._deadline = max(self._deadline, transaction.now + self._wait)
                 self.line.send(transaction, ASK, question)
@@ -200,7 +200,6 @@ class Contact:
             self.line.take(frame)
         self._wait = self._kit.settings.retry
         self._deadline = transaction.now + self._wait
-        self.pump(transaction)
 
     def _take_digest(self, transaction: Transaction, frame: PeerFrame) -> None:
         salt, fingerprint, time = decode_digest(frame.body)

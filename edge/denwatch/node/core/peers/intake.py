@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from denwatch.node.core.items import KINDS, NOTIFICATION, Item
+from denwatch.node.core.items import KINDS, NOTIFICATION, REVOCATION, Item
 from denwatch.node.core.peers.acceptance import KNOWN, NEW, OVER
 from denwatch.node.core.peers.kit import Kit
 from denwatch.node.core.transaction import Transaction
@@ -20,7 +20,6 @@ class Intake:
 
     def __init__(self, kit: Kit, peer: str) -> None:
         self.items: Counter[tuple[int, bool]] = Counter()  # by kind and whether it went out
-        self.is_taking = False  # what is learnt meanwhile came from this peer
         self._kit = kit
         self._peer = peer
 
@@ -38,9 +37,7 @@ class Intake:
         """Believe that dots are dead, of nodes that exist."""
         if not self._is_real(run):
             return
-        self.is_taking = True
-        removed = self._kit.ledger.bury(transaction, run, dead)
-        self.is_taking = False
+        removed = self._kit.ledger.bury(transaction, run, dead, self._peer)
         if removed:
             transaction.count("peer_items_removed", removed)
 
@@ -62,6 +59,8 @@ class Intake:
                 copy = Copy(sent.copies, sent.hops, 0)
                 self._kit.copies.keep(transaction, item.dot, copy)
             self._kit.item_store.accept(transaction, item, self._peer)
+            if item.kind == REVOCATION and self._kit.trust is not None:
+                self._kit.trust.apply_notice(transaction, item)
             size = len(item.body) + len(item.signature) + _HEAD
             self.log(transaction, item, size, is_out=False, copies=sent.copies)
         else:

@@ -27,6 +27,7 @@ from denwatch.node.core.peers.acceptance import Gate
 from denwatch.node.core.peers.ledger import Ledger
 from denwatch.node.core.peers.settings import Keys, PeerSettings, Wanting
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.trust import Trust
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.strategies import Copy, Encounters, Strategy
 
@@ -80,10 +81,10 @@ class Places:
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, ...]] = {}
 
-    def restore(self, item_store: ItemStore) -> None:
+    def restore(self, item_store: ItemStore, reader: Reader) -> None:
         """Read it from the items that are held."""
         for kind in (SUBSCRIPTION, DELIVERED):
-            for item in item_store.iterate(kind):
+            for item in item_store.iterate(reader, kind):
                 self.learn(item)
 
     def learn(self, item: Item) -> bool:
@@ -112,7 +113,6 @@ class Kit:
     """One node's."""
 
     item_store: ItemStore
-    reader: Reader
     keys: Keys
     wanting: Wanting
     clocks: Clocks
@@ -121,6 +121,7 @@ class Kit:
     ledger: Ledger
     gate: Gate
     copies: Copies
+    trust: Trust | None = None
     encounters: Encounters = field(default_factory=Encounters)
     places: Places = field(default_factory=Places)
     rounds: int = 0  # exchanges begun in this run: no two have one salt

@@ -149,7 +149,7 @@ class Ledger:
             raise ProtocolError(f"more than {_MAX_RUNS} runs")
         build_range(unite(self.list_seen(run), dead))
 
-    def bury(self, transaction: Transaction, run: Run, dead: Spans) -> int:
+    def bury(self, transaction: Transaction, run: Run, dead: Spans, peer: str) -> int:
         """Believe a peer that dots are dead; return how many items went.
 
         The set was checked. Of our own run we know better than anybody."""
@@ -169,7 +169,10 @@ class Ledger:
         for sequence in iterate(intersect(dead, held)):
             dot = Dot(*run, sequence)
             for kind in REMOVABLE:
-                removed += self._item_store.remove(transaction, kind, dot, "removed")
+                item = self._item_store.remove(transaction, kind, dot, "removed", peer)
+                if item is not None:  # noted at once: the next summary speaks of this state
+                    self.forget(transaction, item, "removed", item.expires)
+                    removed += 1
         return removed
 
     def retry(self, transaction: Transaction, run: Run) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from denwatch.node.core.interface import PEERS, Message, Part, Reader
+from denwatch.node.core.interface import PEERS, Message, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.peers.acceptance import Gate
@@ -23,6 +23,7 @@ from denwatch.node.core.peers.kit import Copies, Kit
 from denwatch.node.core.peers.ledger import Ledger
 from denwatch.node.core.peers.settings import Keys, PeerSettings, Wanting
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.trust import Trust
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.node.replication.wire import hint_at
@@ -32,25 +33,23 @@ _DIGESTS = ("digest", "equal")
 _SHARED = (SUBSCRIPTION, NOTIFICATION, DELIVERED)
 
 
-class PeerPart(Part):
+class PeerPart:
     """All links of a node to others."""
-
-    topics = (PEERS,)
 
     def __init__(
         self,
         item_store: ItemStore,
-        reader: Reader,
         keys: Keys,
         wanting: Wanting,
         clocks: Clocks,
         settings: PeerSettings | None = None,
+        trust: Trust | None = None,
     ) -> None:
+        """`trust` hears of notices as soon as they are stored."""
         settings = settings or PeerSettings()
         strategy = build_strategy(settings.strategy)
         self.kit = Kit(
             item_store,
-            reader,
             keys,
             wanting,
             clocks,
@@ -59,15 +58,16 @@ class PeerPart(Part):
             Ledger(item_store, settings.grace),
             Gate(item_store, clocks, keys, settings),
             Copies(item_store.name, strategy),
+            trust,
         )
         self.contacts: dict[str, Contact] = {}
 
-    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002 - a Part's
+    def restore(self, reader: Reader) -> None:
         """Take up the state that an earlier run left; the clocks are restored before all parts."""
         self.kit.ledger.restore(reader)
         self.kit.copies.restore(reader)
         self.kit.encounters.restore(reader)
-        self.kit.places.restore(self.kit.item_store)
+        self.kit.places.restore(self.kit.item_store, reader)
 
     # Links ----------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class PeerPart(Part):
         return [peer for peer in sorted(self.contacts) if hint_at(peer) == hint]
 
     def _greet(self, transaction: Transaction, peer: str) -> Contact:
-        contact = self.contacts[peer] = Contact(self.kit, peer, transaction.now)
+        contact = self.contacts[peer] = Contact(self.kit, peer, transaction)
         contact.is_unproven = False
         self.kit.encounters.meet(transaction.write, peer, transaction.now, True)
         is_first = self.kit.item_store.name < peer
@@ -122,7 +122,7 @@ class PeerPart(Part):
 
     def _greet_unasked(self, transaction: Transaction, peer: str) -> Contact:
         """A frame came before the news of its link: it counts once its tag is right."""
-        contact = self.contacts[peer] = Contact(self.kit, peer, transaction.now)
+        contact = self.contacts[peer] = Contact(self.kit, peer, transaction)
         return contact
 
     def _leave(self, transaction: Transaction, peer: str, outcome: str) -> None:
@@ -144,8 +144,12 @@ class PeerPart(Part):
 
     # The node's life ------------------------------------------------------------------------
 
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
-        """Note a new item, which goes to all that are linked and did not send it."""
+    def add_items(self, transaction: Transaction, items: Iterable[Item], source: str) -> None:
+        """Note new items, which go to all that are linked and did not send them."""
+        for item in items:
+            self._add_item(transaction, item, source)
+
+    def _add_item(self, transaction: Transaction, item: Item, source: str) -> None:
         has_moved = self.kit.learn(transaction, item)
         for peer, contact in self.contacts.items():
             if peer != source:
@@ -153,11 +157,13 @@ class PeerPart(Part):
             # What was kept back may now be for the peer: more is wanted, or somebody is there.
             contact.is_restless |= has_moved or item.kind == SUBSCRIPTION
 
-    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:
-        """Note that an item is gone, and tell it to all that are linked if it is for good."""
-        if self.kit.forget(transaction, item, reason):
-            for contact in self.contacts.values():
-                if not contact.intake.is_taking:
+    def remove_item(self, transaction: Transaction, item: Item, reason: str, source: str) -> None:
+        """Note that an item is gone, and tell it to all that are linked if it is for good.
+
+        What a peer said is dead (`source`), the ledger knows already, and that peer too."""
+        if source or self.kit.forget(transaction, item, reason):
+            for peer, contact in self.contacts.items():
+                if peer != source:
                     contact.cargo.bury(item.dot)
 
     def correct_clock(self, transaction: Transaction, offset: int) -> None:

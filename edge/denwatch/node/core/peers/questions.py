@@ -31,11 +31,11 @@ class Questions:
         """Whether all is known that the strategy wants."""
         return self._is_answered
 
-    def ask(self, cargo: Cargo) -> bytes | None:
+    def ask(self, transaction: Transaction, cargo: Cargo) -> bytes | None:
         """Return the question to send; None if it is under way."""
         if self._asked is not None:
             return None
-        self._asked = cargo.list_destinations()[:_MAX]
+        self._asked = cargo.list_destinations(transaction)[:_MAX]
         return encode_ask(self._asked)
 
     def close(self) -> None:

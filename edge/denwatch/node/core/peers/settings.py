@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.items import Dot
 
 
@@ -52,5 +53,5 @@ class Keys(Protocol):
 class Wanting(Protocol):
     """What the subscribers' part knows."""
 
-    def wanted(self, dot: Dot) -> Mapping[str, int]:
+    def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:
         """Return who still waits for a notification that is held, with the degree of each."""

@@ -13,7 +13,14 @@ from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
 from denwatch.node.core.interface import REQUESTS, Message
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.items import SUBSCRIPTION, Dot, SubscriptionBody, decode_body, encode_body
+from denwatch.node.core.items import (
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    SubscriptionBody,
+    decode_body,
+    encode_body,
+)
 from denwatch.node.core.subscribers import requests
 from denwatch.node.core.subscribers.asking import Asked, Refused, compile_content, compile_request
 from denwatch.node.core.subscribers.delivery import Delivery
@@ -140,7 +147,7 @@ class Commands:
         elif request.command == requests.UNSUBSCRIBE:
             answer = self._unsubscribe(transaction, owner, request)
         elif request.command == requests.LIST:
-            answer = self._list(owner)
+            answer = self._list(transaction, owner)
         elif request.command == requests.MUTE:
             answer = self._mute(transaction, owner, request.argument)
         elif request.command == requests.PREFER:
@@ -157,7 +164,9 @@ class Commands:
     def _subscribe(self, transaction: Transaction, owner: Owner, asked: Asked) -> dict[str, Any]:
         known = owner.subs.get(owner.keys.get(describe_content(asked.body), -1))
         if known is not None:
-            return self._describe_taken(known, asked, is_known=True, replaced=[])
+            item = self._item_store.get(transaction, SUBSCRIPTION, known.dot)
+            assert item is not None, "in force, and not held"
+            return self._describe_taken(item, known.name, asked, is_known=True, replaced=[])
         name = asked.body.options.get("name")
         replaced = [sub for sub in owner.subs.values() if name is not None and sub.name == name]
         if len(owner.subs) - len(replaced) >= self._settings.max_subscriptions:
@@ -172,17 +181,16 @@ class Commands:
         item = self._item_store.originate(
             transaction, SUBSCRIPTION, asked.expires, encode_body(asked.body)
         )
-        added = self._registry.by_id[item.id]
-        return self._describe_taken(added, asked, is_known=False, replaced=replaced)
+        return self._describe_taken(item, name, asked, is_known=False, replaced=replaced)
 
     def _describe_taken(
-        self, sub: Sub, asked: Asked, *, is_known: bool, replaced: list[Sub]
+        self, item: Item, name: str | None, asked: Asked, *, is_known: bool, replaced: list[Sub]
     ) -> dict[str, Any]:
         return {
-            "id": sub.hex,
-            "name": sub.name,
+            "id": f"{item.id:016x}",
+            "name": name,
             **asked.told,
-            "expires": self._show(sub, sub.expires),
+            "expires": self._show(item.dot, item.expires),
             "known": is_known,
             "replaced": [old.hex for old in replaced],
             "node": self._item_store.name,
@@ -218,18 +226,18 @@ class Commands:
 
     # Everything else ------------------------------------------------------------------------
 
-    def _list(self, owner: Owner) -> dict[str, Any]:
+    def _list(self, transaction: Transaction, owner: Owner) -> dict[str, Any]:
         rows = []
         for sub in sorted(owner.subs.values(), key=self._rank_age):
-            item = self._item_store.get(SUBSCRIPTION, sub.dot)
+            item = self._item_store.get(transaction, SUBSCRIPTION, sub.dot)
             words = decode_body(SubscriptionBody, item.body).words if item else ""
             row = {"id": sub.hex, "name": sub.name, "words": words}
-            row["created"] = self._show(sub, sub.created)
-            row["expires"] = self._show(sub, sub.expires)
+            row["created"] = self._show(sub.dot, sub.created)
+            row["expires"] = self._show(sub.dot, sub.expires)
             rows.append({**row, "origin": sub.dot.origin})
         waiting = 0
         for code in set(owner.codes):
-            want = self._wants.peek(code)
+            want = self._wants.peek(transaction, code)
             if want is not None and owner.name in self._wants.list_degrees(want):
                 waiting += 1
         return {"subscriptions": rows, "waiting": waiting, "muted": owner.is_muted}
@@ -237,9 +245,9 @@ class Commands:
     def _rank_age(self, sub: Sub) -> tuple[int, Dot]:
         return self._clock.show(sub.dot, sub.created), sub.dot
 
-    def _show(self, sub: Sub, time: int) -> str | None:
+    def _show(self, dot: Dot, time: int) -> str | None:
         """Return a time of a subscription as people have it; None for never."""
-        return format_time(self._clock.show(sub.dot, time)) if time else None
+        return format_time(self._clock.show(dot, time)) if time else None
 
     def _mute(self, transaction: Transaction, owner: Owner, is_muted: bool) -> dict[str, Any]:
         was_served = owner.is_served
@@ -267,7 +275,7 @@ class Commands:
         row = encode_row(Priorities(pairs)) if pairs else None
         self._tables.prefer.put(transaction, join_name(owner.name), row)
         owner.assign_levels()
-        self._delivery.reorder(owner)
+        self._delivery.reorder(transaction, owner)
         levels = {sub.label: owner.levels.get(sub.id, 1) for sub in subs}
         return {"prefer": [list(pair) for pair in pairs], "levels": levels}
 

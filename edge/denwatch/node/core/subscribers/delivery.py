@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 
-from denwatch.node.core.interface import NOTES
+from denwatch.node.core.interface import NOTES, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, Dot
 from denwatch.node.core.subscribers.judging import Found, Judge, rank_hits
@@ -66,11 +66,11 @@ class Delivery:
             self._notes.clear()
         self._notes[note.code] = note
 
-    def find_note(self, code: int) -> Note | None:
+    def find_note(self, reader: Reader, code: int) -> Note | None:
         """Return a notification that is held."""
         note = self._notes.get(code)
         if note is None:
-            item = self._item_store.get(NOTIFICATION, self._ledger.decode(code))
+            item = self._item_store.get(reader, NOTIFICATION, self._ledger.decode(code))
             if item is None:
                 return None
             try:
@@ -98,7 +98,7 @@ class Delivery:
             if code in seen:
                 continue
             seen.add(code)
-            want = self._wants.peek(code)
+            want = self._wants.peek(transaction, code)
             if want is not None and self._push(owner, code, want):
                 waiting.append(code)
         owner.codes = waiting
@@ -111,27 +111,29 @@ class Delivery:
         owner.queued = set()
         owner.flight = {}
 
-    def reorder(self, owner: Owner) -> None:
+    def reorder(self, transaction: Transaction, owner: Owner) -> None:
         """Rank what waits anew: the subscriber's wishes have changed."""
         codes = [entry[-1] for entry in owner.heap]
         owner.heap = []
         for code in codes:
             owner.queued.discard(code)
-            want = self._wants.peek(code)
+            want = self._wants.peek(transaction, code)
             if want is not None:
                 self._push(owner, code, want)
 
-    def note_gone(self, owner: Owner) -> None:
+    def note_gone(self, transaction: Transaction, owner: Owner) -> None:
         """Note that one of an owner's codes means nothing any more; clean when it is worth it."""
         owner.stale += 1
         if owner.stale > _WORTH_CLEANING and 2 * owner.stale > len(owner.codes):
-            owner.codes = array("Q", (c for c in set(owner.codes) if self._is_waiting(owner, c)))
+            owner.codes = array(
+                "Q", (c for c in set(owner.codes) if self._is_waiting(transaction, owner, c))
+            )
             owner.stale = 0
 
-    def _is_waiting(self, owner: Owner, code: int) -> bool:
+    def _is_waiting(self, transaction: Transaction, owner: Owner, code: int) -> bool:
         if owner.is_served:
             return code in owner.queued
-        want = self._wants.peek(code)
+        want = self._wants.peek(transaction, code)
         return want is not None and owner.name in self._wants.list_degrees(want)
 
     def hand(self, transaction: Transaction, owner: Owner, code: int, want: Want) -> None:
@@ -168,8 +170,8 @@ class Delivery:
 
     def _send(self, transaction: Transaction, owner: Owner, code: int) -> bool:
         """Send one, if it is to be sent."""
-        want = self._wants.find(code)
-        note = self.find_note(code)
+        want = self._wants.find(transaction, code)
+        note = self.find_note(transaction, code)
         if want is None or note is None or owner.name in want.settled:
             return False
         hits = self._registry.list_hits(owner, want.hits)
@@ -216,7 +218,7 @@ class Delivery:
             transaction.count("notes_suppressed", len(ids), reason)
         if not kept:
             self._wants.refuse(note.code, want, owner, (hit[0].id for hit in hits))
-            self.note_gone(owner)
+            self.note_gone(transaction, owner)
             self._check_all_have(transaction, note.code, want)
             return [], 0
         mine = {hit[0].id for hit in hits}
@@ -280,7 +282,7 @@ class Delivery:
     def _settle(self, transaction: Transaction, owner: Owner, code: int) -> bool:
         owner.queued.discard(code)
         dot = self._ledger.decode(code)
-        want = self._wants.find(code)
+        want = self._wants.find(transaction, code)
         if want is None:  # gone while it was on its way; nobody else has it either
             transaction.log("deliver", note=dot.id, owner=owner.name, subscriptions=[], attempt=1)
             transaction.count("notes_delivered")
@@ -291,7 +293,7 @@ class Delivery:
             # Another node was faster while it was on its way from here.
             transaction.log("duplicate", what="delivery", source=owner.name, item=dot.id)
             return False
-        self.note_gone(owner)
+        self.note_gone(transaction, owner)
         transaction.log(
             "deliver",
             note=dot.id,
@@ -311,9 +313,9 @@ class Delivery:
     def settle_elsewhere(self, transaction: Transaction, owner: Owner, dot: Dot) -> None:
         """Note that another node has delivered what is held here."""
         code = self._ledger.encode(dot)
-        want = self._wants.find(code)
+        want = self._wants.find(transaction, code)
         if want is not None and self._wants.settle(code, want, owner):
-            self.note_gone(owner)
+            self.note_gone(transaction, owner)
             self._check_all_have(transaction, code, want)
 
     # Letting go -----------------------------------------------------------------------------
@@ -328,7 +330,7 @@ class Delivery:
         """Let go of what all known subscribers have had for long enough."""
         while self._let_go and self._let_go[0][0] <= transaction.now:
             code = heapq.heappop(self._let_go)[1]
-            want = self._wants.find(code)
+            want = self._wants.find(transaction, code)
             if want is not None and not self._wants.list_degrees(want):
                 dot = self._ledger.decode(code)
                 self._item_store.remove(transaction, NOTIFICATION, dot, "delivered")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
@@ -72,18 +73,18 @@ class Intake:
         self._twins: dict[str, None] = {}  # owners with two subscriptions of one name
         self._ended: dict[int, int] = {}  # id: until when it is known
 
-    def restore(self) -> None:
+    def restore(self, reader: Reader) -> None:
         """Take up what an earlier run left."""
-        for sub in self._registry.add_many(self._item_store.iterate(SUBSCRIPTION)):
-            self._judge.restore_gate(sub)
+        for sub in self._registry.add_many(self._item_store.iterate(reader, SUBSCRIPTION)):
+            self._judge.restore_gate(reader, sub)
             self._find_twins(sub)
-        for _, row in self._tables.ended.scan():
+        for _, row in self._tables.ended.scan(reader):
             ended = _ended_decoder.decode(row)
             sub = self._registry.keep_ended(decode_item(ended.key, ended.value))
-            self._judge.restore_gate(sub)
+            self._judge.restore_gate(reader, sub)
             self._ended[sub.id] = ended.at + self._settings.ended_life
-        self._late = {int.from_bytes(key, "big"): None for key, _ in self._tables.late.scan()}
-        self._wants.restore()
+        self._late = {int.from_bytes(key, "big"): None for key, _ in self._tables.late.scan(reader)}
+        self._wants.restore(reader)
 
     # Subscriptions --------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Intake:
         self._marks.note_place(transaction, sub.owner, sub.dot.origin)
         self._marks.tell_place(transaction, sub.owner)
         if sub.owner.heap:
-            self._delivery.reorder(sub.owner)
+            self._delivery.reorder(transaction, sub.owner)
 
     def forget_subscription(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Take a subscription out of force; what it matched stays, if its time was just over."""
@@ -145,7 +146,7 @@ class Intake:
         transaction.log("unsubscribe", item=sub.id, owner=sub.owner.name, reason=reason)
         transaction.count("subscriptions_removed")
         if sub.owner.heap:
-            self._delivery.reorder(sub.owner)
+            self._delivery.reorder(transaction, sub.owner)
 
     def _find_twins(self, sub: Sub) -> None:
         if sub.name is not None and sub.owner.names[sub.name] > 1:
@@ -180,6 +181,7 @@ class Intake:
     def learn_notes(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Match new notifications, and let them go to those who are there."""
         notes: list[Note] = []
+        read: list[Item] = []
         for item in items:
             try:
                 note = Note(item, self._ledger.encode(item.dot))
@@ -187,14 +189,14 @@ class Intake:
                 transaction.log("refuse", what="notification", why=str(error), who=item.dot.origin)
                 continue
             note.event = self._vocabularies.find_event(note.vocabulary, note.vector.event)
+            read.append(item)
             notes.append(note)
-        for note, hits in zip(
-            notes, self._registry.match_many(notes, transaction.now), strict=True
-        ):
-            self._learn_note(transaction, note, source, hits)
+        matched = self._registry.match_many(notes, transaction.now)
+        for item, note, hits in zip(read, notes, matched, strict=True):
+            self._learn_note(transaction, item, note, source, hits)
 
     def _learn_note(
-        self, transaction: Transaction, note: Note, source: str, hits: list[Hit]
+        self, transaction: Transaction, item: Item, note: Note, source: str, hits: list[Hit]
     ) -> None:
         self._delivery.keep(note)
         settled = self._take_done(transaction, note.dot) if source else []
@@ -205,7 +207,7 @@ class Intake:
         want = Want(note.at, note.doubt, note.expires, latest, hits, settled)
         self._wants.change(note.code, want)
         self._ledger.note_time(note.code, latest)
-        self._log_note(transaction, note, source, hits)
+        self._log_note(transaction, item, note, source, hits)
         self._hand_out(transaction, note.code, want, hits)
 
     def _hand_out(self, transaction: Transaction, code: int, want: Want, hits: list[Hit]) -> None:
@@ -220,12 +222,14 @@ class Intake:
     def _take_done(self, transaction: Transaction, dot: Dot) -> list[str]:
         """Return who had this before it came here."""
         names = []
-        for key, _ in list(self._tables.done.scan(dot.key)):
+        for key, _ in list(self._tables.done.scan(transaction, dot.key)):
             names.append(key[len(dot.key) :].decode())
             self._tables.done.put(transaction, key, None)
         return names
 
-    def _log_note(self, transaction: Transaction, note: Note, source: str, hits: list[Hit]) -> None:
+    def _log_note(
+        self, transaction: Transaction, item: Item, note: Note, source: str, hits: list[Hit]
+    ) -> None:
         transaction.log(
             "note",
             item=note.id,
@@ -244,19 +248,18 @@ class Intake:
             degree=max((hit[1] for hit in hits), default=0),
             event=note.event.name if note.event else None,
             features=note.vector.features,
-            signature=self._find_signature(note, hits),
+            signature=self._find_signature(item, hits),
         )
         self._log_hits(transaction, note.id, hits)
 
-    def _find_signature(self, note: Note, hits: list[Hit]) -> bytes | None:
+    def _find_signature(self, item: Item, hits: list[Hit]) -> bytes | None:
         """Return the signature of a notification for the log, by which operators can hand it on.
 
         Ours are signed only when they leave. Whoever waits elsewhere makes it leave, so then it
         costs nothing more.
         """
-        item = self._item_store.get(NOTIFICATION, note.dot)
-        if item is None or item.signature:
-            return item.signature if item else None
+        if item.signature:
+            return item.signature
         by_id = self._registry.by_id
         is_awaited = any(not by_id[hit[0]].owner.is_served for hit in hits)
         if not is_awaited and not self._settings.signs_all:
@@ -283,7 +286,7 @@ class Intake:
             return
         self._ledger.forget_time(want.latest)
         for name in self._wants.list_degrees(want):
-            self._delivery.note_gone(self._registry.find_owner(name))
+            self._delivery.note_gone(transaction, self._registry.find_owner(name))
         if reason != "space":
             transaction.log("purge", item=item.id, what="notification", why=reason)
 
@@ -301,9 +304,11 @@ class Intake:
         owner = self._registry.find_owner(body.subscriber)
         self._marks.note_place(transaction, owner, item.dot.origin)
         for dot in body.dots:
-            if self._item_store.holds(NOTIFICATION, dot):
+            if self._wants.find(transaction, self._ledger.encode(dot)) is not None:
                 self._delivery.settle_elsewhere(transaction, owner, dot)
-            elif not self._item_store.context.holds(*dot):
+            elif self._item_store.holds(NOTIFICATION, dot) or not self._item_store.context.holds(
+                *dot
+            ):  # it is reported after this, or comes later
                 self._tables.done.put(transaction, dot.key + body.subscriber.encode(), b"")
         notes = [dot.id for dot in body.dots]
         transaction.log("learn_delivered", subscriber=body.subscriber, notes=notes, source=source)
@@ -316,7 +321,7 @@ class Intake:
             return
         for dot in body.dots:
             key = dot.key + body.subscriber.encode()
-            if self._tables.done.get(key) is not None:
+            if self._tables.done.get(transaction, key) is not None:
                 self._tables.done.put(transaction, key, None)
 
     # Late subscriptions ---------------------------------------------------------------------
@@ -354,8 +359,8 @@ class Intake:
             self._match_late(transaction, code, chosen)
 
     def _match_late(self, transaction: Transaction, code: int, chosen: dict[int, None]) -> None:
-        want = self._wants.find(code)
-        note = self._delivery.find_note(code) if want is not None else None
+        want = self._wants.find(transaction, code)
+        note = self._delivery.find_note(transaction, code) if want is not None else None
         if want is None or note is None:
             return
         known = {hit[0] for hit in want.hits}

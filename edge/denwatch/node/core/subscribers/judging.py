@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.subscribers.notes import Note, name_attribute, name_event
 from denwatch.node.core.subscribers.people import Owner, Sub, read_filter
 from denwatch.node.core.subscribers.settings import Clock, Roles, SubscriberSettings
@@ -141,7 +142,7 @@ class Judge:
                 return "expired", hit, 0
             hit = sub, possible, certain, attribute
         if sub.significance is not None:
-            last = self._read_last(sub, note)
+            last = self._read_last(transaction, sub, note)
             if not is_significant(sub, note, at, last, self._settings.episode):
                 return "quiet", hit, 0
         return "", hit, until
@@ -182,18 +183,18 @@ class Judge:
         self._tables.gate.put(transaction, sub.id.to_bytes(8, "big"), encode_row(sub.save_gate()))
         return verdict
 
-    def _read_last(self, sub: Sub, note: Note) -> Last | None:
-        row = self._tables.last.get(_last_key(sub, note))
+    def _read_last(self, transaction: Transaction, sub: Sub, note: Note) -> Last | None:
+        row = self._tables.last.get(transaction, _last_key(sub, note))
         return None if row is None else _last_decoder.decode(row)
 
     def _remember(self, transaction: Transaction, sub: Sub, note: Note, at: int) -> None:
-        last = remember(sub, note, at, self._read_last(sub, note))
+        last = remember(sub, note, at, self._read_last(transaction, sub, note))
         self._tables.last.put(transaction, _last_key(sub, note), encode_row(last))
 
-    def restore_gate(self, sub: Sub) -> None:
+    def restore_gate(self, reader: Reader, sub: Sub) -> None:
         """Take up a top-k that an earlier run left."""
         if sub.gate is not None:
-            row = self._tables.gate.get(sub.id.to_bytes(8, "big"))
+            row = self._tables.gate.get(reader, sub.id.to_bytes(8, "big"))
             if row is not None:
                 sub.restore_gate(_gate_decoder.decode(row))
 
@@ -203,7 +204,7 @@ class Judge:
         if sub.gate is not None:
             self._tables.gate.put(transaction, key, None)
         if sub.significance is not None:
-            self._tables.last.clear(transaction, key)
+            transaction.clear(self._tables.last.space, key)
 
 
 def _last_key(sub: Sub, note: Note) -> bytes:

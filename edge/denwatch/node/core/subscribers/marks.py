@@ -6,6 +6,7 @@ A mark is on the disk with its delivery; many become one item, now and then, or 
 from __future__ import annotations
 
 import msgspec
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NEVER, DeliveredBody, Dot, encode_body, read_dot
 from denwatch.node.core.subscribers.people import Owner
@@ -27,9 +28,9 @@ class Marks:
         self._waiting: dict[str, dict[Dot, int]] = {}  # subscriber: notification: its expiry
         self._told = 0
 
-    def restore(self) -> None:
+    def restore(self, reader: Reader) -> None:
         """Take up the marks that were not told."""
-        for key, row in self._table.scan():
+        for key, row in self._table.scan(reader):
             name, rest = split_name(key)
             self._waiting.setdefault(name, {})[read_dot(rest)] = _decoder.decode(row).expires
 

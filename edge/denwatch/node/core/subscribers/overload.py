@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from denwatch.node.core.items import Dot, read_dot
 from denwatch.node.core.subscribers.tables import Table, Want, decode_want
+from denwatch.node.core.transaction import Transaction
 
 _LIFE = 7 * 86_400_000  # ms: of what never expires
 
@@ -23,19 +24,19 @@ def rate_freshness(want: Want, now: int) -> float:
 
 
 def choose_victims(
-    table: Table, count: int, now: int, find_degree: Callable[[Want], int]
+    table: Table, transaction: Transaction, count: int, find_degree: Callable[[Want], int]
 ) -> list[tuple[Dot, int]]:
     """Return so many notifications that are worth least, with their degrees, least first."""
 
     def rate(row: tuple[bytes, bytes]) -> tuple[float, float, bytes]:
         want = decode_want(row[1])
-        freshness = rate_freshness(want, now)
+        freshness = rate_freshness(want, transaction.now)
         return find_degree(want) * freshness, freshness, row[0]
 
-    worst = heapq.nsmallest(count, map(rate, table.scan()))
+    worst = heapq.nsmallest(count, map(rate, table.scan(transaction)))
     victims = []
     for _, _, key in worst:
-        row = table.get(key)
+        row = table.get(transaction, key)
         assert row is not None, "a row that was there a moment ago"
         victims.append((read_dot(key), find_degree(decode_want(row))))
     return victims

@@ -21,15 +21,13 @@ import msgspec
 from denwatch.node.core.interface import (
     NOTES,
     REPLIES,
-    REQUESTS,
     Acknowledged,
     Listening,
     Message,
-    Part,
     Reader,
 )
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY, Dot, Item
+from denwatch.node.core.items import NOTIFICATION, VOCABULARY, Dot, Item
 from denwatch.node.core.subscribers.commands import Commands, Probe
 from denwatch.node.core.subscribers.delivery import Delivery
 from denwatch.node.core.subscribers.intake import Intake
@@ -55,15 +53,12 @@ from denwatch.node.matching.plugins import Plugins
 _EVICTED_SHARE = 100  # a full node makes room for this part of its limit at once
 
 
-class Subscribers(Part):
+class Subscribers:
     """The part of a node that serves subscribers."""
-
-    topics = (REQUESTS, REPLIES, NOTES)
 
     def __init__(
         self,
         item_store: ItemStore,
-        reader: Reader,
         vocabularies: Vocabularies,
         *,
         roles: Roles | None = None,
@@ -78,7 +73,7 @@ class Subscribers(Part):
         self._item_store = item_store
         self._settings = settings
         self._vocabularies = vocabularies
-        self._tables = tables = Tables(reader)
+        self._tables = tables = Tables()
         self._registry = registry = Registry(
             vocabularies, clock, Plugins() if plugins is None else plugins
         )
@@ -118,37 +113,34 @@ class Subscribers(Part):
         )
         self._is_announced = not settings.is_announcing
 
-    def restore(self, reader: Reader, now: int) -> None:  # noqa: ARG002
+    def restore(self, reader: Reader) -> None:
         """Take up what an earlier run left."""
-        for item in self._item_store.iterate(VOCABULARY):
+        for item in self._item_store.iterate(reader, VOCABULARY):
             self._vocabularies.learn(item)
-        self._intake.restore()
-        for key, row in self._tables.prefer.scan():
+        self._intake.restore(reader)
+        for key, row in self._tables.prefer.scan(reader):
             owner = self._registry.find_owner(split_name(key)[0])
             owner.asked = msgspec.msgpack.decode(row, type=Priorities).pairs
             owner.assign_levels()
-        for key, _ in self._tables.mute.scan():
+        for key, _ in self._tables.mute.scan(reader):
             self._registry.find_owner(split_name(key)[0]).is_muted = True
-        for key, row in self._tables.place.scan():
+        for key, row in self._tables.place.scan(reader):
             self._registry.find_owner(split_name(key)[0]).place = row.decode()
-        self._marks.restore()
-        self._replies.restore()
+        self._marks.restore(reader)
+        self._replies.restore(reader)
 
     # Events ---------------------------------------------------------------------------------
 
     def receive(self, transaction: Transaction, message: Message) -> None:
-        """Take a request."""
-        if message.topic.startswith(REQUESTS):
-            self._begin(transaction)
-            self._commands.handle(transaction, message)
-            self._wants.flush(transaction)
+        """Handle a request."""
+        self._commands.handle(transaction, message)
+        self._wants.flush(transaction)
 
     def listen(self, transaction: Transaction, event: Listening) -> None:
         """Note that a subscriber is there, or gone."""
-        self._begin(transaction)
         if event.topic.startswith(REPLIES):
             self._replies.listen(transaction, event.topic[len(REPLIES) :], event.is_up)
-        elif event.topic.startswith(NOTES):
+        else:
             self._attach(transaction, event.topic[len(NOTES) :], event.is_up)
         self._wants.flush(transaction)
 
@@ -166,37 +158,58 @@ class Subscribers(Part):
 
     def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
         """Note that a notification arrived."""
-        if event.topic.startswith(NOTES):
-            self._begin(transaction)
-            owner = self._registry.find_owner(event.topic[len(NOTES) :])
-            self._delivery.acknowledge(transaction, owner, event.token)
-            self._wants.flush(transaction)
-
-    def meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:  # noqa: ARG002
-        """Have all deliveries ready to be told, before anything is exchanged."""
-        self.tell(transaction)
-
-    def learn(self, transaction: Transaction, item: Item, source: str) -> None:
-        """Take an item that is new here."""
-        self._begin(transaction)
-        if item.kind == NOTIFICATION:
-            self._intake.learn_notes(transaction, (item,), source)
-        elif item.kind == SUBSCRIPTION:
-            self._intake.learn_subscription(transaction, item, source)
-        elif item.kind == DELIVERED:
-            self._intake.learn_marks(transaction, item, source)
-        elif item.kind == VOCABULARY:
-            self._learn_vocabulary(transaction, item, source)
+        owner = self._registry.find_owner(event.topic[len(NOTES) :])
+        self._delivery.acknowledge(transaction, owner, event.token)
         self._wants.flush(transaction)
 
-    def learn_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
-        """Take items that came together: notifications are matched together."""
-        if items and items[0].kind == NOTIFICATION:
-            self._begin(transaction)
-            self._intake.learn_notes(transaction, items, source)
-            self._wants.flush(transaction)
-        else:
-            super().learn_many(transaction, items, source)
+    def report_receipts(self, transaction: Transaction) -> None:
+        """Make items of deliveries that other nodes do not know of yet."""
+        self._marks.tell(transaction)
+
+    def tick(self, transaction: Transaction) -> None:
+        """Do what is due: first what only looks at the items, then what changes them."""
+        self._intake.catch_up(transaction)
+        self._intake.drop_ended(transaction)
+        self._intake.join_twins(transaction)
+        if not self._is_announced:
+            self._is_announced = True
+            self._vocabularies.announce(transaction, self._item_store)
+        self._marks.tell_due(transaction)
+        self._wants.flush(transaction)
+        excess = self._item_store.count(NOTIFICATION) - self._settings.held_limit
+        if excess > 0:
+            self.evict(transaction, max(excess, self._settings.held_limit // _EVICTED_SHARE))
+        self._delivery.let_go(transaction)
+
+    # Items that came and went ---------------------------------------------------------------
+
+    def add_notifications(
+        self, transaction: Transaction, items: Sequence[Item], source: str
+    ) -> None:
+        """Match new notifications, and send them to those who are there."""
+        self._intake.learn_notes(transaction, items, source)
+        self._wants.flush(transaction)
+
+    def add_subscriptions(
+        self, transaction: Transaction, items: Sequence[Item], source: str
+    ) -> None:
+        """Put new subscriptions in force."""
+        for item in items:
+            self._intake.learn_subscription(transaction, item, source)
+        self._wants.flush(transaction)
+
+    def add_receipts(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
+        """Note what other nodes have delivered."""
+        for item in items:
+            self._intake.learn_marks(transaction, item, source)
+        self._wants.flush(transaction)
+
+    def add_vocabularies(
+        self, transaction: Transaction, items: Sequence[Item], source: str
+    ) -> None:
+        """Learn vocabularies of other nodes."""
+        for item in items:
+            self._learn_vocabulary(transaction, item, source)
 
     def _learn_vocabulary(self, transaction: Transaction, item: Item, source: str) -> None:
         body = self._vocabularies.learn(item)
@@ -209,57 +222,33 @@ class Subscribers(Part):
         self._delivery.forget_notes()
         transaction.log("vocabulary", hash=body.hash, document=body.document, source=source)
 
-    def forget(self, transaction: Transaction, item: Item, reason: str) -> None:
-        """Let go of an item."""
-        self._begin(transaction)
-        if item.kind == NOTIFICATION:
-            self._intake.forget_note(transaction, item, reason)
-        elif item.kind == SUBSCRIPTION:
-            self._intake.forget_subscription(transaction, item, reason)
-        elif item.kind == DELIVERED:
-            self._intake.forget_marks(transaction, item)
+    def remove_notification(self, transaction: Transaction, item: Item, reason: str) -> None:
+        """Forget who waits for a notification that is gone."""
+        self._intake.forget_note(transaction, item, reason)
+
+    def remove_subscription(self, transaction: Transaction, item: Item, reason: str) -> None:
+        """Take a subscription out of force."""
+        self._intake.forget_subscription(transaction, item, reason)
         self._wants.flush(transaction)
 
-    def tick(self, transaction: Transaction) -> None:
-        """Do what is due."""
-        self._begin(transaction)
-        excess = self._item_store.count(NOTIFICATION) - self._settings.held_limit
-        if excess > 0:
-            self.evict(transaction, max(excess, self._settings.held_limit // _EVICTED_SHARE))
-        if not self._is_announced:
-            self._is_announced = True
-            self._vocabularies.announce(transaction, self._item_store)
-        self._intake.join_twins(transaction)
-        self._intake.catch_up(transaction)
-        self._intake.drop_ended(transaction)
-        self._marks.tell_due(transaction)
-        self._delivery.let_go(transaction)
-        self._wants.flush(transaction)
-
-    def _begin(self, transaction: Transaction) -> None:
-        self._tables.begin(transaction)
-        self._wants.begin(transaction)
+    def remove_receipts(self, transaction: Transaction, item: Item) -> None:
+        """Forget receipts whose time is over."""
+        self._intake.forget_marks(transaction, item)
 
     # For the node's other parts -------------------------------------------------------------
 
-    def wanted(self, dot: Dot) -> dict[str, int]:
+    def wanted(self, reader: Reader, dot: Dot) -> dict[str, int]:
         """Return who still wants a notification that is held, and how much (0..255)."""
-        want = self._wants.peek(self._ledger.encode(dot))
+        want = self._wants.peek(reader, self._ledger.encode(dot))
         return {} if want is None else self._wants.list_degrees(want)
 
-    def degree(self, dot: Dot) -> int:
+    def degree(self, reader: Reader, dot: Dot) -> int:
         """Return how much a notification is wanted by whoever wants it most."""
-        return max(self.wanted(dot).values(), default=0)
-
-    def tell(self, transaction: Transaction) -> None:
-        """Make items of deliveries that are not told yet."""
-        self._begin(transaction)
-        self._marks.tell(transaction)
+        return max(self.wanted(reader, dot).values(), default=0)
 
     def evict(self, transaction: Transaction, count: int) -> int:
         """Give up so many notifications that are worth least; return how many there were."""
-        self._begin(transaction)
-        victims = choose_victims(self._tables.want, count, transaction.now, self._find_degree)
+        victims = choose_victims(self._tables.want, transaction, count, self._find_degree)
         for dot, degree in victims:
             transaction.log("drop", what="notification", why="space", item=dot.id, degree=degree)
             self._item_store.remove(transaction, NOTIFICATION, dot, "space")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from denwatch.client.errors import LanguageError
-from denwatch.node.core.interface import REPLIES
+from denwatch.node.core.interface import REPLIES, Reader
 from denwatch.node.core.subscribers.settings import SubscriberSettings
 from denwatch.node.core.subscribers.tables import Tables, join_name, split_name
 from denwatch.node.core.transaction import Transaction
@@ -42,9 +42,9 @@ class Replies:
         self._kept: dict[str, list[int]] = {}  # numbers of the replies that wait
         self._next = 1
 
-    def restore(self) -> None:
+    def restore(self, reader: Reader) -> None:
         """Take up the replies that wait."""
-        for key, _ in self._table.scan():
+        for key, _ in self._table.scan(reader):
             name, rest = split_name(key)
             number = int.from_bytes(rest, "big")
             self._kept.setdefault(name, []).append(number)
@@ -78,7 +78,7 @@ class Replies:
             return
         self._listening.add(name)
         for number in self._kept.pop(name, ()):
-            message = self._table.get(_key(name, number))
+            message = self._table.get(transaction, _key(name, number))
             if message is not None:
                 transaction.publish(REPLIES + name, message)
                 self._table.put(transaction, _key(name, number), None)

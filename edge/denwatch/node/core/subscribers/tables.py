@@ -1,7 +1,6 @@
 """What serving subscribers keeps on the disk: one space each, and how their rows look.
 
-The only file of this folder that names spaces and encodes rows. A transaction's writes are not
-where the reader finds them before it ends, so a table remembers what it wrote in it.
+The only file of this folder that names spaces and encodes rows.
 
     sub.want    dot of a notification: who wants it, who was offered it, who is done with it
     sub.done    dot of a notification that is not here, subscriber: has it already
@@ -102,81 +101,36 @@ def split_name(key: bytes) -> tuple[str, bytes]:
 
 
 class Table:
-    """One space, as it is after what this transaction has written."""
+    """One space. What is read through a transaction has the transaction's own writes in it."""
 
-    def __init__(self, space: str, reader: Reader, written: list[Table] | None = None) -> None:
-        """`written` is where a table that was written in this transaction enters itself."""
+    def __init__(self, space: str) -> None:
         self.space = space
-        self._reader = reader
-        self._written = [] if written is None else written
-        self._fresh: dict[bytes, bytes | None] = {}
 
-    def begin_transaction(self) -> None:
-        """Forget what is now where the reader finds it."""
-        self._fresh = {}
-
-    def get(self, key: bytes) -> bytes | None:
+    def get(self, reader: Reader, key: bytes) -> bytes | None:
         """Return the value of a key."""
-        if key in self._fresh:
-            return self._fresh[key]
-        return self._reader.get(self.space, key)
+        return reader.get(self.space, key)
 
     def put(self, transaction: Transaction, key: bytes, value: bytes | None) -> None:
         """Change a key; None deletes it."""
-        if not self._fresh:
-            self._written.append(self)
-        self._fresh[key] = value
         transaction.write(self.space, key, value)
 
-    def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, reader: Reader, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values in the order of keys."""
-        fresh = sorted(key for key in self._fresh if key.startswith(prefix))
-        place = 0
-        for key, value in self._reader.scan(self.space, prefix):
-            while place < len(fresh) and fresh[place] < key:
-                yield from self._get_fresh(fresh[place])
-                place += 1
-            if place < len(fresh) and fresh[place] == key:
-                yield from self._get_fresh(key)
-                place += 1
-            else:
-                yield key, value
-        for key in fresh[place:]:
-            yield from self._get_fresh(key)
-
-    def _get_fresh(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        value = self._fresh.get(key)
-        if value is not None:
-            yield key, value
-
-    def clear(self, transaction: Transaction, prefix: bytes) -> None:
-        """Delete all keys with a prefix."""
-        for key, _ in list(self.scan(prefix)):
-            self.put(transaction, key, None)
+        return reader.scan(self.space, prefix)
 
 
 class Tables:
     """All of them."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._written: list[Table] = []
-        self._turn: Transaction | None = None
-        self.want = Table("sub.want", reader, self._written)
-        self.done = Table("sub.done", reader, self._written)
-        self.mark = Table("sub.mark", reader, self._written)
-        self.ended = Table("sub.ended", reader, self._written)
-        self.late = Table("sub.late", reader, self._written)
-        self.gate = Table("sub.gate", reader, self._written)
-        self.last = Table("sub.last", reader, self._written)
-        self.prefer = Table("sub.prefer", reader, self._written)
-        self.mute = Table("sub.mute", reader, self._written)
-        self.place = Table("sub.place", reader, self._written)
-        self.reply = Table("sub.reply", reader, self._written)
-
-    def begin(self, transaction: Transaction) -> None:
-        """Note which turn it is."""
-        if transaction is not self._turn:
-            self._turn = transaction
-            for table in self._written:
-                table.begin_transaction()
-            self._written.clear()
+    def __init__(self) -> None:
+        self.want = Table("sub.want")
+        self.done = Table("sub.done")
+        self.mark = Table("sub.mark")
+        self.ended = Table("sub.ended")
+        self.late = Table("sub.late")
+        self.gate = Table("sub.gate")
+        self.last = Table("sub.last")
+        self.prefer = Table("sub.prefer")
+        self.mute = Table("sub.mute")
+        self.place = Table("sub.place")
+        self.reply = Table("sub.reply")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from denwatch.node.core.interface import Reader
 from denwatch.node.core.subscribers.ledger import Ledger
 from denwatch.node.core.subscribers.people import Owner
 from denwatch.node.core.subscribers.registry import Registry
@@ -25,30 +26,22 @@ class Wants:
         self._ledger = ledger
         self._open: dict[int, Want] = {}  # read or made lately
         self._changed: dict[int, Want] = {}
-        self._turn: Transaction | None = None
 
-    def begin(self, transaction: Transaction) -> None:
-        """Note which turn it is."""
-        if transaction is not self._turn:
-            self._turn = transaction
-            if len(self._open) > _KEPT:
-                self._open.clear()
-
-    def find(self, code: int) -> Want | None:
+    def find(self, reader: Reader, code: int) -> Want | None:
         """Return what is known of a notification; change it only together with `change`."""
         want = self._open.get(code)
         if want is None:
-            row = self._table.get(self._ledger.make_key(code))
+            row = self._table.get(reader, self._ledger.make_key(code))
             if row is None:
                 return None
             want = self._open[code] = decode_want(row)
         return want
 
-    def peek(self, code: int) -> Want | None:
+    def peek(self, reader: Reader, code: int) -> Want | None:
         """Return what is known of a notification, only to look at: nothing is kept of it."""
         want = self._open.get(code)
         if want is None:
-            row = self._table.get(self._ledger.make_key(code))
+            row = self._table.get(reader, self._ledger.make_key(code))
             return None if row is None else decode_want(row)
         return want
 
@@ -62,10 +55,12 @@ class Wants:
             self._table.put(transaction, self._ledger.make_key(code), encode_row(want))
         if self._changed:
             self._changed = {}
+        if len(self._open) > _KEPT:
+            self._open.clear()
 
     def drop(self, transaction: Transaction, code: int) -> Want | None:
         """Forget a notification; return what was known."""
-        want = self.find(code)
+        want = self.find(transaction, code)
         if want is not None:
             self._open.pop(code, None)
             self._changed.pop(code, None)
@@ -107,11 +102,11 @@ class Wants:
                 degrees[name] = max(possible, degrees.get(name, 0))
         return degrees
 
-    def restore(self) -> int:
+    def restore(self, reader: Reader) -> int:
         """Fill the ledger from the disk; return how many notifications there are."""
         count = 0
         by_id = self._registry.by_id
-        for key, row in self._table.scan():
+        for key, row in self._table.scan(reader):
             want = decode_want(row)
             code = self._ledger.encode_key(key)
             self._ledger.note_time(code, want.latest)
