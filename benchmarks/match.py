@@ -15,9 +15,8 @@ import time
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.batch import Batch, Readings
-from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.warmup import warm_up
+from denwatch.node.matching.batch import NotificationBatch, SubscriptionBatch
+from denwatch.node.matching.index import FuzzyIndex, warm_up
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import median, percentile, run, say
@@ -56,7 +55,11 @@ def check_agreement(hits: Any, found: tuple[Any, Any, Any]) -> None:
 
 
 def compare(
-    index: FuzzyIndex, scan: TripleScan, notes: list[Readings], every: int, numpy_every: int
+    index: FuzzyIndex,
+    scan: TripleScan,
+    notes: list[NotificationBatch],
+    every: int,
+    numpy_every: int,
 ) -> Result:
     """Time the index on all notifications and the scans on some, in turns."""
     times: dict[str, list[float]] = {"index": [], "scan": [], "numpy": []}
@@ -83,7 +86,7 @@ def compare(
     return result
 
 
-def measure_roofline(index: FuzzyIndex, notes: list[Readings]) -> Result:
+def measure_roofline(index: FuzzyIndex, notes: list[NotificationBatch]) -> Result:
     """Time the index, reading all that it touches, and reading whole rows, in turns."""
     roofline = Roofline(index)
     roofline.read(roofline.prepare(notes[0], True))
@@ -108,7 +111,7 @@ def measure_roofline(index: FuzzyIndex, notes: list[Readings]) -> Result:
     }
 
 
-def load(shape: Shape, batch: Batch) -> tuple[FuzzyIndex, float]:
+def load(shape: Shape, batch: SubscriptionBatch) -> tuple[FuzzyIndex, float]:
     """Return the index of a batch and the seconds that loading took."""
     index = FuzzyIndex(attributes=shape.attributes)
     seconds, _ = time_call(index.add_batch, batch)
@@ -164,7 +167,7 @@ def measure_growth(rng: np.random.Generator, sizes: list[int]) -> list[Result]:
 
 
 def measure_shape(
-    rng: np.random.Generator, shape: Shape, count: int, notes: list[Readings], every: int
+    rng: np.random.Generator, shape: Shape, count: int, notes: list[NotificationBatch], every: int
 ) -> Result:
     """Compare index and scan on a workload of another shape."""
     batch = draw_subscriptions(rng, shape, draw_masks(rng, shape), count)

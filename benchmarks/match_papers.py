@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 
 from benchmarks.common import median, percentile
 from benchmarks.match_work import (
@@ -46,7 +46,7 @@ def measure_papers(rng: np.random.Generator, count: int) -> dict[str, float]:
         seconds = []
         for note in notes:
             start = time.perf_counter()
-            hits: list[Hit] = engine.match(note)
+            hits: list[SubscriptionMatch] = engine.match(note)
             seconds.append(time.perf_counter() - start)
             if hits != index.match(note):
                 raise AssertionError(f"{name} and the index disagree")

@@ -10,13 +10,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.batch import Readings
+from denwatch.node.matching.batch import NotificationBatch
+from denwatch.node.matching.bit_rows import (
+    NEXT,
+    ROWS,
+    SLOTS,
+    TOPS,
+    WORDS,
+    ZONE,
+    ZONES,
+    count_rows,
+    pack_probe,
+)
 from denwatch.node.matching.compiling import count_trailing_zeros
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.masks import ATTRS, BLOCK, WIDTH
-from denwatch.node.matching.packed import TOPS, pack_probe
 from denwatch.node.matching.records import HEADER
-from denwatch.node.matching.rows import NEXT, ROWS, SLOTS, WORDS, ZONE, ZONES, count_rows
 from numba import njit
 
 Array = Any
@@ -92,7 +101,7 @@ class Roofline:
     def __init__(self, index: FuzzyIndex) -> None:
         self.index = index
 
-    def prepare(self, readings: Readings, whole: bool) -> tuple[Array, Array]:
+    def prepare(self, readings: NotificationBatch, whole: bool) -> tuple[Array, Array]:
         """Return what one notification of exact values touches; `whole` takes rows, not lines."""
         c = self.index.columns
         values = np.full(self.index.attributes, -1, np.int64)

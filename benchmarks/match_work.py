@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from denwatch.node.matching.batch import (
-    Batch,
-    Readings,
-    build_batch,
+    NotificationBatch,
+    SubscriptionBatch,
+    build_notification_batch,
     build_predicates,
-    build_readings,
+    build_subscription_batch,
 )
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ def draw_masks(rng: np.random.Generator, shape: Shape) -> list[Ints]:
 
 def draw_subscriptions(
     rng: np.random.Generator, shape: Shape, masks: list[Ints], count: int, first: int = 0
-) -> Batch:
+) -> SubscriptionBatch:
     """Return subscriptions whose masks follow Zipf's law; ids count from `first`."""
     share = 1 / np.arange(1, len(masks) + 1)
     chosen = rng.choice(len(masks), count, p=share / share.sum())
@@ -72,12 +72,14 @@ def draw_subscriptions(
     gamma = rng.integers(shape.steep, 256, len(owner))
     preds = build_predicates(table[chosen[owner], place], low, high, left=gamma)
     thresholds = rng.integers(100, 230, count)
-    return build_batch(np.arange(first, first + count), counts, preds, threshold=thresholds)
+    return build_subscription_batch(
+        np.arange(first, first + count), counts, preds, threshold=thresholds
+    )
 
 
 def draw_notifications(
     rng: np.random.Generator, shape: Shape, count: int, fewest: int, most: int
-) -> list[Readings]:
+) -> list[NotificationBatch]:
     """Return notifications of exact values that carry `fewest` to `most` attributes."""
     share = 1 / np.arange(1, shape.attributes + 1) ** shape.popular
     share /= share.sum()
@@ -85,11 +87,11 @@ def draw_notifications(
     for _ in range(count):
         carried = int(rng.integers(fewest, most + 1))
         names = np.sort(rng.choice(shape.attributes, carried, replace=False, p=share))
-        notes.append(build_readings([0, carried], names, rng.integers(0, 256, carried)))
+        notes.append(build_notification_batch([0, carried], names, rng.integers(0, 256, carried)))
     return notes
 
 
-def list_objects(batch: Batch, event: int) -> list[SubscriptionVector]:
+def list_objects(batch: SubscriptionBatch, event: int) -> list[SubscriptionVector]:
     """Return a batch of at most sixteen attributes as the protocol's objects."""
     rows = iter(batch.preds.tolist())
     subscriptions = []
@@ -102,7 +104,7 @@ def list_objects(batch: Batch, event: int) -> list[SubscriptionVector]:
     return subscriptions
 
 
-def make_notification(readings: Readings, event: int) -> NotificationVector:
+def make_notification(readings: NotificationBatch, event: int) -> NotificationVector:
     """Return one notification of at most sixteen attributes as the protocol's object."""
     rows = zip(readings.attributes.tolist(), readings.points.tolist(), strict=True)
     return NotificationVector(event, [Reading(name, tuple(points)) for name, points in rows])

@@ -27,7 +27,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.subscribers.tables import Want, encode_row
 from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.node.matching.interface import FUZZY
+from denwatch.node.matching.plugins import FUZZY
 from denwatch.node.replication.dot_sets import SeenRange
 from denwatch.node.runtime.build import DATABASE
 from denwatch.node.security import open_keyring

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.arithmetic import SLOPE
-from denwatch.node.matching.batch import Batch, Readings
-from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.warmup import warm_up
+from denwatch.node.matching.batch import NotificationBatch, SubscriptionBatch
+from denwatch.node.matching.evaluation import SLOPE
+from denwatch.node.matching.index import FuzzyIndex, warm_up
 from denwatch.protocol.vectors import NotificationVector
 
 from benchmarks.common import (
@@ -44,7 +43,7 @@ from papers.baselines import PlainMatcher
 
 SHAPE = Shape(attributes=16, masks=100, core=8.0, steep=120)  # one event of the wire
 Degrees = list[dict[int, float]]  # by notification: the degree (0..255) of each hit
-Peer = Callable[[Batch, list[Readings]], tuple[float, Degrees]]
+Peer = Callable[[SubscriptionBatch, list[NotificationBatch]], tuple[float, Degrees]]
 NAMES = {
     "python": "plain Python (denwatch.protocol.matching)",
     "duckdb": "DuckDB join",
@@ -53,7 +52,7 @@ NAMES = {
 }
 
 
-def list_corners(batch: Batch) -> tuple[Any, Any, Any, Any]:
+def list_corners(batch: SubscriptionBatch) -> tuple[Any, Any, Any, Any]:
     """Return the corners of all predicates' trapezoids, in steps of the domain."""
     preds = batch.preds
     low, high = preds["low"].astype(float), preds["high"].astype(float)
@@ -62,12 +61,12 @@ def list_corners(batch: Batch) -> tuple[Any, Any, Any, Any]:
     return low - fall, low, high, high + fall
 
 
-def list_starts(batch: Batch) -> list[int]:
+def list_starts(batch: SubscriptionBatch) -> list[int]:
     """Return where each subscription's predicates start; the last start is the end."""
     return [0, *np.cumsum(batch.subs["count"], dtype=np.int64).tolist()]
 
 
-def collect(batch: Batch, strengths: Any) -> Degrees:
+def collect(batch: SubscriptionBatch, strengths: Any) -> Degrees:
     """Return the hits among strengths (0..1) of all subscriptions, by notification."""
     found = []
     for row in strengths:
@@ -76,7 +75,9 @@ def collect(batch: Batch, strengths: Any) -> Degrees:
     return found
 
 
-def run_scikit_fuzzy(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
+def run_scikit_fuzzy(
+    batch: SubscriptionBatch, notes: list[NotificationBatch]
+) -> tuple[float, Degrees]:
     """Interpolate each predicate for all notifications at once, then take the lowest."""
     from skfuzzy import interp_membership  # type: ignore[import-untyped]
 
@@ -97,7 +98,7 @@ def run_scikit_fuzzy(batch: Batch, notes: list[Readings]) -> tuple[float, Degree
     return time.perf_counter() - start, collect(batch, strengths)
 
 
-def run_simpful(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
+def run_simpful(batch: SubscriptionBatch, notes: list[NotificationBatch]) -> tuple[float, Degrees]:
     """Ask each predicate's set for its membership, and take the lowest.
 
     As a system with a rule for each subscription it would take a thousand times longer: each clause
@@ -121,7 +122,7 @@ def run_simpful(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
     return time.perf_counter() - start, collect(batch, np.array(strengths))
 
 
-def run_duckdb(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
+def run_duckdb(batch: SubscriptionBatch, notes: list[NotificationBatch]) -> tuple[float, Degrees]:
     """Join the alpha-cuts of all predicates with the readings of all notifications."""
     import duckdb
     import pandas  # type: ignore[import-untyped]
@@ -170,7 +171,7 @@ def run_duckdb(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
     return seconds, found
 
 
-def run_python(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
+def run_python(batch: SubscriptionBatch, notes: list[NotificationBatch]) -> tuple[float, Degrees]:
     """Ask the protocol's own definition about every subscription."""
     matcher = PlainMatcher()
     for id, subscription in enumerate(list_objects(batch, 0)):
@@ -182,7 +183,7 @@ def run_python(batch: Batch, notes: list[Readings]) -> tuple[float, Degrees]:
     return seconds, [{hit.id: float(hit.possible) for hit in hits} for hits in answers]
 
 
-def run_index(index: FuzzyIndex, notes: list[Readings]) -> tuple[float, Degrees]:
+def run_index(index: FuzzyIndex, notes: list[NotificationBatch]) -> tuple[float, Degrees]:
     """Match one notification after the other; return the seconds of a median one times all."""
     seconds = []
     found = []
@@ -194,7 +195,7 @@ def run_index(index: FuzzyIndex, notes: list[Readings]) -> tuple[float, Degrees]
     return median(seconds) * len(notes), found
 
 
-def check(name: str, batch: Batch, mine: Degrees, theirs: Degrees) -> None:
+def check(name: str, batch: SubscriptionBatch, mine: Degrees, theirs: Degrees) -> None:
     """Raise unless a peer found what the index found, up to rounding near the threshold."""
     slack = 0 if name in ("duckdb", "python") else 2
     for ours, others in zip(mine, theirs, strict=True):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 
 from papers.encodings import BITS, FLOAT
 from papers.stages import (
@@ -135,12 +135,14 @@ class ATopss:
         self._tally.close_slot(slot)
         self._free_slots.append(slot)
 
-    def match(self, notification: Publication, age: int = 0) -> list[Hit]:  # noqa: ARG002 - ageless
+    def match(self, notification: Publication, age: int = 0) -> list[SubscriptionMatch]:  # noqa: ARG002 - ageless
         """Return the hits by rising id, degrees rounded to 0..255."""
         hits = []
         for id, possible, certain in self.match_degrees(notification):
             attribute = self._blame(self._interests[id].constraints)
-            hits.append(Hit(id, round(255 * possible), round(255 * certain), attribute))
+            hits.append(
+                SubscriptionMatch(id, round(255 * possible), round(255 * certain), attribute)
+            )
         return hits
 
     def match_degrees(self, publication: Publication) -> list[Degrees]:

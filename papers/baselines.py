@@ -12,10 +12,10 @@ numpy before thinking of an index. They are compiled, typed and contiguous: hone
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching.arithmetic import SLOPE
-from denwatch.node.matching.batch import Batch
+from denwatch.node.matching.batch import SubscriptionBatch
 from denwatch.node.matching.compiling import Array, compiled, int64
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.evaluation import SLOPE
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
@@ -39,14 +39,14 @@ class PlainMatcher:
         """Remove a subscription; KeyError if there is none with this id."""
         del self._subscriptions[id]
 
-    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return the hits by rising id; `age` is the notification's, in seconds."""
         hits = []
         for id, s in sorted(self._subscriptions.items()):
             found = match(s, notification, age)
             if found is not None and found.matched:
                 attribute = s.predicates[found.predicate].attribute
-                hits.append(Hit(id, found.possible, found.certain, attribute))
+                hits.append(SubscriptionMatch(id, found.possible, found.certain, attribute))
         return hits
 
 
@@ -93,7 +93,7 @@ def scan_triples(
 class TripleScan:
     """The triples of a batch in columns, and the two scans over them."""
 
-    def __init__(self, batch: Batch, attributes: int) -> None:
+    def __init__(self, batch: SubscriptionBatch, attributes: int) -> None:
         plain = (batch.subs["aggregator"] == MIN).all() and not len(batch.code)
         for name in ("hedge", "negated", "wide", "possible", "certain"):
             plain = plain and not batch.preds[name].any()

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.degrees import MAX, SUGENO, aggregate
 from denwatch.protocol.evaluator import NOT, OR, find_least
 from denwatch.protocol.vectors import SubscriptionVector
@@ -55,7 +55,7 @@ class Broken(Entry):
 class Breakdown(FNIF, ABC):
     """What the three share: predicates first, then pairs, then the score."""
 
-    def _evaluate(self, entry: Entry, readings: Readings, age: int) -> Hit | None:
+    def _evaluate(self, entry: Entry, readings: Readings, age: int) -> SubscriptionMatch | None:
         assert isinstance(entry, Broken)  # what _prepare returns
         possibles = bytearray()
         certains = bytearray()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from papers.evaluation import Entry, Readings, evaluate
@@ -79,10 +79,10 @@ class FNIFC:
             orphan.parent = None
             self._place(orphan)
 
-    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return the hits by rising id."""
         readings = Readings(notification)
-        hits: list[Hit] = []
+        hits: list[SubscriptionMatch] = []
         for family in self._find_candidates(readings):
             if not self._report(family, readings, age, hits):
                 continue
@@ -92,13 +92,13 @@ class FNIFC:
         hits.sort()
         return hits
 
-    def filter(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def filter(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return one hit for each distinct mask, as FNIF does at the source.
 
         A covered family is looked at only if its mask differs from that of the one above it.
         """
         readings = Readings(notification)
-        found: dict[int, Hit] = {}
+        found: dict[int, SubscriptionMatch] = {}
         for family in self._find_candidates(readings):
             sent = family.entry.key in found
             masks = {covered.entry.key for covered in family.covered}
@@ -116,11 +116,13 @@ class FNIFC:
                     found[key] = hit._replace(id=next(iter(other.ids)))
         return list(found.values())
 
-    def _report(self, family: Family, readings: Readings, age: int, hits: list[Hit]) -> bool:
+    def _report(
+        self, family: Family, readings: Readings, age: int, hits: list[SubscriptionMatch]
+    ) -> bool:
         hit = evaluate(family.entry, readings, age)
         if hit:
             _, possible, certain, attribute = hit
-            hits.extend([Hit(id, possible, certain, attribute) for id in family.ids])
+            hits.extend([SubscriptionMatch(id, possible, certain, attribute) for id in family.ids])
         return hit is not None
 
     def _find_candidates(self, readings: Readings) -> Iterator[Family]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from enum import Enum
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.cuts import cut_set, invert_hedge
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
@@ -109,7 +109,7 @@ class AttributeValue:
                 del self._tables[attribute]
         del self._blame[id]
 
-    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:  # noqa: ARG002 - ageless
+    def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:  # noqa: ARG002 - ageless
         """Return the hits by rising id, all of full degree."""
         readings = Readings(notification)
         counts: dict[int, int] = {}
@@ -123,7 +123,7 @@ class AttributeValue:
                     for id in table.holders[bounds]:
                         counts[id] = counts.get(id, 0) + 1
         full = [id for id, count in counts.items() if count == len(self._wanted[id])]
-        return [Hit(id, 255, 255, self._blame[id]) for id in sorted(full)]
+        return [SubscriptionMatch(id, 255, 255, self._blame[id]) for id in sorted(full)]
 
 
 def cut_predicate(p: Predicate, reach: Reach) -> Bounds:

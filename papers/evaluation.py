@@ -6,7 +6,7 @@ in what it looks at and in what order. Nothing here decides which subscriptions 
 
 from __future__ import annotations
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate
 from denwatch.protocol.evaluator import NOT, OR, find_least
 from denwatch.protocol.matching import apply_rules, rate_age
@@ -81,7 +81,7 @@ def join_key(event: int, features: int) -> int:
     return event << 16 | features
 
 
-def evaluate(entry: Entry, readings: Readings, age: int) -> Hit | None:
+def evaluate(entry: Entry, readings: Readings, age: int) -> SubscriptionMatch | None:
     """Return the hit of a candidate, or None where the degrees do not suffice."""
     s = entry.subscription
     possibles = bytearray()
@@ -102,7 +102,7 @@ def evaluate(entry: Entry, readings: Readings, age: int) -> Hit | None:
 
 def conclude(
     entry: Entry, possibles: bytearray, certains: bytearray, readings: Readings, age: int
-) -> Hit | None:
+) -> SubscriptionMatch | None:
     """Return the hit of a candidate from its predicates' degrees, or None if they are too low."""
     s = entry.subscription
     if s.aggregator == SUGENO:
@@ -114,7 +114,7 @@ def conclude(
     return decide(s, verdict, age)
 
 
-def decide(s: SubscriptionVector, verdict: Verdict, age: int) -> Hit | None:
+def decide(s: SubscriptionVector, verdict: Verdict, age: int) -> SubscriptionMatch | None:
     """Return the hit if the degrees, faded by age, reach both thresholds of the subscription."""
     possible, certain, decisive = verdict
     if s.recent:
@@ -123,7 +123,7 @@ def decide(s: SubscriptionVector, verdict: Verdict, age: int) -> Hit | None:
         certain = min(certain, fresh)
     if possible < s.threshold or certain < s.certain:
         return None
-    return Hit(0, possible, certain, s.predicates[decisive].attribute)
+    return SubscriptionMatch(0, possible, certain, s.predicates[decisive].attribute)
 
 
 def combine_flat(entry: Entry, possibles: bytearray, certains: bytearray) -> Verdict:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from papers.evaluation import Entry, Readings, evaluate, join_key
@@ -34,7 +34,7 @@ class FNIF:
         """Remove a subscription; KeyError if there is none with this id."""
         del self._entries[id]
 
-    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return the hits by rising id."""
         readings = Readings(notification)
         hits = []
@@ -45,7 +45,7 @@ class FNIF:
         hits.sort()
         return hits
 
-    def filter(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def filter(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return one hit for each distinct mask: what a publisher sends at the source.
 
         Once a mask has a hit, its notification goes out, and only other masks are still of
@@ -66,7 +66,7 @@ class FNIF:
     def _prepare(self, id: int, subscription: SubscriptionVector) -> Entry:
         return Entry(id, subscription)
 
-    def _evaluate(self, entry: Entry, readings: Readings, age: int) -> Hit | None:
+    def _evaluate(self, entry: Entry, readings: Readings, age: int) -> SubscriptionMatch | None:
         return evaluate(entry, readings, age)
 
     def _find_candidates(self, readings: Readings) -> Iterator[Entry]:

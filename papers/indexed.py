@@ -7,7 +7,7 @@ it, which collect their predicates' degrees; those that have all are scored.
 
 from __future__ import annotations
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.degrees import GEOMETRIC, HARMONIC, MIN, PRODUCT
 from denwatch.protocol.evaluator import OR
 from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
@@ -94,7 +94,7 @@ class FIP:
                 if not self._table[attribute]:
                     del self._table[attribute]
 
-    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return the hits by rising id."""
         readings = Readings(notification)
         self._turn += 1

@@ -16,10 +16,10 @@ from itertools import repeat
 from typing import Any
 
 from denwatch.node.ranking import (
-    Filter,
+    ContentFilter,
     Forwarder,
-    Policy,
     Preference,
+    RankingPolicy,
     SubscriptionGraph,
     covers,
     matches,
@@ -46,7 +46,7 @@ SHARES = (0.51, 0.27, 0.15)
 EXPIRIES = (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, math.inf)
 OUT_OF_PLACE = 0.2  # of a scenario's notifications: the paper says "most" are in order
 
-User = list[tuple[Filter, float]]
+User = list[tuple[ContentFilter, float]]
 
 
 def draw_user(source: ValueSource, rng: random.Random) -> User:
@@ -58,8 +58,8 @@ def count_delivered(
     user: User, movies: Sequence[Movie], k: int, lives: Iterable[float], bounded: bool
 ) -> int:
     """Publish one movie a unit of time, each with its life; return how many reach the user."""
-    server: Forwarder[Filter, Movie] = Forwarder(covers, measure_degree)
-    server.connect("user", Policy(k=k, is_bounded=bounded))
+    server: Forwarder[ContentFilter, Movie] = Forwarder(covers, measure_degree)
+    server.connect("user", RankingPolicy(k=k, is_bounded=bounded))
     for number, (subscription, score) in enumerate(user):
         server.subscribe(Preference(number, "user", subscription, score))
     return sum(
@@ -205,7 +205,7 @@ def measure_walk(count: int, notifications: int, seed: int) -> dict[str, float]:
     """Compare the pruned walk with a full scan over the same subscriptions."""
     rng = random.Random(seed)
     filters = draw_filters(build_source("zipf"), count, rng)
-    graph: SubscriptionGraph[Filter, Movie] = SubscriptionGraph(covers, measure_degree)
+    graph: SubscriptionGraph[ContentFilter, Movie] = SubscriptionGraph(covers, measure_degree)
     insert = time_calls(lambda pair: graph.insert(*pair), list(enumerate(filters)))
     movies = rng.sample(load_movies(), notifications)
     walk, scan = [], []

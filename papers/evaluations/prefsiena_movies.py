@@ -18,7 +18,7 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from denwatch.node.ranking import Filter
+from denwatch.node.ranking import ContentFilter
 
 Movie = dict[str, int | str]
 MOVIE_COUNT = 58_788
@@ -70,14 +70,14 @@ class ValueSource:
     values: dict[str, list[int | str]]
     weights: dict[str, list[float]]
 
-    def draw_filter(self, rng: random.Random) -> Filter:
+    def draw_filter(self, rng: random.Random) -> ContentFilter:
         """Return a random subscription: some attributes, each with an operator and a value."""
         names = rng.sample(sorted(_OPERATORS), rng.randint(1, len(_OPERATORS)))
         parts = []
         for name in names:
             value = rng.choices(self.values[name], cum_weights=self.weights[name])[0]
             parts.append((name, rng.choice(_OPERATORS[name]), value))
-        return Filter.of(*parts)
+        return ContentFilter.of(*parts)
 
 
 @cache
@@ -98,9 +98,9 @@ def build_source(distribution: str) -> ValueSource:
     return ValueSource(values, weights)
 
 
-def draw_filters(source: ValueSource, count: int, rng: random.Random) -> list[Filter]:
+def draw_filters(source: ValueSource, count: int, rng: random.Random) -> list[ContentFilter]:
     """Return `count` different subscriptions."""
-    filters: dict[Filter, None] = {}
+    filters: dict[ContentFilter, None] = {}
     while len(filters) < count:
         filters[source.draw_filter(rng)] = None
     return list(filters)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from denwatch.node.ranking import (
-    Filter,
+    ContentFilter,
     Forwarder,
-    Policy,
     Preference,
+    RankingPolicy,
     SubscriptionGraph,
     choose_server,
     covers,
@@ -26,7 +26,7 @@ from denwatch.node.ranking import (
 
 from papers.evaluations.prefsiena_movies import Movie
 
-Graph = SubscriptionGraph[Filter, Movie]
+Graph = SubscriptionGraph[ContentFilter, Movie]
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Server:
     """One server: its clients' forwarding, what each child asked for, and its whole graph."""
 
     number: int
-    clients: Forwarder[Filter, Movie] = field(
+    clients: Forwarder[ContentFilter, Movie] = field(
         default_factory=lambda: Forwarder(covers, measure_degree)
     )
     children: dict[int, Graph] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Hierarchy:
         self.leaves = [server.number for server in self.servers if not server.children]
         self.messages: Counter[str] = Counter()
 
-    def choose(self, filters: Sequence[Filter], among: Sequence[int]) -> int:
+    def choose(self, filters: Sequence[ContentFilter], among: Sequence[int]) -> int:
         """Probe servers and return the one that the two criteria prefer."""
         self.messages["probe"] += 2 * len(among)
         # Names of equal length, so that the last tie goes to the first server.
@@ -71,8 +71,8 @@ class Hierarchy:
         self,
         subscriber: int,
         place: int,
-        filters: Sequence[Filter],
-        policy: Policy,
+        filters: Sequence[ContentFilter],
+        policy: RankingPolicy,
         rng: random.Random,
     ) -> None:
         """Connect a subscriber to a server and spread its subscriptions with random scores."""
@@ -84,7 +84,7 @@ class Hierarchy:
             server.clients.subscribe(Preference(key, subscriber, subscription, rng.random()))
             self._ask_above(place, key, subscription)
 
-    def _ask_above(self, place: int, key: tuple[int, int], subscription: Filter) -> None:
+    def _ask_above(self, place: int, key: tuple[int, int], subscription: ContentFilter) -> None:
         """Pass a subscription up until a server already asked for as much."""
         here = place
         while self.servers[here].graph.insert(key, subscription):
@@ -125,7 +125,7 @@ class Plan:
 
     depth: int
     fanout: int
-    subscribers: Sequence[Sequence[Filter]]
+    subscribers: Sequence[Sequence[ContentFilter]]
     movies: Sequence[Movie]
     k: int = 1
     life: float = 20.0
@@ -155,7 +155,7 @@ def play_plan(plan: Plan, is_clustered: bool, seed: int) -> Outcome:
     rng = random.Random(seed)
     tree = Hierarchy(plan.depth, plan.fanout)
     places = list(range(len(tree.servers))) if plan.anywhere else tree.leaves
-    policy = Policy(k=plan.k)
+    policy = RankingPolicy(k=plan.k)
     crowd: Counter[int] = Counter()
     for subscriber, filters in enumerate(plan.subscribers):
         place = rng.choice(places)  # drawn in both cases, so that all else is equal

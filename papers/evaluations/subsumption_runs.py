@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from denwatch.node.covering import Covering, Domains, Policy, Subscription
+from denwatch.node.covering import BoxedSubscription, Covering, Domains, Policy
 
 TOP = 1000  # the domain of each dimension is [0, TOP]
 LIMIT_MIB = 4096
@@ -84,13 +84,13 @@ class Trace:
         self.rectangles.append(rectangles)
 
 
-def draw_subscriptions(job: Job) -> list[Subscription]:
+def draw_subscriptions(job: Job) -> list[BoxedSubscription]:
     """Return a job's subscriptions; only the seed, the dimensions and the workload decide them."""
     rng = np.random.default_rng([job.seed, job.dimensions])
     drawn = job.workload.draw(rng, job.count, job.dimensions)
     mask = (1 << job.dimensions) - 1
     return [
-        Subscription(mask, ({bit: (low, high) for bit, (low, high) in enumerate(box)},))
+        BoxedSubscription(mask, ({bit: (low, high) for bit, (low, high) in enumerate(box)},))
         for box in drawn.tolist()
     ]
 

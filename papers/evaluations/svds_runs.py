@@ -17,11 +17,11 @@ from denwatch.node.services import (
     BasicSvdFinder,
     ExactFinder,
     ExhaustiveFinder,
+    FeasibilityRule,
     Finder,
     RandomFinder,
-    Request,
     Result,
-    Rule,
+    ServiceRequest,
     SumFinder,
     WeightedSvdFinder,
 )
@@ -95,7 +95,9 @@ def draw_services(kind: str, n: int, m: int, rng: np.random.Generator) -> Matrix
     return (rng.random((n, m)) < chances).astype(np.int8)
 
 
-def draw_wish(services: Matrix, kind: str, rng: np.random.Generator) -> tuple[Request, float]:
+def draw_wish(
+    services: Matrix, kind: str, rng: np.random.Generator
+) -> tuple[ServiceRequest, float]:
     """Draw a request, and return it with the share of services that are feasible for it.
 
     A binary wish is, of 30 drawn with two or three ones, the one whose feasible share is nearest
@@ -104,7 +106,7 @@ def draw_wish(services: Matrix, kind: str, rng: np.random.Generator) -> tuple[Re
     m = services.shape[1]
     if kind == "ternary":
         wish: list[int] = np.asarray(rng.integers(-1, 2, m)).tolist()
-        return Request(tuple(wish), Rule.NEAREST), 1.0
+        return ServiceRequest(tuple(wish), FeasibilityRule.NEAREST), 1.0
     best, best_share = np.array([], np.int64), math.inf
     for _ in range(30):
         ones = rng.choice(m, int(rng.integers(2, 4)), replace=False)
@@ -112,7 +114,7 @@ def draw_wish(services: Matrix, kind: str, rng: np.random.Generator) -> tuple[Re
         if share > 0 and abs(share - FEASIBLE) < abs(best_share - FEASIBLE):
             best, best_share = ones, share
     wanted = set(best.tolist())
-    return Request(tuple(int(at in wanted) for at in range(m))), best_share
+    return ServiceRequest(tuple(int(at in wanted) for at in range(m))), best_share
 
 
 def run_cell(kind: str, n: int, m: int, runs: int, seed: int) -> Cell:
@@ -211,7 +213,7 @@ def _judge(
 
 
 def _race_hnsw(
-    kind: str, services: Matrix, requests: list[Request], best: list[float]
+    kind: str, services: Matrix, requests: list[ServiceRequest], best: list[float]
 ) -> list[Race]:
     """Time hnswlib on one thread: ordinary neighbours, then those of them that are feasible."""
     import hnswlib  # type: ignore[import-untyped]
@@ -226,10 +228,10 @@ def _race_hnsw(
         index.set_ef(effort)
         found: list[float] = []
 
-        def ask(request: Request, k: int = wanted, found: list[float] = found) -> None:
+        def ask(request: ServiceRequest, k: int = wanted, found: list[float] = found) -> None:
             wish = np.array(request.values, np.float32)
             labels, squares = index.knn_query(wish, k=k)
-            if request.rule is Rule.POSITIVE:
+            if request.rule is FeasibilityRule.POSITIVE:
                 feasible = (services[labels[0]] >= wish).all(axis=1)
                 squares = squares[:, feasible]
             found.append(math.sqrt(squares[0, 0]) if squares.size else math.inf)
@@ -243,14 +245,14 @@ def _race_hnsw(
 
 
 def _race_filtered_hnsw(
-    index: Any, built: float, services: Matrix, requests: list[Request], best: list[float]
+    index: Any, built: float, services: Matrix, requests: list[ServiceRequest], best: list[float]
 ) -> Race:
     """Time hnswlib with its own filter: a function that it calls for each item it meets."""
     bits = [sum(1 << int(at) for at in np.flatnonzero(row)) for row in services]
     index.set_ef(100)
     found: list[float] = []
 
-    def ask(request: Request) -> None:
+    def ask(request: ServiceRequest) -> None:
         wish = sum(1 << at for at, value in enumerate(request.values) if value)
         keep: Callable[[int], bool] = lambda label: bits[label] & wish == wish  # noqa: E731
         try:

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 from denwatch.node.covering import Covering, Policy
-from denwatch.node.covering.layout import Rows
+from denwatch.node.covering.boxes import Rows
 
 from tests.covering.oracle import Model
 from tests.covering.strategies import Story, make_subscription

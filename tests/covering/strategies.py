@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from denwatch.node.covering import Domains, Subscription
+from denwatch.node.covering import BoxedSubscription, Domains
 from hypothesis import strategies as st
 
 from tests.covering.oracle import Box, Plain, World
@@ -38,8 +38,8 @@ class Story:
         return Domains(special=dict(enumerate(self.world.domains)))
 
 
-def make_subscription(plain: Plain) -> Subscription:
-    return Subscription(plain[0], plain[1], None if plain[1] == plain[2] else plain[2])
+def make_subscription(plain: Plain) -> BoxedSubscription:
+    return BoxedSubscription(plain[0], plain[1], None if plain[1] == plain[2] else plain[2])
 
 
 @st.composite

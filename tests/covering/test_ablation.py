@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from denwatch.node.covering import Approximate, Covering, Domains, Exact, Subscription
-from denwatch.node.covering.entries import Entry
-from denwatch.node.covering.ledger import Ledger
-from denwatch.node.covering.spaces import SpaceSet
+from denwatch.node.covering import Approximate, BoxedSubscription, Covering, Domains, Exact
+from denwatch.node.covering.entries import CoveringEntry
+from denwatch.node.covering.table import CoveringState, SpaceSet
 
 from tests.covering import checks
 from tests.covering.oracle import Box, World
@@ -53,13 +52,13 @@ def test_without_release_the_checks_fail(
 
 def test_without_memory_of_the_coverer_the_checks_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """With k = 0 nothing is cut, so only the coverer's name says that its ward needs a look."""
-    place = Ledger._place
+    place = CoveringState._place
 
-    def forget(self: Ledger, entry: Entry) -> None:
+    def forget(self: CoveringState, entry: CoveringEntry) -> None:
         place(self, entry)
         self._covered.clear()
 
-    monkeypatch.setattr(Ledger, "_place", forget)
+    monkeypatch.setattr(CoveringState, "_place", forget)
     outside, inside = {0: (1, 8), 1: (1, 2)}, {0: (2, 3), 1: (1, 1)}
     steps = [make_step(3, outside), make_step(3, inside), Step(None, 0)]
     with pytest.raises(AssertionError):
@@ -71,13 +70,13 @@ def test_without_the_mask_rule_the_checks_fail(monkeypatch: pytest.MonkeyPatch) 
     story = [make_step(3, {0: (0, 9)}), make_step(1, {0: (2, 4)})]
     play(story, Exact(pairs=False))
 
-    def look_in_the_wrong_space(ledger: Ledger, entry: Entry) -> bool:
+    def look_in_the_wrong_space(ledger: CoveringState, entry: CoveringEntry) -> bool:
         assert ledger.spaces is not None
         rows = np.full((len(entry.rows), 4), [0, 9, 0, 3], np.int32)
         rows[:, : entry.rows.shape[1]] = entry.rows
         return ledger.spaces.get(3).meets(rows)
 
-    monkeypatch.setattr(Ledger, "_adds_something", look_in_the_wrong_space)
+    monkeypatch.setattr(CoveringState, "_adds_something", look_in_the_wrong_space)
     with pytest.raises(AssertionError, match="passive but not covered"):
         play(story, Exact(pairs=False))
 
@@ -85,8 +84,8 @@ def test_without_the_mask_rule_the_checks_fail(monkeypatch: pytest.MonkeyPatch) 
 def test_own_overlap_is_given_back_once() -> None:
     """Two overlapping boxes of one subscription: the rectangles stay disjoint afterwards."""
     table = Covering[str](Domains((0, 9)), Exact())
-    table.subscribe("keep", Subscription(3, ({0: (9, 9)},)))
-    table.subscribe("twice", Subscription(3, ({0: (1, 5)}, {0: (3, 7), 1: (2, 4)})))
+    table.subscribe("keep", BoxedSubscription(3, ({0: (9, 9)},)))
+    table.subscribe("twice", BoxedSubscription(3, ({0: (1, 5)}, {0: (3, 7), 1: (2, 4)})))
     table.unsubscribe("twice")
     grid = checks.paint(table.rectangles(3), (10, 10))
     assert (grid[:9] == 1).all()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from denwatch.node.covering import Approximate, Covering, Domains, Exact, Subscription, covers
+from denwatch.node.covering import Approximate, BoxedSubscription, Covering, Domains, Exact, covers
 from denwatch.node.covering.boxes import subtract_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,8 +25,8 @@ def test_covers_equals_its_definition(data: st.DataObject) -> None:
 
 
 def test_two_boxes_of_one_subscription_cover_together() -> None:
-    halves = Subscription(1, ({0: (0, 9)}, {0: (10, 20)}))
-    whole = Subscription(1, ({0: (5, 15)},))
+    halves = BoxedSubscription(1, ({0: (0, 9)}, {0: (10, 20)}))
+    whole = BoxedSubscription(1, ({0: (5, 15)},))
     assert covers(halves, whole, Domains())
     table = Covering[str](Domains(), Exact())
     table.subscribe("halves", halves)
@@ -36,9 +36,9 @@ def test_two_boxes_of_one_subscription_cover_together() -> None:
 def test_the_papers_example_of_a_subsumed_subscription() -> None:
     """Subsumption paper, Fig. 2, 3 and 5: four negative rectangles, then seven, then no change."""
     table = Covering[int](Domains((0, 1000)), Exact())
-    s1 = Subscription(3, ({0: (175, 510), 1: (180, 680)},))
-    s2 = Subscription(3, ({0: (405, 840), 1: (110, 540)},))
-    s3 = Subscription(3, ({0: (380, 720), 1: (230, 495)},))
+    s1 = BoxedSubscription(3, ({0: (175, 510), 1: (180, 680)},))
+    s2 = BoxedSubscription(3, ({0: (405, 840), 1: (110, 540)},))
+    s3 = BoxedSubscription(3, ({0: (380, 720), 1: (230, 495)},))
     assert table.subscribe(1, s1).active
     assert table.count_rectangles() == 4
     assert table.subscribe(2, s2).active
@@ -68,30 +68,30 @@ def test_any_integer_domain_works_to_its_ends(domain: tuple[int, int], policy: E
     low, high = domain
     middle = (low + high) // 2
     table = Covering[str](Domains(domain), policy)
-    assert table.subscribe("lower", Subscription(3, ({0: (low, middle)},))).active
-    upper = table.subscribe("upper", Subscription(3, ({0: (min(middle + 1, high), high)},)))
+    assert table.subscribe("lower", BoxedSubscription(3, ({0: (low, middle)},))).active
+    upper = table.subscribe("upper", BoxedSubscription(3, ({0: (min(middle + 1, high), high)},)))
     assert upper.active == (low < high)
     assert table.count_rectangles() == 0
-    assert not table.subscribe("all", Subscription(3, ({},))).active
+    assert not table.subscribe("all", BoxedSubscription(3, ({},))).active
     assert table.unsubscribe("upper") == (("all",) if low < high else ())
 
 
 def test_what_lies_outside_the_domain_matches_nothing() -> None:
     table = Covering[str](Domains((0, 9)), Exact())
-    assert not table.subscribe("outside", Subscription(1, ({0: (10, 20)},))).active
-    assert not table.subscribe("nothing", Subscription(1, ())).active
+    assert not table.subscribe("outside", BoxedSubscription(1, ({0: (10, 20)},))).active
+    assert not table.subscribe("nothing", BoxedSubscription(1, ())).active
     assert table.explain("outside") == ()
-    assert table.subscribe("clipped", Subscription(1, ({0: (-4, 20)},))).active
+    assert table.subscribe("clipped", BoxedSubscription(1, ({0: (-4, 20)},))).active
     assert table.rectangles(1).tolist() == []
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Subscription(-1, ()), "mask must not be negative"),
-        (lambda: Subscription(1, ({}, {1: (0, 1)})), "box 1: bit 1 is not in mask 0x1"),
-        (lambda: Subscription(1, ({-1: (0, 1)},)), "bit -1 is not in mask"),
-        (lambda: Subscription(2, ({1: (5, 4)},)), "box 0, bit 1: 5 > 4"),
+        (lambda: BoxedSubscription(-1, ()), "mask must not be negative"),
+        (lambda: BoxedSubscription(1, ({}, {1: (0, 1)})), "box 1: bit 1 is not in mask 0x1"),
+        (lambda: BoxedSubscription(1, ({-1: (0, 1)},)), "bit -1 is not in mask"),
+        (lambda: BoxedSubscription(2, ({1: (5, 4)},)), "box 0, bit 1: 5 > 4"),
         (lambda: Domains((3, 2)), "domain of default"),
         (lambda: Domains(special={4: (0, 2**31)}), "domain of bit 4"),
         (lambda: Approximate(k=-1), "k must not be negative"),
@@ -105,7 +105,7 @@ def test_malformed_input_is_refused_by_name(make: object, message: str) -> None:
 
 def test_describing_subscriptions_does_not_load_numba() -> None:
     code = (
-        "import sys; from denwatch.node.covering import Subscription, covers, Exact; "
+        "import sys; from denwatch.node.covering import BoxedSubscription, covers, Exact; "
         "assert 'numba' not in sys.modules; "
         "from denwatch.node.covering import Covering; assert 'numba' in sys.modules"
     )

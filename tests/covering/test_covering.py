@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.covering import (
     Approximate,
+    BoxedSubscription,
     Covering,
     Domains,
     Exact,
@@ -12,7 +13,6 @@ from denwatch.node.covering import (
     PairWise,
     Placement,
     Policy,
-    Subscription,
     covers,
 )
 from hypothesis import given, settings
@@ -69,7 +69,7 @@ def test_approximate_form_may_only_miss(story: Story, policy: Policy) -> None:
 @given(stories())
 def test_pairwise_form_finds_exactly_the_covered_pairs(story: Story) -> None:
     table = Covering[int](story.domains, PairWise())
-    active: dict[int, Subscription] = {}
+    active: dict[int, BoxedSubscription] = {}
     for number, step in enumerate(story.steps):
         if step.plain is None:
             continue
@@ -149,9 +149,9 @@ def test_same_calls_give_the_same_table(story: Story, policy: Policy) -> None:
 def test_approximate_unsubscription_releases_only_its_own_sections() -> None:
     """Two overlapping subscriptions: the later one's overlap is not given back with it."""
     table = Covering[str](Domains((0, 9)), Approximate(pairs=False, handover=False))
-    table.subscribe("a", Subscription(1, ({0: (0, 5)},)))
-    table.subscribe("b", Subscription(1, ({0: (4, 7)},)))
-    table.subscribe("c", Subscription(1, ({0: (9, 9)},)))
+    table.subscribe("a", BoxedSubscription(1, ({0: (0, 5)},)))
+    table.subscribe("b", BoxedSubscription(1, ({0: (4, 7)},)))
+    table.subscribe("c", BoxedSubscription(1, ({0: (9, 9)},)))
     table.unsubscribe("b")
     assert sorted(table.rectangles(1).tolist()) == [[6, 7], [8, 8]]
     table.unsubscribe("a")
@@ -161,20 +161,20 @@ def test_approximate_unsubscription_releases_only_its_own_sections() -> None:
 def test_approximate_unsubscription_loses_what_rebuild_regains() -> None:
     """What the first comer took is given back though the second covers it too."""
     table = Covering[str](Domains((0, 9)), Approximate(pairs=False, handover=False))
-    table.subscribe("a", Subscription(1, ({0: (0, 5)},)))
-    table.subscribe("b", Subscription(1, ({0: (2, 7)},)))
+    table.subscribe("a", BoxedSubscription(1, ({0: (0, 5)},)))
+    table.subscribe("b", BoxedSubscription(1, ({0: (2, 7)},)))
     table.unsubscribe("a")
-    assert table.subscribe("c", Subscription(1, ({0: (3, 5)},))).active  # a miss, not an error
+    assert table.subscribe("c", BoxedSubscription(1, ({0: (3, 5)},))).active  # a miss, not an error
     assert table.rebuild().silenced == ("c",)
 
 
 def test_handover_forgets_nothing_that_others_cover() -> None:
     table = Covering[str](Domains((0, 9)), Approximate(pairs=False))
-    table.subscribe("a", Subscription(1, ({0: (0, 5)},)))
-    table.subscribe("b", Subscription(1, ({0: (2, 7)},)))
+    table.subscribe("a", BoxedSubscription(1, ({0: (0, 5)},)))
+    table.subscribe("b", BoxedSubscription(1, ({0: (2, 7)},)))
     assert table.unsubscribe("a") == ()
     assert sorted(table.rectangles(1).tolist()) == [[0, 1], [8, 9]]
-    assert not table.subscribe("c", Subscription(1, ({0: (3, 5)},))).active
+    assert not table.subscribe("c", BoxedSubscription(1, ({0: (3, 5)},))).active
     assert table.unsubscribe("b") == ("c",)  # the heir's sections are its own to give back
 
 
@@ -183,27 +183,27 @@ def test_dynamic_budget_keeps_its_bound() -> None:
     table = Covering[int](Domains((0, 30)), Approximate(k=k, dynamic=True, pairs=False))
     for i in range(60):
         box = {b: ((7 * i * (b + 1)) % 25, (7 * i * (b + 1)) % 25 + 1 + i % 5) for b in range(3)}
-        table.subscribe(i, Subscription(7, (box,)))
+        table.subscribe(i, BoxedSubscription(7, (box,)))
         assert table.count_rectangles() <= max(1, k * len(table.active()))
 
 
 def test_projection_between_masks() -> None:
     """Who asks for less of the features serves who asks for more, and never the reverse."""
     table = Covering[str](Domains(), Exact())
-    assert table.subscribe("t", Subscription(0b11, ({0: (10, 20)},))).active
-    assert table.subscribe("s", Subscription(0b01, ({0: (0, 50)},))).active
-    assert table.subscribe("u", Subscription(0b11, ({0: (5, 40), 1: (1, 2)},))) == Placement(
+    assert table.subscribe("t", BoxedSubscription(0b11, ({0: (10, 20)},))).active
+    assert table.subscribe("s", BoxedSubscription(0b01, ({0: (0, 50)},))).active
+    assert table.subscribe("u", BoxedSubscription(0b11, ({0: (5, 40), 1: (1, 2)},))) == Placement(
         False, "s"
     )
-    assert table.subscribe("everything", Subscription(0, ({},))).active
-    assert not table.subscribe("late", Subscription(0b1000, ({},))).active
+    assert table.subscribe("everything", BoxedSubscription(0, ({},))).active
+    assert not table.subscribe("late", BoxedSubscription(0b1000, ({},))).active
     assert table.rebuild().silenced == ("t", "s")
     assert table.unsubscribe("everything") == ("late", "s")
 
 
 def test_asking_about_an_unused_mask_leaves_nothing_behind() -> None:
     table = Covering[int](Domains((0, 9)), Exact())
-    table.subscribe(1, Subscription(1, ({0: (0, 4)},)))
+    table.subscribe(1, BoxedSubscription(1, ({0: (0, 4)},)))
     before = table.count_rectangles()
     assert table.rectangles(0b101).tolist() == [[5, 9, 0, 9]]
     assert table.count_rectangles() == before
@@ -212,23 +212,23 @@ def test_asking_about_an_unused_mask_leaves_nothing_behind() -> None:
 
 def test_inexact_subscriptions_cover_with_less_than_they_ask() -> None:
     """It asks for 0..9 at most and serves 3..6 for sure: not even its own double is covered."""
-    vague = Subscription(1, ({0: (3, 6)},), ({0: (0, 9)},))
+    vague = BoxedSubscription(1, ({0: (3, 6)},), ({0: (0, 9)},))
     table = Covering[str](Domains(), Exact())
     assert table.subscribe("first", vague).active
     assert table.subscribe("second", vague).active
-    assert table.subscribe("inside", Subscription(1, ({0: (4, 5)},))).by == "first"
-    assert table.subscribe("beside", Subscription(1, ({0: (5, 7)},))).active
-    assert table.subscribe("unsure", Subscription(1, (), ({},))).active
-    assert table.subscribe("wide", Subscription(1, ({},))).active
+    assert table.subscribe("inside", BoxedSubscription(1, ({0: (4, 5)},))).by == "first"
+    assert table.subscribe("beside", BoxedSubscription(1, ({0: (5, 7)},))).active
+    assert table.subscribe("unsure", BoxedSubscription(1, (), ({},))).active
+    assert table.subscribe("wide", BoxedSubscription(1, ({},))).active
     assert table.rebuild().silenced == ("first", "second", "beside", "unsure")
     assert table.explain("first") == ("wide",)
 
 
 def test_wrong_ids_are_refused_and_change_nothing() -> None:
     table = Covering[int]()
-    table.subscribe(1, Subscription(1, ({0: (0, 9)},)))
+    table.subscribe(1, BoxedSubscription(1, ({0: (0, 9)},)))
     with pytest.raises(ValueError, match="1 is in the table already"):
-        table.subscribe(1, Subscription(1, ({},)))
+        table.subscribe(1, BoxedSubscription(1, ({},)))
     for call in (table.unsubscribe, table.explain, table.is_active):
         with pytest.raises(KeyError, match="2 is not in the table"):
             call(2)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from denwatch.node.covering.layout import BLOCK, Rows
-from denwatch.node.covering.merging import merge_rows
-from denwatch.node.covering.policy import Metric
-from denwatch.node.covering.space import NegativeSpace
+from denwatch.node.covering.boxes import Metric, Rows
+from denwatch.node.covering.space import BLOCK, NegativeSpace, merge_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

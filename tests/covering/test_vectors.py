@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from denwatch.node.covering import Covering, Domains, Exact, covers
-from denwatch.node.covering.boxes import Box, Subscription
-from denwatch.node.covering.vectors import MAX_BOXES, box_vector
+from denwatch.node.covering.boxes import MAX_BOXES, Box, BoxedSubscription, box_vector
 from denwatch.protocol.degrees import ARITHMETIC, MAX, MIN, PRODUCT, SUGENO
 from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
@@ -36,7 +35,7 @@ def holds(boxes: tuple[Box, ...], vector: Vector, values: list[int]) -> bool:
     )
 
 
-def sides(boxed: Subscription) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+def sides(boxed: BoxedSubscription) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     return boxed.boxes, boxed.boxes if boxed.outer is None else boxed.outer
 
 

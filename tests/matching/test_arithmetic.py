@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching import arithmetic
+from denwatch.node.matching import evaluation
 from denwatch.protocol import cuts, degrees, uncertainty
 from denwatch.protocol.vectors import Predicate
 from hypothesis import given, settings
@@ -16,8 +16,8 @@ _hedges = st.sampled_from([code for code in range(16) if code & 3 or not code])
 def test_tables_are_the_protocols() -> None:
     for code in [code for code in range(16) if code & 3 or not code]:
         for degree in range(256):
-            assert arithmetic.HEDGE[code, degree] == degrees.hedge(degree, code)
-            assert arithmetic.LOWEST[code, degree] == cuts.invert_hedge(code, degree)
+            assert evaluation.HEDGE[code, degree] == degrees.hedge(degree, code)
+            assert evaluation.LOWEST[code, degree] == cuts.invert_hedge(code, degree)
 
 
 def test_every_reach_is_the_protocols() -> None:
@@ -25,7 +25,7 @@ def test_every_reach_is_the_protocols() -> None:
         for degree in range(1, 256):
             for wide in (0, 1):
                 expected = degrees.reach(code, degree, wide)
-                assert arithmetic.reach(code, degree, wide) == expected
+                assert evaluation.reach(code, degree, wide) == expected
 
 
 @st.composite
@@ -45,7 +45,7 @@ def test_possible_and_certain_are_the_protocols(p: Predicate, data: st.DataObjec
         st.one_of(value.map(lambda x: [x] * 4), st.lists(value, min_size=4, max_size=4))
     )
     a, b, c, d = sorted(points)
-    found = arithmetic.measure(
+    found = evaluation.measure(
         p.low, p.high, p.left, p.right, p.hedge, int(p.negated), int(p.wide), a, b, c, d
     )
     assert tuple(found) == uncertainty.measure(p, (a, b, c, d))
@@ -64,8 +64,8 @@ def test_aggregates_and_levels_are_the_protocols(
     n = len(values)
     array, loads = np.array(values, np.int64), np.array(weights, np.int64)
     expected = degrees.aggregate(kind, bytearray(values), 0, n, bytes(weights), 0)
-    assert arithmetic.aggregate(kind, array, 0, n, loads) == expected
+    assert evaluation.aggregate(kind, array, 0, n, loads) == expected
     scratch = np.empty(16, np.int64)
     for i in range(n):
         expected = cuts.find_level(kind, n, t, bytes(weights), i)
-        assert arithmetic.find_level(kind, n, t, loads, i, scratch) == expected
+        assert evaluation.find_level(kind, n, t, loads, i, scratch) == expected

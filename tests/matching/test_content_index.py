@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from denwatch.node.matching.content_index import ContentIndex
-from denwatch.node.matching.interface import Hit
-from denwatch.node.ranking.content import Constraint, Filter, Op, matches
+from denwatch.node.matching.plugins import SubscriptionMatch
+from denwatch.node.ranking.content import Constraint, ContentFilter, Op, matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ _constraints = st.one_of(
     st.builds(Constraint, _names, _order, st.one_of(_numbers, _texts, _times)),
     st.builds(Constraint, _names, st.sampled_from([Op.PREFIX, Op.SUFFIX, Op.SUBSTRING]), _texts),
 )
-_filters = st.lists(_constraints, max_size=4).map(lambda parts: Filter(tuple(parts)))
+_filters = st.lists(_constraints, max_size=4).map(lambda parts: ContentFilter(tuple(parts)))
 _values = st.one_of(
     _numbers,
     _texts,
@@ -38,12 +38,14 @@ _notifications = st.dictionaries(_names, _values)
 
 @given(st.lists(_filters, max_size=30), st.lists(_notifications, min_size=1, max_size=5))
 @settings(max_examples=200, deadline=None)
-def test_finds_what_matches(filters: list[Filter], notes: list[dict[str, object]]) -> None:
+def test_finds_what_matches(filters: list[ContentFilter], notes: list[dict[str, object]]) -> None:
     index = ContentIndex()
     for id, filter in enumerate(filters):
         index.add(id, filter)
     for n in notes:
-        expected = [Hit(id, 255, 255, -1) for id, f in enumerate(filters) if matches(f, n)]
+        expected = [
+            SubscriptionMatch(id, 255, 255, -1) for id, f in enumerate(filters) if matches(f, n)
+        ]
         assert index.match(n) == expected
 
 
@@ -53,9 +55,9 @@ def test_finds_what_matches(filters: list[Filter], notes: list[dict[str, object]
 )
 @settings(max_examples=150, deadline=None)
 def test_adding_replacing_and_removing(
-    steps: list[tuple[int, Filter | None]], notes: list[dict[str, object]]
+    steps: list[tuple[int, ContentFilter | None]], notes: list[dict[str, object]]
 ) -> None:
-    index, known = ContentIndex(), dict[int, Filter]()
+    index, known = ContentIndex(), dict[int, ContentFilter]()
     for id, filter in steps:
         if filter is not None:
             index.add(id, filter)
@@ -75,8 +77,8 @@ def test_adding_replacing_and_removing(
 
 def test_the_example_of_the_paper() -> None:
     index = ContentIndex()
-    index.add(1, Filter.of(("genre", "=", "Drama"), ("length", ">", 120)))
-    index.add(2, Filter.of(("title", "prefix", "The"), ("length", "<=", 90)))
-    assert index.match({"genre": "Drama", "length": 121}) == [Hit(1, 255, 255, -1)]
-    assert index.match({"title": "The Kid", "length": 68.0}) == [Hit(2, 255, 255, -1)]
+    index.add(1, ContentFilter.of(("genre", "=", "Drama"), ("length", ">", 120)))
+    index.add(2, ContentFilter.of(("title", "prefix", "The"), ("length", "<=", 90)))
+    assert index.match({"genre": "Drama", "length": 121}) == [SubscriptionMatch(1, 255, 255, -1)]
+    assert index.match({"title": "The Kid", "length": 68.0}) == [SubscriptionMatch(2, 255, 255, -1)]
     assert index.match({"title": "The Kid"}) == []

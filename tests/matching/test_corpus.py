@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from denwatch.node.matching.batch import Hits, pack_notifications, pack_subscriptions
+from denwatch.node.matching.batch import MatchBatch, pack_notifications, pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
@@ -31,7 +31,7 @@ def corpus() -> tuple[list[SubscriptionVector], list[NotificationVector]]:
 
 
 @cache
-def answer() -> Hits:
+def answer() -> MatchBatch:
     """Return the index's answer to the whole corpus."""
     subs, notes = corpus()
     index = FuzzyIndex(attributes=32)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from denwatch.node.matching.batch import (
-    build_batch,
+    build_notification_batch,
     build_predicates,
-    build_readings,
+    build_subscription_batch,
     pack_notifications,
     pack_subscriptions,
 )
@@ -162,14 +162,14 @@ def test_more_attributes_than_one_word_of_a_mask() -> None:
     low = rng.integers(0, 256, len(attributes))
     high = np.minimum(255, low + rng.integers(0, 120, len(attributes)))
     preds = build_predicates(attributes, low, high, left=rng.integers(0, 256, len(attributes)))
-    batch = build_batch(np.arange(n), counts, preds, threshold=rng.integers(1, 200, n))
+    batch = build_subscription_batch(np.arange(n), counts, preds, threshold=rng.integers(1, 200, n))
     index = FuzzyIndex(attributes=wide)
     index.add_batch(batch)
     scan = TripleScan(batch, wide)
     for carried in (1, 20, 80, 122):
         names = rng.choice(wide, carried, replace=False)
         values = rng.integers(0, 256, carried)
-        hits = index.match_batch(build_readings([0, carried], names, values))
+        hits = index.match_batch(build_notification_batch([0, carried], names, values))
         order = np.argsort(hits.ids)
         table = scan.spread(names, values)
         for ids, degrees, blames in (scan.scan(table), scan.scan_numpy(table)):
@@ -208,19 +208,19 @@ def test_ids_are_64_bits_without_sign() -> None:
 def test_batches_that_break_a_rule_name_it() -> None:
     good = build_predicates([0, 1], [0, 0], [9, 9])
     with pytest.raises(ProtocolError, match="low above high"):
-        build_batch([1], [2], build_predicates([0, 1], [0, 10], [9, 9]))
+        build_subscription_batch([1], [2], build_predicates([0, 1], [0, 10], [9, 9]))
     with pytest.raises(ProtocolError, match="beyond the domain"):
-        build_batch([1], [2], build_predicates([0, 1], [0, 0], [9, 256]))
+        build_subscription_batch([1], [2], build_predicates([0, 1], [0, 0], [9, 256]))
     with pytest.raises(ProtocolError, match="2 predicates, not 3"):
-        build_batch([1], [3], good)
+        build_subscription_batch([1], [3], good)
     with pytest.raises(ProtocolError, match="subscription 1 of the batch: no predicate"):
-        build_batch([1, 2], [2, 0], good)
+        build_subscription_batch([1, 2], [2, 0], good)
     with pytest.raises(ProtocolError, match="without"):
-        build_batch([1], [2], good, aggregator=7)
+        build_subscription_batch([1], [2], good, aggregator=7)
     with pytest.raises(ValueError, match="no column 'age'"):
-        build_batch([1], [2], good, age=1)
+        build_subscription_batch([1], [2], good, age=1)
     with pytest.raises(ValueError, match="rising points"):
-        build_readings([0, 1], [0], [[4, 3, 5, 6]])
+        build_notification_batch([0, 1], [0], [[4, 3, 5, 6]])
 
 
 def test_memory_shrinks_with_fewer_buckets() -> None:

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.vectors import NotificationVector
 
 from papers import FIP, FNIF, FNIFC, FNIFS
@@ -22,7 +22,7 @@ AGE = 40
 
 
 @cache
-def ask_index() -> list[tuple[NotificationVector, list[Hit]]]:
+def ask_index() -> list[tuple[NotificationVector, list[SubscriptionMatch]]]:
     """Return the publications asked, and what the index answers."""
     subscriptions, publications = make_corpus()
     index = FuzzyIndex(attributes=32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.degrees import ARITHMETIC, MIN, VERY
 from denwatch.protocol.evaluator import NOT
 from denwatch.protocol.matching import match
@@ -36,7 +36,9 @@ def test_crisp_subscriptions_and_exact_readings_match_as_defined() -> None:
             s = stored[other]
             answer = match(s, n)
             if answer and answer.matched:
-                expected.append(Hit(other, 255, 255, s.predicates[answer.predicate].attribute))
+                expected.append(
+                    SubscriptionMatch(other, 255, 255, s.predicates[answer.predicate].attribute)
+                )
         found += len(expected)
         assert engine.match(n) == expected
         assert len(engine) == len(stored)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 import pytest
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 from hypothesis import given, settings
@@ -24,7 +24,9 @@ ENGINES = (FNIF, FNIFS, FNIFC, FIP)
 Engine = FNIF | FNIFC | FIP
 
 
-def expect(stored: Mapping[int, SubscriptionVector], n: NotificationVector, age: int) -> list[Hit]:
+def expect(
+    stored: Mapping[int, SubscriptionVector], n: NotificationVector, age: int
+) -> list[SubscriptionMatch]:
     """Return the hits by the definition, one subscription at a time."""
     hits = []
     for id in sorted(stored):
@@ -32,7 +34,7 @@ def expect(stored: Mapping[int, SubscriptionVector], n: NotificationVector, age:
         found = match(s, n, age)
         if found and found.matched:
             attribute = s.predicates[found.predicate].attribute
-            hits.append(Hit(id, found.possible, found.certain, attribute))
+            hits.append(SubscriptionMatch(id, found.possible, found.certain, attribute))
     return hits
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.matching.interface import CONTENT, FUZZY, Hit
-from denwatch.node.matching.plugins import BUILT_IN, Plugin, Plugins
-from denwatch.node.ranking.content import Filter
+from denwatch.node.matching.plugins import (
+    BUILT_IN,
+    CONTENT,
+    FUZZY,
+    MatcherPlugin,
+    MatcherPlugins,
+    SubscriptionMatch,
+)
+from denwatch.node.ranking.content import ContentFilter
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 
 def test_both_languages_behind_one_interface() -> None:
-    plugins = Plugins()
+    plugins = MatcherPlugins()
     assert plugins.list_languages() == [FUZZY, CONTENT]
     fuzzy, content = plugins.make_matcher(FUZZY), plugins.make_matcher(CONTENT)
     fuzzy.add(4, SubscriptionVector(2, [Predicate(3, 100, 200)]))
-    content.add(4, Filter.of(("length", ">", 120)))
-    assert fuzzy.match(NotificationVector(2, [Reading(3, (150,) * 4)])) == [Hit(4, 255, 255, 3)]
-    assert content.match({"length": 121}) == [Hit(4, 255, 255, -1)]
+    content.add(4, ContentFilter.of(("length", ">", 120)))
+    assert fuzzy.match(NotificationVector(2, [Reading(3, (150,) * 4)])) == [
+        SubscriptionMatch(4, 255, 255, 3)
+    ]
+    assert content.match({"length": 121}) == [SubscriptionMatch(4, 255, 255, -1)]
     for matcher in (fuzzy, content):
         matcher.remove(4)
         assert len(matcher) == 0
@@ -26,14 +34,18 @@ def test_both_languages_behind_one_interface() -> None:
 
 
 def test_a_site_adds_its_own_language() -> None:
-    plugins = Plugins()
-    own = Plugin(7, "own", BUILT_IN[1].make_matcher)
+    plugins = MatcherPlugins()
+    own = MatcherPlugin(7, "own", BUILT_IN[1].make_matcher)
     plugins.register(own)
     assert plugins.find(7) is own
-    for wrong in (own, Plugin(8, "own", own.make_matcher), Plugin(7, "new", own.make_matcher)):
+    for wrong in (
+        own,
+        MatcherPlugin(8, "own", own.make_matcher),
+        MatcherPlugin(7, "new", own.make_matcher),
+    ):
         with pytest.raises(ValueError, match="already registered"):
             plugins.register(wrong)
     with pytest.raises(ValueError, match=r"256 is not in 0\.\.255"):
-        plugins.register(Plugin(256, "far", own.make_matcher))
+        plugins.register(MatcherPlugin(256, "far", own.make_matcher))
     with pytest.raises(KeyError, match="language id 9"):
         plugins.make_matcher(9)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.node.matching.batch import pack_subscriptions
-from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.snapshot import SnapshotError, load_index, save_index
+from denwatch.node.matching.index import FuzzyIndex, SnapshotError, load_index, save_index
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.matching.samples import make_notification, make_subscription
@@ -18,7 +17,7 @@ from tests.matching.samples import make_notification, make_subscription
 _READER = """
 import sys
 from pathlib import Path
-from denwatch.node.matching.snapshot import load_index
+from denwatch.node.matching.index import load_index
 from denwatch.protocol.vectors import Notification, Reading
 index = load_index(Path(sys.argv[1]))
 n = Notification(0, [Reading(a, (x, x, x, x)) for a, x in ((0, 90), (1, 140))])

@@ -9,7 +9,7 @@ import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from denwatch.node.ranking import Constraint, ContentError, Filter, Op, covers, matches
+from denwatch.node.ranking import Constraint, ContentError, ContentFilter, Op, covers, matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ universe = [{k: v for k, v in n.items() if v is not None} for n in universe]
 @settings(max_examples=100, deadline=None)
 @given(any_parts)
 def test_matching_is_definition_3(parts):
-    subscription = Filter.of(*parts)
+    subscription = ContentFilter.of(*parts)
     for notification in universe:
         assert matches(subscription, notification) == oracle.matches(parts, notification)
 
@@ -56,14 +56,14 @@ def test_matching_is_definition_3(parts):
 @settings(max_examples=100, deadline=None)
 @given(any_parts, any_parts)
 def test_covering_is_sound(general, special):
-    if covers(Filter.of(*general), Filter.of(*special)):
+    if covers(ContentFilter.of(*general), ContentFilter.of(*special)):
         assert oracle.covers(general, special, universe)
 
 
 @settings(max_examples=100, deadline=None)
 @given(any_parts, any_parts)
 def test_an_added_constraint_is_always_covered(parts, more):
-    assert covers(Filter.of(*parts), Filter.of(*parts, *more))
+    assert covers(ContentFilter.of(*parts), ContentFilter.of(*parts, *more))
 
 
 @settings(max_examples=100, deadline=None)
@@ -76,7 +76,7 @@ def test_covering_is_exact_on_numbers(general, special):
         for y in [None, *NUMBERS]
     ]
     expected = oracle.covers(general, special, numbers)
-    assert covers(Filter.of(*general), Filter.of(*special)) == expected
+    assert covers(ContentFilter.of(*general), ContentFilter.of(*special)) == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -88,8 +88,8 @@ def test_covering_is_exact_on_numbers(general, special):
 )
 def test_covering_is_transitive(a, b, c, nested):
     # Nesting makes the premise true often enough to mean something.
-    first, second = Filter.of(*a), Filter.of(*(a + b if nested else b))
-    third = Filter.of(*(b + c))
+    first, second = ContentFilter.of(*a), ContentFilter.of(*(a + b if nested else b))
+    third = ContentFilter.of(*(b + c))
     if covers(first, second) and covers(second, third):
         assert covers(first, third)
 
@@ -99,9 +99,9 @@ def test_covering_is_sound_over_all_pairs_of_short_constraints():
     parts = [("x", op, w) for op in TEXT_OPS for w in words]
     strings = [v for v in WILD if isinstance(v, str)]
     matched = {p: {s for s in strings if oracle.satisfies(s, p[1], p[2])} for p in parts}
-    singles = {p: Filter.of(p) for p in parts}
+    singles = {p: ContentFilter.of(p) for p in parts}
     for first, second in itertools.combinations(parts, 2):
-        special = Filter.of(first, second)
+        special = ContentFilter.of(first, second)
         both = matched[first] & matched[second]
         for part, general in singles.items():
             if covers(general, special):
@@ -109,8 +109,10 @@ def test_covering_is_sound_over_all_pairs_of_short_constraints():
 
 
 def test_transitivity_holds_over_all_pairs_of_short_constraints():
-    singles = [Filter.of(("x", op, w)) for op in TEXT_OPS for w in ("", "a", "b", "ab")]
-    pairs = [Filter(a.constraints + b.constraints) for a, b in itertools.combinations(singles, 2)]
+    singles = [ContentFilter.of(("x", op, w)) for op in TEXT_OPS for w in ("", "a", "b", "ab")]
+    pairs = [
+        ContentFilter(a.constraints + b.constraints) for a, b in itertools.combinations(singles, 2)
+    ]
     filters = singles + pairs[::5]
     above = {i: {j for j, b in enumerate(filters) if covers(a, b)} for i, a in enumerate(filters)}
     assert all(above[j] <= above[i] for i in above for j in above[i])
@@ -143,7 +145,7 @@ def test_transitivity_holds_over_all_pairs_of_short_constraints():
     ],
 )
 def test_covers(general, special, expected):
-    assert covers(Filter.of(*general), Filter.of(*special)) is expected
+    assert covers(ContentFilter.of(*general), ContentFilter.of(*special)) is expected
 
 
 def test_figure_3_of_the_paper_covers_figure_2():
@@ -154,7 +156,7 @@ def test_figure_3_of_the_paper_covers_figure_2():
         "genre": "fantasy",
         "oscars": 11,
     }
-    subscription = Filter.of(
+    subscription = ContentFilter.of(
         ("director", "=", "P. Jackson"), ("release_date", ">", datetime(2003, 1, 1, tzinfo=UTC))
     )
     assert matches(subscription, notification)
@@ -162,10 +164,10 @@ def test_figure_3_of_the_paper_covers_figure_2():
 
 
 def test_numbers_are_one_kind_and_compared_exactly():
-    assert matches(Filter.of(("x", "=", 6)), {"x": 6.0})
-    assert not matches(Filter.of(("x", ">", float(2**53))), {"x": 2**53})
-    assert matches(Filter.of(("x", ">", float(2**53))), {"x": 2**53 + 1})
-    assert Filter.of(("x", "!=", 1), ("x", "!=", 10)) == Filter.of(
+    assert matches(ContentFilter.of(("x", "=", 6)), {"x": 6.0})
+    assert not matches(ContentFilter.of(("x", ">", float(2**53))), {"x": 2**53})
+    assert matches(ContentFilter.of(("x", ">", float(2**53))), {"x": 2**53 + 1})
+    assert ContentFilter.of(("x", "!=", 1), ("x", "!=", 10)) == ContentFilter.of(
         ("x", "!=", 10.0), ("x", "!=", 1.0)
     )
 
@@ -173,13 +175,13 @@ def test_numbers_are_one_kind_and_compared_exactly():
 def test_what_cannot_be_compared_never_matches_and_never_raises():
     for value in (math.nan, True, None, b"a", [1], datetime(2026, 1, 1), object()):
         for part in (("x", "!=", 1), ("x", "!=", "a"), ("x", "!=", NOON)):
-            assert not matches(Filter.of(part), {"x": value})
+            assert not matches(ContentFilter.of(part), {"x": value})
 
 
 def test_times_are_instants_whatever_the_zone():
     there = NOON.astimezone(timezone(timedelta(hours=9)))
-    assert matches(Filter.of(("x", "=", NOON)), {"x": there})
-    assert Filter.of(("x", "=", NOON)) == Filter.of(("x", "=", there))
+    assert matches(ContentFilter.of(("x", "=", NOON)), {"x": there})
+    assert ContentFilter.of(("x", "=", NOON)) == ContentFilter.of(("x", "=", there))
 
 
 @pytest.mark.parametrize("value", [math.nan, True, None, b"a", datetime(2026, 1, 1), 1j])
@@ -190,21 +192,21 @@ def test_a_constraint_on_such_a_value_is_refused_by_name(value):
 
 def test_unknown_and_misused_operators_are_refused():
     with pytest.raises(ContentError, match="unknown operator '~'"):
-        Filter.of(("x", "~", 1))
+        ContentFilter.of(("x", "~", 1))
     with pytest.raises(ContentError, match="prefix needs a string"):
-        Filter.of(("x", "prefix", 1))
+        ContentFilter.of(("x", "prefix", 1))
 
 
 def test_spellings_order_and_repetition_do_not_matter():
-    a = Filter.of(("x", "≥", 1), ("y", "≠", 2), ("x", "≥", 1))
-    b = Filter.of(("y", "!=", 2), ("x", ">=", 1))
+    a = ContentFilter.of(("x", "≥", 1), ("y", "≠", 2), ("x", "≥", 1))
+    b = ContentFilter.of(("y", "!=", 2), ("x", ">=", 1))
     assert a == b
     assert hash(a) == hash(b)
     assert str(a) == "x >= 1 and y != 2"
 
 
 def test_filters_survive_pickle_and_copy():
-    subscription = Filter.of(("x", "prefix", "a"), ("t", "<", NOON))
+    subscription = ContentFilter.of(("x", "prefix", "a"), ("t", "<", NOON))
     assert covers(subscription, subscription)
     for twin in (pickle.loads(pickle.dumps(subscription)), copy.deepcopy(subscription)):
         assert twin == subscription

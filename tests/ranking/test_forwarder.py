@@ -9,12 +9,12 @@ import denwatch.node.ranking
 import pytest
 from denwatch.node.ranking import (
     Combination,
+    ContentFilter,
     ExpiryRule,
-    Filter,
     Forwarder,
-    Policy,
     Preference,
     PriorityCycle,
+    RankingPolicy,
     ServerOffer,
     SubscriptionGraph,
     TopK,
@@ -30,9 +30,9 @@ from hypothesis import strategies as st
 
 from tests.ranking import oracle
 
-COMEDY = Filter.of(("genre", "=", "comedy"))
-DRAMA = Filter.of(("genre", "=", "drama"))
-LONG_COMEDY = Filter.of(("genre", "=", "comedy"), ("length", ">", 120))
+COMEDY = ContentFilter.of(("genre", "=", "comedy"))
+DRAMA = ContentFilter.of(("genre", "=", "drama"))
+LONG_COMEDY = ContentFilter.of(("genre", "=", "comedy"), ("length", ">", 120))
 
 triples = st.lists(
     st.tuples(st.just("x"), st.sampled_from(["=", "<", ">", "!="]), st.integers(0, 3)),
@@ -48,7 +48,7 @@ publications = st.lists(
 
 
 def build_server(**policy):
-    return Forwarder(covers, measure_degree), Policy(**policy)
+    return Forwarder(covers, measure_degree), RankingPolicy(**policy)
 
 
 @settings(max_examples=100, deadline=None)
@@ -58,7 +58,7 @@ def test_a_server_delivers_what_definitions_5_and_6_say(subscribed, published, k
     for subscriber in range(3):
         server.connect(subscriber, policy)
     for number, (subscriber, parts, score) in enumerate(subscribed):
-        server.subscribe(Preference(number, subscriber, Filter.of(*parts), score))
+        server.subscribe(Preference(number, subscriber, ContentFilter.of(*parts), score))
 
     now, got, wanted = 0, {}, {0: [], 1: [], 2: []}
     for note, (x, pause, life) in enumerate(published):
@@ -89,7 +89,7 @@ def test_priorities_deliver_by_winnow_level_as_in_section_4(filters, conditions,
     server, policy = build_server(k=k)
     profile = server.connect("x", policy)
     for number, parts in enumerate(filters):
-        server.subscribe(Preference(number, "x", Filter.of(*parts)))
+        server.subscribe(Preference(number, "x", ContentFilter.of(*parts)))
     conditions = [(a, b) for a, b in conditions if a < b < len(filters)]
     for better, worse in conditions:
         profile.prefer(better, worse)
@@ -170,7 +170,7 @@ def test_without_k_everything_valid_is_delivered_with_its_rank():
 
 def test_a_degree_of_match_outranks_a_score_where_the_product_says_so():
     server = Forwarder(lambda a, b: a == b, lambda s, n: n.get(s, 0))
-    server.connect("x", Policy(k=1))
+    server.connect("x", RankingPolicy(k=1))
     server.subscribe(Preference(1, "x", "fever", 1.0))
     server.subscribe(Preference(2, "x", "pulse", 0.5))
     server.forward(1, {"fever": 120}, 0.0)  # 1.0 * 120 < 0.5 * 255
@@ -184,7 +184,7 @@ def test_a_degree_of_match_outranks_a_score_where_the_product_says_so():
 def test_figure_8_of_the_paper_the_new_subscriber_joins_server_a():
     graphs = {}
     for name, held in {
-        "A": [COMEDY, Filter.of(("genre", "=", "comedy"), ("year", ">", 2000))],
+        "A": [COMEDY, ContentFilter.of(("genre", "=", "comedy"), ("year", ">", 2000))],
         "B": [DRAMA],
     }.items():
         graphs[name] = SubscriptionGraph(covers, measure_degree)
@@ -205,12 +205,12 @@ def test_figure_8_of_the_paper_the_new_subscriber_joins_server_a():
 def test_a_probe_foretells_the_new_roots(held, wanted):
     graph = SubscriptionGraph(covers, measure_degree)
     for number, parts in enumerate(held):
-        graph.insert(number, Filter.of(*parts))
+        graph.insert(number, ContentFilter.of(*parts))
     before = len(graph)
-    offer = probe_server("s", graph, [Filter.of(*parts) for parts in wanted])
+    offer = probe_server("s", graph, [ContentFilter.of(*parts) for parts in wanted])
     assert (offer.nodes, len(graph)) == (before, before)
     for number, parts in enumerate(wanted):
-        graph.insert(("new", number), Filter.of(*parts))
+        graph.insert(("new", number), ContentFilter.of(*parts))
     new_classes = [group for group in graph.list_classes() if all(_is_new(graph, s) for s in group)]
     roots = graph.list_roots()
     assert offer.new_roots == sum(any(s in roots for s in group) for group in new_classes)
@@ -242,7 +242,7 @@ def test_misuse_is_named():
     with pytest.raises(ValueError, match="belongs to 'y', not to 'x'"):
         profile.add(Preference(3, "y", DRAMA))
     with pytest.raises(ValueError, match="no window"):
-        server.connect("z", Policy(k=1, window=3, is_bounded=True))
+        server.connect("z", RankingPolicy(k=1, window=3, is_bounded=True))
     assert list(server.profiles) == ["x"]
 
 
@@ -252,7 +252,7 @@ def test_a_bounded_policy_takes_algorithm_1():
         server, policy = build_server(k=1, is_bounded=is_bounded)
         server.connect("x", policy)
         for number, (value, score) in enumerate([(5, 0.5), (9, 0.9), (3, 0.3)]):
-            server.subscribe(Preference(number, "x", Filter.of(("x", "=", value)), score))
+            server.subscribe(Preference(number, "x", ContentFilter.of(("x", "=", value)), score))
         steps = [(5, 0.0, 100.0), (9, 1.0, 10.0), (3, 20.0, math.inf)]
         verdicts[is_bounded] = [
             server.forward(i, {"x": x}, now, expires=expires)[0].verdict.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.ranking import Filter, SubscriptionGraph, covers, measure_degree
+from denwatch.node.ranking import ContentFilter, SubscriptionGraph, covers, measure_degree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,7 +78,7 @@ def test_covering_edges_equal_brute_force_for_typed_content(steps):
     play(
         graph,
         steps,
-        lambda triples: Filter.of(*triples),
+        lambda triples: ContentFilter.of(*triples),
         lambda held: check_against_brute_force(graph, held, covers),
     )
 
@@ -118,7 +118,7 @@ def test_edges_stay_right_while_a_dense_graph_is_built_and_taken_down(order, siz
 @given(filter_steps)
 def test_the_pruned_walk_finds_what_a_full_scan_finds(steps):
     graph = SubscriptionGraph(covers, measure_degree)
-    held = play(graph, steps, lambda triples: Filter.of(*triples), lambda _: None)
+    held = play(graph, steps, lambda triples: ContentFilter.of(*triples), lambda _: None)
     for notification in NOTIFICATIONS:
         walk = graph.find_matching(notification)
         expected = {
@@ -172,9 +172,9 @@ def test_a_node_is_tested_only_if_all_above_it_match():
 
 
 def test_figure_7_of_the_paper():
-    s1 = Filter.of(("cinema", "=", "ster"), ("genre", "=", "drama"), ("time", ">", 21))
-    s2 = Filter.of(("genre", "=", "drama"), ("time", ">", 21))
-    s3 = Filter.of(("cinema", "=", "ster"))
+    s1 = ContentFilter.of(("cinema", "=", "ster"), ("genre", "=", "drama"), ("time", ">", 21))
+    s2 = ContentFilter.of(("genre", "=", "drama"), ("time", ">", 21))
+    s3 = ContentFilter.of(("cinema", "=", "ster"))
     graph = SubscriptionGraph(covers, measure_degree)
     for key, subscription in [("john1", s1), ("john2", s2), ("john3", s3), ("anna1", s1)]:
         graph.insert(key, subscription)

@@ -9,9 +9,9 @@ import random
 import pytest
 from denwatch.node.ranking import (
     Combination,
-    Filter,
-    Match,
+    ContentFilter,
     Preference,
+    PreferenceMatch,
     Rank,
     Ranked,
     combine_matches,
@@ -21,9 +21,9 @@ from denwatch.node.ranking import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-FANTASY = Filter.of(("genre", "=", "fantasy"))
-JACKSON = Filter.of(("genre", "=", "fantasy"), ("director", "=", "P. Jackson"))
-HOBBITS = Filter.of(("title", "substring", "Hobbit"))
+FANTASY = ContentFilter.of(("genre", "=", "fantasy"))
+JACKSON = ContentFilter.of(("genre", "=", "fantasy"), ("director", "=", "P. Jackson"))
+HOBBITS = ContentFilter.of(("title", "substring", "Hobbit"))
 
 scores = st.floats(0, 1)
 made = st.lists(
@@ -35,7 +35,7 @@ made = st.lists(
 
 def make_matches(rows):
     return [
-        Match(Preference(i, "x", i, score=score, weight=weight), degree, level)
+        PreferenceMatch(Preference(i, "x", i, score=score, weight=weight), degree, level)
         for i, (score, degree, level, weight) in enumerate(rows)
     ]
 
@@ -77,7 +77,8 @@ def test_the_rank_does_not_depend_on_the_order_of_the_matches(rows, rng):
 
 def rank_of(*pairs, combination=Combination.MAX, degree=255):
     matches = [
-        Match(Preference(i, "x", s, score=score), degree) for i, (s, score) in enumerate(pairs)
+        PreferenceMatch(Preference(i, "x", s, score=score), degree)
+        for i, (s, score) in enumerate(pairs)
     ]
     return combine_matches(matches, combination, covers)
 
@@ -88,7 +89,7 @@ def test_the_most_specific_subscription_speaks_as_in_the_papers_example():
     assert rank_of(*pairs, combination=Combination.MOST_SPECIFIC).value == 0.6
     assert rank_of(*pairs, (HOBBITS, 0.65), combination=Combination.MOST_SPECIFIC).value == 0.65
     # Two that cover each other are both specific.
-    twin = Filter.of(*[(c.name, c.op, c.value) for c in JACKSON.constraints])
+    twin = ContentFilter.of(*[(c.name, c.op, c.value) for c in JACKSON.constraints])
     assert rank_of(*pairs, (twin, 0.8), combination=Combination.MOST_SPECIFIC).value == 0.8
 
 
@@ -134,6 +135,6 @@ def test_a_degree_out_of_range_and_nothing_matched_are_errors():
     preference = Preference("ps7", "x", FANTASY)
     for degree in (0, 256):
         with pytest.raises(ValueError, match="'ps7': degree"):
-            Match(preference, degree)
+            PreferenceMatch(preference, degree)
     with pytest.raises(ValueError, match="matches nothing"):
         combine_matches([], Combination.MAX, covers)

@@ -9,10 +9,10 @@ from denwatch.node.services import (
     BasicSvdFinder,
     ExactFinder,
     ExhaustiveFinder,
+    FeasibilityRule,
     Finder,
     RandomFinder,
-    Request,
-    Rule,
+    ServiceRequest,
     Side,
     SumFinder,
     WeightedSvdFinder,
@@ -43,14 +43,14 @@ def draw_vector(draw: st.DrawFn, width: int, ternary: bool) -> tuple[int, ...]:
 
 
 @st.composite
-def draw_case(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]], Request]:
+def draw_case(draw: st.DrawFn) -> tuple[int, list[tuple[int, ...]], ServiceRequest]:
     """Draw a width, the vectors of some items, and a request."""
     width = draw(WIDTHS)
     ternary = draw(st.booleans())
     vectors = draw(st.lists(draw_vector(width, ternary), max_size=24))
-    request = Request(
+    request = ServiceRequest(
         draw(draw_vector(width, draw(st.booleans()) or ternary)),
-        draw(st.sampled_from(list(Rule))),
+        draw(st.sampled_from(list(FeasibilityRule))),
         draw(st.sampled_from(list(Side))),
         draw(st.sampled_from([1, 1, 2, 5, None])),
     )

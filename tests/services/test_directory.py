@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from denwatch.node.services import Directory, ExactFinder, Kind, Rule, Schema
-from denwatch.node.services.attributes import pack_planes, read_matrix
+from denwatch.node.services import (
+    AttributeKind,
+    ExactFinder,
+    FeasibilityRule,
+    Schema,
+    ServiceDirectory,
+)
+from denwatch.node.services.request import pack_planes, read_matrix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.services.cases import draw_vector
 
-SHELTER = Schema({"beds": Kind.BINARY, "power": Kind.BINARY, "smoking": Kind.TERNARY})
+SHELTER = Schema(
+    {"beds": AttributeKind.BINARY, "power": AttributeKind.BINARY, "smoking": AttributeKind.TERNARY}
+)
 
 
-def make_directory(rule: Rule = Rule.POSITIVE) -> Directory:
-    return Directory(lambda: ExactFinder(3), rule)
+def make_directory(rule: FeasibilityRule = FeasibilityRule.POSITIVE) -> ServiceDirectory:
+    return ServiceDirectory(lambda: ExactFinder(3), rule)
 
 
 def test_a_user_pulls_only_from_where_he_is(rng: np.random.Generator) -> None:
@@ -44,13 +52,13 @@ def test_a_service_pushes_to_all_whom_it_suits_nearest_first(rng: np.random.Gene
 
 
 @given(
-    rule=st.sampled_from(list(Rule)),
+    rule=st.sampled_from(list(FeasibilityRule)),
     services=st.lists(draw_vector(3, True), max_size=8),
     wishes=st.lists(draw_vector(3, True), max_size=8),
 )
 @settings(max_examples=80, deadline=None)
 def test_push_finds_exactly_the_users_whose_pull_finds_the_service(
-    rule: Rule,
+    rule: FeasibilityRule,
     services: list[tuple[int, ...]],
     wishes: list[tuple[int, ...]],
     rng: np.random.Generator,

@@ -9,13 +9,13 @@ import pytest
 from denwatch.node.services import (
     ExactFinder,
     ExhaustiveFinder,
+    FeasibilityRule,
     Finder,
-    Request,
     Result,
-    Rule,
+    ServiceRequest,
     Side,
     SumFinder,
-    exact,
+    finder,
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,30 +23,32 @@ from hypothesis import strategies as st
 from tests.services.cases import draw_case, draw_vector
 from tests.services.oracle import rank_items
 
-ASK_ALL = [(rule, side) for rule in Rule for side in Side]
+ASK_ALL = [(rule, side) for rule in FeasibilityRule for side in Side]
 
 
 def list_matches(result: Result) -> list[tuple[object, int]]:
     return [(match.identity, match.squared) for match in result.matches]
 
 
-def expect(items: dict[object, tuple[int, ...]], request: Request) -> list[tuple[object, int]]:
+def expect(
+    items: dict[object, tuple[int, ...]], request: ServiceRequest
+) -> list[tuple[object, int]]:
     pull = request.side is Side.PULL
     return rank_items(items, request.values, request.rule.value, pull)[: request.limit]
 
 
 def lay_out_after(changes: int) -> mock._patch[int]:
     """Make the buckets be laid out anew after so many changes: 0 is after almost each one."""
-    return mock.patch.object(exact, "_LEAST_CHANGES", changes)
+    return mock.patch.object(finder, "_LEAST_CHANGES", changes)
 
 
 @pytest.mark.parametrize("finder_type", [ExactFinder, ExhaustiveFinder])
 @given(case=draw_case(), changes=st.sampled_from([0, 3, 256]))
-@example(case=(2, [], Request((0, 1))), changes=256)
+@example(case=(2, [], ServiceRequest((0, 1))), changes=256)
 @settings(max_examples=150, deadline=None)
 def test_answers_are_those_of_brute_force(
     finder_type: type[Finder],
-    case: tuple[int, list[tuple[int, ...]], Request],
+    case: tuple[int, list[tuple[int, ...]], ServiceRequest],
     changes: int,
     rng: np.random.Generator,
 ) -> None:
@@ -76,7 +78,7 @@ def test_answers_stay_exact_while_items_come_and_go(
                 finder.add(name, items[name])
             rule, side = data.draw(st.sampled_from(ASK_ALL))
             limit = data.draw(st.sampled_from([1, 3, None]))
-            request = Request(data.draw(draw_vector(width, True)), rule, side, limit)
+            request = ServiceRequest(data.draw(draw_vector(width, True)), rule, side, limit)
             assert list_matches(finder.find(request, rng)) == expect(items, request)
             assert len(finder) == len(items)
 
@@ -85,7 +87,7 @@ def test_answers_stay_exact_while_items_come_and_go(
 @pytest.mark.parametrize("ternary", [False, True])
 @pytest.mark.parametrize("width", [6, 20, 90])
 def test_buckets_of_many_items_are_exact(
-    rule: Rule, side: Side, ternary: bool, width: int, rng: np.random.Generator
+    rule: FeasibilityRule, side: Side, ternary: bool, width: int, rng: np.random.Generator
 ) -> None:
     values, weights = ((-1, 0, 1), (0.1, 0.7, 0.2)) if ternary else ((0, 1), (0.8, 0.2))
     rows = rng.choice(values, (1200, width), p=weights)
@@ -97,7 +99,7 @@ def test_buckets_of_many_items_are_exact(
         del items[name]
     for _ in range(12):
         asked = tuple(rng.choice(values, width, p=weights).tolist())
-        request = Request(asked, rule, side)
+        request = ServiceRequest(asked, rule, side)
         assert list_matches(finder.find(request, rng)) == expect(items, request)
 
 
@@ -108,7 +110,7 @@ def test_ties_go_to_the_oldest_even_across_buckets(rng: np.random.Generator) -> 
             finder = ExactFinder(3)
             finder.add("older", first)
             finder.add("younger", second)
-        best = finder.find(Request((1, 1, 0), Rule.NEAREST), rng).best
+        best = finder.find(ServiceRequest((1, 1, 0), FeasibilityRule.NEAREST), rng).best
         assert best == ("older", 1)
 
 
@@ -117,7 +119,7 @@ def test_an_item_added_again_is_young(rng: np.random.Generator) -> None:
     finder.add_many(["a", "b"], [[1, 0], [1, 0]])
     finder.remove("a")
     finder.add("a", (1, 0))
-    result = finder.find(Request((1, 0), limit=None), rng)
+    result = finder.find(ServiceRequest((1, 0), limit=None), rng)
     assert [match.identity for match in result.matches] == ["b", "a"]
 
 
@@ -129,11 +131,11 @@ def test_the_search_stops_early_and_says_what_it_read(rng: np.random.Generator) 
     finder = ExactFinder(40)
     finder.add_many(range(5300), rows)
     wish = (1,) + (0,) * 39
-    assert 1 <= finder.find(Request(wish), rng).probes <= 300
+    assert 1 <= finder.find(ServiceRequest(wish), rng).probes <= 300
     # Nothing has the last attribute: all that could have had it must be read, once.
     impossible = (0,) * 39 + (1,)
-    assert finder.find(Request(impossible), rng).probes == 5300
-    assert finder.find(Request(impossible), rng).matches == ()
+    assert finder.find(ServiceRequest(impossible), rng).probes == 5300
+    assert finder.find(ServiceRequest(impossible), rng).matches == ()
 
 
 @given(vectors=st.lists(draw_vector(6, False), max_size=20), asked=draw_vector(6, False))
@@ -146,5 +148,5 @@ def test_sums_is_optimal_for_binary_wishes(
     for identity, vector in enumerate(vectors):
         sums.add(identity, vector)
         best.add(identity, vector)
-    request = Request(asked)
+    request = ServiceRequest(asked)
     assert sums.find(request, rng).quality == best.find(request, rng).quality

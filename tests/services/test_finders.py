@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from denwatch.node.services import RandomFinder, Request, Rule, Side
+from denwatch.node.services import FeasibilityRule, RandomFinder, ServiceRequest, Side
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ every_finder = pytest.mark.parametrize("name", FINDERS)
 @given(case=draw_case())
 @settings(max_examples=60, deadline=None)
 def test_answers_are_feasible_and_found_if_any_exists(
-    name: str, case: tuple[int, list[tuple[int, ...]], Request], rng: np.random.Generator
+    name: str, case: tuple[int, list[tuple[int, ...]], ServiceRequest], rng: np.random.Generator
 ) -> None:
     width, vectors, request = case
     finder = FINDERS[name](width)
@@ -44,14 +44,14 @@ def test_answers_are_feasible_and_found_if_any_exists(
 @given(
     data=st.data(),
     vectors=st.lists(draw_vector(5, True), min_size=1, max_size=90),
-    rule=st.sampled_from(list(Rule)),
+    rule=st.sampled_from(list(FeasibilityRule)),
 )
 @settings(max_examples=25, deadline=None)
 def test_removed_items_are_never_found_and_others_always(
     name: str,
     data: st.DataObject,
     vectors: list[tuple[int, ...]],
-    rule: Rule,
+    rule: FeasibilityRule,
     rng: np.random.Generator,
 ) -> None:
     finder = FINDERS[name](5)
@@ -64,7 +64,7 @@ def test_removed_items_are_never_found_and_others_always(
         finder.remove(gone)
         del items[gone]
         assert gone not in finder
-    request = Request(data.draw(draw_vector(5, True)), rule, limit=None)
+    request = ServiceRequest(data.draw(draw_vector(5, True)), rule, limit=None)
     found = {match.identity for match in finder.find(request, rng).matches}
     assert found == {who for who, _ in rank_items(items, request.values, rule.value, True)}
 
@@ -79,8 +79,8 @@ def test_many_items_added_at_once_are_found_like_items_added_one_by_one(
     finder.add_many(range(400, 450), rows[400:450])  # too few for a new fit or layout
     for identity in range(450, 500):
         finder.add(identity, rows[identity].tolist())
-    for rule in Rule:
-        request = Request((1, 0, 0, -1, 0, 0, 0, 0, 1, 0), rule, limit=None)
+    for rule in FeasibilityRule:
+        request = ServiceRequest((1, 0, 0, -1, 0, 0, 0, 0, 1, 0), rule, limit=None)
         items = dict(enumerate(map(tuple, rows.tolist())))
         expected = rank_items(items, request.values, rule.value, True)
         found = finder.find(request, rng).matches
@@ -95,7 +95,7 @@ def test_the_same_seed_gives_the_same_answer(name: str) -> None:
         finder = FINDERS[name](12)
         finder.add_many(range(200), rows)
         finder.remove(17)
-        request = Request((1,) + (0,) * 10 + (-1,), Rule.AGREEING, limit=3)
+        request = ServiceRequest((1,) + (0,) * 10 + (-1,), FeasibilityRule.AGREEING, limit=3)
         results.append(finder.find(request, np.random.default_rng(9)))
     assert results[0] == results[1]
 
@@ -117,29 +117,29 @@ def test_mistakes_are_named(name: str, rng: np.random.Generator) -> None:
     with pytest.raises(KeyError, match="'b' is not here"):
         finder.remove("b")
     with pytest.raises(ValueError, match="2 values for 3 attributes"):
-        finder.find(Request((1, 0)), rng)
+        finder.find(ServiceRequest((1, 0)), rng)
     with pytest.raises(ValueError, match="attribute 1: 2 is not"):
-        finder.find(Request((1, 2, 0)), rng)
+        finder.find(ServiceRequest((1, 2, 0)), rng)
     assert len(finder) == 1  # a refused call changes nothing
-    assert finder.find(Request((1, 0, -1)), rng).quality == 0.0
+    assert finder.find(ServiceRequest((1, 0, -1)), rng).quality == 0.0
 
 
 def test_a_request_needs_a_limit_of_one_or_more() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Request((1,), limit=0)
+        ServiceRequest((1,), limit=0)
 
 
 def test_rand_draws_each_item_once_and_all_alike() -> None:
     rng = np.random.default_rng(30)
     finder = RandomFinder(2)
     finder.add_many(range(100), [[0, 1]] * 100)
-    assert finder.find(Request((1, 0)), rng).probes == 100
+    assert finder.find(ServiceRequest((1, 0)), rng).probes == 100
     finder.remove(40)
     finder.add("only", (1, 1))
-    probes = [finder.find(Request((1, 0)), rng).probes for _ in range(400)]
+    probes = [finder.find(ServiceRequest((1, 0)), rng).probes for _ in range(400)]
     assert min(probes) >= 1
     assert max(probes) <= 100
     # The mean place of one among 100 is 50.5, its standard error here 1.44: five of them.
     assert abs(sum(probes) / 400 - 50.5) < 7.5
-    everyone = finder.find(Request((0, 0), limit=None), rng)
+    everyone = finder.find(ServiceRequest((0, 0), limit=None), rng)
     assert len({match.identity for match in everyone.matches}) == 100

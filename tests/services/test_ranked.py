@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from denwatch.node.services import (
     BasicSvdFinder,
+    FeasibilityRule,
     ProjectedFinder,
-    Request,
-    Rule,
+    ServiceRequest,
     Side,
     SumFinder,
     WeightedSvdFinder,
@@ -85,12 +85,12 @@ def test_sums_counts_the_search_and_the_walk_on_the_feasible_side(
     finder.add_many("abcde", rows)
     # Sums 1 2 2 3 4. The wish's sum is 2: steps over 5 keys, then b, c (not feasible), d.
     steps = oracle.count_search_steps([1, 2, 2, 3, 4], 2)
-    result = finder.find(Request((1, 0, 0, 1)), rng)
+    result = finder.find(ServiceRequest((1, 0, 0, 1)), rng)
     assert result.best == ("d", 1)
     assert (result.probes, result.checks) == (steps + 3, 3)
     # A service with sum 2 looks for wishes: c, equal, then b, then a; never those above it.
     steps = oracle.count_search_steps([1, 2, 2, 3, 4], 2.5)
-    pushed = finder.find(Request((0, 1, 0, 1), Rule.POSITIVE, Side.PUSH), rng)
+    pushed = finder.find(ServiceRequest((0, 1, 0, 1), FeasibilityRule.POSITIVE, Side.PUSH), rng)
     assert pushed.best == ("a", 1)
     assert (pushed.probes, pushed.checks) == (steps + 3, 3)
 
@@ -137,7 +137,7 @@ def test_a_refit_after_changes_equals_a_new_finder(lists: int, rng: np.random.Ge
     fresh.add_many(kept, rows[kept])
     changed.refit()
     for wish in np.eye(9, dtype=int).tolist():
-        request = Request(tuple(wish), limit=4)
+        request = ServiceRequest(tuple(wish), limit=4)
         assert changed.find(request, rng) == fresh.find(request, rng)
 
 
@@ -153,16 +153,16 @@ def test_the_fit_is_renewed_when_enough_has_changed() -> None:
 def test_items_that_are_all_alike_are_found(rng: np.random.Generator) -> None:
     finder = BasicSvdFinder(2)
     finder.add_many(range(100), [[1, 0]] * 100)  # no variation: the singular value is 0
-    assert finder.find(Request((1, 0)), rng).quality == 0.0
+    assert finder.find(ServiceRequest((1, 0)), rng).quality == 0.0
 
 
 def test_what_a_wish_does_not_care_about_does_not_move_it() -> None:
     finder = BasicSvdFinder(3)
     rows = np.random.default_rng(6).integers(-1, 2, (100, 3))
     finder.add_many(range(100), rows)
-    target, _, _ = finder._aim(Request((0, 0, 0), Rule.AGREEING))
+    target, _, _ = finder._aim(ServiceRequest((0, 0, 0), FeasibilityRule.AGREEING))
     assert target.tolist() == [0.0]  # the middle of the list, whatever the column means are
-    target, _, _ = finder._aim(Request((0, 0, 0), Rule.NEAREST))
+    target, _, _ = finder._aim(ServiceRequest((0, 0, 0), FeasibilityRule.NEAREST))
     assert target.tolist() != [0.0]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.vocabularies import shorten_hash, write_document
-from denwatch.node.services import Rule
+from denwatch.node.services import FeasibilityRule
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.spark.matching.meanings import Meanings
@@ -63,22 +63,24 @@ def draw_site(seed: int, is_ternary: bool) -> tuple[list[Offer], list[Wish]]:
     return offers, wishes
 
 
-def measure(offer: Offer, wish: Wish, rule: Rule) -> int | None:
+def measure(offer: Offer, wish: Wish, rule: FeasibilityRule) -> int | None:
     """Return the squared distance of an offer from a wish; None if it does not serve it."""
     total = 0
     for name in NAMES:
         mine = (name in offer.has) - (name in offer.against)
         asked = (name in wish.wants) - (name in wish.against)
-        if rule is Rule.POSITIVE and mine < asked:
+        if rule is FeasibilityRule.POSITIVE and mine < asked:
             return None
-        if rule is Rule.AGREEING and mine * asked < 0:
+        if rule is FeasibilityRule.AGREEING and mine * asked < 0:
             return None
-        if rule is not Rule.AGREEING or asked:
+        if rule is not FeasibilityRule.AGREEING or asked:
             total += (mine - asked) ** 2
     return total
 
 
-def search_plainly(offers: list[Offer], wishes: list[Wish], rule: Rule, limit: int) -> set[Any]:
+def search_plainly(
+    offers: list[Offer], wishes: list[Wish], rule: FeasibilityRule, limit: int
+) -> set[Any]:
     """Return (region, wish, place, service, squared) by looking at everything."""
     found = set()
     for wish in wishes:
@@ -115,7 +117,7 @@ def test_the_exact_search_is_the_plain_one_for_any_partitioning(
 ) -> None:
     offers, wishes = draw_site(3, is_ternary)
     services, asked = make_frames(spark, offers, wishes)
-    rule = Rule.AGREEING if is_ternary else Rule.POSITIVE
+    rule = FeasibilityRule.AGREEING if is_ternary else FeasibilityRule.POSITIVE
     for limit, parts, slices in ((1, 1, 1), (3, 1, 4), (1, 5, 3)):
         wanted = search_plainly(offers, wishes, rule, limit)
         assert len(wanted) > 30
@@ -134,7 +136,7 @@ def test_svds_serves_whom_it_can_and_answers_alike_for_any_partitioning(
 ) -> None:
     offers, wishes = draw_site(4, is_ternary=False)
     services, asked = make_frames(spark, offers, wishes)
-    best = {row[:2]: row[4] for row in search_plainly(offers, wishes, Rule.POSITIVE, 1)}
+    best = {row[:2]: row[4] for row in search_plainly(offers, wishes, FeasibilityRule.POSITIVE, 1)}
     by_name = {(offer.region, offer.service): offer for offer in offers}
     by_wish = {wish.wish: wish for wish in wishes}
     answers = [
@@ -148,7 +150,7 @@ def test_svds_serves_whom_it_can_and_answers_alike_for_any_partitioning(
     assert answers[0] == answers[1]
     assert {row[:2] for row in answers[0]} == best.keys()
     for region, wish, _, service, squared in answers[0]:
-        distance = measure(by_name[region, service], by_wish[wish], Rule.POSITIVE)
+        distance = measure(by_name[region, service], by_wish[wish], FeasibilityRule.POSITIVE)
         assert distance == squared
         assert squared >= best[region, wish]
 
@@ -156,7 +158,7 @@ def test_svds_serves_whom_it_can_and_answers_alike_for_any_partitioning(
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_serves_whom_it_can(method: str) -> None:
     offers, wishes = draw_site(5, is_ternary=False)
-    best = {row[:2]: row[4] for row in search_plainly(offers, wishes, Rule.POSITIVE, 1)}
+    best = {row[:2]: row[4] for row in search_plainly(offers, wishes, FeasibilityRule.POSITIVE, 1)}
     for region in "abcd":
         tables = []
         for rows in (offers, wishes):
@@ -164,7 +166,9 @@ def test_every_method_serves_whom_it_can(method: str) -> None:
             tables.append(
                 pa.Table.from_pylist([{k: _flatten(v) for k, v in row.items()} for row in kept])
             )
-        found = search_region(tables[0], tables[1], method, Rule.POSITIVE, 1, 0).to_pylist()
+        found = search_region(
+            tables[0], tables[1], method, FeasibilityRule.POSITIVE, 1, 0
+        ).to_pylist()
         assert {(region, row["wish"]) for row in found} == {key for key in best if key[0] == region}
         for row in found:
             least = best[region, row["wish"]]

@@ -8,7 +8,7 @@ from denwatch.node.core.subscribers.ledger import Ledger
 from denwatch.node.core.subscribers.notes import format_time
 from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.ranking import Policy, Preference, PriorityCycle, Profile
+from denwatch.node.ranking import Preference, PriorityCycle, Profile, RankingPolicy
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from hypothesis import given, settings
@@ -42,7 +42,7 @@ def test_a_rank_is_what_a_profile_says(
     scores: list[float], pairs: list[tuple[int, int]], degrees: list[int], matched: set[int]
 ) -> None:
     owner = Owner("m")
-    profile: Profile[str] = Profile("m", Policy(), lambda a, b: a == b)
+    profile: Profile[str] = Profile("m", RankingPolicy(), lambda a, b: a == b)
     subs = [make_sub(owner, n + 1, score=s, name=f"s{n}") for n, s in enumerate(scores)]
     for sub in subs:
         profile.add(Preference(sub.id, "m", sub.hex, sub.score))

@@ -17,9 +17,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 from denwatch.node.covering import Approximate, Covering, Domains
-from denwatch.node.covering.entries import Entry, sort_widest_first
-from denwatch.node.covering.vectors import ATTRIBUTES_PER_EVENT, box_vector
-from denwatch.node.matching.interface import FUZZY
+from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
+from denwatch.node.covering.entries import CoveringEntry, sort_widest_first
+from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import SubscriptionVector
@@ -99,7 +99,7 @@ def choose_active(vectors: dict[int, SubscriptionVector]) -> Iterable[int]:
     domains = Domains(special=wide)
     boxes = {key: box_vector(vector) for key, vector in vectors.items()}
     keys = sorted(boxes)
-    entries = [Entry.make(order, boxes[key], domains) for order, key in enumerate(keys)]
+    entries = [CoveringEntry.make(order, boxes[key], domains) for order, key in enumerate(keys)]
     table: Covering[int] = Covering(domains, Approximate())
     for entry in sort_widest_first(entries):
         key = keys[entry.order]

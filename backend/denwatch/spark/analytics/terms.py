@@ -15,7 +15,7 @@ from denwatch.client.syntax import (
     Term,
     iterate_predicates,
 )
-from denwatch.node.matching.interface import FUZZY
+from denwatch.node.matching.plugins import FUZZY
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.batch import EVENT_ATTRIBUTES, Batch
-from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.interface import CONTENT, FUZZY
-from denwatch.node.matching.snapshot import load_index, save_index
+from denwatch.node.matching.batch import EVENT_ATTRIBUTES, SubscriptionBatch
+from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
+from denwatch.node.matching.plugins import CONTENT, FUZZY
 from denwatch.spark.matching.meanings import Meanings
 from denwatch.spark.matching.stabs import Stabs, build_stabs, load_stabs
 from denwatch.spark.matching.vectors import decode_subscriptions
@@ -135,7 +134,11 @@ def _get_binary(table: pa.Table, name: str) -> pa.Array:
 
 
 def _build_rows(
-    table: pa.Table, ids: NDArray[np.int64], batch: Batch, folder: Path, meanings: Meanings
+    table: pa.Table,
+    ids: NDArray[np.int64],
+    batch: SubscriptionBatch,
+    folder: Path,
+    meanings: Meanings,
 ) -> NDArray[np.int64]:
     """Write the names, and return what keeping a hit needs of every subscription."""
     owners = pa.array(table["owner"].to_pylist(), pa.string()).dictionary_encode()
@@ -159,7 +162,7 @@ def _build_rows(
 
 
 def _mark_agreement(
-    bits: NDArray[np.int64], mine: list[bytes], batch: Batch, meanings: Meanings
+    bits: NDArray[np.int64], mine: list[bytes], batch: SubscriptionBatch, meanings: Meanings
 ) -> None:
     """Take away, for each subscription, the vocabularies whose codes mean something else."""
     events, masks = _list_masks(batch)
@@ -175,7 +178,7 @@ def _mark_agreement(
         bits[row] = answers[key]
 
 
-def _list_masks(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _list_masks(batch: SubscriptionBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the event and the features of every subscription."""
     attributes = batch.preds["attribute"].astype(np.int64)
     places = np.cumsum(batch.subs["count"], dtype=np.int64) - batch.subs["count"]
@@ -185,7 +188,9 @@ def _list_masks(batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return attributes[places] // EVENT_ATTRIBUTES, masks
 
 
-def _save_shards(batch: Batch, folder: Path, limit: int, max_list: int | None) -> list[Shard]:
+def _save_shards(
+    batch: SubscriptionBatch, folder: Path, limit: int, max_list: int | None
+) -> list[Shard]:
     """Write snapshots of at most `limit` bytes, cutting by event and mask."""
     if not len(batch):
         return []
@@ -209,7 +214,7 @@ def _save_shards(batch: Batch, folder: Path, limit: int, max_list: int | None) -
 
 
 def _save_shard(
-    batch: Batch, index: FuzzyIndex, folder: Path, number: int, max_list: int | None
+    batch: SubscriptionBatch, index: FuzzyIndex, folder: Path, number: int, max_list: int | None
 ) -> tuple[str, str, str]:
     """Write the files of a shard; return their names, empty where there is no such file."""
     name, stabs, rest = (f"shard-{number}.{end}" for end in ("index", "stabs.npy", "rest"))
@@ -232,13 +237,13 @@ def _find_cut(keys: NDArray[np.int64]) -> int:
     return int(changes[np.argmin(np.abs(changes - len(keys) // 2))]) if len(changes) else 0
 
 
-def _take_batch(batch: Batch, chosen: NDArray[np.int64]) -> Batch:
+def _take_batch(batch: SubscriptionBatch, chosen: NDArray[np.int64]) -> SubscriptionBatch:
     """Return some subscriptions of a batch, with their predicates, patterns and rules."""
     is_kept = np.zeros(len(batch), np.bool_)
     is_kept[chosen] = True
     count = batch.subs["count"].astype(np.int64)
     code = batch.subs["pattern"] + batch.subs["rules"] * (count * (count - 1) // 2)
-    return Batch(
+    return SubscriptionBatch(
         batch.subs[is_kept],
         batch.preds[np.repeat(is_kept, count)],
         batch.code[np.repeat(is_kept, code)],

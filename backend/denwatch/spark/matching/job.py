@@ -13,7 +13,7 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.batch import Hits, Readings
+from denwatch.node.matching.batch import MatchBatch, NotificationBatch
 from denwatch.spark.matching.blocks import Batches, map_blocks
 from denwatch.spark.matching.content import match_content
 from denwatch.spark.matching.index import (
@@ -158,7 +158,9 @@ def match_batch(
         yield pa.RecordBatch.from_arrays([made[name] for name in columns], schema=schema)
 
 
-def find_hits(readings: Readings, index: SharedIndex, shard: Shard) -> Iterator[Hits]:
+def find_hits(
+    readings: NotificationBatch, index: SharedIndex, shard: Shard
+) -> Iterator[MatchBatch]:
     """Yield all hits of notifications among the subscriptions of a shard, in one or more parts."""
     if not shard.stabs:
         yield load_shard(index.find(shard.file)).match_batch(readings)
@@ -171,14 +173,14 @@ def find_hits(readings: Readings, index: SharedIndex, shard: Shard) -> Iterator[
         yield load_shard(index.find(shard.file)).match_batch(keep_notes(readings, ~exact))
 
 
-def keep_notes(readings: Readings, chosen: NDArray[np.bool_]) -> Readings:
+def keep_notes(readings: NotificationBatch, chosen: NDArray[np.bool_]) -> NotificationBatch:
     """Return the same notifications, those that are not chosen without readings."""
     if chosen.all():
         return readings
     counts = np.diff(readings.starts)
     kept = np.repeat(chosen, counts)
     starts = np.concatenate(([0], np.cumsum(counts * chosen)))
-    return Readings(
+    return NotificationBatch(
         starts,
         readings.attributes[kept],
         readings.points[kept],

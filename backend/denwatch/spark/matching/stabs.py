@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from denwatch.node.matching.arithmetic import cut_set
-from denwatch.node.matching.batch import EVENT_ATTRIBUTES, Hits, Readings
+from denwatch.node.matching.batch import EVENT_ATTRIBUTES, MatchBatch, NotificationBatch
 from denwatch.node.matching.compiling import Array, compiled, int64, prefetch
-from denwatch.node.matching.evaluation import NO_MATCH, evaluate_plain
+from denwatch.node.matching.evaluation import NO_MATCH, cut_set, evaluate_plain
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.masks import COUNT_GROUPS, grow
 from denwatch.node.matching.records import (
@@ -266,7 +265,7 @@ def evaluate_candidates(
     return ids[:total], answers[:total]
 
 
-def match_stabs(readings: Readings, stabs: Stabs, exact: NDArray[np.bool_]) -> Hits:
+def match_stabs(readings: NotificationBatch, stabs: Stabs, exact: NDArray[np.bool_]) -> MatchBatch:
     """Return the hits of the exact notifications; the others have none here."""
     r = readings
     columns = r.starts, r.attributes, r.points
@@ -275,4 +274,4 @@ def match_stabs(readings: Readings, stabs: Stabs, exact: NDArray[np.bool_]) -> H
     ids, answers = evaluate_candidates(*columns, width, ends, places, stabs.recs)
     possible = (answers & 255).astype(np.uint8)
     certain = (answers >> 8 & 255).astype(np.uint8)
-    return Hits(ends, ids.view(np.uint64), possible, certain, answers >> 16, int(looked))
+    return MatchBatch(ends, ids.view(np.uint64), possible, certain, answers >> 16, int(looked))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.batch import Batch, Readings, pack_subscriptions
+from denwatch.node.matching.batch import NotificationBatch, SubscriptionBatch, pack_subscriptions
 from denwatch.node.matching.records import PREDICATE, SUBSCRIPTION
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.errors import ProtocolError
@@ -32,7 +32,7 @@ def view_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return np.frombuffer(data, np.uint8)[: where[-1]].copy(), where
 
 
-def decode_notes(column: pa.Array) -> tuple[Readings, NDArray[np.bool_]]:
+def decode_notes(column: pa.Array) -> tuple[NotificationBatch, NDArray[np.bool_]]:
     """Return the readings of a column of notification vectors, and which of them can be read.
 
     One that cannot has no readings, so it matches nothing; `explain_note` says what is wrong.
@@ -48,7 +48,7 @@ def decode_notes(column: pa.Array) -> tuple[Readings, NDArray[np.bool_]]:
     read_notes(data, ends, counts, starts, attributes, points, wides)
     used = int(starts[-1])
     ages = np.zeros(size, np.int64)  # a notification matches as it was when it was read
-    readings = Readings(starts, attributes[:used], points[:used], wides[:used], ages)
+    readings = NotificationBatch(starts, attributes[:used], points[:used], wides[:used], ages)
     return readings, counts >= 0
 
 
@@ -61,7 +61,7 @@ def explain_note(vector: bytes) -> str | None:
     return None
 
 
-def decode_subscriptions(column: pa.Array) -> tuple[Batch, dict[int, str]]:
+def decode_subscriptions(column: pa.Array) -> tuple[SubscriptionBatch, dict[int, str]]:
     """Return a column of subscription vectors as a batch, numbered by row, and why rows fail."""
     data, ends = view_bytes(column)
     subs = np.zeros(len(column), SUBSCRIPTION)
@@ -79,7 +79,7 @@ def decode_subscriptions(column: pa.Array) -> tuple[Batch, dict[int, str]]:
             errors[row] = str(error)
     rest = pack_subscriptions(pairs)
     return (
-        Batch(
+        SubscriptionBatch(
             np.concatenate((subs[plain], rest.subs)),
             np.concatenate((preds[:used], rest.preds)),
             rest.code,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-from denwatch.node.matching import warmup
-from denwatch.node.matching.batch import Readings
+from denwatch.node.matching import index
+from denwatch.node.matching.batch import NotificationBatch
 from denwatch.spark.matching import files  # noqa: F401 - loads what reads Parquet
 from denwatch.spark.matching.kernels import count_readings, keep_hits, read_notes
 from denwatch.spark.matching.stabs import Stabs, find_exact, match_stabs
@@ -18,7 +18,7 @@ from denwatch.spark.matching.stabs import Stabs, find_exact, match_stabs
 
 def warm_up() -> None:
     """Run once what workers run: the index's kernels, and those of this folder; then freeze."""
-    warmup.warm_up()
+    index.warm_up()
     data = np.array([0x80, 0, 0, 0, 0, 0, 0, 1, 7], np.uint8)
     ends = np.array([0, 9], np.int64)
     counts = np.zeros(1, np.int64)
@@ -27,7 +27,7 @@ def warm_up() -> None:
     points = np.zeros((1, 4), np.int32)
     attributes, wides = np.zeros(1, np.int32), np.zeros(1, np.uint8)
     read_notes(data, ends, counts, starts, attributes, points, wides)
-    readings = Readings(starts, attributes, points, wides, np.zeros(1, np.int64))
+    readings = NotificationBatch(starts, attributes, points, wides, np.zeros(1, np.int64))
     nothing = Stabs(np.zeros(257, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
     match_stabs(readings, nothing, find_exact(starts, points, wides))
     one = np.zeros(1, np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pandas as pd
-from denwatch.node.matching.interface import FUZZY
+from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.spark.matching.meanings import Meanings

@@ -17,10 +17,10 @@ from denwatch.node.services import (
     BasicSvdFinder,
     ExactFinder,
     ExhaustiveFinder,
+    FeasibilityRule,
     Finder,
     RandomFinder,
-    Request,
-    Rule,
+    ServiceRequest,
     SumFinder,
     WeightedSvdFinder,
 )
@@ -56,7 +56,7 @@ def find_services(
     wishes: DataFrame,
     *,
     method: str = "exact",
-    rule: Rule = Rule.POSITIVE,
+    rule: FeasibilityRule = FeasibilityRule.POSITIVE,
     limit: int = 1,
     parts: int = 1,
     seed: int = 0,
@@ -86,7 +86,7 @@ def find_services(
 
 
 def search_region(
-    offers: pa.Table, requests: pa.Table, method: str, rule: Rule, limit: int, seed: int
+    offers: pa.Table, requests: pa.Table, method: str, rule: FeasibilityRule, limit: int, seed: int
 ) -> pa.Table:
     """Answer the wishes of one region."""
     rows: list[tuple[str, str, int, str, int, int]] = []
@@ -103,7 +103,7 @@ def search_region(
         for row in asked:
             values = tuple(encode(row["wants"], row["against"], places, width).tolist())
             rng = _seed_rng(seed, region, str(row["wish"]))
-            result = finder.find(Request(values, rule, limit=limit), rng)
+            result = finder.find(ServiceRequest(values, rule, limit=limit), rng)
             for place, match in enumerate(result.matches, 1):
                 best = place, str(match.identity), match.squared
                 rows.append((region, row["wish"], *best, result.probes))

@@ -11,16 +11,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from denwatch.node.covering.boxes import Domains, Interval, Subscription, covers
-from denwatch.node.covering.policy import Approximate, Exact, Metric, PairWise, Policy
+from denwatch.node.covering.boxes import (
+    Approximate,
+    BoxedSubscription,
+    Domains,
+    Exact,
+    Interval,
+    Metric,
+    PairWise,
+    Policy,
+    covers,
+)
 
 if TYPE_CHECKING:
-    from denwatch.node.covering.table import Change, Covering, Placement
+    from denwatch.node.covering.table import Covering, CoveringChange, Placement
 
 __all__ = [
     "Approximate",
-    "Change",
+    "BoxedSubscription",
     "Covering",
+    "CoveringChange",
     "Domains",
     "Exact",
     "Interval",
@@ -28,13 +38,12 @@ __all__ = [
     "PairWise",
     "Placement",
     "Policy",
-    "Subscription",
     "covers",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Change", "Covering", "Placement"):
+    if name in ("CoveringChange", "Covering", "Placement"):
         from denwatch.node.covering import table
 
         return getattr(table, name)

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from denwatch.node.covering.layout import Rows
+from denwatch.protocol import cuts
+from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate
+from denwatch.protocol.evaluator import NOT, OR
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
+Rows = npt.NDArray[np.int32]  # (n, 2 * dimensions): lo0, hi0, lo1, hi1, ...
 Interval = tuple[int, int]  # both ends belong to it
 Box = Mapping[int, Interval]  # by bit number
 Row = tuple[int, ...]  # lo0, hi0, lo1, hi1, ... over the bits of a mask, ascending
@@ -47,7 +52,7 @@ class Domains:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class BoxedSubscription:
     """The features that a notification must carry, and the boxes of which its values meet one.
 
     A box maps an attribute's bit number to the interval of its values; an attribute of the mask
@@ -72,7 +77,7 @@ class Subscription:
                     raise ValueError(f"box {number}, bit {bit}: {low} > {high}; leave it out")
 
 
-def find_outer(subscription: Subscription) -> tuple[Box, ...]:
+def find_outer(subscription: BoxedSubscription) -> tuple[Box, ...]:
     """Return the boxes outside of which a subscription matches nothing."""
     return subscription.boxes if subscription.outer is None else subscription.outer
 
@@ -153,9 +158,190 @@ def cover_rows(rows: Iterable[Row], by: Iterable[Row]) -> bool:
     return not left
 
 
-def covers(first: Subscription, second: Subscription, domains: Domains) -> bool:
+def covers(first: BoxedSubscription, second: BoxedSubscription, domains: Domains) -> bool:
     """Say whether every notification that can match the second subscription matches the first."""
     rows = list_rows(find_outer(second), second.mask, domains)
     if first.mask & ~second.mask:
         return not rows  # what matches nothing is covered by anything
     return cover_rows(rows, list_rows(first.boxes, second.mask, domains))
+
+
+class Metric(Enum):
+    """Which negative rectangles deserve to be cut first when not all of them can be."""
+
+    RATIO = "benefit/cost"  # volume removed for each piece left behind
+    BENEFIT = "benefit"  # volume removed
+    COST = "cost"  # fewest pieces left behind
+
+
+@dataclass(frozen=True, slots=True)
+class PairWise:
+    """A subscription is passive if one active subscription covers it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A subscription is passive if and only if the active ones together cover it.
+
+    The negative space can grow with the number of subscriptions to the power of the dimensions:
+    meant for few attributes, or as the judge of the approximate form.
+    """
+
+    merging: bool = False  # join what a cut leaves with adjacent negative rectangles
+    pairs: bool = True  # look first for one active subscription that covers it alone
+
+
+@dataclass(frozen=True, slots=True)
+class Approximate:
+    """Like `Exact`, but a new subscription leaves at most a budget of pieces behind.
+
+    It may take a covered subscription for active, never the reverse. The budget is `k`, or, when
+    `dynamic`, what is left of `k` for each active subscription: k * i minus the rectangles there
+    are before the i-th.
+    """
+
+    k: int = 50
+    dynamic: bool = False
+    metric: Metric = Metric.RATIO
+    merging: bool = False
+    pairs: bool = True
+    handover: bool = True  # on unsubscription, give sections to others that cover them too
+
+    def __post_init__(self) -> None:
+        if self.k < 0:
+            raise ValueError(f"k must not be negative, but is {self.k}")
+
+
+Policy = PairWise | Exact | Approximate
+
+
+ATTRIBUTES_PER_EVENT = 16
+# More boxes than this cost more than they save: the vector then covers nothing.
+MAX_BOXES = 64
+
+
+class _TooMany(Exception):
+    """The formula has more boxes than it is worth."""
+
+
+def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
+    """Return a vector's boxes over global attribute bits: 16 * event + attribute."""
+    base = ATTRIBUTES_PER_EVENT * vector.event
+    mask = vector.features << base
+    least = max(vector.threshold, vector.certain)
+    try:
+        outer = _list_boxes(vector, least, inner=False)
+        inner = _list_boxes(vector, least, inner=True)
+    except _TooMany:
+        return BoxedSubscription(mask, (), ({},))
+    if vector.recent or vector.significance:
+        inner = []  # it is silent at times when those that it would cover are not
+    return BoxedSubscription(mask, _shift(inner, base), _shift(outer, base))
+
+
+def _shift(boxes: list[Box], base: int) -> tuple[Box, ...]:
+    return tuple({base + bit: interval for bit, interval in box.items()} for box in boxes)
+
+
+def _list_boxes(vector: SubscriptionVector, least: int, *, inner: bool) -> list[Box]:
+    """Return boxes inside or around the values whose degree is at least `least`."""
+    tokens = list(vector.pattern)
+    kind = vector.aggregator
+    if kind == SUGENO:
+        boxes: list[Box] = [] if inner else [{}]
+    elif not tokens:
+        boxes = _combine(vector, list(range(len(vector.predicates))), kind, least, inner=inner)
+    elif kind != MIN and NOT in tokens:
+        boxes = [] if inner else [{}]  # an upper bound of a mean says little about its parts
+    else:
+        boxes = _walk(vector, tokens, least, True, inner=inner)
+    for p in vector.predicates:
+        theta = max(p.possible, p.certain)
+        if theta:
+            boxes = _intersect(boxes, _list_cuts(p, theta))
+    return boxes
+
+
+def _combine(
+    vector: SubscriptionVector, leaves: list[int], kind: int, least: int, *, inner: bool
+) -> list[Box]:
+    """Return the boxes of one aggregation of predicates."""
+    weights = bytes(vector.predicates[leaf].weight for leaf in leaves)
+    levels = _find_levels(kind, len(leaves), least, weights, inner=inner)
+    sides = [_list_cuts(vector.predicates[i], t) for i, t in zip(leaves, levels, strict=True)]
+    if kind == MAX:
+        return _limit([box for side in sides for box in side])
+    boxes: list[Box] = [{}]
+    for side in sides:
+        boxes = _intersect(boxes, side)
+    return boxes
+
+
+def _find_levels(kind: int, count: int, least: int, weights: bytes, *, inner: bool) -> list[int]:
+    """Return what each operand must reach: enough for the aggregate, or needed for it."""
+    if kind in (MIN, MAX):
+        return [least] * count
+    if not inner:
+        return [cuts.find_level(kind, count, least, weights, i) for i in range(count)]
+    for level in range(least, 256):  # all operands at one level: the lowest that is enough
+        if aggregate(kind, bytearray([level] * count), 0, count, weights, 0) >= least:
+            return [level] * count
+    return [256] * count
+
+
+def _walk(
+    vector: SubscriptionVector, tokens: list[int], t: int, up: bool, *, inner: bool
+) -> list[Box]:
+    """Take one formula off the end of a postfix pattern; return its boxes.
+
+    They hold where its degree is at least t, or, if not `up`, where it is at most 255 - t.
+    """
+    op = tokens.pop()
+    if op == NOT:
+        return _walk(vector, tokens, t, not up, inner=inner)
+    if op < len(vector.predicates):
+        p = vector.predicates[op]
+        return _list_cuts(p if up else _negate(p), t)
+    is_or = op & 0xF0 == OR
+    count = op & 15
+    if is_or or vector.aggregator == MIN:
+        levels = [t] * count
+    else:
+        levels = _find_levels(vector.aggregator, count, t, b"", inner=inner)
+    parts = [_walk(vector, tokens, level, up, inner=inner) for level in reversed(levels)]
+    if is_or == up:
+        return _limit([box for part in parts for box in part])
+    boxes: list[Box] = [{}]
+    for part in parts:
+        boxes = _intersect(boxes, part)
+    return boxes
+
+
+def _negate(p: Predicate) -> Predicate:
+    fields = dict(zip(p.FIELDS, p.fields(), strict=True))
+    fields["negated"] = not p.negated
+    return Predicate(**fields)  # type: ignore[arg-type]  # the fields of a Predicate
+
+
+def _list_cuts(p: Predicate, t: int) -> list[Box]:
+    return [{p.attribute: interval} for interval in cuts.cut(p, min(t, 256))]
+
+
+def _intersect(boxes: list[Box], others: list[Box]) -> list[Box]:
+    """Return the boxes that lie in one of each side, without the empty ones."""
+    joined: list[Box] = []
+    for box in boxes:
+        for other in others:
+            both = dict(box)
+            for bit, (low, high) in other.items():
+                start, stop = both.get(bit, (low, high))
+                both[bit] = (max(start, low), min(stop, high))
+            if all(low <= high for low, high in both.values()):
+                joined.append(both)
+    return _limit(joined)
+
+
+def _limit(boxes: list[Box]) -> list[Box]:
+    if len(boxes) > MAX_BOXES:
+        raise _TooMany
+    return boxes

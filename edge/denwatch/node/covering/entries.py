@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from denwatch.node.covering import kernels
 from denwatch.node.covering.boxes import (
+    BoxedSubscription,
     Domains,
-    Subscription,
+    Rows,
     cover_rows,
     find_columns,
     lift_rows,
     list_rows,
     pack_rows,
 )
-from denwatch.node.covering.layout import Rows
+from denwatch.node.covering.space import find_containing
 
 Orders = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class CoveringEntry:
     """One subscription: its place in the order of arrival, and its boxes over its own mask."""
 
     order: int
@@ -33,7 +33,7 @@ class Entry:
     share: float  # of all values that its features can take, at most
 
     @classmethod
-    def make(cls, order: int, subscription: Subscription, domains: Domains) -> Entry:
+    def make(cls, order: int, subscription: BoxedSubscription, domains: Domains) -> CoveringEntry:
         """Clip a subscription to the domains and measure it."""
         mask = subscription.mask
         rows = outer = pack_rows(list_rows(subscription.boxes, mask, domains), mask)
@@ -43,7 +43,7 @@ class Entry:
         return cls(order, mask, rows, outer, float(measure_rows(rows).sum() / whole))
 
 
-def sort_widest_first(entries: Iterable[Entry]) -> list[Entry]:
+def sort_widest_first(entries: Iterable[CoveringEntry]) -> list[CoveringEntry]:
     """Order entries so that those that can cover others come first; equals by arrival."""
     return sorted(entries, key=lambda entry: (entry.mask.bit_count(), -entry.share, entry.order))
 
@@ -112,10 +112,10 @@ class EntryIndex:
         self._domains = domains
         self._outer = outer
         self._tables: dict[int, RowTable] = {}
-        self._several: dict[int, Entry] = {}  # those with more than one box, by order
-        self.entries: dict[int, Entry] = {}  # by order
+        self._several: dict[int, CoveringEntry] = {}  # those with more than one box, by order
+        self.entries: dict[int, CoveringEntry] = {}  # by order
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: CoveringEntry) -> None:
         """Take an entry in."""
         self.entries[entry.order] = entry
         rows = self._get_rows(entry)
@@ -127,7 +127,7 @@ class EntryIndex:
         if len(rows) > 1:
             self._several[entry.order] = entry
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: CoveringEntry) -> None:
         """Take an entry out."""
         del self.entries[entry.order]
         self._several.pop(entry.order, None)
@@ -158,14 +158,14 @@ class EntryIndex:
         by_size = np.lexsort((orders, -measure_rows(overlaps)))
         return found[by_size], orders[by_size]
 
-    def find_coverer(self, entry: Entry) -> Entry | None:
+    def find_coverer(self, entry: CoveringEntry) -> CoveringEntry | None:
         """Return the earliest entry that covers another, not empty one alone, if there is any."""
         best: int | None = None
         for inner, table in self._list_tables(entry.mask):
             seen = np.ascontiguousarray(entry.outer[:, find_columns(inner, entry.mask)])
             common: set[int] | None = None
             for box in seen:
-                owners = set(table.owners[kernels.find_containing(table.rows, box)].tolist())
+                owners = set(table.owners[find_containing(table.rows, box)].tolist())
                 common = owners if common is None else common & owners
                 if not common:
                     break
@@ -189,12 +189,12 @@ class EntryIndex:
                 return
             inner = (inner - 1) & mask
 
-    def _covers(self, other: Entry, entry: Entry) -> bool:
+    def _covers(self, other: CoveringEntry, entry: CoveringEntry) -> bool:
         """Say whether an entry's boxes cover another's, also where no single box of it does."""
         if other.mask & ~entry.mask:
             return False
         lifted = lift_rows(other.rows, other.mask, entry.mask, self._domains)
         return cover_rows(map(tuple, entry.outer.tolist()), map(tuple, lifted.tolist()))
 
-    def _get_rows(self, entry: Entry) -> Rows:
+    def _get_rows(self, entry: CoveringEntry) -> Rows:
         return entry.outer if self._outer else entry.rows

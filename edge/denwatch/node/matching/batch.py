@@ -27,7 +27,7 @@ EVENT_ATTRIBUTES = 16
 
 
 @dataclass(frozen=True)
-class Batch:
+class SubscriptionBatch:
     """Subscriptions: one row each, their predicates, and the numbers of patterns and rules."""
 
     subs: NDArray[np.void]
@@ -39,7 +39,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Readings:
+class NotificationBatch:
     """Notifications: the readings of number i are starts[i]:starts[i + 1] of the other columns."""
 
     starts: NDArray[np.int64]
@@ -53,7 +53,7 @@ class Readings:
 
 
 @dataclass(frozen=True)
-class Hits:
+class MatchBatch:
     """Matches: those of notification i are starts[i]:starts[i + 1] of the other columns.
 
     They stand in the order of the index, not of ids.
@@ -74,9 +74,9 @@ def sign_id(id: int) -> int:
     return id - (1 << 64) if id >> 63 else id
 
 
-def build_batch(
+def build_subscription_batch(
     ids: ArrayLike, counts: ArrayLike, preds: NDArray[np.void], **columns: ArrayLike
-) -> Batch:
+) -> SubscriptionBatch:
     """Return the batch of subscriptions with `counts` predicates each.
 
     `preds` is an array of dtype PREDICATE; the columns are those of SUBSCRIPTION, broadcast:
@@ -91,7 +91,7 @@ def build_batch(
         if name not in ("aggregator", "threshold", "certain", "until", "gone"):
             raise ValueError(f"a batch has no column {name!r}")
         subs[name] = column
-    batch = Batch(subs, np.ascontiguousarray(preds, PREDICATE), np.zeros(0, np.int16))
+    batch = SubscriptionBatch(subs, np.ascontiguousarray(preds, PREDICATE), np.zeros(0, np.int16))
     check_batch(batch)
     return batch
 
@@ -115,7 +115,7 @@ def build_predicates(
     return preds
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: SubscriptionBatch) -> None:
     """Raise ProtocolError for a batch that breaks the protocol's rules."""
     subs, preds = batch.subs, batch.preds
     last = np.where(preds["wide"] != 0, 65535, 255)
@@ -167,7 +167,7 @@ def check_batch(batch: Batch) -> None:
         raise ProtocolError(f"{len(batch.code)} numbers of code, not {at}")
 
 
-def pack_subscriptions(pairs: Iterable[tuple[int, SubscriptionVector]]) -> Batch:
+def pack_subscriptions(pairs: Iterable[tuple[int, SubscriptionVector]]) -> SubscriptionBatch:
     """Return the batch of (id, subscription) pairs."""
     subs: list[tuple[int, ...]] = []
     preds: list[tuple[int, ...]] = []
@@ -188,16 +188,18 @@ def pack_subscriptions(pairs: Iterable[tuple[int, SubscriptionVector]]) -> Batch
         code.extend(s.pattern)
         for rule in s.consequents or ():
             code.extend(rule)
-    return Batch(np.array(subs, SUBSCRIPTION), np.array(preds, PREDICATE), np.array(code, np.int16))
+    return SubscriptionBatch(
+        np.array(subs, SUBSCRIPTION), np.array(preds, PREDICATE), np.array(code, np.int16)
+    )
 
 
-def build_readings(
+def build_notification_batch(
     starts: ArrayLike,
     attributes: ArrayLike,
     points: ArrayLike,
     wides: ArrayLike | None = None,
     ages: ArrayLike | None = None,
-) -> Readings:
+) -> NotificationBatch:
     """Return notifications from columns; `points` is one value or four points a reading.
 
     Arrays that cannot be written to (Arrow's, or a mapped file's) are copied: to the compiler they
@@ -223,12 +225,12 @@ def build_readings(
             or (np.diff(where) < 0).any()
         ):
             raise ValueError("negative attributes, or starts that do not rise from 0 to the end")
-    return Readings(where, names, values, flags, old)
+    return NotificationBatch(where, names, values, flags, old)
 
 
 def pack_notifications(
     notifications: Sequence[NotificationVector], ages: Sequence[int]
-) -> Readings:
+) -> NotificationBatch:
     """Return the readings of notifications; `ages` are theirs, in seconds."""
     starts = array("q", (0,))
     rows = array("i")
@@ -242,7 +244,7 @@ def pack_notifications(
             wides.append(reading.wide)
         starts.append(len(rows))
     # Columns over the lists' own memory: for one notification, a third of copying them.
-    return Readings(
+    return NotificationBatch(
         np.frombuffer(starts, np.int64),
         np.frombuffer(rows, np.int32) if rows else np.empty(0, np.int32),
         np.frombuffer(points, np.int32).reshape(-1, 4) if rows else np.empty((0, 4), np.int32),

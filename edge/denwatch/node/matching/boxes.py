@@ -18,8 +18,8 @@ which such a reading covers; intervals that overlap meet in their intersection (
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching.arithmetic import MAX, MIN, SUGENO, WEIGHTED, cut_set, find_level
 from denwatch.node.matching.compiling import Array, compiled
+from denwatch.node.matching.evaluation import MAX, MIN, SUGENO, WEIGHTED, cut_set, find_level
 from denwatch.node.matching.records import (
     EXTRA,
     HEADER,

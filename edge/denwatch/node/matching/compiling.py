@@ -1,9 +1,9 @@
 """How kernels are compiled: one decorator, and the two instructions that numba does not offer.
 
-The only file that touches numba's cache. Numba notices a change of the file a kernel stands in, but
-not of the other files that it calls into or takes constants from, and would go on running the old
-code from disk. Here the cache of every kernel is stamped with the content of its own file, of all
-files that kernels call into, and of the protocol's tables.
+The only file that touches numba's cache. Numba notices when the file that defines a kernel changes,
+but not when another file changes whose functions or constants the kernel uses: it would go on
+running the old code from disk. So the cache of every kernel carries a stamp: a hash of the kernel's
+own file, of every file of this folder that defines kernels, and of the protocol's tables and codes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import denwatch.protocol.degrees
+import denwatch.protocol.evaluator
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
@@ -25,26 +26,16 @@ int64: Any = np.int64
 uint64: Any = np.uint64
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_KERNELS = (
-    "arithmetic",
-    "boxes",
-    "compiling",
-    "evaluation",
-    "hashing",
-    "masks",
-    "packed",
-    "placing",
-    "planning",
-    "records",
-    "rows",
-    "search",
-)
-
 
 def _digest_sources() -> str:
-    digest = hashlib.sha256(Path(denwatch.protocol.degrees.__file__).read_bytes())
-    for name in _KERNELS:
-        digest.update(Path(__file__).with_name(name + ".py").read_bytes())
+    """Return a hash of all that a kernel may call into or take constants from."""
+    digest = hashlib.sha256()
+    for module in (denwatch.protocol.degrees, denwatch.protocol.evaluator):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        source = path.read_bytes()
+        if b"@compiled" in source or path.name == Path(__file__).name:
+            digest.update(source)
     return digest.hexdigest()
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.ranking.content import (
     Constraint,
+    Content,
     ContentError,
-    Filter,
-    Kind,
-    Notification,
+    ContentFilter,
     Op,
+    ValueKind,
 )
 
 _TEXTS = (Op.PREFIX, Op.SUFFIX, Op.SUBSTRING)
@@ -110,7 +110,7 @@ def _discard(sets: dict[Any, set[int]], key: Any, id: int) -> None:
         del sets[key]
 
 
-def choose_constraint(filter: Filter) -> Constraint | None:
+def choose_constraint(filter: ContentFilter) -> Constraint | None:
     """Return the constraint to file a filter under; None for the filter that asks nothing."""
     return min(filter.constraints, key=_weigh, default=None)
 
@@ -124,8 +124,8 @@ class ContentIndex:
     """A set of filters that answers which of them a notification matches."""
 
     def __init__(self) -> None:
-        self._filters: dict[int, Filter] = {}
-        self._shelves: dict[tuple[str, Kind], _Shelf] = {}
+        self._filters: dict[int, ContentFilter] = {}
+        self._shelves: dict[tuple[str, ValueKind], _Shelf] = {}
         self._open: set[int] = set()  # filters that ask nothing
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class ContentIndex:
     def __contains__(self, id: int) -> bool:
         return id in self._filters
 
-    def add(self, id: int, subscription: Filter) -> None:
+    def add(self, id: int, subscription: ContentFilter) -> None:
         """Add a filter, or replace the one with this id."""
         if id in self._filters:
             self.remove(id)
@@ -154,7 +154,7 @@ class ContentIndex:
         else:
             self._shelves[chosen.name, chosen.kind].withdraw(id, chosen)
 
-    def match(self, notification: Notification, age: int = 0) -> list[Hit]:  # noqa: ARG002
+    def match(self, notification: Content, age: int = 0) -> list[SubscriptionMatch]:  # noqa: ARG002
         """Return the hits by rising id; a filter does not ask how old a notification is."""
         found = set(self._open)
         for name, value in notification.items():
@@ -165,9 +165,9 @@ class ContentIndex:
             shelf = self._shelves.get((name, probe.kind))
             if shelf is not None:
                 found.update(id for id in shelf.find(probe.value) if self._check(id, notification))
-        return [Hit(id, 255, 255, -1) for id in sorted(found)]
+        return [SubscriptionMatch(id, 255, 255, -1) for id in sorted(found)]
 
-    def _check(self, id: int, notification: Notification) -> bool:
+    def _check(self, id: int, notification: Content) -> bool:
         for constraint in self._filters[id].constraints:
             if not constraint.accepts(notification.get(constraint.name)):
                 return False

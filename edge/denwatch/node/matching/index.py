@@ -1,61 +1,151 @@
-"""The index: a million fuzzy subscriptions, matched at the speed of memory.
+"""Columns: the arrays that an index consists of, growing in place.
 
-`FuzzyIndex` answers exactly what `protocol.matching.match` answers for each subscription, for
-exact, interval and fuzzy readings alike. It only arranges memory; the work is in the kernels:
-
-    masks       from a notification's attributes to the groups whose mask is a subset
-    packed      a group's newest boxes, and all of a small group: compared a word at a time
-    rows        a large group's boxes: one bit each, a row for each value
-    evaluation  the candidates, exactly
-
-One thread may change an index while no other uses it; any number may match at once.
+The only file that asks the system for memory. A column reserves address space and moves its pages,
+not its content, when it grows (mremap): taking one more subscription never copies a million. Pages
+that were never written cost nothing. Regions that are given back are used again by size.
 """
 
 from __future__ import annotations
 
+import json
+import mmap
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from denwatch.node.matching.batch import (
-    Batch,
-    Hits,
-    Readings,
+    MatchBatch,
+    NotificationBatch,
+    SubscriptionBatch,
     pack_notifications,
     pack_subscriptions,
     sign_id,
 )
-from denwatch.node.matching.columns import Column
-from denwatch.node.matching.hashing import NODE_CHILDREN, find_known, find_record
-from denwatch.node.matching.interface import Hit
+from denwatch.node.matching.bit_rows import (
+    NEXT,
+    ROWS,
+    SLOTS,
+    WORDS,
+    ZONES,
+    measure_rows,
+    measure_zones,
+)
+from denwatch.node.matching.index_insert import (
+    can_merge,
+    count_needs,
+    merge_blocks,
+    place_boxes,
+    plan_boxes,
+    remove_boxes,
+    store_records,
+)
 from denwatch.node.matching.masks import (
     BLOCK,
     COUNT_ATTRS,
     COUNT_GROUPS,
     COUNT_NODES,
     COUNTERS,
+    NODE_CHILDREN,
     WIDTH,
     plant_root,
 )
-from denwatch.node.matching.placing import (
-    can_merge,
-    count_needs,
-    merge_blocks,
-    place_boxes,
-    remove_boxes,
-    store_records,
-)
-from denwatch.node.matching.planning import plan_boxes
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.matching.records import (
     ATTRIBUTES,
     encode_records,
+    find_known,
+    find_record,
     gather_records,
     get_group,
     measure_record,
 )
-from denwatch.node.matching.rows import NEXT, ROWS, SLOTS, WORDS, ZONES, measure_rows, measure_zones
 from denwatch.node.matching.search import search
-from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
-from numpy.typing import NDArray
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from numpy.typing import DTypeLike, NDArray
+
+_HUGE = 1 << 22  # from this size on, ask for large pages: rows are read all over the column
+_FIRST = 1 << 16
+
+
+class Column:
+    """An array of rows; `data` is replaced whenever the column grows, so do not keep it."""
+
+    def __init__(self, dtype: DTypeLike, width: int = 0) -> None:
+        self.dtype = np.dtype(dtype)
+        self.width = width  # 0: rows are single numbers
+        self.used = 0
+        self.spare: dict[int, list[int]] = {}
+        self._map: mmap.mmap | None = None
+        self.data: NDArray[np.generic] = self._view(None)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows beyond the used ones."""
+        wanted = self.used + rows
+        if wanted > len(self.data):
+            size = max(wanted + wanted // 2, _FIRST // self._row_bytes()) * self._row_bytes()
+            self._resize(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+    def take(self, rows: int) -> int:
+        """Return the start of a region of so many rows, of any content if it was used before."""
+        starts = self.spare.get(rows)
+        if starts:
+            return starts.pop()
+        self.reserve(rows)
+        start = self.used
+        self.used += rows
+        return start
+
+    def give(self, start: int, rows: int) -> None:
+        """Take a region back; it is handed out again for the same size."""
+        if start + rows == self.used:
+            self.used = start
+            self.data[start : start + rows] = 0  # fresh rows are 0 for whoever comes next
+        else:
+            self.spare.setdefault(rows, []).append(start)
+
+    def adopt(self, rows: NDArray[np.generic]) -> None:
+        """Stand on existing rows, for example of a mapped file; growing copies them once."""
+        self._map = None
+        self.data = rows
+        self.used = len(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all rows ever used, spare regions included."""
+        return self.used * self._row_bytes()
+
+    def _row_bytes(self) -> int:
+        return self.dtype.itemsize * max(self.width, 1)
+
+    def _view(self, memory: mmap.mmap | None) -> NDArray[np.generic]:
+        flat = np.frombuffer(memory, self.dtype) if memory else np.empty(0, self.dtype)
+        if not self.width:
+            return flat
+        whole = len(flat) // self.width * self.width
+        return flat[:whole].reshape(-1, self.width)
+
+    def _resize(self, size: int) -> None:
+        old = self.data
+        self.data = self._view(None)
+        memory = self._map
+        if memory is not None:
+            try:
+                del old
+                memory.resize(size)
+            except (BufferError, SystemError, ValueError, OSError):  # no mremap, or a view is out
+                old = self._view(memory)
+                memory = None
+        if memory is None:
+            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        self.data = self._view(memory)
+        if memory is not self._map and self.used:
+            self.data[: self.used] = old[: self.used]
+        self._map = memory
+
 
 PACKED_LIMIT = 256  # packed boxes of a group that become a block, when they come one by one
 BULK_LIMIT = 128  # and when they come in bulk
@@ -144,7 +234,7 @@ class FuzzyIndex:
         self._store(_ONLY, np.array([target], np.int64), staged, starts)
         self._place_one(np.array([target], np.int64), staged, starts, lanes, ends)
 
-    def add_batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: SubscriptionBatch) -> None:
         """Add subscriptions, or replace those with the same ids; of equal ids the last counts."""
         if not len(batch):
             return
@@ -158,7 +248,7 @@ class FuzzyIndex:
                 self.remove(id & (1 << 64) - 1)
         self._insert(staged, starts, chosen)
 
-    def _encode(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _encode(self, batch: SubscriptionBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the records of a batch; ValueError for attributes that the index cannot hold."""
         staged, starts, highest, most = encode_records(batch.subs, batch.preds, batch.code)
         if highest >= self.attributes:
@@ -305,7 +395,7 @@ class FuzzyIndex:
         if len(starts) > 1:
             self._insert(staged, starts, np.arange(len(starts) - 1))
 
-    def match(self, notification: NotificationVector, age: int = 0) -> list[Hit]:
+    def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
         """Return the hits by rising id; `age` is the notification's, in seconds."""
         hits = self.match_batch(pack_notifications([notification], [age]))
         order = np.argsort(hits.ids)
@@ -316,9 +406,9 @@ class FuzzyIndex:
             (hits.attributes[order] & 15).tolist(),
             strict=True,
         )
-        return [Hit(*row) for row in rows]
+        return [SubscriptionMatch(*row) for row in rows]
 
-    def match_batch(self, readings: Readings) -> Hits:
+    def match_batch(self, readings: NotificationBatch) -> MatchBatch:
         """Return the hits of many notifications; holds no interpreter lock while it works."""
         c = self.columns
         starts, ids, possible, certain, attributes, candidates = search(
@@ -327,4 +417,98 @@ class FuzzyIndex:
             c["groups"].data, c["blocks"].data, c["nodes"].data, c["node_heads"].data,
             self.node_shape, c["attrs"].data, self.counts, self.buckets, self.widest,
         )  # fmt: skip
-        return Hits(starts, ids.view(np.uint64), possible, certain, attributes, candidates)
+        return MatchBatch(starts, ids.view(np.uint64), possible, certain, attributes, candidates)
+
+
+_MAGIC = b"dens\x00ix2"
+_PAGE = 4096
+
+
+class SnapshotError(ValueError):
+    """A file that is not a snapshot of an index, or not a whole one."""
+
+
+def _round_up(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE
+
+
+def save_index(index: FuzzyIndex, path: Path) -> int:
+    """Write the index to a file, all of it or nothing; return the size in bytes."""
+    sections: dict[str, tuple[int, int]] = {}
+    spare = {name: column.spare for name, column in index.columns.items()}
+    state = {
+        "byteorder": sys.byteorder,
+        "buckets": index.buckets,
+        "attributes": index.attributes,
+        "widest": index.widest,
+        "node_shape": index.node_shape.tolist(),
+        "id_shape": index.id_shape.tolist(),
+        "counts": index.counts.tolist(),
+        "spare": {name: {str(k): v for k, v in lists.items()} for name, lists in spare.items()},
+    }
+    # Where the columns begin depends on the header's length; leave it more than it can need.
+    at = _round_up(len(json.dumps(state)) + 64 * (len(index.columns) + 2))
+    first = at
+    for name, column in index.columns.items():
+        sections[name] = (at, column.used)
+        at = _round_up(at + column.nbytes)
+    header = json.dumps({**state, "sections": sections}).encode()
+    if len(_MAGIC) + 8 + len(header) > first:
+        raise SnapshotError(f"the header takes {len(header)} bytes, there is room for {first}")
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(_MAGIC + len(header).to_bytes(8, "little") + header)
+        for name, column in index.columns.items():
+            file.seek(sections[name][0])
+            column.data[: column.used].tofile(file)
+        file.truncate(at)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return at
+
+
+def load_index(path: Path) -> FuzzyIndex:
+    """Return the index of a snapshot, mapped: it costs memory only where it is used."""
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC) + 8)
+        if len(start) < len(_MAGIC) + 8 or not start.startswith(_MAGIC):
+            raise SnapshotError(f"{path} is not a snapshot of an index")
+        length = int.from_bytes(start[len(_MAGIC) :], "little")
+        size = path.stat().st_size
+        if length > size:
+            raise SnapshotError(f"{path} ends within its header")
+        header = json.loads(file.read(length))
+        if header["byteorder"] != sys.byteorder:
+            raise SnapshotError(f"{path} was written on a {header['byteorder']}-endian machine")
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    index = FuzzyIndex(header["attributes"], header["buckets"])
+    for name, (at, rows) in header["sections"].items():
+        column = index.columns[name]
+        width = max(column.width, 1)
+        if at + rows * width * column.dtype.itemsize > size:
+            raise SnapshotError(f"{path} ends within its column {name!r}")
+        flat = np.frombuffer(memory, column.dtype, rows * width, at)
+        column.adopt(flat.reshape(-1, column.width) if column.width else flat)
+        column.spare = {int(k): v for k, v in header["spare"][name].items()}
+    index.node_shape[:] = header["node_shape"]
+    index.id_shape[:] = header["id_shape"]
+    index.counts[:] = header["counts"]
+    index.widest = header["widest"]
+    return index
+
+
+def warm_up() -> None:
+    """Run every kernel once, on a few hundred subscriptions."""
+    index = FuzzyIndex()
+    subscription = SubscriptionVector(0, [Predicate(0, 10, 20, 100)])
+    count = 2 * PACKED_LIMIT  # one by one: packed, then two blocks that merge
+    for id in range(count):
+        index.add(id, subscription)
+    for _ in range(2):  # new ones, then known ones
+        pairs = [(id, subscription) for id in range(count, count + 200)]
+        index.add_batch(pack_subscriptions(pairs))
+    index.remove(0)
+    index.add(0, SubscriptionVector(0, [Predicate(0, 10, 20, 100)], 3))
+    index.compact()
+    index.match(NotificationVector(0, [Reading(0, (5, 10, 10, 15))]))

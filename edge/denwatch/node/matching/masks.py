@@ -19,22 +19,22 @@ from denwatch.node.matching.compiling import (
     int64,
     prefetch,
 )
-from denwatch.node.matching.hashing import (
-    NODE_CHILDREN,
-    NODE_GROUP,
-    NODE_KEY,
-    NODE_NEXT,
-    find_bucket,
-    find_child,
-    link_node,
-)
 from denwatch.node.matching.records import (
     ATTRIBUTES,
     HEADER,
     MAX_PREDICATES,
+    find_bucket,
     get_attribute,
     get_count,
+    open_bucket,
 )
+
+# A node of the trie of masks: key, group and next node of the bucket, then the children's mask.
+NODE_KEY = 0
+NODE_GROUP = 1
+NODE_NEXT = 2
+NODE_CHILDREN = 3
+
 
 # One group: a row of 64 bytes, a cache line.
 WIDTH = 0  # number of attributes
@@ -72,6 +72,35 @@ def sort_attributes(recs: Array, r: int, found: Array) -> int:
         found[at] = attribute
         width += 1
     return width
+
+
+@compiled
+def find_child(nodes: Array, heads: Array, shape: Array, parent: int, attribute: int) -> int:
+    """Return the node below `parent` for an attribute, or -1."""
+    key = parent << 10 | attribute
+    node = int64(heads[find_bucket(shape, key)])
+    while node >= 0 and nodes[node, NODE_KEY] != key:
+        node = nodes[node, NODE_NEXT]
+    return node
+
+
+@compiled
+def link_node(nodes: Array, heads: Array, shape: Array, node: int) -> None:
+    """Enter a node whose key is not yet in the table."""
+    bucket = find_bucket(shape, nodes[node, NODE_KEY])
+    nodes[node, NODE_NEXT] = heads[bucket]
+    heads[bucket] = node
+    shape[2] += 1
+    if shape[2] > shape[0]:
+        old = open_bucket(heads, shape)
+        entry = int64(heads[old])
+        heads[old] = -1
+        while entry >= 0:
+            following = nodes[entry, NODE_NEXT]
+            bucket = find_bucket(shape, nodes[entry, NODE_KEY])
+            nodes[entry, NODE_NEXT] = heads[bucket]
+            heads[bucket] = entry
+            entry = following
 
 
 @compiled

@@ -1,22 +1,55 @@
-"""Plug-ins: the matching engine of each subscription language, by its id (DENS paper, section 2).
+"""Matching plug-ins: what every matching engine looks like, and which one serves which language.
 
-A node keeps one matcher for each language it has subscriptions in, and asks this registry to make
-it. A site adds a language by registering a plug-in; nothing else in a node depends on which exist.
+A node keeps one matcher for each subscription language that is in use and gets it from
+`MatcherPlugins` by the language's id (DENS paper, section 2). A site adds a language by registering
+a plug-in; nothing else in a node depends on which languages exist. `S` is what a language calls a
+subscription and `N` what it calls a notification: vectors in the fuzzy language, filters and typed
+values in the content language.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from denwatch.node.matching.interface import CONTENT, FUZZY, Matcher
+S = TypeVar("S", contravariant=True)
+N = TypeVar("N", contravariant=True)
+
+FUZZY = 0
+CONTENT = 1
+
+
+class SubscriptionMatch(NamedTuple):
+    """One subscription that a notification matches."""
+
+    id: int
+    possible: int  # 0..255; equal to `certain` for exact readings
+    certain: int
+    attribute: int  # the attribute whose predicate decided; -1 where the language has none
+
+
+class Matcher(Protocol[S, N]):
+    """A set of subscriptions that answers which of them a notification matches."""
+
+    def add(self, id: int, subscription: S) -> None:
+        """Add a subscription, or replace the one with this id."""
+
+    def remove(self, id: int) -> None:
+        """Remove a subscription; KeyError if there is none with this id."""
+
+    def __len__(self) -> int:
+        """Return the number of subscriptions."""
+
+    def match(self, notification: N, age: int = 0) -> list[SubscriptionMatch]:
+        """Return the hits by rising id; `age` is the notification's, in seconds."""
+
 
 LAST_LANGUAGE = 255  # the id is one byte
 
 
 @dataclass(frozen=True)
-class Plugin:
+class MatcherPlugin:
     """A language and how to make its matcher."""
 
     language: int
@@ -37,20 +70,20 @@ def _make_content() -> Matcher[Any, Any]:
 
 
 BUILT_IN = (
-    Plugin(FUZZY, "fuzzy", _make_fuzzy),
-    Plugin(CONTENT, "content", _make_content),
+    MatcherPlugin(FUZZY, "fuzzy", _make_fuzzy),
+    MatcherPlugin(CONTENT, "content", _make_content),
 )
 
 
-class Plugins:
+class MatcherPlugins:
     """The languages that a node speaks."""
 
-    def __init__(self, plugins: tuple[Plugin, ...] = BUILT_IN) -> None:
-        self._plugins: dict[int, Plugin] = {}
+    def __init__(self, plugins: tuple[MatcherPlugin, ...] = BUILT_IN) -> None:
+        self._plugins: dict[int, MatcherPlugin] = {}
         for plugin in plugins:
             self.register(plugin)
 
-    def register(self, plugin: Plugin) -> None:
+    def register(self, plugin: MatcherPlugin) -> None:
         """Add a language; its id and its name must be new."""
         if not 0 <= plugin.language <= LAST_LANGUAGE:
             raise ValueError(f"language id {plugin.language} is not in 0..{LAST_LANGUAGE}")
@@ -63,7 +96,7 @@ class Plugins:
         """Return the ids of all languages, rising."""
         return sorted(self._plugins)
 
-    def find(self, language: int) -> Plugin:
+    def find(self, language: int) -> MatcherPlugin:
         """Return the plug-in of a language; KeyError names an unknown one."""
         try:
             return self._plugins[language]

@@ -11,14 +11,15 @@ One record is 24 + 8 bytes a predicate for most subscriptions, and stands in one
 This file alone knows the layout. A batch of subscriptions arrives as two structured arrays.
 """
 
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
-
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching.arithmetic import MIN
 from denwatch.node.matching.compiling import Array, compiled, int64
+from denwatch.protocol.degrees import MIN
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
+
 
 # What a batch consists of. Predicates, and the numbers of `code` (pattern bytes, then the rules'
 # coefficients), follow each other in the order of the subscriptions.
@@ -280,3 +281,90 @@ def gather_records(recs: Array, heads: Array, shape: Array) -> tuple[Array, Arra
                 starts[n] = starts[n - 1] + length
                 r = get_next(recs, r)
     return staged, starts
+
+
+# From id to record, and from (node, attribute) to child: chained tables that grow by one bucket.
+#
+# Linear hashing: when entries outnumber buckets, one bucket is split. No insertion ever has to
+# rehash the whole table, so a node with a million subscriptions takes a new one without a pause.
+# Chains run through the records and the nodes themselves; a table is only the heads of its chains.
+#
+# `shape` is (buckets, buckets at the start of this round, entries).
+
+
+@compiled
+def scramble(key: int) -> int:
+    """Return a hash of at least 0 whose low bits depend on the whole key."""
+    key = (key ^ (key >> 32)) * 0x2545F4914F6CDD1D
+    key = (key ^ ((key >> 29) & 0x7FFFFFFFF)) * 0x369DEA0F31A53F85
+    return (key >> 20) & 0xFFFFFFFFFFF
+
+
+@compiled
+def find_bucket(shape: Array, key: int) -> int:
+    """Return the bucket of a key."""
+    number = scramble(key)
+    bucket = number & (2 * shape[1] - 1)
+    return bucket if bucket < shape[0] else number & (shape[1] - 1)
+
+
+@compiled
+def open_bucket(heads: Array, shape: Array) -> int:
+    """Open one more bucket, empty; return the one whose entries it shares from now on."""
+    if shape[0] == 2 * shape[1]:
+        shape[1] *= 2
+    heads[shape[0]] = -1
+    shape[0] += 1
+    return shape[0] - 1 - shape[1]
+
+
+@compiled
+def find_record(recs: Array, heads: Array, shape: Array, id: int) -> int:
+    """Return where the record with this id stands, or -1."""
+    r = int64(heads[find_bucket(shape, id)])
+    while r >= 0 and recs[r] != id:
+        r = get_next(recs, r)
+    return r
+
+
+@compiled
+def find_known(recs: Array, heads: Array, shape: Array, ids: Array) -> Array:
+    """Return which of the ids have a record."""
+    known = np.empty(ids.size, np.bool_)
+    for i in range(ids.size):
+        known[i] = find_record(recs, heads, shape, ids[i]) >= 0
+    return known
+
+
+@compiled
+def link_record(recs: Array, heads: Array, shape: Array, r: int) -> None:
+    """Enter a record whose id is not yet in the table."""
+    bucket = find_bucket(shape, recs[r])
+    set_next(recs, r, int64(heads[bucket]))
+    heads[bucket] = r
+    shape[2] += 1
+    if shape[2] > shape[0]:
+        old = open_bucket(heads, shape)
+        entry = int64(heads[old])
+        heads[old] = -1
+        while entry >= 0:
+            following = get_next(recs, entry)
+            bucket = find_bucket(shape, recs[entry])
+            set_next(recs, entry, int64(heads[bucket]))
+            heads[bucket] = entry
+            entry = following
+
+
+@compiled
+def unlink_record(recs: Array, heads: Array, shape: Array, r: int) -> None:
+    """Take a record out of the table."""
+    bucket = find_bucket(shape, recs[r])
+    following = get_next(recs, r)
+    shape[2] -= 1
+    entry = int64(heads[bucket])
+    if entry == r:
+        heads[bucket] = following
+        return
+    while get_next(recs, entry) != r:
+        entry = get_next(recs, entry)
+    set_next(recs, entry, following)

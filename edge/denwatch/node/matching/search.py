@@ -11,20 +11,30 @@ memory, can be asked for ahead of their use.
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching.arithmetic import cut_reading
+from denwatch.node.matching.bit_rows import (
+    NEXT,
+    ZONE,
+    ZONES,
+    find_shift,
+    mark_zones,
+    pack_probe,
+    scan_packed,
+    scan_pending,
+)
 from denwatch.node.matching.compiling import Array, compiled, int64, prefetch
 from denwatch.node.matching.evaluation import (
     INEXACT,
     NO_MATCH,
+    cut_reading,
     evaluate,
     evaluate_plain,
     make_degrees,
 )
-from denwatch.node.matching.hashing import NODE_CHILDREN
 from denwatch.node.matching.masks import (
     ATTRS,
     BLOCK,
     LEVEL,
+    NODE_CHILDREN,
     PACKED,
     TAIL,
     WIDTH,
@@ -33,9 +43,7 @@ from denwatch.node.matching.masks import (
     prefer_list,
     walk_masks,
 )
-from denwatch.node.matching.packed import pack_probe, scan_packed
 from denwatch.node.matching.records import HEADER, PLAIN, get_flags
-from denwatch.node.matching.rows import NEXT, ZONE, ZONES, find_shift, mark_zones, scan_pending
 
 _GATHERED = 12288  # candidates after which to evaluate
 _PACKED = 512  # more than a group has packed boxes

@@ -1,12 +1,10 @@
-"""Preferences: which of the notifications that match are worth a person's attention.
+"""Ranking: which of the notifications that match are worth a person's attention (after PrefSIENA).
 
-The pure library behind ranking on a node (after PrefSIENA). What is where:
-
-- `content`: typed-content subscriptions, matching and covering (`regions` reasons for it);
+- `content`: typed-content subscriptions, matching and covering;
 - `graph`: subscriptions ordered by covering, walked without testing what cannot match;
-- `rank`: score, degree of match and priority as one ranking; `winnow`: "prefer A over B";
-- `topk` and `expiry`: the k best that are still valid;
-- `profile`: all of that for one subscriber; `forwarder`: for a server, and choosing a server.
+- `rank`: score, degree of match and priority become one rank; "prefer A over B" becomes levels;
+- `topk`: the k best that are still valid, and when they expire;
+- `forwarder`: all of that for one subscriber and for a server, and choosing a server.
 
     >>> server = Forwarder(covers, measure_degree)
     >>> profile = server.connect("john", Policy(k=2))
@@ -21,29 +19,45 @@ The pure library behind ranking on a node (after PrefSIENA). What is where:
 from denwatch.node.ranking.content import (
     Constraint,
     ContentError,
-    Filter,
-    Kind,
+    ContentFilter,
     Op,
+    ValueKind,
     covers,
     matches,
     measure_degree,
 )
-from denwatch.node.ranking.expiry import ExpiryRule, find_period_end
-from denwatch.node.ranking.forwarder import Forwarder, ServerOffer, choose_server, probe_server
+from denwatch.node.ranking.forwarder import (
+    Decision,
+    Forwarder,
+    Profile,
+    RankingPolicy,
+    ServerOffer,
+    choose_server,
+    probe_server,
+)
 from denwatch.node.ranking.graph import SubscriptionGraph, Walk
-from denwatch.node.ranking.profile import Decision, Policy, Profile
 from denwatch.node.ranking.rank import (
     FULL_DEGREE,
     Combination,
-    Match,
     Preference,
+    PreferenceMatch,
+    PriorityCycle,
     Rank,
     Ranked,
+    UnknownPriority,
+    assign_levels,
     combine_matches,
     sort_best_first,
 )
-from denwatch.node.ranking.topk import BoundedTopK, Entry, Gate, TopK, Verdict
-from denwatch.node.ranking.winnow import PriorityCycle, UnknownPriority, assign_levels
+from denwatch.node.ranking.topk import (
+    BoundedTopK,
+    ExpiryRule,
+    RankedEntry,
+    TopK,
+    TopKState,
+    Verdict,
+    find_period_end,
+)
 
 __all__ = [
     "FULL_DEGREE",
@@ -51,25 +65,25 @@ __all__ = [
     "Combination",
     "Constraint",
     "ContentError",
+    "ContentFilter",
     "Decision",
-    "Entry",
     "ExpiryRule",
-    "Filter",
     "Forwarder",
-    "Gate",
-    "Kind",
-    "Match",
     "Op",
-    "Policy",
     "Preference",
+    "PreferenceMatch",
     "PriorityCycle",
     "Profile",
     "Rank",
     "Ranked",
+    "RankedEntry",
+    "RankingPolicy",
     "ServerOffer",
     "SubscriptionGraph",
     "TopK",
+    "TopKState",
     "UnknownPriority",
+    "ValueKind",
     "Verdict",
     "Walk",
     "assign_levels",

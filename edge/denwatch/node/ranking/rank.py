@@ -1,15 +1,18 @@
-"""The one ranking: preference scores, priorities and degrees of match become a `Rank`.
+"""How good a notification is for one subscriber: scores, degrees and priorities become a `Rank`.
 
 For each matching subscription, value = score * degree / 255. The product is the one rule that
-gives back both ends: with crisp matches (255) it is PrefSIENA's score, with equal scores it is the
+keeps both ends: with crisp matches (255) it is PrefSIENA's score, with equal scores it is the
 order by degree of match, it grows with both, and a zero in either is worth nothing. Ordering by
-score first would throw the degree away; a sum would let a poor match be bought with a high score.
+score first would ignore the degree; a sum would let a high score make up for a poor match.
 
-Values of several matching subscriptions are combined as the subscriber asked (Definition 5: the
-maximum). Priorities come first: a notification ranks with its best winnow level, and values are
-combined within that level only, because "A over B" is a wish without exceptions.
+The values of several matching subscriptions are combined as the subscriber asked (Definition 5: the
+maximum). Priorities ("prefer A over B") come first. They become levels, 1 for the most preferred:
+level l is what nothing left over by the levels before is preferred to (*winnow*, Definition 10). A
+notification ranks with its best level, and values are combined within that level only, because
+"A over B" has no exceptions. The paper assumes that conditions do not conflict; here a cycle is an
+error that names it, because its members would otherwise belong to no level and get no notification.
 
-Ranks compare as tuples, greater is better. Between equal ranks `sort_best_first` goes on by degree,
+Ranks compare as tuples; greater is better. Between equal ranks `sort_best_first` compares degree,
 then freshness, then id, so the order is total and every node computes the same one; sums are
 `math.fsum`, which does not depend on the order of its terms.
 """
@@ -21,6 +24,67 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class PriorityCycle(ValueError):
+    """Conditions that prefer a thing over itself; `cycle` lists it from best to best again."""
+
+    def __init__(self, cycle: list[Hashable]) -> None:
+        self.cycle = cycle
+        super().__init__("priorities conflict: " + " over ".join(map(str, cycle)))
+
+
+class UnknownPriority(KeyError):
+    """A condition that names something that is not there."""
+
+    def __str__(self) -> str:
+        return f"priority names {self.args[0]!r}, which is not among the subscriptions"
+
+
+def assign_levels(items: Iterable[T], conditions: Iterable[tuple[T, T]]) -> dict[T, int]:
+    """Return the winnow level of each item; a condition is (preferred, less preferred)."""
+    better: dict[T, dict[T, None]] = {item: {} for item in items}
+    worse: dict[T, dict[T, None]] = {item: {} for item in better}
+    for preferred, other in conditions:
+        for item in (preferred, other):
+            if item not in better:
+                raise UnknownPriority(item)
+        better[other][preferred] = None
+        worse[preferred][other] = None
+
+    waiting = {item: len(above) for item, above in better.items()}
+    levels: dict[T, int] = {}
+    current = [item for item, count in waiting.items() if count == 0]
+    level = 1
+    while current:
+        following: list[T] = []
+        for item in current:
+            levels[item] = level
+            for other in worse[item]:
+                waiting[other] -= 1
+                if waiting[other] == 0:
+                    following.append(other)
+        current = following
+        level += 1
+    if len(levels) < len(better):
+        raise PriorityCycle(_find_cycle([item for item in better if item not in levels], better))
+    return levels
+
+
+def _find_cycle(stuck: list[T], better: dict[T, dict[T, None]]) -> list[Hashable]:
+    """Follow "what is better than this" until it repeats: every stuck item has such a one."""
+    stuck_set = set(stuck)
+    path: dict[T, None] = {}
+    item = stuck[0]
+    while item not in path:
+        path[item] = None
+        item = next(other for other in better[item] if other in stuck_set)
+    upwards = [*path]
+    loop = upwards[upwards.index(item) :]
+    return [item, *reversed(loop)]
+
 
 S = TypeVar("S", bound=Hashable)
 
@@ -73,7 +137,7 @@ class Preference(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Match(Generic[S]):
+class PreferenceMatch(Generic[S]):
     """One subscription that a notification matched, and how well (1..255)."""
 
     preference: Preference[S]
@@ -92,14 +156,14 @@ class Match(Generic[S]):
         return self.preference.score * self.degree / FULL_DEGREE
 
 
-def select_deciding(matches: Sequence[Match[S]]) -> list[Match[S]]:
+def select_deciding(matches: Sequence[PreferenceMatch[S]]) -> list[PreferenceMatch[S]]:
     """Return the matches of the best winnow level: only they make the rank."""
     best = min(match.level for match in matches)
     return [match for match in matches if match.level == best]
 
 
 def combine_matches(
-    matches: Sequence[Match[S]], combination: Combination, covers: Callable[[S, S], bool]
+    matches: Sequence[PreferenceMatch[S]], combination: Combination, covers: Callable[[S, S], bool]
 ) -> Rank:
     """Return the rank of a notification from what it matched; at least one match is needed."""
     if not matches:
@@ -120,15 +184,15 @@ def combine_matches(
 
 
 def select_most_specific(
-    matches: Sequence[Match[S]], covers: Callable[[S, S], bool]
-) -> list[Match[S]]:
+    matches: Sequence[PreferenceMatch[S]], covers: Callable[[S, S], bool]
+) -> list[PreferenceMatch[S]]:
     """Return the matches that cover no other one, unless that one covers them too.
 
     PrefSIENA's text says "that no other covers", against its own example: there the general
     subscription, which nothing covers, is the one to be ignored.
     """
 
-    def is_strictly_above(a: Match[S], b: Match[S]) -> bool:
+    def is_strictly_above(a: PreferenceMatch[S], b: PreferenceMatch[S]) -> bool:
         upper, lower = a.preference.subscription, b.preference.subscription
         return covers(upper, lower) and not covers(lower, upper)
 

@@ -1,14 +1,19 @@
 """Top-k over time: a notification is delivered unless k better, still valid ones were (Def. 6).
 
-This file alone decides "delivered or outranked". Time is an argument and never runs backwards
+Only this file decides "delivered or outranked". Time is an argument and never runs backwards
 here: an earlier `now` counts as the latest one seen.
 
 PrefSIENA's Algorithm 1 keeps k pairs (score, expiry) and lets a better one replace the worst. That
-forgets: once the better one has expired, the replaced one would still be valid and would still
-hold others back by Definition 6. `TopK` therefore keeps every delivered entry until k entries that
-rank above it *and* live at least as long make it irrelevant for ever (the k-skyband), which is
-exactly Definition 6. `BoundedTopK` is Algorithm 1 as the paper has it, with >= in line 21: never
+loses information: once the better one has expired, the replaced one would still be valid and, by
+Definition 6, would still suppress others. `TopK` therefore keeps every delivered entry until k
+entries that rank above it *and* live at least as long make it irrelevant for ever (the k-skyband),
+which is exactly Definition 6. `BoundedTopK` is the paper's Algorithm 1, with >= in line 21: never
 more than k entries, for comparison and for the smallest machines.
+
+When a delivered notification expires: PrefSIENA has an expiry by the publisher, a refresh time by
+the subscriber, and periods, which are the expiry "end of the current period"; its future work is
+the sliding window, by time in `ExpiryRule` and by number of matches in `TopK`. The earliest of
+those in force holds, so that a notification that is no longer valid never blocks one that is.
 """
 
 from __future__ import annotations
@@ -22,6 +27,49 @@ from typing import Protocol
 from denwatch.node.ranking.rank import Rank
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiryRule:
+    """What a subscriber adds to the publisher's expiry; nothing by default. All in seconds.
+
+    `period` starts top-k anew at every multiple of itself after `origin`; `span` is a sliding
+    window over the time of delivery.
+    """
+
+    period: float | None = None
+    origin: float = 0.0
+    span: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, length in (("period", self.period), ("span", self.span)):
+            if length is not None and not 0.0 < length < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, not {length}")
+
+    def find_expiry(
+        self, now: float, by_publisher: float = math.inf, refreshes: Iterable[float | None] = ()
+    ) -> float:
+        """Return the earliest of: publisher's expiry, refresh times, end of period, window."""
+        expiry = by_publisher
+        for refresh in refreshes:
+            if refresh is not None:
+                expiry = min(expiry, now + refresh)
+        if self.period is not None:
+            expiry = min(expiry, find_period_end(now, self.period, self.origin))
+        if self.span is not None:
+            expiry = min(expiry, now + self.span)
+        return expiry
+
+
+def find_period_end(now: float, period: float, origin: float = 0.0) -> float:
+    """Return the end of the period that `now` lies in; its start belongs to it, its end not."""
+    number = math.floor((now - origin) / period)
+    # The division rounds: the period found may be a neighbour of the true one.
+    for count in (number, number + 1, number + 2):
+        end = origin + count * period
+        if end > now:
+            break
+    return end
+
+
 class Verdict(StrEnum):
     """What became of a notification that matched."""
 
@@ -31,7 +79,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RankedEntry:
     """One delivered notification; `turn` counts the matches, so a higher turn is fresher."""
 
     note_id: int
@@ -40,13 +88,13 @@ class Entry:
     turn: int
 
 
-class Gate(Protocol):
+class TopKState(Protocol):
     """What decides for one subscriber."""
 
     def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
         """Decide on a matching notification, and remember it if it is delivered."""
 
-    def list_best(self, now: float) -> list[Entry]:
+    def list_best(self, now: float) -> list[RankedEntry]:
         """Return the k best valid entries, best first."""
 
 
@@ -59,7 +107,12 @@ class TopK:
     """Definition 6, exactly. `window` also forgets all but the last `window` matches."""
 
     def __init__(
-        self, k: int, window: int | None = None, *, turn: int = 0, entries: Iterable[Entry] = ()
+        self,
+        k: int,
+        window: int | None = None,
+        *,
+        turn: int = 0,
+        entries: Iterable[RankedEntry] = (),
     ) -> None:
         _check_size("k", k)
         _check_size("window", window)
@@ -67,7 +120,7 @@ class TopK:
         self.window = window
         self.turn = turn
         self._now = -math.inf
-        self._entries: list[Entry] = []
+        self._entries: list[RankedEntry] = []
         self._rivals: list[int] = []  # per entry, how many rank above it and live as long
         for entry in sorted(entries, key=lambda entry: entry.turn):
             self._admit(entry)
@@ -80,24 +133,24 @@ class TopK:
             return Verdict.EXPIRED
         if sum(entry.rank > rank for entry in self._entries) >= self.k:
             return Verdict.OUTRANKED
-        self._admit(Entry(note_id, rank, expires, self.turn))
+        self._admit(RankedEntry(note_id, rank, expires, self.turn))
         return Verdict.DELIVERED
 
-    def list_best(self, now: float) -> list[Entry]:
+    def list_best(self, now: float) -> list[RankedEntry]:
         """Return the k best valid entries: by rank, the fresher of equals first."""
         self._forget_expired(now)
         return sorted(self._entries, key=lambda entry: (entry.rank, entry.turn), reverse=True)[
             : self.k
         ]
 
-    def list_entries(self) -> list[Entry]:
+    def list_entries(self) -> list[RankedEntry]:
         """Return all that a later decision may depend on, to be stored and given back."""
         return list(self._entries)
 
-    def _admit(self, new: Entry) -> None:
+    def _admit(self, new: RankedEntry) -> None:
         # An older entry of the same rank is below the new one, so a newcomer is never dropped.
         # With a window, the newcomer also outlives every older entry in matches.
-        kept_entries: list[Entry] = []
+        kept_entries: list[RankedEntry] = []
         kept_rivals: list[int] = []
         rivals_of_new = 0
         for entry, rivals in zip(self._entries, self._rivals, strict=True):
@@ -135,7 +188,7 @@ class BoundedTopK:
         self.k = k
         self.turn = 0
         self._now = -math.inf
-        self._entries: list[Entry] = []
+        self._entries: list[RankedEntry] = []
 
     def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
         """Decide on a matching notification, and remember it if it is delivered."""
@@ -148,10 +201,10 @@ class BoundedTopK:
             if rank < worst.rank:
                 return Verdict.OUTRANKED
             self._entries.remove(worst)
-        self._entries.append(Entry(note_id, rank, expires, self.turn))
+        self._entries.append(RankedEntry(note_id, rank, expires, self.turn))
         return Verdict.DELIVERED
 
-    def list_best(self, now: float) -> list[Entry]:
+    def list_best(self, now: float) -> list[RankedEntry]:
         """Return the k best valid entries: by rank, the fresher of equals first."""
         self._forget_expired(now)
         return sorted(self._entries, key=lambda entry: (entry.rank, entry.turn), reverse=True)

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 
 from denwatch.node.covering import Approximate, Covering
-from denwatch.node.covering.vectors import box_vector
-from denwatch.node.matching import warmup
+from denwatch.node.covering.boxes import box_vector
+from denwatch.node.matching import index
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 _PATIENCE = 3.0  # s
@@ -24,7 +24,7 @@ def warm_up(say: Callable[[str], None]) -> None:
     timer.daemon = True
     timer.start()
     try:
-        warmup.warm_up()
+        index.warm_up()
         _warm_covering()
     finally:
         timer.cancel()

@@ -1,36 +1,43 @@
-"""Service matching for mobile users: who offers what a person here asks for.
+"""Service matching for mobile users: which services fit what a person at a place asks for.
 
-Finders (all with `add`, `add_many`, `remove`, `find`): `ExactFinder` by bit masks, `BasicSvdFinder`
+All finders have `add`, `add_many`, `remove` and `find`: `ExactFinder` (bit masks), `BasicSvdFinder`
 and `WeightedSvdFinder` (bSVDS and rwSVDS), `SumFinder` (SUMS), `RandomFinder` (RAND) and
-`ExhaustiveFinder`. `Directory` keeps them by region, for pull and push. Needs numpy and numba.
+`ExhaustiveFinder`. A `ServiceDirectory` keeps two of them for each region, for pull and for push.
+Needs numpy and numba.
 """
 
-from denwatch.node.services.attributes import Kind, Rule, Schema
-from denwatch.node.services.directory import Directory
-from denwatch.node.services.exact import ExactFinder
-from denwatch.node.services.finder import ExhaustiveFinder, Finder, RandomFinder
+from denwatch.node.services.directory import ServiceDirectory
+from denwatch.node.services.finder import ExactFinder, ExhaustiveFinder, Finder, RandomFinder
 from denwatch.node.services.ranked import (
     BasicSvdFinder,
     ProjectedFinder,
     SumFinder,
     WeightedSvdFinder,
 )
-from denwatch.node.services.request import Match, Request, Result, Side
+from denwatch.node.services.request import (
+    AttributeKind,
+    FeasibilityRule,
+    Result,
+    Schema,
+    ServiceMatch,
+    ServiceRequest,
+    Side,
+)
 
 __all__ = [
+    "AttributeKind",
     "BasicSvdFinder",
-    "Directory",
     "ExactFinder",
     "ExhaustiveFinder",
+    "FeasibilityRule",
     "Finder",
-    "Kind",
-    "Match",
     "ProjectedFinder",
     "RandomFinder",
-    "Request",
     "Result",
-    "Rule",
     "Schema",
+    "ServiceDirectory",
+    "ServiceMatch",
+    "ServiceRequest",
     "Side",
     "SumFinder",
     "WeightedSvdFinder",

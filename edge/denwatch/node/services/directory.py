@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from denwatch.node.services.attributes import Rule
 from denwatch.node.services.finder import Finder
-from denwatch.node.services.request import Request, Result, Side
+from denwatch.node.services.request import FeasibilityRule, Result, ServiceRequest, Side
 
 
 @dataclass
@@ -22,10 +21,12 @@ class _Region:
     users: Finder
 
 
-class Directory:
+class ServiceDirectory:
     """Who offers what and who wants what, region by region, under one rule."""
 
-    def __init__(self, make_finder: Callable[[], Finder], rule: Rule = Rule.POSITIVE) -> None:
+    def __init__(
+        self, make_finder: Callable[[], Finder], rule: FeasibilityRule = FeasibilityRule.POSITIVE
+    ) -> None:
         self.rule = rule
         self._make_finder = make_finder
         self._regions: dict[Hashable, _Region] = {}
@@ -74,7 +75,7 @@ class Directory:
     ) -> Result:
         """Find the services of a region for a wish."""
         here = self._regions.get(region)
-        request = Request(tuple(values), self.rule, Side.PULL, limit)
+        request = ServiceRequest(tuple(values), self.rule, Side.PULL, limit)
         return here.services.find(request, rng) if here else Result((), 0, 0)
 
     def pull_for_user(
@@ -95,7 +96,7 @@ class Directory:
     ) -> Result:
         """Find the users of a region for whom a service is feasible: all, unless limited."""
         here = self._regions.get(region)
-        request = Request(tuple(values), self.rule, Side.PUSH, limit)
+        request = ServiceRequest(tuple(values), self.rule, Side.PUSH, limit)
         return here.users.find(request, rng) if here else Result((), 0, 0)
 
     def _change(self, region: Hashable, change: Callable[[_Region], None]) -> None:

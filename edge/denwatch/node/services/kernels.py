@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
-from denwatch.node.services.attributes import Plane
+from denwatch.node.services.request import Plane
 
 Slots = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.float64]

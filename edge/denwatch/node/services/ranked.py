@@ -10,10 +10,9 @@ from abc import abstractmethod
 
 import numpy as np
 import numpy.typing as npt
-from denwatch.node.services.attributes import Rule
 from denwatch.node.services.finder import Finder
 from denwatch.node.services.kernels import Keys, Slots, walk_lists
-from denwatch.node.services.request import Masks, Request, Result, Side
+from denwatch.node.services.request import FeasibilityRule, Masks, Result, ServiceRequest, Side
 
 _REFIT_SHARE = 4  # the decomposition is renewed when a quarter of the items has changed
 _LEAST_CHANGES = 64
@@ -80,7 +79,7 @@ class RankedFinder(Finder):
         """Return the keys of the rows of `matrix`, one row a list."""
 
     @abstractmethod
-    def _aim(self, request: Request) -> tuple[Keys, bool, bool]:
+    def _aim(self, request: ServiceRequest) -> tuple[Keys, bool, bool]:
         """Return the request's key on each list, and whether to walk left and right of it."""
 
     def _index_items(self, slots: Slots) -> None:
@@ -101,7 +100,7 @@ class RankedFinder(Finder):
 
     def _search(
         self,
-        request: Request,
+        request: ServiceRequest,
         masks: Masks,
         limit: int,
         rng: np.random.Generator,  # noqa: ARG002  # part of the interface
@@ -139,9 +138,9 @@ class SumFinder(RankedFinder):
         sums: Keys = np.sum(matrix, axis=1, keepdims=True).T
         return sums
 
-    def _aim(self, request: Request) -> tuple[Keys, bool, bool]:
+    def _aim(self, request: ServiceRequest) -> tuple[Keys, bool, bool]:
         target = np.array([sum(request.values)], np.float64)
-        if request.rule is not Rule.POSITIVE:
+        if request.rule is not FeasibilityRule.POSITIVE:
             return target, True, True
         if request.side is Side.PULL:
             return target, False, True
@@ -196,10 +195,10 @@ class ProjectedFinder(RankedFinder):
     def _map_values(self, matrix: npt.NDArray[np.float64]) -> Keys:
         return self._directions @ (matrix - self._mean).T
 
-    def _aim(self, request: Request) -> tuple[Keys, bool, bool]:
+    def _aim(self, request: ServiceRequest) -> tuple[Keys, bool, bool]:
         asked = np.array(request.values, np.float64)
         centred = asked - self._mean
-        if request.rule is Rule.AGREEING and request.side is Side.PULL:
+        if request.rule is FeasibilityRule.AGREEING and request.side is Side.PULL:
             centred[asked == 0] = 0.0  # what a wish does not care about must not move it
         return self._directions @ centred, True, True
 

@@ -1,19 +1,120 @@
-"""What is asked of a finder and what it answers; the only file that turns a rule into bit masks.
+"""Service vectors, requests and results, and how they become bit masks.
 
-A pull (a user asks for services) and a push (a service looks for users) are the same search with
-the roles exchanged, so both become the same seven masks for the kernels.
+A service, or the wish of a user, is a vector of binary attributes (1: has it, 0: has it not) and
+ternary ones (1: for, -1: against, 0: neutral). Only this file knows how such a vector becomes two
+packed bit planes, the ones and the minus ones, and how a rule becomes bit masks. A pull (a user
+looks for services) and a push (a service looks for users) are the same search with the roles
+exchanged, so both become the same seven masks for the kernels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
-from denwatch.node.services.attributes import Plane, Rule, count_words
+import numpy.typing as npt
+
+Values = npt.NDArray[np.int8]
+Plane = npt.NDArray[np.uint64]
+
+WORD_BITS = 64
+
+
+class AttributeKind(Enum):
+    """What an attribute may say."""
+
+    BINARY = "binary"
+    TERNARY = "ternary"
+
+
+class FeasibilityRule(Enum):
+    """When a service is feasible for a wish, and how far it is from it.
+
+    POSITIVE: every attribute of the service is at least the wish's; distance over all attributes.
+    NEAREST: every service is feasible; distance over all attributes.
+    AGREEING: a 0 in the wish is "don't care"; a service is feasible if it never says the opposite
+    of the wish, and its distance is over the attributes on which the wish says something.
+    """
+
+    POSITIVE = "positive"
+    NEAREST = "nearest"
+    AGREEING = "agreeing"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The attributes of one kind of service, in their order in the vector."""
+
+    kinds: Mapping[str, AttributeKind]
+    positions: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.kinds:
+            raise ValueError("a schema needs at least one attribute")
+        object.__setattr__(self, "positions", {name: at for at, name in enumerate(self.kinds)})
+
+    @property
+    def width(self) -> int:
+        """How many attributes a vector has."""
+        return len(self.kinds)
+
+    def encode_values(self, said: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the vector of `said`; attributes that it does not name are 0."""
+        vector = [0] * self.width
+        for name, value in said.items():
+            kind = self.kinds.get(name)
+            if kind is None:
+                raise ValueError(f"unknown attribute {name!r}")
+            allowed = (0, 1) if kind is AttributeKind.BINARY else (-1, 0, 1)
+            if value not in allowed:
+                raise ValueError(f"{name!r} is {kind.value}: {value!r} is not one of {allowed}")
+            vector[self.positions[name]] = int(value)
+        return tuple(vector)
+
+    def decode_values(self, vector: Sequence[int]) -> dict[str, int]:
+        """Return what `vector` says by name, without the attributes that are 0."""
+        if len(vector) != self.width:
+            raise ValueError(f"a vector of {len(vector)} values for {self.width} attributes")
+        return {name: int(vector[at]) for name, at in self.positions.items() if vector[at]}
+
+
+def count_words(width: int) -> int:
+    """Return how many 64-bit words hold one bit for each of `width` attributes."""
+    return -(-width // WORD_BITS)
+
+
+def read_matrix(rows: npt.ArrayLike, width: int) -> Values:
+    """Return `rows` as a checked matrix with `width` columns of -1, 0 and 1."""
+    matrix = np.atleast_2d(np.asarray(rows))
+    if matrix.size == 0:
+        return np.zeros((0, width), np.int8)
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise ValueError(f"expected rows of {width} attributes, got an array of {matrix.shape}")
+    small = matrix.astype(np.int8)
+    wrong = (small != matrix) | (small > 1) | (small < -1)
+    if wrong.any():
+        row, column = (int(at) for at in np.argwhere(wrong)[0])
+        value = matrix[row, column]
+        raise ValueError(f"row {row}, attribute {column}: {value} is not -1, 0 or 1")
+    return small
+
+
+def pack_bits(bits: npt.NDArray[np.bool_]) -> Plane:
+    """Return the rows of `bits` as little-endian 64-bit words, attribute 0 in bit 0."""
+    count, width = bits.shape
+    packed = np.zeros((count, count_words(width) * 8), np.uint8)
+    octets = np.packbits(bits, axis=1, bitorder="little")
+    packed[:, : octets.shape[1]] = octets
+    return packed.view("<u8").astype(np.uint64, copy=False)
+
+
+def pack_planes(matrix: Values) -> tuple[Plane, Plane]:
+    """Return the planes of the ones and of the minus ones of each row."""
+    return pack_bits(matrix > 0), pack_bits(matrix < 0)
 
 
 class Side(Enum):
@@ -24,11 +125,11 @@ class Side(Enum):
 
 
 @dataclass(frozen=True)
-class Request:
+class ServiceRequest:
     """One question: the asker's own vector, the rule, and how many answers (None: all)."""
 
     values: tuple[int, ...]
-    rule: Rule = Rule.POSITIVE
+    rule: FeasibilityRule = FeasibilityRule.POSITIVE
     side: Side = Side.PULL
     limit: int | None = 1
 
@@ -37,7 +138,7 @@ class Request:
             raise ValueError(f"a request needs a limit of at least 1, not {self.limit}")
 
 
-class Match(NamedTuple):
+class ServiceMatch(NamedTuple):
     """One answer: who, and its squared Euclidean distance from the request."""
 
     identity: Hashable
@@ -57,12 +158,12 @@ class Result:
     binary search. `checks` counts full comparisons of a stored vector with the request.
     """
 
-    matches: tuple[Match, ...]
+    matches: tuple[ServiceMatch, ...]
     probes: int
     checks: int
 
     @property
-    def best(self) -> Match | None:
+    def best(self) -> ServiceMatch | None:
         """The nearest answer, or None."""
         return self.matches[0] if self.matches else None
 
@@ -92,7 +193,7 @@ class Masks(NamedTuple):
     high: int
 
 
-def compile_request(request: Request, width: int, negatives: bool) -> Masks:
+def compile_request(request: ServiceRequest, width: int, negatives: bool) -> Masks:
     """Return the masks of `request` over `width` attributes.
 
     `negatives` says whether any stored item has a minus one; without them the range of z is
@@ -104,14 +205,14 @@ def compile_request(request: Request, width: int, negatives: bool) -> Masks:
     counted, item_cares = full, False
     up, down, low, high = 1, 1, 0, width
     pull = request.side is Side.PULL
-    if request.rule is Rule.POSITIVE and pull:
+    if request.rule is FeasibilityRule.POSITIVE and pull:
         must_plus, not_minus = plus, full & ~minus
         low = plus.bit_count()
-    elif request.rule is Rule.POSITIVE:
+    elif request.rule is FeasibilityRule.POSITIVE:
         must_minus, not_plus = minus, full & ~plus
         low = minus.bit_count()
         high = width if negatives else plus.bit_count()
-    elif request.rule is Rule.AGREEING:
+    elif request.rule is FeasibilityRule.AGREEING:
         not_plus, not_minus = minus, plus
         counted = plus | minus if pull else 0
         item_cares = not pull

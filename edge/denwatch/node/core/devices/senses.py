@@ -22,7 +22,7 @@ from typing import NamedTuple
 from denwatch.node.core.devices.contracts import Masks
 from denwatch.node.core.devices.wishes import FOREVER, Wish
 from denwatch.node.covering import Covering, Domains, Policy
-from denwatch.node.covering.vectors import ATTRIBUTES_PER_EVENT, box_vector
+from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
 from denwatch.protocol.subscription import decode
 
 _LEAST_CHANGES = 32  # before a table is built anew

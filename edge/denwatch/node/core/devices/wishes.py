@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from denwatch.node.core.devices.contracts import Masks
 from denwatch.node.core.items import SubscriptionBody
-from denwatch.node.matching.interface import FUZZY
+from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription
 from denwatch.protocol.errors import ProtocolError
 

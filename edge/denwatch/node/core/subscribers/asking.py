@@ -16,8 +16,8 @@ from denwatch.node.core.items import NEVER, SubscriptionBody
 from denwatch.node.core.subscribers.requests import Request
 from denwatch.node.core.subscribers.settings import Roles
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.matching.interface import CONTENT, FUZZY
-from denwatch.node.ranking.content import ContentError, Filter
+from denwatch.node.matching.plugins import CONTENT, FUZZY
+from denwatch.node.ranking.content import ContentError, ContentFilter
 from denwatch.protocol.timecode import decode_duration
 
 MAX_NAME = 64
@@ -120,7 +120,7 @@ def compile_content(
     """Return what a request in typed content asks for."""
     triples = request.argument
     try:
-        content = Filter.of(*triples)
+        content = ContentFilter.of(*triples)
         vector = cbor2.dumps([list(triple) for triple in triples])
     except (ContentError, TypeError, ValueError) as error:
         raise LanguageError(f"content: {error}") from None
@@ -147,7 +147,7 @@ def compile_content(
     return Asked(body, now + int(1000 * life) if life else NEVER, told)
 
 
-def _find_event(content: Filter, vocabulary: Vocabulary) -> Event:
+def _find_event(content: ContentFilter, vocabulary: Vocabulary) -> Event:
     named = [c.value for c in content.constraints if c.name == "event" and c.op == "="]
     if len(named) != 1:
         raise LanguageError('content: one event is needed, ["event", "=", "patient"]')

@@ -34,7 +34,7 @@ from denwatch.node.core.subscribers.tables import Priorities, Tables, encode_row
 from denwatch.node.core.subscribers.wants import Wants
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.ranking.winnow import PriorityCycle, assign_levels
+from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol.vectors import SubscriptionVector
 
 Probe = Callable[[list[SubscriptionVector]], tuple[int, int]]  # new roots, nodes (PrefSIENA, 3.3)

@@ -20,7 +20,7 @@ from denwatch.node.core.subscribers.settings import Clock, Roles, SubscriberSett
 from denwatch.node.core.subscribers.significance import is_significant, remember
 from denwatch.node.core.subscribers.tables import GateState, Last, Tables, encode_row
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.matching.interface import CONTENT
+from denwatch.node.matching.plugins import CONTENT
 from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import Verdict
 from denwatch.protocol.matching import rate_age

@@ -48,7 +48,7 @@ from denwatch.node.core.subscribers.tables import Priorities, Tables, Want, spli
 from denwatch.node.core.subscribers.wants import Wants
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.matching.plugins import Plugins
+from denwatch.node.matching.plugins import MatcherPlugins
 
 _EVICTED_SHARE = 100  # a full node makes room for this part of its limit at once
 
@@ -64,7 +64,7 @@ class Subscribers:
         roles: Roles | None = None,
         clock: Clock | None = None,
         settings: SubscriberSettings | None = None,
-        plugins: Plugins | None = None,
+        plugins: MatcherPlugins | None = None,
         probe: Probe | None = None,
     ) -> None:
         roles = OpenRoles() if roles is None else roles
@@ -75,7 +75,7 @@ class Subscribers:
         self._vocabularies = vocabularies
         self._tables = tables = Tables()
         self._registry = registry = Registry(
-            vocabularies, clock, Plugins() if plugins is None else plugins
+            vocabularies, clock, MatcherPlugins() if plugins is None else plugins
         )
         self._ledger = ledger = Ledger()
         self._wants = wants = Wants(tables, registry, ledger)

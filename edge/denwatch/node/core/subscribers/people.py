@@ -12,11 +12,10 @@ from typing import Any
 import cbor2
 from denwatch.node.core.items import Dot, Item, SubscriptionBody, decode_body
 from denwatch.node.core.subscribers.tables import GateState
-from denwatch.node.matching.interface import CONTENT, FUZZY
-from denwatch.node.ranking.content import ContentError, Filter
-from denwatch.node.ranking.rank import Rank
-from denwatch.node.ranking.topk import Entry, TopK
-from denwatch.node.ranking.winnow import PriorityCycle, assign_levels
+from denwatch.node.matching.plugins import CONTENT, FUZZY
+from denwatch.node.ranking.content import ContentError, ContentFilter
+from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
+from denwatch.node.ranking.topk import RankedEntry, TopK
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.errors import ProtocolError
@@ -208,7 +207,7 @@ class Sub:
         """Take up a top-k where it was."""
         if self.gate is not None:
             entries = [
-                Entry(note, Rank(level, value), expires, turn)
+                RankedEntry(note, Rank(level, value), expires, turn)
                 for note, level, value, expires, turn in state.entries
             ]
             self.gate = TopK(self.gate.k, turn=state.turn, entries=entries)
@@ -234,7 +233,7 @@ def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
     return body.language, body.role, body.vocabulary, body.vector, options
 
 
-def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector | Filter]:
+def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector | ContentFilter]:
     """Return the body of an item and what its matcher takes; ProtocolError if it is none."""
     body = decode_body(SubscriptionBody, item.body)
     if body.language == FUZZY:
@@ -244,11 +243,11 @@ def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector 
     raise ProtocolError(f"language {body.language} is not spoken here")
 
 
-def read_filter(vector: bytes) -> Filter:
+def read_filter(vector: bytes) -> ContentFilter:
     """Return the filter of a content subscription's bytes."""
     try:
         triples = cbor2.loads(vector)
-        return Filter.of(*(tuple(triple) for triple in triples))
+        return ContentFilter.of(*(tuple(triple) for triple in triples))
     except (cbor2.CBORDecodeError, ContentError, ValueError, TypeError) as error:
         raise ProtocolError(f"no filter: {error}") from None
 

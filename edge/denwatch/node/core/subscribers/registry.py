@@ -16,8 +16,7 @@ from denwatch.node.core.subscribers.settings import Clock
 from denwatch.node.core.subscribers.tables import Hit
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
-from denwatch.node.matching.interface import FUZZY, Matcher
-from denwatch.node.matching.plugins import Plugins
+from denwatch.node.matching.plugins import FUZZY, Matcher, MatcherPlugins
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import SubscriptionVector
 
@@ -27,7 +26,7 @@ _AGE = 0  # a notification matches as it was when it was read
 class Registry:
     """Subscriptions by id, by number and by owner."""
 
-    def __init__(self, vocabularies: Vocabularies, clock: Clock, plugins: Plugins) -> None:
+    def __init__(self, vocabularies: Vocabularies, clock: Clock, plugins: MatcherPlugins) -> None:
         self.owners: dict[str, Owner] = {}
         self.by_id: dict[int, Sub] = {}  # live ones, and ended ones that matches wait for
         self._vocabularies = vocabularies

@@ -1,39 +1,12 @@
-"""Placing: where the boxes of new records go, and how they leave again.
+"""Planning: for every record of a batch its group, its boxes, and a good place among the others.
 
-A group keeps its newest boxes packed. When they reach a limit they become a block of bit rows, and
-two blocks of equal size become one of double size while that is small: so a subscription costs the
-same whether a million others came one by one or at once. A free slot in a block is used again.
-
-The caller has reserved room (`count_needs`); nothing here allocates what lasts.
+This is the step before `placing`, which gives the boxes their memory.
 """
-
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
 
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching.boxes import build_boxes, make_scratch
-from denwatch.node.matching.compiling import Array, compiled, int64
-from denwatch.node.matching.hashing import link_record, unlink_record
-from denwatch.node.matching.masks import (
-    ATTRS,
-    BLOCK,
-    FREE,
-    PACKED,
-    ROOM,
-    TAIL,
-    WIDTH,
-)
-from denwatch.node.matching.packed import drop_packed, measure_entry, pack_box
-from denwatch.node.matching.records import (
-    NOWHERE,
-    get_boxes,
-    get_group,
-    get_slot,
-    set_slot,
-)
-from denwatch.node.matching.rows import (
+from denwatch.node.matching.bit_rows import (
     EMPTY,
     NEXT,
     ROWS,
@@ -42,15 +15,97 @@ from denwatch.node.matching.rows import (
     ZONES,
     copy_rows,
     count_rows,
+    drop_packed,
     finish_rows,
     flip_slot,
+    measure_entry,
     measure_rows,
     measure_zones,
     merge_zones,
+    pack_box,
     round_words,
     toggle_slot,
     widen_by_slot,
 )
+from denwatch.node.matching.boxes import build_boxes, make_scratch
+from denwatch.node.matching.compiling import Array, compiled, int64
+from denwatch.node.matching.masks import (
+    ATTRS,
+    BLOCK,
+    FREE,
+    LEVEL,
+    PACKED,
+    ROOM,
+    TAIL,
+    WIDTH,
+    find_group,
+    sort_attributes,
+)
+from denwatch.node.matching.records import (
+    MAX_PREDICATES,
+    NOWHERE,
+    get_boxes,
+    get_group,
+    get_slot,
+    link_record,
+    place_record,
+    set_slot,
+    unlink_record,
+)
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
+
+
+@compiled
+def mix_centre(box: Array, width: int) -> int:
+    """Return the place of a box's middle on a Z-order curve over its first four attributes.
+
+    Neighbours in this order hold similar values, so their bits and their records are used together.
+    """
+    axes = min(width, 4)
+    mixed = 0
+    for bit in range(8):
+        for j in range(axes):
+            mixed = mixed << 1 | (((box[j, 0] + box[j, 1]) >> (8 - bit)) & 1)
+    return mixed
+
+
+@compiled
+def plan_boxes(
+    recs: Array, starts: Array, nodes: Array, heads: Array, shape: Array, groups: Array,
+    attrs: Array, counts: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Find each record's group and boxes; return (keys, lanes, ends).
+
+    A key is the group, then where the record should stand in it. Record i's boxes are
+    lanes[ends[i]:ends[i + 1]]; how many they are, and the group, is noted in the record.
+    """
+    n = starts.size - 1
+    keys = np.empty(n, np.int64)
+    ends = np.zeros(n + 1, np.int64)
+    lanes = np.empty(3 * n + 64, np.int64)
+    mask = np.empty(MAX_PREDICATES, np.int64)
+    work, sizes, notes, found = make_scratch(MAX_PREDICATES)
+    for i in range(n):
+        r = starts[i]
+        width = sort_attributes(recs, r, mask)
+        group = find_group(mask, width, nodes, heads, shape, groups, attrs, counts)
+        level = build_boxes(recs, r, mask[:width], work, sizes, notes, found)
+        groups[group, LEVEL] = min(groups[group, LEVEL], level)
+        size = sizes[0]
+        step = measure_entry(width) - 1
+        if ends[i] + size * step > lanes.size:
+            larger = np.empty(2 * lanes.size + size * step, np.int64)
+            larger[: lanes.size] = lanes
+            lanes = larger
+        for b in range(size):
+            pack_box(work[0, b], width, lanes, ends[i] + b * step)
+        ends[i + 1] = ends[i] + size * step
+        keys[i] = group << 32 | (mix_centre(work[0, 0], width) if size else 0)
+        place_record(recs, r, group, size)
+    return keys, lanes[: ends[n]], ends
+
 
 # What a call used up of the reserved room, and what it left behind: a packed region that was
 # outgrown is reported as (start, words) pairs.
