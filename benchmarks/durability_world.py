@@ -18,8 +18,16 @@ from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.config import NodeConfig, load_config
 from denwatch.node.core.interface import Event
 from denwatch.node.log import Writer
-from denwatch.node.mqtt.interface import Close, Input, Lost, Opened, OpenRules, Received, Send
-from denwatch.node.mqtt.server import Server
+from denwatch.node.mqtt.interface import (
+    Close,
+    Input,
+    LinkLost,
+    LinkOpened,
+    LinkReceived,
+    OpenRules,
+    Send,
+)
+from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.build import build_assembly
 from denwatch.node.runtime.clock import SteadyClock
@@ -144,7 +152,7 @@ class Host:
         store = cast("Store", self.store)  # what is used of it, both have
         assembly = build_assembly(config, keyring, self.plan.vocabulary, store, clocks)
         # Names are not the matter here: everybody is let in under the one that he gives.
-        server = Server(OpenRules(), assembly.limits)
+        server = MqttServer(OpenRules(), assembly.limits)
         node = assembly.station.node
         self.station = Station(node, self.store, server, lambda _: None, clocks.stamp)
         self.station.restore(clock.read())
@@ -201,17 +209,17 @@ class Host:
         self._last_link += 1
         link = self._last_link
         self.links[link] = receive
-        self._take(Opened(link))
+        self._take(LinkOpened(link))
         return link
 
     def send(self, link: int, data: bytes) -> None:
         """Send bytes over a link."""
-        self._take(Received(link, data))
+        self._take(LinkReceived(link, data))
 
     def drop(self, link: int) -> None:
         """Break a link."""
         if self.links.pop(link, None) is not None:
-            self._take(Lost(link))
+            self._take(LinkLost(link))
 
     def deliver(self, event: Event, committed: Callable[[], None] | None = None) -> None:
         """Give the node an event of a connection that it opened itself."""

@@ -13,7 +13,7 @@ import time
 from types import FrameType
 
 from denwatch.node.config import load_config
-from denwatch.node.mqtt.interface import Opened, Received, Send
+from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, Send
 from denwatch.node.runtime.build import open_node
 
 from benchmarks.node_client import Login, write_connect, write_publish, write_subscribe
@@ -99,8 +99,8 @@ class Bench:
             (_DEVICE, device_login, [device.topic + "sv", device.topic + "ack"]),
             (_PERSON, person_login, [f"dens/1/note/{name}"]),
         ):
-            self._take(Opened(link))
-            self._take(Received(link, write_connect(login, True) + write_subscribe(topics)))
+            self._take(LinkOpened(link))
+            self._take(LinkReceived(link, write_connect(login, True) + write_subscribe(topics)))
         for _ in range(100):  # vectors go down, some at a time
             self._answer()
             self._station.tick(self._opened.clock.read())
@@ -113,7 +113,7 @@ class Bench:
         self._received = 0
         with Sampler() as sampler:
             for chunk in chunks:
-                self._take(Received(_DEVICE, chunk))
+                self._take(LinkReceived(_DEVICE, chunk))
                 self._answer()
             while self._received < count:
                 self._answer()
@@ -135,7 +135,7 @@ class Bench:
         gc.unfreeze()
         self._opened.store.close()
 
-    def _take(self, event: Opened | Received) -> None:
+    def _take(self, event: LinkOpened | LinkReceived) -> None:
         self._station.take(event, self._opened.clock.read())
 
     def _answer(self) -> None:
@@ -146,7 +146,7 @@ class Bench:
                 if output.link == _PERSON:
                     self._received += len(acks)
                 if acks:
-                    self._take(Received(output.link, b"".join(acks)))
+                    self._take(LinkReceived(output.link, b"".join(acks)))
 
 
 def _acknowledge(data: bytes) -> list[bytes]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.config import Address, ConfigError, load_config, parse_config
+from denwatch.node.config import NodeConfigError, ServerAddress, load_config, parse_config
 from denwatch.node.config.loading import find_line, is_loopback, parse_document, read_url
 from denwatch.node.config.model import Document, Section, write_config
 from denwatch.node.mqtt.interface import Limits
-from denwatch.node.security.access import Roles
+from denwatch.node.security.access import RoleTable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ HERE = Path("/site")
 
 def test_the_least_that_a_file_can_say() -> None:
     config = parse_config('name = "node-a"', HERE)
-    assert config.listen == (Address("127.0.0.1", 1883),)
+    assert config.listen == (ServerAddress("127.0.0.1", 1883),)
     assert config.data == HERE / "data"
     assert config.anonymous_role is None
     assert config.broker is None
@@ -65,14 +65,14 @@ def test_the_written_file_takes_addresses_and_peers() -> None:
     text = write_config("node-b", ["mqtts://0.0.0.0:8883"], {"node-a": "mqtts://a.local:8883"})
     config = parse_config(text, HERE)
     assert config.name == "node-b"
-    assert config.listen == (Address("0.0.0.0", 8883, True),)
+    assert config.listen == (ServerAddress("0.0.0.0", 8883, True),)
     assert config.peers[0].name == "node-a"
-    assert config.peers[0].address == Address("a.local", 8883, True)
+    assert config.peers[0].address == ServerAddress("a.local", 8883, True)
 
 
 def test_the_roles_of_the_written_file_know_the_shipped_events() -> None:
     config = parse_config(write_config("a", ["mqtt://127.0.0.1"], {}), HERE)
-    roles = Roles(config.roles)
+    roles = RoleTable(config.roles)
     rescue = load_shipped("rescue")
     for role, section in config.roles.items():
         for event in rescue.events.values():
@@ -125,13 +125,13 @@ zeroconf = true
     )
     assert config.data == Path("/var/lib/denwatch")
     assert config.vocabulary == ("rescue", str(tmp_path / "ours.toml"))
-    assert config.listen == (Address("::1", 0), Address("example.org", 8883, True))
+    assert config.listen == (ServerAddress("::1", 0), ServerAddress("example.org", 8883, True))
     assert config.broker is not None
     assert config.broker.password == "hush"
     assert "hush" not in repr(config)
     assert config.broker.ca == tmp_path / "ca.pem"
     assert (config.replication.strategy, config.replication.copies) == ("spray", 6)
-    assert config.metrics == Address("::1", 9464)
+    assert config.metrics == ServerAddress("::1", 9464)
     assert config.organisation == "fire brigade"
     assert config.has_zeroconf
 
@@ -164,13 +164,13 @@ def test_what_is_this_machine(host: str, expected: bool) -> None:
 def test_any_text_is_a_url_or_a_complaint(text: str) -> None:
     for url in (text, f"mqtt://{text}", f"mqtts://{text}:1"):
         found = read_url(url)
-        assert isinstance(found, (str, Address))
+        assert isinstance(found, (str, ServerAddress))
 
 
 @given(st.text(max_size=120))
 def test_any_file_is_a_configuration_or_a_config_error(text: str) -> None:
     for start in ("", 'name = "a"\n'):
-        with contextlib.suppress(ConfigError):
+        with contextlib.suppress(NodeConfigError):
             assert parse_config(start + text, HERE).name
 
 
@@ -191,11 +191,11 @@ def test_any_value_for_any_key_is_taken_or_told_with_its_line(
         assert error.key
 
 
-def find_mistake(text: str) -> ConfigError | None:
+def find_mistake(text: str) -> NodeConfigError | None:
     """Return what is wrong with a text."""
     try:
         parse_config(text, HERE)
-    except ConfigError as error:
+    except NodeConfigError as error:
         return error
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from denwatch.node.config import ConfigError, load_config, parse_config
+from denwatch.node.config import NodeConfigError, load_config, parse_config
 
 # (text, key, line, words)
 MISTAKES = [
@@ -147,7 +147,7 @@ MISTAKES = [
     ("text", "key", "line", "words"), MISTAKES, ids=[one[1] + " " + one[3] for one in MISTAKES]
 )
 def test_a_mistake_is_told(text: str, key: str, line: int, words: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(NodeConfigError) as caught:
         parse_config(text, tmp_path)
     assert caught.value.key == key
     assert caught.value.line == line
@@ -175,7 +175,7 @@ def write(tmp_path: Path, text: str) -> Path:
 )
 def test_files_that_are_not_there_are_told(text: str, key: str, words: str, tmp_path: Path) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(NodeConfigError) as caught:
         load_config(path)
     assert caught.value.key == key
     assert words in caught.value.what
@@ -188,15 +188,15 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         (tmp_path / "tls" / name).write_text("x")
     (tmp_path / "tls" / "node.key").chmod(0o644)
     path = write(tmp_path, 'name = "a"\nlisten = ["mqtts://0.0.0.0:8883"]')
-    with pytest.raises(ConfigError, match=r"tls\.key: .*others may read it"):
+    with pytest.raises(NodeConfigError, match=r"tls\.key: .*others may read it"):
         load_config(path)
     (tmp_path / "tls" / "node.key").chmod(0o600)
     assert load_config(path).listen[0].has_tls
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(NodeConfigError, match="No such file"):
         load_config(tmp_path / "node.toml")
     (tmp_path / "node.toml").write_bytes(b'name = "\xff"')
-    with pytest.raises(ConfigError, match="byte 8 is not UTF-8"):
+    with pytest.raises(NodeConfigError, match="byte 8 is not UTF-8"):
         load_config(tmp_path / "node.toml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from denwatch.node.config import ConfigError, parse_config
+from denwatch.node.config import NodeConfigError, parse_config
 from denwatch.node.config.model import HomeAssistant
 
 ROLES = '[roles.medic]\nevents = ["*"]\nattributes = ["*"]\n[roles.observer]\nevents = ["gas"]\n'
@@ -45,7 +45,7 @@ def test_without_a_role_every_role_must_see_it() -> None:
     ],
 )
 def test_mistakes_are_named(line: str, key: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(NodeConfigError) as caught:
         parse(line)
     assert caught.value.key == f"home_assistant.{key}"
     assert caught.value.line == 3

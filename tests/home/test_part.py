@@ -15,7 +15,7 @@ from denwatch.node.core.interface import Publish, Write
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.security.access import Role, Roles
+from denwatch.node.security.access import Role, RoleTable
 from denwatch.protocol.notification import encode
 
 from tests.devices.plant import Disk
@@ -57,7 +57,7 @@ class Place:
 
     def start(self, roles: tuple[str, ...], limit: int = 60, enabled: bool = True) -> None:
         settings = HomeSettings("homeassistant", limit, "1.0") if enabled else None
-        vision = Vision(Roles(ROLES), roles)
+        vision = Vision(RoleTable(ROLES), roles)
         self.part = Home(
             "north", RESCUE.find_event, lambda: self.devices, vision, lambda _, ms: ms, settings
         )
@@ -241,7 +241,7 @@ class SeesAll(Vision):
 
 def test_without_the_rule_patients_would_be_seen() -> None:
     place = Place()
-    place.part._vision = SeesAll(Roles(ROLES), ())
+    place.part._vision = SeesAll(RoleTable(ROLES), ())
     place.devices = [make_device(patient=("heart_rate",))]
     place.tick()
     assert place.list_states() == ["dens/1/home/north/dog-1/patient/heart_rate"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cbor2
-from denwatch.node.log import Contents, Damage, Record, decode_records, encode_record
+from denwatch.node.log import Contents, Damage, LogRecord, decode_records, encode_record
 from denwatch.node.log.segments import (
     Footer,
     Header,
@@ -54,9 +54,9 @@ def build_segment(groups: list[list[Entry]], is_closed: bool = True) -> tuple[by
     return data, ends
 
 
-def read_all(contents: Contents) -> tuple[list[Record], list[Damage]]:
+def read_all(contents: Contents) -> tuple[list[LogRecord], list[Damage]]:
     """Return all records of a segment, and all damages."""
-    records: list[Record] = []
+    records: list[LogRecord] = []
     damages = list(contents.damages)
     for block in contents.blocks:
         found, broken = decode_records(block)

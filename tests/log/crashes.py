@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from denwatch.node.log import Damage, Record, Writer, encode_record, read_segment
+from denwatch.node.log import Damage, LogRecord, Writer, encode_record, read_segment
 from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore
 
 from tests.log.building import read_all
@@ -81,7 +81,7 @@ def finish(world: World, make: MakeWriter) -> None:
 
 def check(world: World, next_number: int) -> None:
     """Compare all segments with all that was committed."""
-    records: list[Record] = []
+    records: list[LogRecord] = []
     damages: list[Damage] = []
     for name, data in {**world.carried, **world.files.files}.items():
         if not name.endswith(".dlog"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from denwatch.node.log.kinds import KINDS, Kind
+from denwatch.node.log.kinds import KINDS, RecordKind
 
 NOW = 1_790_000_000_000
 EXAMPLES: dict[str, Any] = {
@@ -20,12 +20,12 @@ EXAMPLES: dict[str, Any] = {
 }
 
 
-def build_full(kind: Kind) -> dict[str, Any]:
+def build_full(kind: RecordKind) -> dict[str, Any]:
     """Return fields with every one set."""
     return {field.name: EXAMPLES[field.type] for field in kind.fields}
 
 
-def build_bare(kind: Kind) -> dict[str, Any]:
+def build_bare(kind: RecordKind) -> dict[str, Any]:
     """Return fields with only the required ones set."""
     return {field.name: EXAMPLES[field.type] for field in kind.fields if not field.is_optional}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from denwatch.node.log import Batch, Writer, writer
+from denwatch.node.log import OutboxBatch, Writer, writer
 from denwatch.node.log.writer import Recovered, recover
 from denwatch.node.store import MemoryStore
 
@@ -48,7 +48,7 @@ class DropsFirst(Writer):
 class ClosesEarly(Writer):
     """Without rule 2: a segment is closed while its rows are still in the outbox."""
 
-    def take(self, limit: int = 20_000) -> Batch:
+    def take(self, limit: int = 20_000) -> OutboxBatch:
         return super().take(limit)._replace(settled=self.next_number)
 
 

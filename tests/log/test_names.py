@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.log import Choice, Header, Span, choose_segments, read_name, write_name
+from denwatch.node.log import (
+    Header,
+    SegmentChoice,
+    SegmentSpan,
+    choose_segments,
+    read_name,
+    write_name,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,31 +42,38 @@ def test_other_files_are_no_segments(name: str) -> None:
     assert read_name(name) is None
 
 
-def span(file: str, first: int, next_: int, epoch: int = 1, node: str = "north") -> Span:
-    return Span(file, Header(node, epoch, first, 0), next_)
+def span(file: str, first: int, next_: int, epoch: int = 1, node: str = "north") -> SegmentSpan:
+    return SegmentSpan(file, Header(node, epoch, first, 0), next_)
 
 
 def test_segments_that_follow_each_other_are_all_read() -> None:
     spans = [span("b", 10, 20), span("a", 1, 10), span("c", 20, 25, epoch=2)]
-    assert choose_segments(spans) == [Choice("a", 1), Choice("b", 10), Choice("c", 20)]
+    assert choose_segments(spans) == [
+        SegmentChoice("a", 1),
+        SegmentChoice("b", 10),
+        SegmentChoice("c", 20),
+    ]
 
 
 def test_a_copy_is_left_out_and_named() -> None:
     choices = choose_segments([span("a", 1, 10), span("copy of a", 1, 10), span("b", 10, 12)])
-    assert choices[1] == Choice("copy of a", 10, "all its records are in a as well")
-    assert choices[2] == Choice("b", 10)
+    assert choices[1] == SegmentChoice("copy of a", 10, "all its records are in a as well")
+    assert choices[2] == SegmentChoice("b", 10)
 
 
 def test_of_an_open_and_a_closed_twin_the_longer_is_read() -> None:
     choices = choose_segments([span("x.open", 1, 6), span("x.dlog", 1, 10)])
-    assert choices[0] == Choice("x.dlog", 1)
+    assert choices[0] == SegmentChoice("x.dlog", 1)
     assert choices[1].start == 6
     assert choices[1].reason
 
 
 def test_an_overlap_is_read_once() -> None:
     choices = choose_segments([span("a", 1, 10), span("b", 5, 15)])
-    assert choices == [Choice("a", 1), Choice("b", 10, "records 5 to 9 are in a as well")]
+    assert choices == [
+        SegmentChoice("a", 1),
+        SegmentChoice("b", 10, "records 5 to 9 are in a as well"),
+    ]
 
 
 def test_nodes_and_runs_are_apart() -> None:

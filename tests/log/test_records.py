@@ -8,7 +8,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from denwatch.node.log import KINDS, RecordError, encode_record
+from denwatch.node.log import KINDS, LogRecordError, encode_record
 from denwatch.node.log.kinds import MAX_KINDS, TYPES
 from denwatch.node.log.records import check_columns, check_row, name_fields
 from hypothesis import given
@@ -60,13 +60,13 @@ def test_a_field_that_is_none_need_not_be_said() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(kind: str, fields: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RecordError, match=re.escape(reason)):
+    with pytest.raises(LogRecordError, match=re.escape(reason)):
         encode_record(kind, fields, NOW)
 
 
 def test_times_must_be_integers() -> None:
     for time, hybrid in ((1.5, 0), (0, "x"), (1 << 63, 0), (True, 0)):
-        with pytest.raises(RecordError, match="time"):
+        with pytest.raises(LogRecordError, match="time"):
             encode_record("stop", {"reason": "x"}, time, hybrid)  # type: ignore[arg-type]
 
 

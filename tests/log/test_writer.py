@@ -14,7 +14,7 @@ from denwatch.node.log import (
     DiskFiles,
     Header,
     LogError,
-    Record,
+    LogRecord,
     Writer,
     encode_record,
     read_name,
@@ -39,9 +39,9 @@ def list_names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def read_directory(directory: Path) -> list[Record]:
+def read_directory(directory: Path) -> list[LogRecord]:
     """Return all records in all segments; there must be no damage."""
-    records: list[Record] = []
+    records: list[LogRecord] = []
     for path in sorted(directory.iterdir()):
         parsed = read_name(path.name)
         assert parsed is not None, path
@@ -51,7 +51,7 @@ def read_directory(directory: Path) -> list[Record]:
     return records
 
 
-def check_numbers(records: list[Record], count: int) -> None:
+def check_numbers(records: list[LogRecord], count: int) -> None:
     assert [record.number for record in records] == list(range(1, count + 1))
     assert [record.fields["sequence"] for record in records] == list(range(1, count + 1))
 

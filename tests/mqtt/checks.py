@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from denwatch.node.core.interface import Listening
-from denwatch.node.mqtt import Server
-from denwatch.node.mqtt.sessions import Session
+from denwatch.node.mqtt import MqttServer
+from denwatch.node.mqtt.sessions import MqttSession
 from denwatch.node.mqtt.topics import is_listened
 
 from tests.mqtt.wire import World
@@ -67,7 +67,7 @@ def check_links(world: World) -> None:
 def check_index(world: World) -> None:
     """Everybody is found by their filters, and nobody else."""
     exchange = world.server.exchange
-    exact: dict[str, dict[Session, int]] = {}
+    exact: dict[str, dict[MqttSession, int]] = {}
     for session in exchange.sessions.values():
         for name, qos in session.subscriptions.items():
             if "+" not in name and "#" not in name:
@@ -97,12 +97,12 @@ def hear(world: World, heard: dict[str, bool]) -> None:
 
 def check_store(world: World) -> None:
     """A server that starts now has the same persistent state."""
-    other = Server(world.rules, world.limits)
+    other = MqttServer(world.rules, world.limits)
     other.restore(world.store, world.now)
     assert describe(other) == describe(world.server)
 
 
-def describe(server: Server) -> object:
+def describe(server: MqttServer) -> object:
     sessions = {}
     for key, session in server.exchange.sessions.items():
         if session.is_persistent:

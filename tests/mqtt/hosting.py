@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from denwatch.node.core.interface import Publish, Write
-from denwatch.node.mqtt import Input, Limits, Listener, OpenRules, Output, Server
+from denwatch.node.mqtt import Input, Limits, Listener, MqttServer, OpenRules, Output
 from denwatch.node.mqtt.interface import Rules
 
 from tests.mqtt.wire import Store
@@ -36,7 +36,7 @@ class Host:
         port: int = 0,
     ) -> None:
         self.store = store or Store()
-        self.server = Server(rules or OpenRules(), limits)
+        self.server = MqttServer(rules or OpenRules(), limits)
         self.server.restore(self.store, read_clock())
         self.listener = Listener(self._take, limits)
         self.events: list[Output] = []

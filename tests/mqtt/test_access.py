@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.interface import Message
-from denwatch.node.mqtt.sessions import Session
+from denwatch.node.mqtt.sessions import MqttSession
 
 from tests.mqtt import wire
 from tests.mqtt.wire import Got, World
@@ -109,8 +109,8 @@ def test_sessions_belong_to_their_users() -> None:
 def test_ablation_sessions_by_client_id_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(Own())
 
-    class ByClient(dict[tuple[str, str], Session]):
-        def __setitem__(self, key: tuple[str, str], value: Session) -> None:
+    class ByClient(dict[tuple[str, str], MqttSession]):
+        def __setitem__(self, key: tuple[str, str], value: MqttSession) -> None:
             super().__setitem__(("", key[1]), value)
 
         def __contains__(self, key: object) -> bool:

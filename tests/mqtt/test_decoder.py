@@ -17,52 +17,52 @@ from tests.mqtt import wire
 CATALOGUE: dict[str, tuple[bytes, packets.Packet]] = {
     "connect": (
         bytes.fromhex("10 0d 0004 4d515454 04 02 003c 0001 63"),
-        packets.Connect(4, "c", True, 60, None, "", None),
+        packets.ConnectPacket(4, "c", True, 60, None, "", None),
     ),
     "connect, everything": (
         wire.connect("dog", False, 7, ("w", b"gone", 1, True), "medic7", "secret"),
-        packets.Connect(
+        packets.ConnectPacket(
             4, "dog", False, 7, packets.Will("w", b"gone", 1, True), "medic7", b"secret"
         ),
     ),
     "connect, other level": (
         bytes.fromhex("10 0d 0004 4d515454 05 02 003c 0001 63"),
-        packets.Connect(5, "", True, 0, None, "", None),
+        packets.ConnectPacket(5, "", True, 0, None, "", None),
     ),
     "publish 0": (
         bytes.fromhex("30 07 0003 612f62 6869"),
-        packets.Publish("a/b", b"hi", 0, False, False, 0),
+        packets.PublishPacket("a/b", b"hi", 0, False, False, 0),
     ),
     "publish 1, retained": (
         bytes.fromhex("33 08 0003 612f62 000a 78"),
-        packets.Publish("a/b", b"x", 1, True, False, 10),
+        packets.PublishPacket("a/b", b"x", 1, True, False, 10),
     ),
     "publish 2, again": (
         bytes.fromhex("3c 05 0001 61 ffff"),
-        packets.Publish("a", b"", 2, False, True, 65535),
+        packets.PublishPacket("a", b"", 2, False, True, 65535),
     ),
     "publish, long": (
         wire.publish("a", bytes(20_000), 1, 3),
-        packets.Publish("a", bytes(20_000), 1, False, False, 3),
+        packets.PublishPacket("a", bytes(20_000), 1, False, False, 3),
     ),
     "publish, 127 and 128": (
         wire.publish("a", bytes(125)),
-        packets.Publish("a", bytes(125), 0, False, False, 0),
+        packets.PublishPacket("a", bytes(125), 0, False, False, 0),
     ),
-    "puback": (bytes.fromhex("40 02 0102"), packets.Puback(258)),
-    "pubrec": (bytes.fromhex("50 02 0102"), packets.Pubrec(258)),
-    "pubrel": (bytes.fromhex("62 02 0102"), packets.Pubrel(258)),
-    "pubcomp": (bytes.fromhex("70 02 0102"), packets.Pubcomp(258)),
+    "puback": (bytes.fromhex("40 02 0102"), packets.PubackPacket(258)),
+    "pubrec": (bytes.fromhex("50 02 0102"), packets.PubrecPacket(258)),
+    "pubrel": (bytes.fromhex("62 02 0102"), packets.PubrelPacket(258)),
+    "pubcomp": (bytes.fromhex("70 02 0102"), packets.PubcompPacket(258)),
     "subscribe": (
         bytes.fromhex("82 0a 0007 0001 61 01 0001 23 02"),
-        packets.Subscribe(7, [("a", 1), ("#", 2)]),
+        packets.SubscribePacket(7, [("a", 1), ("#", 2)]),
     ),
     "unsubscribe": (
         bytes.fromhex("a2 08 0007 0001 2b 0001 61"),
-        packets.Unsubscribe(7, ["+", "a"]),
+        packets.UnsubscribePacket(7, ["+", "a"]),
     ),
-    "pingreq": (bytes.fromhex("c0 00"), packets.Pingreq()),
-    "disconnect": (bytes.fromhex("e0 00"), packets.Disconnect()),
+    "pingreq": (bytes.fromhex("c0 00"), packets.PingreqPacket()),
+    "disconnect": (bytes.fromhex("e0 00"), packets.DisconnectPacket()),
 }
 
 # name: (bytes, where). Each is refused, at this byte of the packet.
@@ -154,7 +154,7 @@ def test_a_fault_is_named_with_its_byte(name: str) -> None:
     data, where = FAULTS[name]
     decoder = make_decoder()
     decoder.feed(CATALOGUE["puback"][0] + data)
-    assert decoder.take() == packets.Puback(258)
+    assert decoder.take() == packets.PubackPacket(258)
     with pytest.raises(MalformedError, match=f"^byte {where}: ") as error:
         decoder.take()
     assert error.value.at == where
@@ -296,7 +296,7 @@ def test_what_the_server_writes_a_client_reads(
     assert data == wire.publish(topic, payload, qos, number, retain)
     decoder = make_decoder()
     decoder.feed(data)
-    expected = packets.Publish(topic, payload, qos, retain, False, number if qos else 0)
+    expected = packets.PublishPacket(topic, payload, qos, retain, False, number if qos else 0)
     if topic.count("/") < Limits().topic_levels:
         assert decoder.take() == expected
 

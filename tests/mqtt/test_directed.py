@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.core.interface import Acknowledged, Listening, Message
 from denwatch.node.mqtt import Limits
-from denwatch.node.mqtt.sessions import Exchange
+from denwatch.node.mqtt.sessions import Sessions
 
 from tests.mqtt import wire
 from tests.mqtt.wire import World
@@ -197,7 +197,7 @@ class TestAblation:
             check_that_onlookers_hold_up_nobody(World(limits=Limits(window=1, queue=2)))
 
     def test_handing_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Exchange, "_hand_over", lambda *_: None)
+        monkeypatch.setattr(Sessions, "_hand_over", lambda *_: None)
         with pytest.raises(AssertionError):
             TestTokens().test_what_a_lost_listener_had_goes_to_another()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.node.core.interface import Message
-from denwatch.node.mqtt import Blocked, Close, Limits, Pause, Resume
+from denwatch.node.mqtt import Close, Limits, LinkBlocked, Pause, Resume
 
 from tests.mqtt import wire
 from tests.mqtt.certificates import make_certificate
@@ -126,9 +126,9 @@ def test_links_are_bounded() -> None:
 def test_who_does_not_read_is_not_read_and_blocks_nobody() -> None:
     limits = Limits(buffer_bytes=10_000, slow_ms=60_000)
     with Host(limits=limits) as host:
-        blocks: list[Blocked] = []
+        blocks: list[LinkBlocked] = []
         block = host.server.block
-        host.server.block = lambda *a: (blocks.append(Blocked(*a[:2])), block(*a))[1]  # type: ignore[method-assign]
+        host.server.block = lambda *a: (blocks.append(LinkBlocked(*a[:2])), block(*a))[1]  # type: ignore[method-assign]
         slow = Peer(host, "slow")
         slow.send(wire.subscribe(1, ("t", 0)))
         assert slow.read(5)[0] == 0x90
@@ -139,7 +139,7 @@ def test_who_does_not_read_is_not_read_and_blocks_nobody() -> None:
                 fast.send(wire.publish("t", bytes(50_000), 1, 1))
                 assert fast.read(4) == wire.puback(1), "the others go on"
                 sent += 1
-        assert blocks == [Blocked(1, True)]
+        assert blocks == [LinkBlocked(1, True)]
         for _ in range(20):
             fast.send(wire.publish("t", bytes(50_000), 1, 1))
             assert fast.read(4) == wire.puback(1)
@@ -151,7 +151,7 @@ def test_who_does_not_read_is_not_read_and_blocks_nobody() -> None:
         data = b""
         while b"\xd0\x00" not in data[-2:]:
             data += slow.socket.recv(1 << 20)
-        wait_for(lambda: blocks[-1] == Blocked(1, False))
+        wait_for(lambda: blocks[-1] == LinkBlocked(1, False))
         assert len(data) < sent * 50_000
 
 

@@ -12,7 +12,7 @@ from denwatch.node.mqtt.records import (
     SESSIONS,
     SUBSCRIPTIONS,
     QueueRecord,
-    RecordError,
+    StoredRecordError,
     make_queue_key,
     make_session_key,
     read_queue_key,
@@ -92,7 +92,7 @@ def test_a_record_of_somebody_else_is_named(space: str, key: bytes, value: bytes
     world = World()
     world.connect("here", clean=False)
     world.store.write(Write(space, key, value))
-    with pytest.raises(RecordError, match=space):
+    with pytest.raises(StoredRecordError, match=space):
         world.restart()
 
 
@@ -278,7 +278,7 @@ CUT = [("cut after", 0), ("send 2", 0), ("join", 0), ("join", 1)]
 def test_ablation_inbound_ids_that_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     run_and_check(CUT)
     monkeypatch.setattr(
-        "denwatch.node.mqtt.sessions.Exchange.accept_inbound",
+        "denwatch.node.mqtt.sessions.Sessions.accept_inbound",
         lambda _, session, number: session.inbound.__setitem__(number, None),
     )
     with pytest.raises(AssertionError, match=r"twice|deletes"):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from denwatch.node.core.interface import Acknowledged, Listening, Message, Publish, Write
-from denwatch.node.mqtt import Close, Limits, OpenRules, Output, Refused, Send, Server
+from denwatch.node.mqtt import Close, Limits, MqttServer, OpenRules, Output, Send, ServerRefusal
 from denwatch.node.mqtt.interface import Pace, Rules
 
 KINDS = {
@@ -199,8 +199,8 @@ class World:
         self.events: list[Output] = []
         self.server = self._start()
 
-    def _start(self) -> Server:
-        server = Server(self.rules, self.limits, self.pace)
+    def _start(self) -> MqttServer:
+        server = MqttServer(self.rules, self.limits, self.pace)
         server.restore(self.store, self.now)
         return server
 
@@ -269,5 +269,7 @@ class World:
     def take_node_events(self) -> list[Output]:
         return self.take_events(Message, Listening, Acknowledged)
 
-    def take_refusals(self) -> list[Refused]:
-        return [event for event in self.take_events(Refused) if isinstance(event, Refused)]
+    def take_refusals(self) -> list[ServerRefusal]:
+        return [
+            event for event in self.take_events(ServerRefusal) if isinstance(event, ServerRefusal)
+        ]

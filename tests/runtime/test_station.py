@@ -19,8 +19,8 @@ from denwatch.node.core.interface import (
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.mqtt.interface import Opened, OpenRules, Received, Send
-from denwatch.node.mqtt.server import Server
+from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, OpenRules, Send
+from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.runtime.station import Station
 from denwatch.node.store import EmulatedDisk, Faults, MemoryStore, StoreError
 
@@ -54,7 +54,7 @@ def make(
     item_store = ItemStore("north", store.epoch, lambda _: b"", lambda _, time: time)
     part = Echo(item_store, store)
     counts: list[Count] = []
-    server = Server(OpenRules()) if has_server else None
+    server = MqttServer(OpenRules()) if has_server else None
     station = Station(part, store, server, counts.append)
     station.restore(0)
     return station, part, counts, store
@@ -62,10 +62,10 @@ def make(
 
 def connect(station: Station, topic: str) -> None:
     """Let an app connect and subscribe to one topic."""
-    station.take(Opened(1), 0)
+    station.take(LinkOpened(1), 0)
     name = topic.encode()
     subscribe = b"\x00\x01" + len(name).to_bytes(2, "big") + name + b"\x00"
-    station.take(Received(1, CONNECT + b"\x82" + bytes([len(subscribe)]) + subscribe), 0)
+    station.take(LinkReceived(1, CONNECT + b"\x82" + bytes([len(subscribe)]) + subscribe), 0)
 
 
 def publish(topic: str, payload: bytes) -> bytes:
@@ -82,7 +82,7 @@ def test_an_answer_and_its_puback_come_with_the_commit_and_not_before() -> None:
     station, _, counts, store = make()
     connect(station, ROOT + "echo/out")
     station.commit()
-    station.take(Received(1, publish(ROOT + "echo/in", b"hi")), 5)
+    station.take(LinkReceived(1, publish(ROOT + "echo/in", b"hi")), 5)
     assert store.get("echo", b"last") == b"hi"  # applied, for whoever reads next
     sent = list_sent(list(station.commit().outputs))
     assert b"\x40\x02\x00\x07" in sent  # PUBACK of packet 7
@@ -98,7 +98,7 @@ def test_a_commit_that_fails_lets_nothing_out(trouble: str) -> None:
     connect(station, ROOT + "echo/out")
     station.commit()
     faults.plan("commit", 1, trouble)
-    station.take(Received(1, publish(ROOT + "echo/in", b"hi")), 5)
+    station.take(LinkReceived(1, publish(ROOT + "echo/in", b"hi")), 5)
     with pytest.raises(StoreError):
         station.commit()
     again = MemoryStore("north", store.crash())
@@ -154,8 +154,8 @@ def test_without_a_server_everything_goes_to_the_broker() -> None:
 
 def test_what_the_server_refuses_is_in_the_log() -> None:
     station, _, counts, store = make()
-    station.take(Opened(1), 0)
-    station.take(Received(1, b"\xf0\x00"), 0)
+    station.take(LinkOpened(1), 0)
+    station.take(LinkReceived(1, b"\xf0\x00"), 0)
     station.commit()
     assert counts == [Count("refused_by_server")]
     assert store.read_outbox(10)[0].length == 1
@@ -164,8 +164,8 @@ def test_what_the_server_refuses_is_in_the_log() -> None:
 def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_disk() -> None:
     station, _, counts, store = make()
     for link in range(1, 501):
-        station.take(Opened(link), 0)
-        station.take(Received(link, b"\xf0\x00"), 0)
+        station.take(LinkOpened(link), 0)
+        station.take(LinkReceived(link, b"\xf0\x00"), 0)
     station.commit()
     assert len(counts) == 500
     assert sum(row.length for row in store.read_outbox(1000)) == 20

@@ -9,7 +9,7 @@ from pathlib import Path
 from denwatch.node.security import site
 from denwatch.node.security.cards import Authority, make_node_keys
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.registrations import Registry
+from denwatch.node.security.registrations import Registrations
 from denwatch.node.security.site import KeyFile, found_site, invite_node, join_site, load_authority
 
 TODAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,15 +25,15 @@ def _make_authority(site: str) -> Authority:
     return Authority.make(site, TODAY)
 
 
-def make_registry(name: str = "node-a", site: str = "site") -> Registry:
+def make_registry(name: str = "node-a", site: str = "site") -> Registrations:
     """Return the registry of a node that knows nobody."""
     authority = make_authority(site)
     keys = make_node_keys(1)
     card = authority.sign_card(name, keys)
-    return Registry(name, authority.public, {1: keys}, {name: {1: card}})
+    return Registrations(name, authority.public, {1: keys}, {name: {1: card}})
 
 
-def make_registries(*names: str) -> list[Registry]:
+def make_registries(*names: str) -> list[Registrations]:
     """Return the registries of nodes that know each other's cards."""
     alone = [make_registry(name) for name in names]
     return [
@@ -42,7 +42,7 @@ def make_registries(*names: str) -> list[Registry]:
     ]
 
 
-def _introduce(registry: Registry, others: list[Registry]) -> Registry:
+def _introduce(registry: Registrations, others: list[Registrations]) -> Registrations:
     for other in others:
         registry = registry.with_card(other.cards[other.name][1])
     return registry

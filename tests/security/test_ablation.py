@@ -12,7 +12,7 @@ from denwatch.node.security import access as access_module
 from denwatch.node.security import cards, keyring, notices, site
 from denwatch.node.security.credentials import SecurityError, find_weakness
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.registrations import Registry
+from denwatch.node.security.registrations import Registrations
 
 from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
 from tests.security.test_topics import find_trespasses, make_access
@@ -125,7 +125,7 @@ RULES: list[tuple[str, Check, object, str, object]] = [
     ("signature is checked", find_forged_signatures, keyring, "verify_signature", _always),
     ("authority revokes nodes", find_forged_notices, notices, "verify_signature", _always),
     ("authority signs cards", find_forged_notices, cards, "verify_signature", _always),
-    ("revocation counts", find_revived_names, Registry, "is_revoked", _never),
+    ("revocation counts", find_revived_names, Registrations, "is_revoked", _never),
     (
         "filters are covered whole",
         find_trespassers,

@@ -8,7 +8,7 @@ from denwatch.node.security.access import Access
 from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.registrations import (
-    Registry,
+    Registrations,
     derive_device_password,
     derive_device_secret,
 )
@@ -18,7 +18,7 @@ from tests.security.sites import make_authority, make_keyrings, make_registries,
 KEY = b"k" * 32
 
 
-def find_password(registry: Registry, device: str, key_id: int) -> bytes:
+def find_password(registry: Registrations, device: str, key_id: int) -> bytes:
     """Return what a device sends as its MQTT password."""
     key = registry.devices[device].keys[key_id]
     secret = derive_device_secret(key, device, registry.name, key_id)
@@ -87,7 +87,7 @@ def test_a_node_proves_its_name() -> None:
 
 def test_a_node_that_joined_later_is_let_in_by_its_card() -> None:
     old, new = make_registries("node-a", "node-b")
-    ignorant = Keyring(Registry(old.name, old.site, old.own, {"node-a": old.cards["node-a"]}))
+    ignorant = Keyring(Registrations(old.name, old.site, old.own, {"node-a": old.cards["node-a"]}))
     access = Access(ignorant, KEY)
     user, password = Keyring(new).make_credentials("node-a") or ("", "")
     assert not ignorant.knows_node("node-b")
@@ -110,7 +110,9 @@ def test_a_card_of_another_site_or_for_another_listener_is_refused() -> None:
         assert access.authenticate(user, changed.encode(), "c") == 4, at
     foreign = make_registry("node-b", "elsewhere")
     card = listener.registry.cards["node-a"]
-    foreign = Registry(foreign.name, foreign.site, foreign.own, {**foreign.cards, "node-a": card})
+    foreign = Registrations(
+        foreign.name, foreign.site, foreign.own, {**foreign.cards, "node-a": card}
+    )
     user, password = Keyring(foreign).make_credentials("node-a") or ("", "")
     assert access.authenticate(user, password.encode(), "c") == 4
     assert third.knows_node("node-b")

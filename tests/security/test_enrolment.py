@@ -10,7 +10,7 @@ from denwatch.node.security.cards import Card, make_node_keys
 from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.notices import Enrolment, make_introduction, write_registration
-from denwatch.node.security.registrations import Device, DeviceKey, Registry
+from denwatch.node.security.registrations import DeviceKey, DeviceRegistration, Registrations
 from denwatch.protocol import cbor
 
 from tests.security.sites import make_authority, make_registries, make_registry, tell
@@ -33,12 +33,12 @@ def test_one_name_as_two_things_is_the_same_one_in_any_order() -> None:
 
 def test_a_nodes_name_is_not_taken_by_anybody_else_in_any_order() -> None:
     a, b, c = make_registries("node-a", "node-b", "node-c")
-    alone = Registry(
+    alone = Registrations(
         c.name, c.site, c.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
     )
     thief = Keyring(
         site.add_device(
-            Registry(
+            Registrations(
                 a.name, a.site, a.own, {"node-a": a.cards["node-a"], "node-c": c.cards["node-c"]}
             ),
             "node-b",
@@ -115,7 +115,7 @@ def test_a_card_without_a_usable_key_makes_no_secret() -> None:
 
 def test_what_came_from_elsewhere_is_changed_there() -> None:
     registry = make_registry()
-    device = Device({1: DeviceKey(make_node_keys(1).sign_secret)}, is_ours=False)
+    device = DeviceRegistration({1: DeviceKey(make_node_keys(1).sign_secret)}, is_ours=False)
     registry = registry.with_device("dog", device)
     with pytest.raises(SecurityError, match="another node"):
         site.rotate(registry, "dog")
@@ -137,7 +137,7 @@ def test_a_revocation_of_the_whole_name_outlasts_one_of_a_key() -> None:
 
 
 def test_a_registration_is_for_the_node_that_it_names() -> None:
-    registry: Registry = site.add_device(make_registries("node-a", "node-b")[0], "dog")
+    registry: Registrations = site.add_device(make_registries("node-a", "node-b")[0], "dog")
     one, other = (write_registration(registry, "dog", node) for node in ("node-b", "node-c"))
     assert one != other
     assert make_authority().public == registry.site

@@ -12,13 +12,17 @@ import pytest
 from denwatch.node.security import site
 from denwatch.node.security.cards import make_node_keys
 from denwatch.node.security.credentials import SecurityError
-from denwatch.node.security.registrations import Registry, read_registry, write_registry
+from denwatch.node.security.registrations import (
+    Registrations,
+    read_registrations,
+    write_registrations,
+)
 from denwatch.node.security.site import KeyFile, read_secret_file, write_file
 
 from tests.security.sites import make_authority, make_registries
 
 
-def make_full_registry() -> Registry:
+def make_full_registry() -> Registrations:
     """Return a registry with everything in it."""
     registry = make_registries("node-a", "node-b")[0]
     registry = site.add_device(registry, "dog")
@@ -31,8 +35,8 @@ def make_full_registry() -> Registry:
 
 def test_a_registry_comes_back_from_its_text() -> None:
     registry = make_full_registry()
-    again = read_registry(write_registry(registry))
-    assert write_registry(again) == write_registry(registry)
+    again = read_registrations(write_registrations(registry))
+    assert write_registrations(again) == write_registrations(registry)
     assert again.devices == registry.devices
     assert again.subscribers == registry.subscribers
     assert again.revoked == registry.revoked
@@ -157,7 +161,7 @@ def _spoil(change: str, document: dict[str, Any]) -> None:
     ],
 )
 def test_mistakes_in_the_file_are_told(tmp_path: Path, change: str, words: str) -> None:
-    document = json.loads(write_registry(make_full_registry()))
+    document = json.loads(write_registrations(make_full_registry()))
     _spoil(change, document)
     file = KeyFile(tmp_path)
     write_file(file.path, json.dumps(document).encode())
@@ -167,10 +171,10 @@ def test_mistakes_in_the_file_are_told(tmp_path: Path, change: str, words: str) 
 
 
 def test_every_cut_of_the_file_is_refused(tmp_path: Path) -> None:
-    text = write_registry(make_full_registry()).rstrip()
+    text = write_registrations(make_full_registry()).rstrip()
     for end in range(0, len(text), 37):
         with pytest.raises(SecurityError):
-            read_registry(text[:end])
+            read_registrations(text[:end])
     assert not list(tmp_path.iterdir())
 
 

@@ -9,7 +9,12 @@ from denwatch.node.security import site
 from denwatch.node.security.cards import make_node_keys
 from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.registrations import Device, DeviceKey, Registry, derive_device_secret
+from denwatch.node.security.registrations import (
+    DeviceKey,
+    DeviceRegistration,
+    Registrations,
+    derive_device_secret,
+)
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import DOWN, MESSAGE, UP, Frame, open_frame, read_key_id, seal
 from denwatch.watchdog.seal import Key as DeviceSeal
@@ -21,7 +26,7 @@ from tests.security.sites import make_authority, make_keyrings, make_registries,
 _A, _B = make_keyrings("node-a", "node-b")
 
 
-def make_seal(registry: Registry, device: str, key_id: int) -> DeviceSeal:
+def make_seal(registry: Registrations, device: str, key_id: int) -> DeviceSeal:
     """Return what the device itself has of a key."""
     key = registry.devices[device].keys[key_id]
     secret = derive_device_secret(key, device, registry.name, key_id)
@@ -115,7 +120,9 @@ def test_two_nodes_agree_and_a_third_cannot() -> None:
     assert a.list_nodes() == ["node-a", "node-b", "node-c"]
 
 
-def rotate_node(registry: Registry, others: list[Registry]) -> tuple[Registry, list[Registry]]:
+def rotate_node(
+    registry: Registrations, others: list[Registrations]
+) -> tuple[Registrations, list[Registrations]]:
     """Return a node's registry with new keys, and the others' with its new card."""
     keys = make_node_keys(2)
     card = make_authority().sign_card(registry.name, keys)
@@ -149,9 +156,9 @@ def test_a_node_whose_keys_are_all_revoked_signs_nothing() -> None:
 def test_reload_takes_what_is_new_and_keeps_the_old_if_it_is_wrong() -> None:
     before = site.add_device(make_registry(), "dog")
     after = site.add_device(before, "cat")
-    answers: list[Registry | Exception | None] = [None, after, SecurityError("spoiled")]
+    answers: list[Registrations | Exception | None] = [None, after, SecurityError("spoiled")]
 
-    def load() -> Registry | None:
+    def load() -> Registrations | None:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -197,7 +204,9 @@ def test_equal_and_weak_keys_are_refused_when_added() -> None:
     with pytest.raises(SecurityError, match="count"):
         site.add_device(registry, "cat", bytes(range(32)))
     with pytest.raises(SecurityError, match="65536"):
-        registry.with_device("cat", Device({65536: DeviceKey(make_node_keys(1).sign_secret)}))
+        registry.with_device(
+            "cat", DeviceRegistration({65536: DeviceKey(make_node_keys(1).sign_secret)})
+        )
 
 
 def test_a_link_of_another_device_does_not_open() -> None:

@@ -15,7 +15,7 @@ from denwatch.node.security.notices import (
     make_revocation,
     read_notice,
 )
-from denwatch.node.security.registrations import Registry, derive_device_secret
+from denwatch.node.security.registrations import Registrations, derive_device_secret
 from denwatch.node.security.site import KeyFile, invite_node, load_authority
 from denwatch.protocol import cbor
 from hypothesis import given
@@ -32,7 +32,7 @@ from tests.security.sites import (
 )
 
 
-def make_busy_node() -> tuple[Registry, list[Registry]]:
+def make_busy_node() -> tuple[Registrations, list[Registrations]]:
     """Return a node with names of all kinds and revocations, and two other nodes."""
     first, *others = make_registries("node-a", "node-b", "node-c")
     for name in ("dog", "cat", "lost"):
@@ -97,13 +97,13 @@ _SPEAKER, _OTHER = Keyring(_FIRST), Keyring(_THIRD)
 _EXPECTED: list[object] = []
 
 
-def _expect() -> Registry:
+def _expect() -> Registrations:
     if not _EXPECTED:
         hearer = Keyring(_ALONE)
         tell(_SPEAKER, hearer)
         tell(_OTHER, hearer)
         _EXPECTED.extend([hearer.registry, hearer.conflicts])
-    assert isinstance(_EXPECTED[0], Registry)
+    assert isinstance(_EXPECTED[0], Registrations)
     return _EXPECTED[0]
 
 
@@ -129,7 +129,7 @@ def test_what_was_made_here_is_not_changed_from_elsewhere() -> None:
 def test_sealed_notices_wait_for_the_card_of_their_origin() -> None:
     first, (second, _) = make_busy_node()
     cards = {"node-b": second.cards["node-b"]}
-    hearer = Keyring(Registry(second.name, second.site, second.own, cards))
+    hearer = Keyring(Registrations(second.name, second.site, second.own, cards))
     tell(Keyring(first), hearer)  # with its own card among the notices
     assert hearer.role_of("ann") == "medic"
 

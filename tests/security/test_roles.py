@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.security.access import Role, Roles
+from denwatch.node.security.access import Role, RoleTable
 from denwatch.node.security.credentials import SecurityError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ _paths = st.sampled_from(
 def test_roles_decide_like_the_oracle(
     events: list[str], attributes: list[str], deny: list[str]
 ) -> None:
-    roles = Roles({"medic": Role(tuple(events), tuple(attributes), tuple(deny))})
+    roles = RoleTable({"medic": Role(tuple(events), tuple(attributes), tuple(deny))})
     for event in _EVENTS:
         seen = [name for name in _NAMES if may_see(events, attributes, deny, event, name)]
         assert roles.keep_visible("medic", event, _NAMES) == seen
@@ -36,7 +36,7 @@ def test_roles_decide_like_the_oracle(
 
 
 def test_refusals_say_what_may_not_be_seen() -> None:
-    roles = Roles(
+    roles = RoleTable(
         {
             "observer": Role(("fire", "patient"), ("*",), ("patient.heart_rate",)),
             "nobody": Role(),
@@ -52,8 +52,8 @@ def test_refusals_say_what_may_not_be_seen() -> None:
 
 
 def test_the_stricter_of_two_tables_wins() -> None:
-    taken = Roles({"medic": Role(("*",), ("*",), ())})
-    carrier = Roles({"medic": Role(("*",), ("*",), ("patient.born",))})
+    taken = RoleTable({"medic": Role(("*",), ("*",), ())})
+    carrier = RoleTable({"medic": Role(("*",), ("*",), ("patient.born",))})
     assert taken.check("medic", "patient", ["born"]) is None
     assert carrier.check("medic", "patient", ["born"]) is not None
     assert carrier.keep_visible("medic", "patient", ["born", "age"]) == ["age"]
@@ -71,4 +71,4 @@ def test_the_stricter_of_two_tables_wins() -> None:
 )
 def test_patterns_that_mean_nothing_are_refused(role: Role, words: str) -> None:
     with pytest.raises(SecurityError, match=words):
-        Roles({"x": role})
+        RoleTable({"x": role})

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from denwatch.cli.failures import WRONG_USAGE, CommandError
-from denwatch.node.config import Address, load_config
+from denwatch.node.config import ServerAddress, load_config
 from denwatch.node.config.loading import is_loopback, read_url
 from denwatch.node.security.access import OPERATOR
 from denwatch.node.security.cards import list_addresses
 from denwatch.node.security.registrations import (
     Kind,
-    Registry,
+    Registrations,
     derive_device_password,
     derive_device_secret,
 )
@@ -73,7 +73,7 @@ topic write {prefix}/status
 _COLUMNS = ("kind", "name", "keys", "role", "state")
 
 
-def load_registry(arguments: argparse.Namespace) -> Registry:
+def load_registry(arguments: argparse.Namespace) -> Registrations:
     """Return what the key file says."""
     return KeyFile(Path(arguments.directory)).load()
 
@@ -92,7 +92,7 @@ def list_names(arguments: argparse.Namespace) -> Iterator[str]:
         yield "  ".join(padded).rstrip()
 
 
-def _list_rows(registry: Registry) -> Iterator[tuple[str, str, str, str, str]]:
+def _list_rows(registry: Registrations) -> Iterator[tuple[str, str, str, str, str]]:
     for node, cards in sorted(registry.cards.items()):
         state = "this node" if node == registry.name else ""
         yield _make_row(registry, "node", node, sorted(cards), "", state)
@@ -108,7 +108,7 @@ def _list_rows(registry: Registry) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _make_row(
-    registry: Registry, kind: Kind, name: str, ids: list[int], role: str, state: str
+    registry: Registrations, kind: Kind, name: str, ids: list[int], role: str, state: str
 ) -> tuple[str, str, str, str, str]:
     good = [str(key_id) for key_id in ids if not registry.is_revoked(kind, name, key_id)]
     is_revoked = registry.is_revoked(kind, name)
@@ -136,7 +136,7 @@ def show(arguments: argparse.Namespace) -> Iterator[str]:
         yield text
 
 
-def _describe_device(registry: Registry, arguments: argparse.Namespace) -> dict[str, object]:
+def _describe_device(registry: Registrations, arguments: argparse.Namespace) -> dict[str, object]:
     """Return the part of watchdog.json that says where a device belongs."""
     name = arguments.name
     device = registry.devices[name]
@@ -167,10 +167,10 @@ def _describe_device(registry: Registry, arguments: argparse.Namespace) -> dict[
     return {"device": name, "nodes": entries}
 
 
-def _describe_subscriber(registry: Registry, arguments: argparse.Namespace) -> str:
+def _describe_subscriber(registry: Registrations, arguments: argparse.Namespace) -> str:
     name = arguments.name
     address = read_url(find_url(arguments))
-    assert isinstance(address, Address)
+    assert isinstance(address, ServerAddress)
     secure = f" --cafile {Path(arguments.directory) / CA_FILE}" if address.has_tls else ""
     start = f"-h {address.host} -p {address.port}{secure} -u {name} -P PASSWORD -q 1"
     return "\n".join(

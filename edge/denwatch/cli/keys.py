@@ -22,12 +22,12 @@ from denwatch.cli.key_views import (
     print_acl,
     show,
 )
-from denwatch.node.config import ConfigError, load_config
+from denwatch.node.config import NodeConfigError, load_config
 from denwatch.node.security import site
 from denwatch.node.security.access import OPERATOR
 from denwatch.node.security.cards import AUTHORITY_FILE, Authority
 from denwatch.node.security.credentials import SecurityError, read_secret
-from denwatch.node.security.registrations import KINDS, Registry
+from denwatch.node.security.registrations import KINDS, Registrations
 from denwatch.node.security.site import (
     CERTIFICATE_FILE,
     KeyFile,
@@ -65,14 +65,14 @@ def run(argv: list[str]) -> int:
     try:
         for line in action(arguments):
             print(line)
-    except (SecurityError, ConfigError) as error:
+    except (SecurityError, NodeConfigError) as error:
         raise CommandError(str(error)) from None
     return 0
 
 
 def _change(
-    arguments: argparse.Namespace, change: Callable[[Registry], Registry]
-) -> tuple[Registry, Registry]:
+    arguments: argparse.Namespace, change: Callable[[Registrations], Registrations]
+) -> tuple[Registrations, Registrations]:
     """Change the key file; return the registry before and after."""
     file = KeyFile(Path(arguments.directory))
     with file.lock():
@@ -114,7 +114,7 @@ def add_subscriber(arguments: argparse.Namespace) -> Iterator[str]:
     _warn_of_role(arguments, role)
     password = ""
 
-    def add(registry: Registry) -> Registry:
+    def add(registry: Registrations) -> Registrations:
         nonlocal password
         registry, password = site.add_subscriber(registry, name, role, _read_chosen(arguments))
         return registry
@@ -170,7 +170,7 @@ def rotate(arguments: argparse.Namespace) -> Iterator[str]:
     else:
         key_id, password = 0, ""
 
-        def add(registry: Registry) -> Registry:
+        def add(registry: Registrations) -> Registrations:
             nonlocal key_id, password
             registry, key_id, password = site.rotate(registry, name, _read_chosen(arguments))
             return registry
@@ -188,7 +188,7 @@ def retire(arguments: argparse.Namespace) -> Iterator[str]:
     """Revoke all keys of a name but the newest."""
     ids: list[int] = []
 
-    def end(registry: Registry) -> Registry:
+    def end(registry: Registrations) -> Registrations:
         nonlocal ids
         authority = _find_authority(arguments, is_needed=False)
         registry, ids = site.retire(registry, arguments.name, authority)
@@ -205,7 +205,7 @@ def revoke(arguments: argparse.Namespace) -> Iterator[str]:
     """Revoke a name, or one key of it, at all nodes."""
     name, key_id = arguments.name, arguments.key_id
 
-    def end(registry: Registry) -> Registry:
+    def end(registry: Registrations) -> Registrations:
         kind = registry.kind_of(name) or arguments.kind
         if kind is None:
             raise CommandError(

@@ -56,14 +56,14 @@ def run(argv: list[str]) -> int:
 
 
 def _read_broker(url: str) -> Broker:
-    from denwatch.node.config import Address, Broker
+    from denwatch.node.config import Broker, ServerAddress
 
     parts = urlsplit(url)
     if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
         raise CommandError(f'--broker: "{url}" is not mqtt://HOST:PORT', WRONG_USAGE)
     has_tls = parts.scheme == "mqtts"
     password = parts.password or os.environ.get("DENWATCH_BROKER_PASSWORD", "")
-    address = Address(parts.hostname, parts.port or (8883 if has_tls else 1883), has_tls)
+    address = ServerAddress(parts.hostname, parts.port or (8883 if has_tls else 1883), has_tls)
     return Broker(address, parts.username or "", password, None)
 
 

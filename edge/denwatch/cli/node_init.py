@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
-from denwatch.node.config import ConfigError, parse_config
+from denwatch.node.config import NodeConfigError, parse_config
 from denwatch.node.config.loading import is_loopback, read_url
 from denwatch.node.config.model import write_config
 from denwatch.node.security.credentials import SecurityError
@@ -73,7 +73,7 @@ def init_node(
         return _fill(
             folder, name, listen or [DEFAULT_LISTEN], addresses or [], peers or {}, invited, today
         )
-    except (SecurityError, ConfigError) as error:
+    except (SecurityError, NodeConfigError) as error:
         raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"{folder}: {error.strerror}", MISSING) from None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from denwatch.node.log import Header, Span, choose_segments, read_footer, read_header
+from denwatch.node.log import Header, SegmentSpan, choose_segments, read_footer, read_header
 from denwatch.node.log.reader import read_segment
 from denwatch.node.log.segments import CLOSED, MAGIC, OPEN, TRAILER
 from denwatch.spark.source.ranges import Range
@@ -196,7 +196,7 @@ def _read_whole(path: Path, is_closed: bool) -> Found:
 def plan_reading(listing: Listing) -> Plan:
     """Choose from which file each record is read, so that all are read once."""
     by_path = {segment.path: segment for segment in listing.segments}
-    spans = [Span(s.path, s.header, s.next) for s in _put_whole_first(listing.segments)]
+    spans = [SegmentSpan(s.path, s.header, s.next) for s in _put_whole_first(listing.segments)]
     pieces: list[Piece] = []
     problems = list(listing.problems)
     for choice in choose_segments(spans):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from denwatch.node.config.loading import load_config, parse_config
 from denwatch.node.config.model import (
-    Address,
     Broker,
-    ConfigError,
     NodeConfig,
-    Peer,
+    NodeConfigError,
+    PeerAddress,
     Replication,
+    ServerAddress,
     Tls,
 )
 
 __all__ = [
-    "Address",
+    "ServerAddress",
     "Broker",
-    "ConfigError",
+    "NodeConfigError",
     "NodeConfig",
-    "Peer",
+    "PeerAddress",
     "Replication",
     "Tls",
     "load_config",

@@ -15,18 +15,18 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 from denwatch.node.config.model import (
-    Address,
     Broker,
-    ConfigError,
     Document,
     HomeAssistant,
     NodeConfig,
-    Peer,
+    NodeConfigError,
+    PeerAddress,
     Replication,
     RoleSection,
+    ServerAddress,
     Tls,
 )
-from denwatch.node.security.access import ROOT, Role, Roles, overlaps
+from denwatch.node.security.access import ROOT, Role, RoleTable, overlaps
 from denwatch.node.security.credentials import SecurityError, check_name
 from denwatch.node.security.site import read_secret_file
 
@@ -43,24 +43,24 @@ def load_config(path: Path) -> NodeConfig:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError("", error.strerror or "cannot be read", source=str(path)) from None
+        raise NodeConfigError("", error.strerror or "cannot be read", source=str(path)) from None
     except UnicodeDecodeError as error:
-        raise ConfigError("", f"byte {error.start} is not UTF-8", source=str(path)) from None
+        raise NodeConfigError("", f"byte {error.start} is not UTF-8", source=str(path)) from None
     try:
-        reader = _Reader(text, path.resolve().parent)
+        reader = _ConfigReader(text, path.resolve().parent)
         config = reader.build()
         reader.check_files(config)
-    except ConfigError as error:
-        raise ConfigError(error.key, error.what, error.line, str(path)) from None
+    except NodeConfigError as error:
+        raise NodeConfigError(error.key, error.what, error.line, str(path)) from None
     return config
 
 
 def parse_config(text: str, folder: Path) -> NodeConfig:
     """Return the configuration of a text, without a look at certificates and vocabularies."""
-    return _Reader(text, folder).build()
+    return _ConfigReader(text, folder).build()
 
 
-class _Reader:
+class _ConfigReader:
     """One text, and what it says."""
 
     def __init__(self, text: str, folder: Path) -> None:
@@ -116,13 +116,13 @@ class _Reader:
         except SecurityError as error:
             self._fail(steps, str(error).removeprefix("name").lstrip(": "))
 
-    def _read_address(self, found: Address | str, steps: Steps) -> Address:
+    def _read_address(self, found: ServerAddress | str, steps: Steps) -> ServerAddress:
         if isinstance(found, str):
             self._fail(steps, found)
         return found
 
-    def _read_listen(self) -> tuple[Address, ...]:
-        found: list[Address] = []
+    def _read_listen(self) -> tuple[ServerAddress, ...]:
+        found: list[ServerAddress] = []
         for url in self._document.listen:
             address = self._read_address(read_url(url), ("listen",))
             if not address.has_tls and not is_loopback(address.host):
@@ -146,7 +146,9 @@ class _Reader:
             for name in names
         )
 
-    def _read_anonymous(self, listen: tuple[Address, ...], roles: dict[str, Role]) -> str | None:
+    def _read_anonymous(
+        self, listen: tuple[ServerAddress, ...], roles: dict[str, Role]
+    ) -> str | None:
         access = self._document.access
         if not access.anonymous:
             return None
@@ -177,8 +179,8 @@ class _Reader:
                 self._fail(("access", "shared"), f'"{pattern}" reaches into {ROOT} or $SYS')
         return tuple(self._document.access.shared)
 
-    def _read_peers(self) -> tuple[Peer, ...]:
-        found: dict[str, Peer] = {}
+    def _read_peers(self) -> tuple[PeerAddress, ...]:
+        found: dict[str, PeerAddress] = {}
         for i, peer in enumerate(self._document.peers):
             self._check_name(peer.name, ("peers", i, "name"))
             if peer.name == self._document.name:
@@ -186,10 +188,10 @@ class _Reader:
             if peer.name in found:
                 self._fail(("peers", i, "name"), f"{peer.name} is there twice")
             address = self._read_remote(peer.url, ("peers", i, "url"))
-            found[peer.name] = Peer(peer.name, address)
+            found[peer.name] = PeerAddress(peer.name, address)
         return tuple(found.values())
 
-    def _read_remote(self, url: str, steps: Steps) -> Address:
+    def _read_remote(self, url: str, steps: Steps) -> ServerAddress:
         """Return the address of a server elsewhere: with TLS, or on this machine."""
         address = self._read_address(read_url(url), steps)
         if not address.port:
@@ -243,7 +245,7 @@ class _Reader:
         if limits.queue_bytes > limits.total_queue_bytes:
             self._fail(("limits", "total_queue_bytes"), "is less than one client's queue_bytes")
 
-    def _read_metrics(self) -> Address | None:
+    def _read_metrics(self) -> ServerAddress | None:
         text = self._document.metrics.address
         if not text:
             return None
@@ -278,7 +280,7 @@ class _Reader:
             self._check_name(name, ("roles", name))
             role = Role(tuple(section.events), tuple(section.attributes), tuple(section.deny))
             try:
-                Roles({name: role})
+                RoleTable({name: role})
             except SecurityError as error:
                 place, _, what = str(error).partition(": ")
                 self._fail(("roles", name, place.rpartition(".")[2]), what)
@@ -317,7 +319,7 @@ class _Reader:
                 self._fail(("tls", "key"), str(error))
 
 
-def _place(address: Address) -> tuple[str, int]:
+def _place(address: ServerAddress) -> tuple[str, int]:
     return address.host, address.port
 
 
@@ -353,7 +355,7 @@ def parse_document(text: str) -> Document:
         found = re.search(r"at line ([0-9]+)", str(error))
         line = int(found[1]) if found else len(text.splitlines())  # "at end of document"
         what = re.sub(r" \(at .*\)$", "", str(error))
-        raise ConfigError("", f"no TOML: {what}", line) from None
+        raise NodeConfigError("", f"no TOML: {what}", line) from None
     roles = raw.pop("roles", {})
     document = _convert(raw, Document, (), text)
     if not isinstance(roles, dict):
@@ -365,9 +367,9 @@ def parse_document(text: str) -> Document:
     return msgspec.structs.replace(document, roles=sections)
 
 
-def locate(text: str, steps: Steps, what: str) -> ConfigError:
+def locate(text: str, steps: Steps, what: str) -> NodeConfigError:
     """Return the error of a key, with its line."""
-    return ConfigError(write_steps(steps), what, find_line(text, steps))
+    return NodeConfigError(write_steps(steps), what, find_line(text, steps))
 
 
 def write_steps(steps: Steps) -> str:
@@ -498,7 +500,7 @@ _URL = re.compile(r"(mqtts?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1
 _PLAIN_PORT, _TLS_PORT = 1883, 8883
 
 
-def read_url(url: str) -> Address | str:
+def read_url(url: str) -> ServerAddress | str:
     """Return the address of mqtt://host:port or mqtts://host:port, or what is wrong with it."""
     found = _URL.fullmatch(url)
     if found is None:
@@ -507,15 +509,15 @@ def read_url(url: str) -> Address | str:
     port = int(found[3]) if found[3] else (_TLS_PORT if has_tls else _PLAIN_PORT)
     if port > 65535:
         return f"there is no port {port}"
-    return Address(found[2].strip("[]"), port, has_tls)
+    return ServerAddress(found[2].strip("[]"), port, has_tls)
 
 
-def read_address(text: str) -> Address | str:
+def read_address(text: str) -> ServerAddress | str:
     """Return the address of HOST:PORT, or what is wrong with it."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         return f'"{text}" is not HOST:PORT'
-    return Address(host.strip("[]"), int(port))
+    return ServerAddress(host.strip("[]"), int(port))
 
 
 def is_loopback(host: str) -> bool:

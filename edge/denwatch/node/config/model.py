@@ -159,7 +159,7 @@ class Document(Section, frozen=True):
 
 
 @dataclass(frozen=True)
-class Address:
+class ServerAddress:
     """Where a server listens."""
 
     host: str
@@ -168,11 +168,11 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerAddress:
     """Another node, and where its server is."""
 
     name: str
-    address: Address
+    address: ServerAddress
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Tls:
 class Broker:
     """Somebody else's broker, and how to enter."""
 
-    address: Address
+    address: ServerAddress
     user: str
     password: str = field(repr=False)
     ca: Path | None  # None: the system's authorities
@@ -223,18 +223,18 @@ class NodeConfig:
     data: Path
     vocabulary: tuple[str, ...]  # shipped names, or whole paths of files
     organisation: str | None
-    listen: tuple[Address, ...]
+    listen: tuple[ServerAddress, ...]
     tls: Tls
     anonymous_role: str | None
     shared: tuple[str, ...]
-    peers: tuple[Peer, ...]
+    peers: tuple[PeerAddress, ...]
     has_zeroconf: bool
     broker: Broker | None
     replication: Replication
     limits: LimitsSection
     expiry: ExpirySection
     log: LogSection
-    metrics: Address | None
+    metrics: ServerAddress | None
     status: StatusSection
     home_assistant: HomeAssistant | None
     roles: Mapping[str, Role]
@@ -243,7 +243,7 @@ class NodeConfig:
 # A mistake in `node.toml`: which key, what is wrong with it, and in which line.
 
 
-class ConfigError(ValueError):
+class NodeConfigError(ValueError):
     """`key` is dotted, "" if the file as a whole is meant; `line` is 0 where it is unknown."""
 
     def __init__(self, key: str, what: str, line: int = 0, source: str = "") -> None:

@@ -18,7 +18,7 @@ and come back from the bytes of a segment, with everything that is damaged named
 
 from __future__ import annotations
 
-from denwatch.node.log.kinds import KINDS, SCHEMA, Kind
+from denwatch.node.log.kinds import KINDS, SCHEMA, RecordKind
 from denwatch.node.log.reader import (
     Block,
     Columns,
@@ -31,27 +31,27 @@ from denwatch.node.log.reader import (
     read_header,
     read_segment,
 )
-from denwatch.node.log.records import Record, RecordError, encode_record
+from denwatch.node.log.records import LogRecord, LogRecordError, encode_record
 from denwatch.node.log.segments import (
     FORMAT,
-    Choice,
     Footer,
     Header,
+    SegmentChoice,
     SegmentName,
-    Span,
+    SegmentSpan,
     choose_segments,
     read_name,
     write_name,
 )
-from denwatch.node.log.writer import Batch, DiskFiles, Files, LogError, Writer
+from denwatch.node.log.writer import DiskFiles, Files, LogError, OutboxBatch, Writer
 
 __all__ = [
     "FORMAT",
     "KINDS",
     "SCHEMA",
-    "Batch",
+    "OutboxBatch",
     "Block",
-    "Choice",
+    "SegmentChoice",
     "Columns",
     "Contents",
     "Damage",
@@ -59,12 +59,12 @@ __all__ = [
     "Files",
     "Footer",
     "Header",
-    "Kind",
+    "RecordKind",
     "LogError",
-    "Record",
-    "RecordError",
+    "LogRecord",
+    "LogRecordError",
     "SegmentName",
-    "Span",
+    "SegmentSpan",
     "Writer",
     "build_mask",
     "choose_segments",

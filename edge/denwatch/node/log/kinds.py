@@ -25,7 +25,7 @@ MAP = "map"  # text to anything that CBOR has
 TYPES = (TEXT, INT, ID, REAL, BYTES, BOOL, IDS, TEXTS, MAP)
 
 
-class Field(NamedTuple):
+class RecordField(NamedTuple):
     """One field of a kind of record."""
 
     name: str
@@ -33,24 +33,24 @@ class Field(NamedTuple):
     is_optional: bool
 
 
-class Kind(NamedTuple):
+class RecordKind(NamedTuple):
     """One kind of record."""
 
     id: int
     name: str
     meaning: str
-    fields: tuple[Field, ...]
+    fields: tuple[RecordField, ...]
 
 
-def _kind(id: int, name: str, meaning: str, fields: str) -> Kind:
+def _kind(id: int, name: str, meaning: str, fields: str) -> RecordKind:
     """Read fields written as `name:type`, with a question mark after what may be missing."""
     read = []
     for word in fields.split():
         field, _, type_ = word.rstrip("?").partition(":")
         if type_ not in TYPES:
             raise ValueError(f"{name}: {word} has no type")
-        read.append(Field(field, type_, word.endswith("?")))
-    return Kind(id, name, meaning, tuple(read))
+        read.append(RecordField(field, type_, word.endswith("?")))
+    return RecordKind(id, name, meaning, tuple(read))
 
 
 _DOT = "item:id origin:text run:int sequence:int"
@@ -192,6 +192,6 @@ _TABLE = (
     ),
 )
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in _TABLE}
-KINDS_BY_ID: dict[int, Kind] = {kind.id: kind for kind in _TABLE}
+KINDS: dict[str, RecordKind] = {kind.name: kind for kind in _TABLE}
+KINDS_BY_ID: dict[int, RecordKind] = {kind.id: kind for kind in _TABLE}
 MAX_KINDS = 64  # a block says in one word which kinds it has

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import cbor2
 from denwatch.node.log.kinds import KINDS, KINDS_BY_ID
-from denwatch.node.log.records import Record, check_columns, check_row, name_fields
+from denwatch.node.log.records import LogRecord, check_columns, check_row, name_fields
 from denwatch.node.log.segments import (
     BLOCK,
     DEFLATED,
@@ -355,12 +355,12 @@ class _Sheet(NamedTuple):
 
 def decode_records(
     block: Block, kinds: Iterable[str] | None = None
-) -> tuple[list[Record], list[Damage]]:
+) -> tuple[list[LogRecord], list[Damage]]:
     """Return the records of a block in order, all or those of some kinds, and what is damaged."""
     sheets, damages = _decode_sheets(block, kinds)
     segment, schema = block.segment, block.header.schema
     records = [
-        Record(
+        LogRecord(
             schema,
             segment.node,
             segment.epoch,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import cbor2
 from denwatch.node.log import kinds
-from denwatch.node.log.kinds import KINDS, Kind
+from denwatch.node.log.kinds import KINDS, RecordKind
 
 MAX_RECORD = 4 << 20  # bytes
 FIXED = 3  # kind, time, hybrid come before the fields
@@ -43,11 +43,11 @@ _CONTENTS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-class RecordError(ValueError):
+class LogRecordError(ValueError):
     """A record does not fit the table of kinds; the text says which field, and why."""
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """One record, decoded. `schema` is the version of the table it was written by."""
 
     schema: int
@@ -64,21 +64,21 @@ def encode_record(kind: str, fields: Mapping[str, Any], time: int, hybrid: int =
     """Return a record as bytes; RecordError if the table of kinds has no such record."""
     layout = _BY_NAME.get(kind)
     if layout is None:
-        raise RecordError(f"there is no record of the kind {kind!r}")
+        raise LogRecordError(f"there is no record of the kind {kind!r}")
     row = [layout.kind.id, time, hybrid, *map(fields.get, layout.names)]
     reason = _check_values(layout, row)
     if reason is None and not fields.keys() <= layout.known:
         reason = f"there is no field {min(fields.keys() - layout.known)!r}"
     if reason is not None:
-        raise RecordError(f"{kind}: {reason}")
+        raise LogRecordError(f"{kind}: {reason}")
     while row[-1] is None:
         row.pop()
     try:
         data = cbor2.dumps(row)
     except (cbor2.CBOREncodeError, ValueError, RecursionError) as error:
-        raise RecordError(f"{kind}: {error}") from None
+        raise LogRecordError(f"{kind}: {error}") from None
     if len(data) > MAX_RECORD:
-        raise RecordError(f"{kind}: {len(data)} bytes, more than {MAX_RECORD}")
+        raise LogRecordError(f"{kind}: {len(data)} bytes, more than {MAX_RECORD}")
     return data
 
 
@@ -170,7 +170,7 @@ class _Shape(NamedTuple):
 class _Layout(NamedTuple):
     """What checking a kind needs, worked out once."""
 
-    kind: Kind
+    kind: RecordKind
     names: tuple[str, ...]
     known: frozenset[str]  # the same names
     required: int  # fields up to the last that must be there
@@ -220,7 +220,7 @@ class _Layout(NamedTuple):
         return f"the field {field.name} is out of the range of {field.type}: {value!r:.40}"
 
 
-def _lay_out(kind: Kind) -> _Layout:
+def _lay_out(kind: RecordKind) -> _Layout:
     fields = list(enumerate(kind.fields, FIXED))
     limits = {kinds.INT: (_LOW, _HIGH), kinds.ID: (0, _TOP)}
     return _Layout(

@@ -176,7 +176,7 @@ class SegmentName(NamedTuple):
     is_closed: bool
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """The records that one file holds, as its header and footer (or its blocks) say."""
 
     file: str
@@ -184,7 +184,7 @@ class Span(NamedTuple):
     next: int
 
 
-class Choice(NamedTuple):
+class SegmentChoice(NamedTuple):
     """A file to read, from one record on. `reason` is set if records are left out: why."""
 
     file: str
@@ -208,26 +208,28 @@ def read_name(name: str) -> SegmentName | None:
     )
 
 
-def choose_segments(spans: Iterable[Span]) -> list[Choice]:
+def choose_segments(spans: Iterable[SegmentSpan]) -> list[SegmentChoice]:
     """Say which files to read from which record on, so that every record is read once.
 
     The same segment may be there twice: copied, collected from two places, or once open and once
     closed. Of records that several files hold, the file that begins first and reaches furthest is
     read; a file that adds nothing is in the answer too, with its reason, starting behind its end.
     """
-    choices: list[Choice] = []
+    choices: list[SegmentChoice] = []
     reached: dict[tuple[str, int], tuple[int, str]] = {}
     order = sorted(spans, key=lambda s: (s.header.node, s.header.epoch, s.header.first, -s.next))
     for span in order:
         run = span.header.node, span.header.epoch
         end, holder = reached.get(run, (0, ""))
         if span.header.first >= end:
-            choices.append(Choice(span.file, span.header.first))
+            choices.append(SegmentChoice(span.file, span.header.first))
         elif span.next <= end:
-            choices.append(Choice(span.file, span.next, f"all its records are in {holder} as well"))
+            choices.append(
+                SegmentChoice(span.file, span.next, f"all its records are in {holder} as well")
+            )
         else:
             reason = f"records {span.header.first} to {end - 1} are in {holder} as well"
-            choices.append(Choice(span.file, end, reason))
+            choices.append(SegmentChoice(span.file, end, reason))
         if span.next > end:
             reached[run] = span.next, span.file
     return choices

@@ -43,7 +43,7 @@ BLOCK_RECORDS = 4_096
 BLOCK_BYTES = 256 << 10
 
 
-class Batch(NamedTuple):
+class OutboxBatch(NamedTuple):
     """Rows of one run, on their way from the outbox to a segment."""
 
     rows: list[OutboxRow]
@@ -85,13 +85,13 @@ class Writer:
         self.settle()
         return moved
 
-    def take(self, limit: int = 20_000) -> Batch:
+    def take(self, limit: int = 20_000) -> OutboxBatch:
         """Return the next rows of one run. Reads the store."""
         rows = [row for row in self._store.read_outbox(limit) if row.first >= self._next]
         rows = [row for row in rows if row.epoch == rows[0].epoch]
-        return Batch(rows, self._store.settled)
+        return OutboxBatch(rows, self._store.settled)
 
-    def write(self, batch: Batch, now: int) -> int:
+    def write(self, batch: OutboxBatch, now: int) -> int:
         """Write a batch into the segment and sync it; return how many records that were."""
         self._repair()
         segment = self._open
@@ -122,7 +122,7 @@ class Writer:
         if self._open is not None:
             self._close_segment(self._open)
 
-    def _is_due(self, segment: OpenSegment, batch: Batch, now: int) -> bool:
+    def _is_due(self, segment: OpenSegment, batch: OutboxBatch, now: int) -> bool:
         return (
             segment.size >= self._segment_bytes
             or now - segment.header.time >= self._segment_age

@@ -8,49 +8,49 @@ outputs = server.take(input, now)   # writes first, commit, then listener.perfor
 from __future__ import annotations
 
 from denwatch.node.mqtt.interface import (
-    Blocked,
     Close,
     Input,
     Limits,
-    Lost,
-    Opened,
+    LinkBlocked,
+    LinkLost,
+    LinkOpened,
+    LinkReceived,
     OpenRules,
     Output,
     Pace,
     Pause,
-    Received,
-    Refused,
     Resume,
     Rules,
     Send,
+    ServerRefusal,
     TokenBucket,
 )
 from denwatch.node.mqtt.listener import Listener
 from denwatch.node.mqtt.packets import MalformedError
 from denwatch.node.mqtt.records import INBOUND, QUEUE, RETAINED, SESSIONS, SUBSCRIPTIONS
-from denwatch.node.mqtt.server import Server
+from denwatch.node.mqtt.server import MqttServer
 
 SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)  # of the store, and only the server's
 
 __all__ = [
     "SPACES",
-    "Blocked",
+    "LinkBlocked",
     "Close",
     "Input",
     "Limits",
     "Listener",
-    "Lost",
+    "LinkLost",
     "MalformedError",
     "OpenRules",
-    "Opened",
+    "LinkOpened",
     "Output",
     "Pace",
     "Pause",
-    "Received",
-    "Refused",
+    "LinkReceived",
+    "ServerRefusal",
     "Resume",
     "Rules",
     "Send",
-    "Server",
+    "MqttServer",
     "TokenBucket",
 ]

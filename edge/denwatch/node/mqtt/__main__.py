@@ -15,7 +15,7 @@ import time
 
 from denwatch.node.mqtt.interface import Input, OpenRules, Output
 from denwatch.node.mqtt.listener import Listener
-from denwatch.node.mqtt.server import Server
+from denwatch.node.mqtt.server import MqttServer
 
 _TICK_S = 0.25
 
@@ -36,7 +36,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 class Runner:
     """A server, its listener, and no store."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: MqttServer) -> None:
         self.server = server
         self.listener = Listener(self._take)
 
@@ -66,7 +66,7 @@ async def _main(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, until.set)
-    server = Server(OpenRules(frozenset(options.refuse)))
+    server = MqttServer(OpenRules(frozenset(options.refuse)))
     await Runner(server).run(options.host, options.port, until)
 
 

@@ -10,29 +10,29 @@ from __future__ import annotations
 
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.packets import (
-    Connect,
-    Disconnect,
+    ConnectPacket,
+    DisconnectPacket,
     MalformedError,
     Packet,
-    Pingreq,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Subscribe,
-    Unsubscribe,
+    PingreqPacket,
+    PubackPacket,
+    PubcompPacket,
+    PublishPacket,
+    PubrecPacket,
+    PubrelPacket,
+    SubscribePacket,
+    UnsubscribePacket,
     Will,
 )
 from denwatch.node.mqtt.topics import find_filter_fault
 
-_PINGREQ = Pingreq()
-_DISCONNECT = Disconnect()
-_ACKNOWLEDGEMENTS: dict[int, type[Puback | Pubrec | Pubrel | Pubcomp]] = {
-    0x40: Puback,
-    0x50: Pubrec,
-    0x62: Pubrel,
-    0x70: Pubcomp,
+_PINGREQ = PingreqPacket()
+_DISCONNECT = DisconnectPacket()
+_ACKNOWLEDGEMENTS: dict[int, type[PubackPacket | PubrecPacket | PubrelPacket | PubcompPacket]] = {
+    0x40: PubackPacket,
+    0x50: PubrecPacket,
+    0x62: PubrelPacket,
+    0x70: PubcompPacket,
 }
 _NAMES = {1: "CONNECT", 8: "SUBSCRIBE", 10: "UNSUBSCRIBE", 12: "PINGREQ", 14: "DISCONNECT"}
 _FLAGS = {1: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 10: 2, 12: 0, 14: 0}
@@ -116,7 +116,7 @@ class Decoder:
         self._at = 0
         return None
 
-    def _read_publish(self, data: bytes, start: int, at: int, end: int) -> Publish:
+    def _read_publish(self, data: bytes, start: int, at: int, end: int) -> PublishPacket:
         first = data[start]
         qos = first >> 1 & 3
         stop = at + 2
@@ -141,7 +141,9 @@ class Decoder:
             stop += 2
         elif first & 8:
             raise MalformedError("a duplicate with QoS 0", 0)
-        return Publish(self._topic, data[stop:end], qos, first & 1 == 1, first & 8 == 8, number)
+        return PublishPacket(
+            self._topic, data[stop:end], qos, first & 1 == 1, first & 8 == 8, number
+        )
 
     def _read_topic(self, raw: bytes, at: int) -> str:
         topic = _read_text(raw, at)
@@ -174,13 +176,13 @@ class Decoder:
             raise MalformedError(f"bytes after the end of {_NAMES[kind]}", body.place)
         return packet
 
-    def _read_connect(self, body: _Body) -> Connect:
+    def _read_connect(self, body: _Body) -> ConnectPacket:
         name = body.take_field("the protocol's name")
         if name != b"MQTT":
             raise MalformedError(f"protocol {bytes(name[:16])!r} instead of MQTT", body.place)
         level = body.take_byte("the protocol's level")
         if level != 4:
-            return Connect(level, "", True, 0, None, "", None)
+            return ConnectPacket(level, "", True, 0, None, "", None)
         at = body.place
         flags = body.take_byte("the flags")
         if flags & 1:
@@ -210,9 +212,9 @@ class Decoder:
                 raise MalformedError(f"a user name of {len(raw)} bytes", at)
             user = _read_text(raw, at + 2)
         password = body.take_field("the password") if flags & 0x40 else None
-        return Connect(level, client, flags & 2 > 0, keep_alive, will, user, password)
+        return ConnectPacket(level, client, flags & 2 > 0, keep_alive, will, user, password)
 
-    def _read_subscribe(self, body: _Body) -> Subscribe:
+    def _read_subscribe(self, body: _Body) -> SubscribePacket:
         number = body.take_id()
         filters: list[tuple[str, int]] = []
         while body.at < body.end or not filters:
@@ -222,14 +224,14 @@ class Decoder:
             if qos > 2:
                 raise MalformedError(f"QoS {qos}", at)
             filters.append((name, qos))
-        return Subscribe(number, filters)
+        return SubscribePacket(number, filters)
 
-    def _read_unsubscribe(self, body: _Body) -> Unsubscribe:
+    def _read_unsubscribe(self, body: _Body) -> UnsubscribePacket:
         number = body.take_id()
         filters: list[str] = []
         while body.at < body.end or not filters:
             filters.append(self._read_filter(body, len(filters)))
-        return Unsubscribe(number, filters)
+        return UnsubscribePacket(number, filters)
 
     def _read_filter(self, body: _Body, before: int) -> str:
         if before == self._limits.filters:

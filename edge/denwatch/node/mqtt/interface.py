@@ -15,33 +15,33 @@ from denwatch.node.core.interface import Acknowledged, Listening, Message, Write
 # From the listener --------------------------------------------------------------------------
 
 
-class Opened(NamedTuple):
+class LinkOpened(NamedTuple):
     """A connection; numbers of links are never used again."""
 
     link: int
 
 
-class Received(NamedTuple):
+class LinkReceived(NamedTuple):
     """Bytes arrived."""
 
     link: int
     data: bytes
 
 
-class Lost(NamedTuple):
+class LinkLost(NamedTuple):
     """A connection is gone, whoever closed it."""
 
     link: int
 
 
-class Blocked(NamedTuple):
+class LinkBlocked(NamedTuple):
     """The client does not read what we send, or does so again."""
 
     link: int
     is_blocked: bool
 
 
-Input = Opened | Received | Lost | Blocked
+Input = LinkOpened | LinkReceived | LinkLost | LinkBlocked
 
 # To the listener and to whoever runs the server ---------------------------------------------
 
@@ -72,7 +72,7 @@ class Resume(NamedTuple):
     link: int
 
 
-class Refused(NamedTuple):
+class ServerRefusal(NamedTuple):
     """Something that was not done, for the log: by whom, what, and why."""
 
     link: int  # 0: no link any more
@@ -81,7 +81,7 @@ class Refused(NamedTuple):
     why: str
 
 
-Output = Send | Close | Pause | Resume | Refused | Message | Listening | Acknowledged | Write
+Output = Send | Close | Pause | Resume | ServerRefusal | Message | Listening | Acknowledged | Write
 
 # Contracts ----------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Limits:
 # All bytes for one link become one `Send`, so that a burst of publishes is answered with one write.
 
 
-class Step:
+class Outputs:
     """The outputs of the call that is under way."""
 
     __slots__ = ("_closes", "_outputs", "_sends", "add")

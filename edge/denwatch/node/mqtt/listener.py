@@ -14,15 +14,15 @@ import ssl
 from collections.abc import Callable, Iterable
 
 from denwatch.node.mqtt.interface import (
-    Blocked,
     Close,
     Input,
     Limits,
-    Lost,
-    Opened,
+    LinkBlocked,
+    LinkLost,
+    LinkOpened,
+    LinkReceived,
     Output,
     Pause,
-    Received,
     Resume,
     Send,
 )
@@ -140,28 +140,28 @@ class _Connection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._listener.report(Opened(self._link))
+        self._listener.report(LinkOpened(self._link))
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closed:
-            self._listener.report(Received(self._link, data))
+            self._listener.report(LinkReceived(self._link, data))
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         self._is_closed = True
         if self._farewell is not None:
             self._farewell.cancel()
         if self._listener.links.pop(self._link, None) is not None:
-            self._listener.report(Lost(self._link))
+            self._listener.report(LinkLost(self._link))
 
     def pause_writing(self) -> None:
         self._is_blocked = True
         self._apply()
-        self._listener.report(Blocked(self._link, True))
+        self._listener.report(LinkBlocked(self._link, True))
 
     def resume_writing(self) -> None:
         self._is_blocked = False
         self._apply()
-        self._listener.report(Blocked(self._link, False))
+        self._listener.report(LinkBlocked(self._link, False))
 
     def send(self, data: bytes) -> None:
         if self._is_closed:

@@ -39,7 +39,7 @@ class Will(NamedTuple):
     retain: bool
 
 
-class Connect(NamedTuple):
+class ConnectPacket(NamedTuple):
     """`level` 4 is MQTT 3.1.1; of another level nothing else was read."""
 
     level: int
@@ -51,7 +51,7 @@ class Connect(NamedTuple):
     password: bytes | None
 
 
-class Publish(NamedTuple):
+class PublishPacket(NamedTuple):
     topic: str
     payload: bytes
     qos: int
@@ -60,51 +60,51 @@ class Publish(NamedTuple):
     id: int
 
 
-class Puback(NamedTuple):
+class PubackPacket(NamedTuple):
     id: int
 
 
-class Pubrec(NamedTuple):
+class PubrecPacket(NamedTuple):
     id: int
 
 
-class Pubrel(NamedTuple):
+class PubrelPacket(NamedTuple):
     id: int
 
 
-class Pubcomp(NamedTuple):
+class PubcompPacket(NamedTuple):
     id: int
 
 
-class Subscribe(NamedTuple):
+class SubscribePacket(NamedTuple):
     id: int
     filters: list[tuple[str, int]]
 
 
-class Unsubscribe(NamedTuple):
+class UnsubscribePacket(NamedTuple):
     id: int
     filters: list[str]
 
 
-class Pingreq(NamedTuple):
+class PingreqPacket(NamedTuple):
     pass
 
 
-class Disconnect(NamedTuple):
+class DisconnectPacket(NamedTuple):
     pass
 
 
 Packet = (
-    Connect
-    | Publish
-    | Puback
-    | Pubrec
-    | Pubrel
-    | Pubcomp
-    | Subscribe
-    | Unsubscribe
-    | Pingreq
-    | Disconnect
+    ConnectPacket
+    | PublishPacket
+    | PubackPacket
+    | PubrecPacket
+    | PubrelPacket
+    | PubcompPacket
+    | SubscribePacket
+    | UnsubscribePacket
+    | PingreqPacket
+    | DisconnectPacket
 )
 
 PINGRESP = b"\xd0\x00"

@@ -20,7 +20,7 @@ _NUMBER_BYTES = 8
 _ID_BYTES = 2
 
 
-class RecordError(Exception):
+class StoredRecordError(Exception):
     """A record in the store that this version cannot have written: space and key."""
 
     def __init__(self, space: str, key: bytes) -> None:
@@ -62,7 +62,7 @@ def read_session_key(key: bytes) -> tuple[str, str]:
     """Return user and client."""
     user, separator, client = key.decode().partition("\0")
     if not separator or "\0" in client:
-        raise RecordError(SESSIONS, key)
+        raise StoredRecordError(SESSIONS, key)
     return user, client
 
 
@@ -70,7 +70,7 @@ def read_subscription(key: bytes, value: bytes) -> tuple[bytes, str, int]:
     """Return the session's key, the filter and the QoS."""
     session, separator, name = key.rpartition(b"\0")
     if not separator or not name or len(value) != 1 or value[0] > 2:
-        raise RecordError(SUBSCRIPTIONS, key)
+        raise StoredRecordError(SUBSCRIPTIONS, key)
     return session, name.decode(), value[0]
 
 
@@ -103,7 +103,7 @@ def read_queue_value(key: bytes, value: bytes) -> QueueRecord:
     """Return what `write_queue_value` was given."""
     stop = 5 + int.from_bytes(value[3:5], "big")
     if len(value) < max(stop, 6) or value[0] > 15 or value[0] & 3 not in (1, 2):
-        raise RecordError(QUEUE, key)
+        raise StoredRecordError(QUEUE, key)
     flags = value[0]
     return QueueRecord(
         value[5:stop].decode(),
@@ -123,12 +123,12 @@ def write_retained(qos: int, payload: bytes) -> bytes:
 def read_retained(key: bytes, value: bytes) -> tuple[str, int, bytes]:
     """Return topic, QoS and payload."""
     if len(value) < 2 or value[0] > 2:
-        raise RecordError(RETAINED, key)
+        raise StoredRecordError(RETAINED, key)
     return key.decode(), value[0], value[1:]
 
 
 def _split_key(space: str, key: bytes, size: int) -> tuple[bytes, int]:
     session, separator = key[: -size - 1], key[-size - 1 : -size]
     if separator != b"\0" or b"\0" not in session:
-        raise RecordError(space, key)
+        raise StoredRecordError(space, key)
     return session, int.from_bytes(key[-size:], "big")

@@ -21,30 +21,35 @@ from denwatch.node.core.interface import Message, Publish, Reader
 from denwatch.node.mqtt import packets
 from denwatch.node.mqtt.decoder import Decoder
 from denwatch.node.mqtt.interface import (
-    Blocked,
     Input,
     Limits,
-    Opened,
+    LinkBlocked,
+    LinkOpened,
+    LinkReceived,
     Output,
+    Outputs,
     Pace,
     Pause,
-    Received,
-    Refused,
     Resume,
     Rules,
-    Step,
+    ServerRefusal,
 )
 from denwatch.node.mqtt.packets import MalformedError, Packet, Will
-from denwatch.node.mqtt.sessions import Exchange, Parcel, Session, restore_exchange
+from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage, restore_exchange
 
 if TYPE_CHECKING:
-    from denwatch.node.mqtt.sessions import Exchange
+    from denwatch.node.mqtt.sessions import Sessions
 
 # Do not wait behind what waits.
-_PASSING = (packets.Puback, packets.Pubrec, packets.Pubcomp, packets.Pingreq)
+_PASSING = (
+    packets.PubackPacket,
+    packets.PubrecPacket,
+    packets.PubcompPacket,
+    packets.PingreqPacket,
+)
 
 
-class Server:
+class MqttServer:
     """Every method returns its outputs: perform the writes first, then commit, then the rest."""
 
     def __init__(
@@ -52,8 +57,8 @@ class Server:
     ) -> None:
         self.limits = limits = limits or Limits()
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
-        self._step = step = Step()
-        self.exchange = Exchange(limits, step, self.counts)
+        self._step = step = Outputs()
+        self.exchange = Sessions(limits, step, self.counts)
         self._links = Links(self.exchange, limits, step, self.counts)
         reception = Reception(self._links, self.exchange, rules, pace, limits, step, self.counts)
         self._process = reception.process
@@ -66,17 +71,17 @@ class Server:
 
     def take(self, event: Input, now: int) -> list[Output]:
         """Take whatever the listener reports."""
-        if type(event) is Received:
+        if type(event) is LinkReceived:
             return self.receive(event.link, event.data, now)
-        if type(event) is Opened:
+        if type(event) is LinkOpened:
             return self.open(event.link, now)
-        if type(event) is Blocked:
+        if type(event) is LinkBlocked:
             return self.block(event.link, event.is_blocked, now)
         return self.lost(event.link, now)
 
     def open(self, link: int, now: int) -> list[Output]:
         """Take a new connection."""
-        self._links.all[link] = Link(link, self.limits, now)
+        self._links.all[link] = ClientLink(link, self.limits, now)
         return []
 
     def receive(self, link: int, data: bytes, now: int) -> list[Output]:
@@ -99,7 +104,7 @@ class Server:
                     self._hold(here, packet, now)
         except MalformedError as error:
             self.counts["malformed"] += 1
-            self._step.add(Refused(link, here.user, "bytes", str(error)))
+            self._step.add(ServerRefusal(link, here.user, "bytes", str(error)))
             self._links.drop(here, str(error), now)
         return self._finish(now)
 
@@ -127,7 +132,7 @@ class Server:
     def publish(self, message: Publish, now: int) -> list[Output]:
         """Publish for the node. A receiver that has no room misses it, and that is reported."""
         topic, payload, qos, retain, token = message
-        parcel = Parcel(topic, payload, qos, token)
+        parcel = SharedMessage(topic, payload, qos, token)
         if retain:
             if self.exchange.retained.has_room(parcel):
                 self.exchange.retained.put(parcel)
@@ -182,7 +187,7 @@ class Server:
                 waiting = self.exchange.remove(session)
                 self.counts["sessions_expired"] += 1
                 why = f"away for too long; {waiting} messages waited"
-                self._step.add(Refused(0, session.user, f"session {session.client}", why))
+                self._step.add(ServerRefusal(0, session.user, f"session {session.client}", why))
 
     def _finish(self, now: int) -> list[Output]:
         """Let those go on who waited for room, send slow listeners away, return the outputs."""
@@ -201,20 +206,20 @@ class Server:
 
     # Waiting ---------------------------------------------------------------------------------
 
-    def _hold(self, link: Link, packet: Packet, now: int) -> None:
+    def _hold(self, link: ClientLink, packet: Packet, now: int) -> None:
         """Put a packet aside that cannot be taken now."""
         link.waiting = deque((packet,))
         link.since = now
         self._links.held[link.number] = link
         self.counts["held"] += 1
 
-    def _wait(self, link: Link, packet: Packet, now: int) -> None:
+    def _wait(self, link: ClientLink, packet: Packet, now: int) -> None:
         """Put a packet behind one that waits; acknowledgements may be what makes the room."""
         if type(packet) in _PASSING or link.waiting is None:
             self._process(link, packet, now)
             return
         link.waiting.append(packet)
-        if type(packet) is packets.Publish:
+        if type(packet) is packets.PublishPacket:
             link.waiting_bytes += len(packet.payload)
         is_full = (
             len(link.waiting) >= self.limits.waiting
@@ -224,7 +229,7 @@ class Server:
             link.is_paused = True
             self._step.add(Pause(link.number))
 
-    def _go_on(self, link: Link, now: int) -> None:
+    def _go_on(self, link: ClientLink, now: int) -> None:
         """Take what waits, as far as there is room."""
         waiting = link.waiting
         while waiting and link.number in self._links.held:
@@ -241,7 +246,7 @@ class Server:
             link.is_paused = False
             self._step.add(Resume(link.number))
 
-    def _give_up(self, link: Link, now: int) -> None:
+    def _give_up(self, link: ClientLink, now: int) -> None:
         """End a wait for room that took too long."""
         blocker = link.blocker
         if blocker is None or now - link.since <= self.limits.hold_ms:
@@ -256,7 +261,7 @@ class Server:
 # The links of a server: who is connected, when a link must go, and the will that it leaves.
 
 
-class Link:
+class ClientLink:
     """A connection; it has a session from CONNECT on."""
 
     __slots__ = (
@@ -278,14 +283,14 @@ class Link:
     def __init__(self, number: int, limits: Limits, now: int) -> None:
         self.number = number
         self.decoder = Decoder(limits)
-        self.session: Session | None = None
+        self.session: MqttSession | None = None
         self.keep_ms = 0
         self.seen = now
         self.will: Will | None = None
         self.waiting: deque[Packet] | None = None  # packets that cannot be taken yet
         self.waiting_bytes = 0  # since the first of them
         self.since = now  # when it began to wait; before CONNECT, when it was opened
-        self.blocker: Session | None = None  # who has no room; None: it is the pace
+        self.blocker: MqttSession | None = None  # who has no room; None: it is the pace
         self.is_paid = False  # the pace has counted the packet that waits
         self.is_paused = False  # it is not read
         self.blocked_since = -1  # it does not read
@@ -310,28 +315,28 @@ class Links:
     """All links; `held` are those with packets that wait."""
 
     def __init__(
-        self, exchange: Exchange, limits: Limits, step: Step, counts: dict[str, int]
+        self, exchange: Sessions, limits: Limits, step: Outputs, counts: dict[str, int]
     ) -> None:
-        self.all: dict[int, Link] = {}
-        self.held: dict[int, Link] = {}
+        self.all: dict[int, ClientLink] = {}
+        self.held: dict[int, ClientLink] = {}
         self.wills: deque[tuple[str, Will]] = deque()  # that wait for room
         self._exchange = exchange
         self._limits = limits
         self._step = step
         self._counts = counts
 
-    def drop(self, link: Link, reason: str, now: int) -> None:
+    def drop(self, link: ClientLink, reason: str, now: int) -> None:
         """Close a link from our side; its will is published."""
         self._step.close(link.number, reason)
         self.leave(link, now)
 
-    def drop_slow(self, session: Session, now: int) -> None:
+    def drop_slow(self, session: MqttSession, now: int) -> None:
         """Send a session's client away that does not keep up."""
         if session.link:
             self._counts["slow"] += 1
             self.drop(self.all[session.link], "it does not keep up", now)
 
-    def leave(self, link: Link, now: int) -> None:
+    def leave(self, link: ClientLink, now: int) -> None:
         """Take a link away that is gone; its will is published, or waits for room."""
         del self.all[link.number]
         self.held.pop(link.number, None)
@@ -353,14 +358,14 @@ class Links:
             if not self._publish_will(user, will):
                 self.wills.append((user, will))
 
-    def refuse(self, link: Link | None, what: str, why: str) -> None:
+    def refuse(self, link: ClientLink | None, what: str, why: str) -> None:
         """Count and report what was not done."""
         self._counts["refused"] += 1
         number, user = (link.number, link.user) if link else (0, "")
-        self._step.add(Refused(number, user, what, why))
+        self._step.add(ServerRefusal(number, user, what, why))
 
     def _publish_will(self, user: str, will: Will) -> bool:
-        parcel = Parcel(will.topic, will.payload, will.qos)
+        parcel = SharedMessage(will.topic, will.payload, will.qos)
         if self._exchange.route(parcel) is not None:
             return False
         if will.retain:
@@ -394,11 +399,11 @@ class Reception:
     def __init__(
         self,
         links: Links,
-        exchange: Exchange,
+        exchange: Sessions,
         rules: Rules,
         pace: Pace | None,
         limits: Limits,
-        step: Step,
+        step: Outputs,
         counts: dict[str, int],
     ) -> None:
         self._links = links
@@ -409,41 +414,43 @@ class Reception:
         self._step = step
         self._counts = counts
 
-    def process(self, link: Link, packet: packets.Packet, now: int) -> bool:
+    def process(self, link: ClientLink, packet: packets.Packet, now: int) -> bool:
         """Take a packet; False: it must wait, and nothing has changed."""
         session = link.session
         if session is None:
-            if isinstance(packet, packets.Connect):
+            if isinstance(packet, packets.ConnectPacket):
                 self._connect(link, packet, now)
             else:
                 self._counts["malformed"] += 1
                 self._links.drop(link, "a packet before CONNECT", now)
             return True
-        if type(packet) is packets.Publish:
+        if type(packet) is packets.PublishPacket:
             return self._publish(link, session, packet, now)
-        if type(packet) is packets.Puback:
+        if type(packet) is packets.PubackPacket:
             self._exchange.outbound.acknowledge(session, packet.id)
             return True
         return self._take_other(link, session, packet, now)
 
-    def _take_other(self, link: Link, session: Session, packet: packets.Packet, now: int) -> bool:
+    def _take_other(
+        self, link: ClientLink, session: MqttSession, packet: packets.Packet, now: int
+    ) -> bool:
         send = self._step.send
-        if isinstance(packet, packets.Pubrec):
+        if isinstance(packet, packets.PubrecPacket):
             self._exchange.outbound.record(session, packet.id)
-        elif isinstance(packet, packets.Pubrel):
+        elif isinstance(packet, packets.PubrelPacket):
             self._exchange.release_inbound(session, packet.id)
             send(link.number, packets.write_pubcomp(packet.id))
-        elif isinstance(packet, packets.Pubcomp):
+        elif isinstance(packet, packets.PubcompPacket):
             self._exchange.outbound.complete(session, packet.id)
-        elif isinstance(packet, packets.Subscribe):
+        elif isinstance(packet, packets.SubscribePacket):
             return self._subscribe(link, session, packet)
-        elif isinstance(packet, packets.Unsubscribe):
+        elif isinstance(packet, packets.UnsubscribePacket):
             for name in packet.filters:
                 self._exchange.unsubscribe(session, name)
             send(link.number, packets.write_unsuback(packet.id))
-        elif isinstance(packet, packets.Pingreq):
+        elif isinstance(packet, packets.PingreqPacket):
             send(link.number, packets.PINGRESP)
-        elif isinstance(packet, packets.Disconnect):
+        elif isinstance(packet, packets.DisconnectPacket):
             link.will = None
             self._links.drop(link, "", now)
         else:
@@ -453,13 +460,15 @@ class Reception:
 
     # PUBLISH ---------------------------------------------------------------------------------
 
-    def _publish(self, link: Link, session: Session, packet: packets.Publish, now: int) -> bool:
+    def _publish(
+        self, link: ClientLink, session: MqttSession, packet: packets.PublishPacket, now: int
+    ) -> bool:
         topic, payload, qos, retain, _, number = packet
         exchange = self._exchange
         if qos == 2 and number in session.inbound:  # it came before
             self._step.send(link.number, packets.write_pubrec(number))
             return True
-        parcel = Parcel(topic, payload, qos)
+        parcel = SharedMessage(topic, payload, qos)
         fault = self._find_fault(session, parcel, retain)
         if fault:
             self._links.refuse(link, f"publishing to {topic}", fault)
@@ -486,7 +495,7 @@ class Reception:
             self._step.send(link.number, packets.write_pubrec(number))
         return True
 
-    def _find_fault(self, session: Session, parcel: Parcel, retain: bool) -> str:
+    def _find_fault(self, session: MqttSession, parcel: SharedMessage, retain: bool) -> str:
         """Return why a message cannot be taken, now or later; "" if it can."""
         if not self._may_publish(session.user, parcel.topic):
             return "not allowed"
@@ -501,7 +510,9 @@ class Reception:
 
     # SUBSCRIBE -------------------------------------------------------------------------------
 
-    def _subscribe(self, link: Link, session: Session, packet: packets.Subscribe) -> bool:
+    def _subscribe(
+        self, link: ClientLink, session: MqttSession, packet: packets.SubscribePacket
+    ) -> bool:
         if len(session.queue) >= self._limits.queue:  # what is retained would come on top
             link.blocker = session
             return False
@@ -523,13 +534,13 @@ class Reception:
 
     # CONNECT ---------------------------------------------------------------------------------
 
-    def _connect(self, link: Link, packet: packets.Connect, now: int) -> None:
+    def _connect(self, link: ClientLink, packet: packets.ConnectPacket, now: int) -> None:
         code = self._judge(packet)
         if code:
             self._counts["connects_refused"] += 1
             why = _ANSWERS.get(code, f"reason {code}")
             what = f"client {packet.client}" if packet.client else "a client without an id"
-            self._step.add(Refused(link.number, packet.user, what, why))
+            self._step.add(ServerRefusal(link.number, packet.user, what, why))
             self._step.send(link.number, packets.write_connack(code))
             self._links.drop(link, why, now)
             return
@@ -556,7 +567,7 @@ class Reception:
         self._step.send(link.number, packets.write_connack(packets.ACCEPTED, is_present))
         exchange.attach(session, link.number)
 
-    def _judge(self, packet: packets.Connect) -> int:
+    def _judge(self, packet: packets.ConnectPacket) -> int:
         """Return CONNACK's code."""
         if packet.level != 4:
             return packets.BAD_PROTOCOL
@@ -597,7 +608,7 @@ _ROOT = "$SYS/broker/"
 
 
 def describe_server(
-    counts: dict[str, int], links: int, exchange: Exchange
+    counts: dict[str, int], links: int, exchange: Sessions
 ) -> Iterator[tuple[str, int]]:
     """Yield topics and numbers; the names are Mosquitto's where it has one."""
     yield _ROOT + "clients/connected", sum(1 for s in exchange.sessions.values() if s.link)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from denwatch.node.core.interface import Acknowledged, Listening, Reader, Write
-from denwatch.node.mqtt.interface import Limits, Step
+from denwatch.node.mqtt.interface import Limits, Outputs
 from denwatch.node.mqtt.packets import write_publish_start, write_pubrel
 from denwatch.node.mqtt.records import (
     INBOUND,
@@ -20,7 +20,7 @@ from denwatch.node.mqtt.records import (
     SUBSCRIPTIONS,
     VERSION,
     QueueRecord,
-    RecordError,
+    StoredRecordError,
     make_inbound_key,
     make_queue_key,
     make_session_key,
@@ -37,7 +37,7 @@ from denwatch.node.mqtt.records import (
 from denwatch.node.mqtt.topics import FilterIndex, TopicTree, is_directed, is_listened
 
 
-class Parcel:
+class SharedMessage:
     """A message, shared by all who receive it."""
 
     __slots__ = ("_first", "_start", "carriers", "payload", "qos", "token", "topic")
@@ -66,7 +66,7 @@ class Parcel:
         return self._start + self.payload
 
 
-class Delivery:
+class OutgoingMessage:
     """One session's copy of a parcel."""
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Delivery:
     )
 
     def __init__(
-        self, parcel: Parcel, qos: int, retain: bool, is_directed: bool, counts: bool
+        self, parcel: SharedMessage, qos: int, retain: bool, is_directed: bool, counts: bool
     ) -> None:
         self.parcel = parcel
         self.qos = qos
@@ -95,7 +95,7 @@ class Delivery:
         self.is_repeated = False  # it may have been sent before
 
 
-class Session:
+class MqttSession:
     """Of one client id of one user."""
 
     __slots__ = (
@@ -123,8 +123,8 @@ class Session:
         self.is_blocked = False  # the client does not read
         self.away_since = 0
         self.subscriptions: dict[str, int] = {}
-        self.flight: dict[int, Delivery] = {}  # in the order of sending
-        self.queue: deque[Delivery] = deque()
+        self.flight: dict[int, OutgoingMessage] = {}  # in the order of sending
+        self.queue: deque[OutgoingMessage] = deque()
         self.bytes = 0  # of flight and queue
         self.inbound: dict[int, None] = {}
         self.last_id = 0
@@ -150,13 +150,13 @@ class Session:
 # somebody who looks on through a wildcard does not.
 
 
-class Exchange:
+class Sessions:
     """All sessions of a server."""
 
-    def __init__(self, limits: Limits, step: Step, counts: dict[str, int]) -> None:
-        self.sessions: dict[tuple[str, str], Session] = {}
-        self.retained = Retained(limits, step)
-        self.index: FilterIndex[Session] = FilterIndex()
+    def __init__(self, limits: Limits, step: Outputs, counts: dict[str, int]) -> None:
+        self.sessions: dict[tuple[str, str], MqttSession] = {}
+        self.retained = RetainedMessages(limits, step)
+        self.index: FilterIndex[MqttSession] = FilterIndex()
         self.outbound = Outbound(limits, step, counts)
         self._limits = limits
         self._step = step
@@ -164,15 +164,15 @@ class Exchange:
 
     # Sessions ------------------------------------------------------------------------------
 
-    def create(self, user: str, client: str, is_persistent: bool) -> Session:
+    def create(self, user: str, client: str, is_persistent: bool) -> MqttSession:
         """Start a session."""
-        session = Session(user, client, is_persistent)
+        session = MqttSession(user, client, is_persistent)
         self.sessions[user, client] = session
         if is_persistent:
             self._step.add(Write(SESSIONS, session.key, VERSION))
         return session
 
-    def remove(self, session: Session) -> int:
+    def remove(self, session: MqttSession) -> int:
         """End a session that is away; return how many messages waited for it."""
         del self.sessions[session.user, session.client]
         for name in session.subscriptions:
@@ -187,7 +187,7 @@ class Exchange:
             self._step.add(Write(SESSIONS, session.key, None))
         return waiting
 
-    def attach(self, session: Session, link: int) -> None:
+    def attach(self, session: MqttSession, link: int) -> None:
         """Connect a session: what was sent and not acknowledged goes again, then what waited."""
         session.link = link
         session.is_blocked = False
@@ -195,7 +195,7 @@ class Exchange:
         for name in session.subscriptions:
             self._count_listener(name, 1)
 
-    def detach(self, session: Session, now: int) -> None:
+    def detach(self, session: MqttSession, now: int) -> None:
         """Disconnect a session: a persistent one stays, without directed messages."""
         for name in session.subscriptions:
             self._count_listener(name, -1)
@@ -208,7 +208,7 @@ class Exchange:
         for delivery in orphans:
             self._hand_over(delivery)
 
-    def block(self, session: Session, is_blocked: bool) -> None:
+    def block(self, session: MqttSession, is_blocked: bool) -> None:
         """Note that a client stopped reading, or reads again."""
         session.is_blocked = is_blocked
         if not is_blocked:
@@ -216,7 +216,7 @@ class Exchange:
 
     # Subscriptions -------------------------------------------------------------------------
 
-    def subscribe(self, session: Session, name: str, qos: int) -> bool:
+    def subscribe(self, session: MqttSession, name: str, qos: int) -> bool:
         """Add a subscription or change its QoS; False: the session has too many."""
         is_new = name not in session.subscriptions
         if is_new and len(session.subscriptions) >= self._limits.subscriptions:
@@ -230,7 +230,7 @@ class Exchange:
             self._count_listener(name, 1)
         return True
 
-    def unsubscribe(self, session: Session, name: str) -> None:
+    def unsubscribe(self, session: MqttSession, name: str) -> None:
         """Remove a subscription, if there is one; what was queued through it still goes out."""
         if session.subscriptions.pop(name, None) is None:
             return
@@ -239,9 +239,9 @@ class Exchange:
             self._step.add(Write(SUBSCRIPTIONS, make_subscription_key(session.key, name), None))
         self._count_listener(name, -1)
 
-    def deliver_retained(self, session: Session, filters: list[tuple[str, int]]) -> None:
+    def deliver_retained(self, session: MqttSession, filters: list[tuple[str, int]]) -> None:
         """Send what is retained below some filters, each message once, with the best QoS."""
-        found: dict[Parcel, int] = {}
+        found: dict[SharedMessage, int] = {}
         for name, qos in filters:
             for parcel in self.retained.find_all(name):
                 found[parcel] = max(found.get(parcel, 0), min(qos, parcel.qos))
@@ -254,7 +254,7 @@ class Exchange:
 
     # Routing -------------------------------------------------------------------------------
 
-    def route(self, parcel: Parcel) -> Session | None:
+    def route(self, parcel: SharedMessage) -> MqttSession | None:
         """Hand a message to everybody who subscribed; or to nobody, and return who has no room."""
         targets = self.index.find_all(parcel.topic)
         if not targets:
@@ -268,11 +268,11 @@ class Exchange:
         self._deliver_all(parcel, targets, directed)
         return None
 
-    def route_own(self, parcel: Parcel) -> list[Session]:
+    def route_own(self, parcel: SharedMessage) -> list[MqttSession]:
         """Hand the node's own message to everybody who has room; return those who have none."""
         targets = self.index.find_all(parcel.topic)
         directed = is_directed(parcel.topic)
-        full: list[Session] = []
+        full: list[MqttSession] = []
         if parcel.qos and not directed:
             size = parcel.size
             full = [
@@ -285,7 +285,9 @@ class Exchange:
         self._deliver_all(parcel, targets, directed)
         return full
 
-    def _deliver_all(self, parcel: Parcel, targets: dict[Session, int], directed: bool) -> None:
+    def _deliver_all(
+        self, parcel: SharedMessage, targets: dict[MqttSession, int], directed: bool
+    ) -> None:
         exact = self.index.get_exact(parcel.topic) if parcel.token else None
         qos = parcel.qos
         for session, granted in targets.items():
@@ -294,7 +296,7 @@ class Exchange:
                 session, parcel, qos if qos < granted else granted, False, directed, counts
             )
 
-    def _hand_over(self, delivery: Delivery) -> None:
+    def _hand_over(self, delivery: OutgoingMessage) -> None:
         """Give what a lost session did not acknowledge to another listener of the same topic.
 
         When there is none the node hears that nobody listens, and sends it again itself.
@@ -327,13 +329,13 @@ class Exchange:
 
     # QoS 2 inbound -------------------------------------------------------------------------
 
-    def accept_inbound(self, session: Session, number: int) -> None:
+    def accept_inbound(self, session: MqttSession, number: int) -> None:
         """Note a QoS 2 message of a client until the client releases it."""
         session.inbound[number] = None
         if session.is_persistent:
             self._step.add(Write(INBOUND, make_inbound_key(session.key, number), PRESENT))
 
-    def release_inbound(self, session: Session, number: int) -> None:
+    def release_inbound(self, session: MqttSession, number: int) -> None:
         """Take PUBREL: the packet id is free for another message."""
         if session.inbound.pop(number, 0) is None and session.is_persistent:
             self._step.add(Write(INBOUND, make_inbound_key(session.key, number), None))
@@ -351,8 +353,8 @@ class Exchange:
 class Outbound:
     """Hands parcels to sessions."""
 
-    def __init__(self, limits: Limits, step: Step, counts: dict[str, int]) -> None:
-        self.slow: list[Session] = []  # listeners that must be sent away: they do not keep up
+    def __init__(self, limits: Limits, step: Outputs, counts: dict[str, int]) -> None:
+        self.slow: list[MqttSession] = []  # listeners that must be sent away: they do not keep up
         self.was_freed = False  # room was made in a queue since somebody last looked
         self.bytes = 0  # in all queues and flights
         self.last_number = 0  # of a durable message
@@ -360,7 +362,7 @@ class Outbound:
         self._step = step
         self._counts = counts
 
-    def has_room(self, session: Session, size: int) -> bool:
+    def has_room(self, session: MqttSession, size: int) -> bool:
         """Tell whether a queue can take one more; an empty one always can."""
         if not session.bytes:
             return True
@@ -373,8 +375,8 @@ class Outbound:
 
     def deliver(
         self,
-        session: Session,
-        parcel: Parcel,
+        session: MqttSession,
+        parcel: SharedMessage,
         qos: int,
         retain: bool,
         directed: bool,
@@ -384,7 +386,7 @@ class Outbound:
         if not session.link and (directed or not qos):
             return
         is_ready = session.link and not session.is_blocked
-        delivery = Delivery(parcel, qos, retain, directed, counts)
+        delivery = OutgoingMessage(parcel, qos, retain, directed, counts)
         if not qos:
             if is_ready:
                 self._send(session, delivery)
@@ -414,7 +416,7 @@ class Outbound:
             if delivery.number:
                 self._keep(session, delivery)
 
-    def pump(self, session: Session) -> None:
+    def pump(self, session: MqttSession) -> None:
         """Send from the queue what the window allows."""
         queue = session.queue
         while queue and session.link and not session.is_blocked:
@@ -427,14 +429,14 @@ class Outbound:
                 self._send(session, delivery)
                 self._settle(session, delivery)
 
-    def _transmit(self, session: Session, delivery: Delivery) -> None:
+    def _transmit(self, session: MqttSession, delivery: OutgoingMessage) -> None:
         delivery.id = session.take_id()
         session.flight[delivery.id] = delivery
         self._send(session, delivery)
         if delivery.qos == 2 and delivery.number:
             self._keep(session, delivery)  # with its id, which the client knows it by
 
-    def _send(self, session: Session, delivery: Delivery) -> None:
+    def _send(self, session: MqttSession, delivery: OutgoingMessage) -> None:
         first = 0x30 | delivery.qos << 1
         if delivery.retain:
             first |= 1
@@ -445,7 +447,7 @@ class Outbound:
 
     # Coming and going ----------------------------------------------------------------------
 
-    def resume(self, session: Session) -> None:
+    def resume(self, session: MqttSession) -> None:
         """Send again what was not acknowledged, then what waited: the session is connected."""
         for delivery in session.flight.values():
             if delivery.is_released:
@@ -454,9 +456,9 @@ class Outbound:
                 self._send(session, delivery)
         self.pump(session)
 
-    def take_directed(self, session: Session) -> list[Delivery]:
+    def take_directed(self, session: MqttSession) -> list[OutgoingMessage]:
         """Take back what is not kept for a session that is away; the rest will go again."""
-        taken: list[Delivery] = []
+        taken: list[OutgoingMessage] = []
         for number, delivery in list(session.flight.items()):
             delivery.is_repeated = True
             if delivery.is_directed:
@@ -473,7 +475,7 @@ class Outbound:
             delivery.parcel.carriers -= delivery.counts
         return taken
 
-    def discard(self, session: Session) -> int:
+    def discard(self, session: MqttSession) -> int:
         """Drop everything of a session that ends; return how many messages waited for it."""
         self._free(session, session.bytes)
         waiting = (*session.flight.values(), *session.queue)
@@ -484,7 +486,7 @@ class Outbound:
 
     # Acknowledgements ----------------------------------------------------------------------
 
-    def acknowledge(self, session: Session, number: int) -> None:
+    def acknowledge(self, session: MqttSession, number: int) -> None:
         """Take PUBACK; one that fits nothing is passed over, as clients send those too."""
         delivery = session.flight.get(number)
         if delivery is not None and delivery.qos == 1:
@@ -493,7 +495,7 @@ class Outbound:
             if session.queue:
                 self.pump(session)
 
-    def record(self, session: Session, number: int) -> None:
+    def record(self, session: MqttSession, number: int) -> None:
         """Take PUBREC: the client has the message; from now on only PUBREL goes again."""
         delivery = session.flight.get(number)
         # An unknown id is answered too: the client would keep it for ever.
@@ -503,7 +505,7 @@ class Outbound:
                 self._keep(session, delivery)
         self._step.send(session.link, write_pubrel(number))
 
-    def complete(self, session: Session, number: int) -> None:
+    def complete(self, session: MqttSession, number: int) -> None:
         """Take PUBCOMP."""
         delivery = session.flight.get(number)
         if delivery is not None and delivery.is_released:
@@ -511,7 +513,7 @@ class Outbound:
             self._settle(session, delivery)
             self.pump(session)
 
-    def _settle(self, session: Session, delivery: Delivery) -> None:
+    def _settle(self, session: MqttSession, delivery: OutgoingMessage) -> None:
         self._free(session, delivery.parcel.size)
         if delivery.number:
             self._forget(session, delivery)
@@ -519,14 +521,14 @@ class Outbound:
             delivery.parcel.carriers -= 1
             self._acknowledge_parcel(delivery.parcel)
 
-    def _acknowledge_parcel(self, parcel: Parcel) -> None:
+    def _acknowledge_parcel(self, parcel: SharedMessage) -> None:
         if parcel.token:
             self._step.add(Acknowledged(parcel.topic, parcel.token))
             parcel.token = 0
 
     # Bookkeeping ---------------------------------------------------------------------------
 
-    def _keep(self, session: Session, delivery: Delivery) -> None:
+    def _keep(self, session: MqttSession, delivery: OutgoingMessage) -> None:
         parcel = delivery.parcel
         record = QueueRecord(
             parcel.topic,
@@ -539,10 +541,10 @@ class Outbound:
         key = make_queue_key(session.key, delivery.number)
         self._step.add(Write(QUEUE, key, write_queue_value(record)))
 
-    def _forget(self, session: Session, delivery: Delivery) -> None:
+    def _forget(self, session: MqttSession, delivery: OutgoingMessage) -> None:
         self._step.add(Write(QUEUE, make_queue_key(session.key, delivery.number), None))
 
-    def _free(self, session: Session, size: int) -> None:
+    def _free(self, session: MqttSession, size: int) -> None:
         session.bytes -= size
         self.bytes -= size
         self.was_freed = True
@@ -553,17 +555,17 @@ class Outbound:
 # Those of topics that start with `$` live in memory only: the server states them anew.
 
 
-class Retained:
+class RetainedMessages:
     """Gives out a `Write` for every change."""
 
-    def __init__(self, limits: Limits, step: Step) -> None:
+    def __init__(self, limits: Limits, step: Outputs) -> None:
         self._limits = limits
         self._step = step
-        self._tree: TopicTree[Parcel] = TopicTree()
+        self._tree: TopicTree[SharedMessage] = TopicTree()
         self.count = 0
         self.bytes = 0
 
-    def has_room(self, parcel: Parcel) -> bool:
+    def has_room(self, parcel: SharedMessage) -> bool:
         """Tell whether a message can be retained; taking one away always can."""
         if not parcel.payload:
             return True
@@ -572,7 +574,7 @@ class Retained:
         size = self.bytes + parcel.size - (before.size if before else 0)
         return count <= self._limits.retained and size <= self._limits.retained_bytes
 
-    def put(self, parcel: Parcel) -> None:
+    def put(self, parcel: SharedMessage) -> None:
         """Keep a message in place of its topic's last one; an empty one takes that away."""
         if parcel.payload:
             self._account(self._tree.put(parcel.topic, parcel), parcel)
@@ -586,7 +588,7 @@ class Retained:
         if not parcel.topic.startswith("$"):
             self._step.add(Write(RETAINED, parcel.topic.encode(), value))
 
-    def find_all(self, name: str) -> Iterator[Parcel]:
+    def find_all(self, name: str) -> Iterator[SharedMessage]:
         """Yield the retained messages that a filter matches."""
         return self._tree.find_all(name)
 
@@ -594,10 +596,10 @@ class Retained:
         """Take up what an earlier run retained."""
         for key, value in reader.scan(RETAINED):
             topic, qos, payload = read_retained(key, value)
-            parcel = Parcel(topic, payload, qos)
+            parcel = SharedMessage(topic, payload, qos)
             self._account(self._tree.put(topic, parcel), parcel)
 
-    def _account(self, before: Parcel | None, after: Parcel | None) -> None:
+    def _account(self, before: SharedMessage | None, after: SharedMessage | None) -> None:
         if before is not None:
             self.count -= 1
             self.bytes -= before.size
@@ -609,15 +611,15 @@ class Retained:
 # Takes up at start what an earlier run of the server left in the store.
 
 
-def restore_exchange(exchange: Exchange, reader: Reader, now: int) -> None:
+def restore_exchange(exchange: Sessions, reader: Reader, now: int) -> None:
     """Bring back persistent sessions, all of them away, and retained messages."""
     exchange.retained.restore(reader)
-    sessions: dict[bytes, Session] = {}
+    sessions: dict[bytes, MqttSession] = {}
     for key, value in reader.scan(SESSIONS):
         if value != VERSION:
-            raise RecordError(SESSIONS, key)
+            raise StoredRecordError(SESSIONS, key)
         user, client = read_session_key(key)
-        session = Session(user, client, True)
+        session = MqttSession(user, client, True)
         session.away_since = now
         sessions[key] = exchange.sessions[user, client] = session
     for key, value in reader.scan(SUBSCRIPTIONS):
@@ -635,11 +637,11 @@ def restore_exchange(exchange: Exchange, reader: Reader, now: int) -> None:
 
 
 def _restore_delivery(
-    exchange: Exchange, session: Session, number: int, key: bytes, value: bytes
+    exchange: Sessions, session: MqttSession, number: int, key: bytes, value: bytes
 ) -> None:
     record = read_queue_value(key, value)
-    parcel = Parcel(record.topic, record.payload, record.qos)
-    delivery = Delivery(parcel, record.qos, record.retain, False, False)
+    parcel = SharedMessage(record.topic, record.payload, record.qos)
+    delivery = OutgoingMessage(parcel, record.qos, record.retain, False, False)
     delivery.number = number
     delivery.is_released = record.is_released
     # Whether QoS 1 was sent before is not written down; a repetition must say that it may be one.
@@ -654,8 +656,10 @@ def _restore_delivery(
     exchange.outbound.last_number = max(exchange.outbound.last_number, number)
 
 
-def _find_session(sessions: dict[bytes, Session], owner: bytes, space: str, key: bytes) -> Session:
+def _find_session(
+    sessions: dict[bytes, MqttSession], owner: bytes, space: str, key: bytes
+) -> MqttSession:
     session = sessions.get(owner)
     if session is None:
-        raise RecordError(space, key)
+        raise StoredRecordError(space, key)
     return session

@@ -54,13 +54,13 @@ def find_filter_fault(name: str) -> str:
     return ""
 
 
-class _Branch(Generic[Key]):
+class _FilterLevel(Generic[Key]):
     """One level of the tree of filters: who ends here, who ends in # below, and what follows."""
 
     __slots__ = ("below", "branches", "here")
 
     def __init__(self) -> None:
-        self.branches: dict[str, _Branch[Key]] = {}
+        self.branches: dict[str, _FilterLevel[Key]] = {}
         self.here: dict[Key, int] = {}
         self.below: dict[Key, int] = {}
 
@@ -70,7 +70,7 @@ class FilterIndex(Generic[Key]):
 
     def __init__(self) -> None:
         self._exact: dict[str, dict[Key, int]] = {}
-        self._root: _Branch[Key] = _Branch()
+        self._root: _FilterLevel[Key] = _FilterLevel()
         self._wild = 0  # filters in the tree
 
     def add(self, name: str, key: Key, qos: int) -> None:
@@ -82,7 +82,7 @@ class FilterIndex(Generic[Key]):
         levels = name.split("/")
         is_below = levels[-1] == "#"
         for level in levels[:-1] if is_below else levels:
-            branch = branch.branches.setdefault(level, _Branch())
+            branch = branch.branches.setdefault(level, _FilterLevel())
         ends = branch.below if is_below else branch.here
         self._wild += key not in ends
         ends[key] = qos
@@ -127,7 +127,7 @@ class FilterIndex(Generic[Key]):
 
     def _collect(
         self,
-        branch: _Branch[Key],
+        branch: _FilterLevel[Key],
         levels: list[str],
         depth: int,
         is_special: bool,
@@ -154,11 +154,11 @@ def _merge(ends: dict[Key, int], found: dict[Key, int]) -> None:
             found[key] = qos
 
 
-class _Stem(Generic[Value]):
+class _TopicLevel(Generic[Value]):
     __slots__ = ("stems", "value")
 
     def __init__(self) -> None:
-        self.stems: dict[str, _Stem[Value]] = {}
+        self.stems: dict[str, _TopicLevel[Value]] = {}
         self.value: Value | None = None
 
 
@@ -166,13 +166,13 @@ class TopicTree(Generic[Value]):
     """Values by topic, found by filter."""
 
     def __init__(self) -> None:
-        self._root: _Stem[Value] = _Stem()
+        self._root: _TopicLevel[Value] = _TopicLevel()
 
     def put(self, topic: str, value: Value) -> Value | None:
         """Set the value of a topic; return the one before."""
         stem = self._root
         for level in topic.split("/"):
-            stem = stem.stems.setdefault(level, _Stem())
+            stem = stem.stems.setdefault(level, _TopicLevel())
         before, stem.value = stem.value, value
         return before
 
@@ -210,7 +210,7 @@ class TopicTree(Generic[Value]):
             if value is not None:
                 yield value
 
-    def _find(self, stem: _Stem[Value], levels: list[str], depth: int) -> Iterator[Value]:
+    def _find(self, stem: _TopicLevel[Value], levels: list[str], depth: int) -> Iterator[Value]:
         if depth == len(levels):
             if stem.value is not None:
                 yield stem.value
@@ -227,7 +227,7 @@ class TopicTree(Generic[Value]):
             if named is not None:
                 yield from self._find(named, levels, depth + 1)
 
-    def _walk(self, stem: _Stem[Value], is_root: bool) -> Iterator[Value]:
+    def _walk(self, stem: _TopicLevel[Value], is_root: bool) -> Iterator[Value]:
         if stem.value is not None:
             yield stem.value
         for name, following in stem.stems.items():

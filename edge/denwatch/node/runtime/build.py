@@ -24,13 +24,13 @@ from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.trust import Trust
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.mqtt.interface import Limits
-from denwatch.node.mqtt.server import Server
+from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.clock import SteadyClock, read_wall
 from denwatch.node.runtime.publishers import list_publishers
 from denwatch.node.runtime.station import Station
 from denwatch.node.runtime.status import StatusTimer
-from denwatch.node.security import Access, Keyring, RateLimit, Roles, open_keyring
+from denwatch.node.security import Access, Keyring, RateLimit, RoleTable, open_keyring
 from denwatch.node.security.access import grant_home
 from denwatch.node.store import Store
 
@@ -54,7 +54,7 @@ class _Roles:
     """Names to roles by the access rules, and what a role may see by the configuration."""
 
     access: Access
-    table: Roles
+    table: RoleTable
 
     def role_of(self, owner: str) -> str:
         return self.access.role_of(owner) or ""
@@ -175,7 +175,7 @@ def build_assembly(
     assistant = config.home_assistant
     besides = {assistant.user: grant_home(assistant.prefix)} if assistant else {}
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
-    roles = Roles(config.roles)
+    roles = RoleTable(config.roles)
     limits = read_limits(config)
     item_store = ItemStore(config.name, store.epoch, keyring.sign, clocks.localise)
     vocabularies = Vocabularies(vocabulary)
@@ -227,7 +227,7 @@ def build_assembly(
     server = None
     if config.broker is None:
         pace = RateLimit(config.limits.messages_per_second, config.limits.burst)
-        server = Server(access, limits, pace)
+        server = MqttServer(access, limits, pace)
     station = Station(node, store, server, counter, clocks.stamp)
     return Assembly(
         config,

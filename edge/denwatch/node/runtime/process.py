@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from denwatch.node.config import Address, NodeConfig
+from denwatch.node.config import NodeConfig, ServerAddress
 from denwatch.node.config.loading import is_loopback
 from denwatch.node.core.interface import PEERS, REPLIES, STATUS, Event, Publish
 from denwatch.node.core.subscribers.replies import encode_question
@@ -24,8 +24,8 @@ from denwatch.node.mqtt.listener import Listener
 from denwatch.node.runtime.build import Assembly
 from denwatch.node.runtime.clock import SteadyClock
 from denwatch.node.runtime.discovery import Discovery, list_addresses
-from denwatch.node.runtime.links import Address as LinkAddress
 from denwatch.node.runtime.links import BrokerConnection, Connection, PeerConnection
+from denwatch.node.runtime.links import Address as LinkAddress
 from denwatch.node.runtime.metrics import Metrics
 from denwatch.node.runtime.segments import remove_old_segments
 from denwatch.node.runtime.status import encode_status
@@ -54,7 +54,7 @@ class Process:
         self._started = clock.read()
         self._listener = Listener(self._take, assembly.limits)
         self._connections: dict[str, Connection] = {}
-        self._hints: dict[str, Address] = {}  # where peers are by their announcements
+        self._hints: dict[str, ServerAddress] = {}  # where peers are by their announcements
         self._broker: BrokerConnection | None = None
         self._arrived: list[tuple[Event, Callable[[], None] | None]] = []
         self._failure: BaseException | None = None
@@ -237,7 +237,7 @@ class Process:
 
     # Around ---------------------------------------------------------------------------------
 
-    def _connect(self, name: str, address: Address) -> None:
+    def _connect(self, name: str, address: ServerAddress) -> None:
         credentials = self.assembly.keyring.make_credentials(name)
         if credentials is None:
             _log.warning("peer %s is not among the known nodes yet: denwatch keys list", name)
@@ -268,9 +268,9 @@ class Process:
     def _found(self, name: str, host: str, port: int, has_tls: bool) -> None:
         """Take somebody's announcement, in zeroconf's thread."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._meet, name, Address(host, port, has_tls))
+            self._loop.call_soon_threadsafe(self._meet, name, ServerAddress(host, port, has_tls))
 
-    def _meet(self, name: str, address: Address) -> None:
+    def _meet(self, name: str, address: ServerAddress) -> None:
         if not address.has_tls and not is_loopback(address.host):
             _log.warning("%s is said to be at %s without TLS: passed over", name, address.host)
         elif name in self._hints or len(self._hints) < _HINTS:

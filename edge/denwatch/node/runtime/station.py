@@ -27,8 +27,8 @@ from denwatch.node.core.interface import (
 )
 from denwatch.node.core.node import Node
 from denwatch.node.log import encode_record
-from denwatch.node.mqtt.interface import Input, Output, Refused
-from denwatch.node.mqtt.server import Server
+from denwatch.node.mqtt.interface import Input, Output, ServerRefusal
+from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.store import Storage
 
 _REFUSALS = 20  # records of the server's refusals in a second: strangers must not fill the disk
@@ -50,7 +50,7 @@ class Station:
         self,
         node: Node,
         store: Storage,
-        server: Server | None,
+        server: MqttServer | None,
         count: Callable[[Count], None],
         stamp: Callable[[int], int] = lambda now: now,
     ) -> None:
@@ -145,7 +145,7 @@ class Station:
                 events.append(output)  # type: ignore[arg-type]
             elif kind is Write:
                 writes.append(output)  # type: ignore[arg-type]
-            elif isinstance(output, Refused):
+            elif isinstance(output, ServerRefusal):
                 self._count(Count("refused_by_server"))
                 if self._may_log_refusal(now):
                     fields = {"what": output.what, "why": output.why, "who": output.user}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from denwatch.node.replication.wire import PEER_TAG, tag_peer
-from denwatch.node.security.access import Access, RateLimit, Role, Roles
+from denwatch.node.security.access import Access, RateLimit, Role, RoleTable
 from denwatch.node.security.cards import check_peer, open_peer, seal_peer
 from denwatch.node.security.credentials import Refusal, SecurityError
 from denwatch.node.security.keyring import Keyring
@@ -16,7 +16,7 @@ __all__ = [
     "RateLimit",
     "Refusal",
     "Role",
-    "Roles",
+    "RoleTable",
     "SecurityError",
     "check_peer",
     "open_keyring",

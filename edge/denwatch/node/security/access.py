@@ -280,7 +280,7 @@ class Role:
     deny: tuple[str, ...] = ()
 
 
-class _Judge:
+class _CompiledRole:
     """A role with its patterns compiled, and its answers remembered."""
 
     def __init__(self, name: str, role: Role) -> None:
@@ -307,11 +307,11 @@ class _Judge:
         return answer
 
 
-class Roles:
+class RoleTable:
     """The table of roles of one node."""
 
     def __init__(self, roles: Mapping[str, Role]) -> None:
-        self._judges = {name: _Judge(name, role) for name, role in roles.items()}
+        self._judges = {name: _CompiledRole(name, role) for name, role in roles.items()}
 
     def __contains__(self, role: str) -> bool:
         return role in self._judges

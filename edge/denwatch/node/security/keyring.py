@@ -32,20 +32,20 @@ from denwatch.node.security.notices import Enrolment
 from denwatch.node.security.registrations import (
     KINDS,
     Kind,
-    Registry,
+    Registrations,
     derive_device_password,
     derive_device_secret,
 )
 from denwatch.protocol.frames import Link
 
 _FRAMES, _CONNECT, _NOTICES = "frames", "connect", "notices"  # purposes of an agreed secret
-Source = Callable[[], Registry | None]
+Source = Callable[[], Registrations | None]
 
 
 class Keyring:
     """The keys of a site as one node knows them. `generation` grows with every change."""
 
-    def __init__(self, registry: Registry, source: Source | None = None) -> None:
+    def __init__(self, registry: Registrations, source: Source | None = None) -> None:
         self._base = registry
         self._enrolment: Enrolment | None = None  # None: to be made at the next look-up
         self._source = source
@@ -62,7 +62,7 @@ class Keyring:
         return self._base.name
 
     @property
-    def registry(self) -> Registry:
+    def registry(self) -> Registrations:
         """Everything: the file and what notices made of it."""
         if self._enrolment is None:
             self._settle()

@@ -16,11 +16,11 @@ from denwatch.node.security.credentials import SecurityError, check_name
 from denwatch.node.security.registrations import (
     KINDS,
     MAX_KEY_ID,
-    Device,
     DeviceKey,
+    DeviceRegistration,
     Kind,
-    Registry,
-    Subscriber,
+    Registrations,
+    SubscriberRegistration,
     check_device,
     check_subscriber,
     derive_device_secret,
@@ -56,7 +56,7 @@ def make_revocation(kind: Kind, name: str, key_id: int | None = None, proof: byt
     return cbor.encode([_REVOKED, KINDS.index(kind), name, key_id, proof])
 
 
-def list_revocations(registry: Registry) -> list[bytes]:
+def list_revocations(registry: Registrations) -> list[bytes]:
     """Return the notices of all that is revoked in a registry."""
     found = []
     for (kind, name), ids in sorted(registry.revoked.items()):
@@ -97,7 +97,7 @@ def read_notice(body: bytes, site: bytes) -> Notice:
     raise SecurityError("a notice of no known form")
 
 
-def write_registration(registry: Registry, name: str, node: str) -> bytes:
+def write_registration(registry: Registrations, name: str, node: str) -> bytes:
     """Return what a node must know of a device or subscriber: a device's keys for it alone."""
     device = registry.devices.get(name)
     if device is not None:
@@ -136,7 +136,7 @@ _Key = TypeVar("_Key", bytes, str)
 class Enrolment:
     """`registry` grows; the one that it was made from stays as it is."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registrations) -> None:
         self._devices = dict(registry.devices)
         self._subscribers = dict(registry.subscribers)
         self.registry = replace(registry, devices=self._devices, subscribers=self._subscribers)
@@ -162,14 +162,14 @@ class Enrolment:
             case [1, str() as name, int() as version, list() as pairs]:
                 if self._is_wanted(name, version, data):
                     keys = {key_id: DeviceKey(key) for key_id, key in _read_pairs(pairs, bytes)}
-                    device = Device(keys, version, is_ours=False)
+                    device = DeviceRegistration(keys, version, is_ours=False)
                     check_device(name, device)
                     self._enter(name, [key.secret for key in keys.values()])
                     self._devices[name] = device
             case [2, str() as name, int() as version, str() as role, list() as pairs]:
                 if self._is_wanted(name, version, data):
                     passwords = dict(_read_pairs(pairs, str))
-                    subscriber = Subscriber(role, passwords, version, is_ours=False)
+                    subscriber = SubscriberRegistration(role, passwords, version, is_ours=False)
                     check_subscriber(name, subscriber)
                     hashes = [text.encode() for text in passwords.values()]
                     self._enter(name, hashes)
@@ -208,7 +208,7 @@ class Enrolment:
         self._devices.pop(name, None)
         self._subscribers.pop(name, None)
 
-    def _find(self, name: str) -> Device | Subscriber | None:
+    def _find(self, name: str) -> DeviceRegistration | SubscriberRegistration | None:
         return self._devices.get(name) or self._subscribers.get(name)
 
     def _is_revoked(self, name: str) -> bool:

@@ -1,6 +1,6 @@
 """Who belongs to a site as one node knows it: nodes, devices, subscribers, revocations. Pure.
 
-`Registry` is the content of `keys.json`; every change returns a new one, checked. Names are of one
+`Registrations` is the content of `keys.json`; every change returns a new one, checked. Names are of one
 space: an MQTT user name says who somebody is, so a device cannot be called like a subscriber.
 A revocation is for ever: a name that was revoked is not given again, so copies of it that were
 carried about for weeks cannot revive it.
@@ -39,7 +39,7 @@ class DeviceKey:
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceRegistration:
     """A watchdog: its keys by id. `version` grows with each change, so that the newest wins."""
 
     keys: Mapping[int, DeviceKey]
@@ -48,7 +48,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Subscriber:
+class SubscriberRegistration:
     """An app: its role, and scrypt hashes of its passwords by id."""
 
     role: str
@@ -58,15 +58,15 @@ class Subscriber:
 
 
 @dataclass(frozen=True)
-class Registry:
+class Registrations:
     """Everything. `revoked` has key ids by (kind, name); an empty set means the whole name."""
 
     name: str
     site: bytes  # the authority's public key
     own: Mapping[int, NodeKeys]
     cards: Mapping[str, Mapping[int, Card]]
-    devices: Mapping[str, Device] = field(default_factory=dict)
-    subscribers: Mapping[str, Subscriber] = field(default_factory=dict)
+    devices: Mapping[str, DeviceRegistration] = field(default_factory=dict)
+    subscribers: Mapping[str, SubscriberRegistration] = field(default_factory=dict)
     revoked: Mapping[tuple[Kind, str], frozenset[int]] = field(default_factory=dict)
     proofs: Mapping[tuple[str, int], bytes] = field(default_factory=dict)  # see `revoke`
     invited: frozenset[str] = frozenset()  # nodes that were invited here, which tells the others
@@ -84,19 +84,19 @@ class Registry:
         ids = self.revoked.get((kind, name))
         return ids is not None and (not ids or key_id in ids)
 
-    def with_device(self, name: str, device: Device) -> Registry:
+    def with_device(self, name: str, device: DeviceRegistration) -> Registrations:
         """Return the registry with a device added or changed."""
         self._check_free(name, "device")
         check_device(name, device)
         return replace(self, devices={**self.devices, name: device})._distinct()
 
-    def with_subscriber(self, name: str, subscriber: Subscriber) -> Registry:
+    def with_subscriber(self, name: str, subscriber: SubscriberRegistration) -> Registrations:
         """Return the registry with a subscriber added or changed."""
         self._check_free(name, "subscriber")
         check_subscriber(name, subscriber)
         return replace(self, subscribers={**self.subscribers, name: subscriber})._distinct()
 
-    def with_card(self, card: Card) -> Registry:
+    def with_card(self, card: Card) -> Registrations:
         """Return the registry with a node's card added; the caller has checked its signature.
 
         Also of a revoked node: a card is public, and what was revoked is asked when it is used.
@@ -111,7 +111,7 @@ class Registry:
 
     def revoke(
         self, kind: Kind, name: str, key_id: int | None = None, proof: bytes = b""
-    ) -> Registry:
+    ) -> Registrations:
         """Return the registry without a name, or without one key of it.
 
         `proof` is the authority's signature, which the revocation of a node must carry: else a
@@ -126,7 +126,7 @@ class Registry:
         proofs = {**self.proofs, (name, key_id or 0): proof} if proof else self.proofs
         return replace(self, revoked=revoked, proofs=proofs)
 
-    def _distinct(self) -> Registry:
+    def _distinct(self) -> Registrations:
         check_distinct(self.list_secrets())
         return self
 
@@ -163,7 +163,7 @@ class Registry:
                 yield f"subscriber {name}, password {key_id}", text.encode()
 
 
-def checked(registry: Registry) -> Registry:
+def checked(registry: Registrations) -> Registrations:
     """Return a registry that holds no weak, equal or impossible keys; SecurityError otherwise."""
     check_name(registry.name, "node")
     if not registry.own:
@@ -190,14 +190,14 @@ def checked(registry: Registry) -> Registry:
     return registry
 
 
-def check_device(name: str, device: Device) -> None:
+def check_device(name: str, device: DeviceRegistration) -> None:
     """Refuse a device with weak or impossible keys."""
     _check_ids(f"device {name}", device.keys, device.version)
     for key_id, key in device.keys.items():
         check_secret(key.secret, f"device {name}, key {key_id}")
 
 
-def check_subscriber(name: str, subscriber: Subscriber) -> None:
+def check_subscriber(name: str, subscriber: SubscriberRegistration) -> None:
     """Refuse a subscriber with an impossible role or password."""
     check_name(subscriber.role, f"role of {name}")
     _check_ids(f"subscriber {name}", subscriber.passwords, subscriber.version)
@@ -292,7 +292,7 @@ class _KeysFile(msgspec.Struct, forbid_unknown_fields=True):
     invited: list[str] = []
 
 
-def write_registry(registry: Registry) -> bytes:
+def write_registrations(registry: Registrations) -> bytes:
     """Return the text of a registry, the same for the same content."""
     document = _KeysFile(
         version=VERSION,
@@ -340,7 +340,7 @@ def write_registry(registry: Registry) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
-def read_registry(text: bytes) -> Registry:
+def read_registrations(text: bytes) -> Registrations:
     """Return the registry of a text; SecurityError says what is wrong with it."""
     try:
         document = msgspec.json.decode(text, type=_KeysFile)
@@ -349,7 +349,7 @@ def read_registry(text: bytes) -> Registry:
     if document.version != VERSION:
         raise SecurityError(f"written in version {document.version}; this is version {VERSION}")
     site = _read_hex(document.site, "site", KEY)
-    registry = Registry(
+    registry = Registrations(
         name=document.name,
         site=site,
         own={own.serial: _read_own(own) for own in _distinct(document.own, "serial", "own")},
@@ -382,9 +382,9 @@ def _read_own(own: _Own) -> NodeKeys:
     return NodeKeys(own.serial, sign, _read_hex(own.agree, f"agreement key {own.serial}", KEY))
 
 
-def _read_device(name: str, entry: _Device) -> Device:
+def _read_device(name: str, entry: _Device) -> DeviceRegistration:
     keys = _distinct(entry.keys, "id", f"device {name}")
-    return Device(
+    return DeviceRegistration(
         {
             key.id: DeviceKey(_read_hex(key.secret, f"device {name}, key {key.id}"), key.master)
             for key in keys
@@ -394,9 +394,9 @@ def _read_device(name: str, entry: _Device) -> Device:
     )
 
 
-def _read_subscriber(name: str, entry: _Subscriber) -> Subscriber:
+def _read_subscriber(name: str, entry: _Subscriber) -> SubscriberRegistration:
     passwords = _distinct(entry.passwords, "id", f"subscriber {name}")
-    return Subscriber(
+    return SubscriberRegistration(
         entry.role, {one.id: one.hash for one in passwords}, entry.version, entry.ours
     )
 

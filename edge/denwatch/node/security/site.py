@@ -43,15 +43,15 @@ from denwatch.node.security.credentials import (
 )
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.registrations import (
-    Device,
     DeviceKey,
+    DeviceRegistration,
     Kind,
-    Registry,
-    Subscriber,
+    Registrations,
+    SubscriberRegistration,
     checked,
     derive_device_secret,
-    read_registry,
-    write_registry,
+    read_registrations,
+    write_registrations,
 )
 
 CA_FILE = "tls/ca.pem"
@@ -91,13 +91,13 @@ def load_authority(folder: Path, path: Path | None = None) -> Authority:
         raise SecurityError(f"{path}: {error}") from None
 
 
-def found_site(folder: Path, name: str, addresses: list[str], today: datetime) -> Registry:
+def found_site(folder: Path, name: str, addresses: list[str], today: datetime) -> Registrations:
     """Make a new site with its first node."""
     refuse_present(folder)
     authority = Authority.make(check_name(name, "node"), today)
     keys = make_node_keys(1)
     card = authority.sign_card(name, keys)
-    registry = Registry(name, authority.public, {1: keys}, {name: {1: card}})
+    registry = Registrations(name, authority.public, {1: keys}, {name: {1: card}})
     issued = authority.issue_certificate(name, addresses, today)
     _write_tls(folder, authority.certificate, issued)
     write_file(folder / AUTHORITY_FILE, authority.write())
@@ -125,7 +125,7 @@ def invite_node(
         file.save(registry)
     return Invitation(
         denwatch_invitation=1,
-        registry=write_registry(_turn_registry(registry, keys, name)).decode(),
+        registry=write_registrations(_turn_registry(registry, keys, name)).decode(),
         ca=authority.certificate.decode(),
         certificate=issued.certificate.decode(),
         key=issued.key.decode(),
@@ -143,7 +143,9 @@ def rotate_own_keys(folder: Path, authority: Authority) -> int:
     return keys.serial
 
 
-def _add_keys(registry: Registry, authority: Authority, name: str) -> tuple[NodeKeys, Registry]:
+def _add_keys(
+    registry: Registrations, authority: Authority, name: str
+) -> tuple[NodeKeys, Registrations]:
     """Return new keys of a node, and the registry with its card."""
     if authority.public != registry.site:
         raise SecurityError("this authority is another site's")
@@ -153,7 +155,7 @@ def _add_keys(registry: Registry, authority: Authority, name: str) -> tuple[Node
     return keys, registry.with_card(authority.sign_card(name, keys))
 
 
-def _turn_registry(registry: Registry, keys: NodeKeys, name: str) -> Registry:
+def _turn_registry(registry: Registrations, keys: NodeKeys, name: str) -> Registrations:
     """Return the registry as another node is to have it: a device's keys for that node alone."""
     return replace(
         registry,
@@ -164,7 +166,7 @@ def _turn_registry(registry: Registry, keys: NodeKeys, name: str) -> Registry:
             for node, cards in registry.cards.items()
         },
         devices={
-            device: Device(
+            device: DeviceRegistration(
                 {
                     key_id: DeviceKey(derive_device_secret(key, device, name, key_id))
                     for key_id, key in entry.keys.items()
@@ -201,9 +203,9 @@ def read_invitation(path: Path) -> Invitation:
     return invitation
 
 
-def join_site(folder: Path, invitation: Invitation) -> Registry:
+def join_site(folder: Path, invitation: Invitation) -> Registrations:
     """Take an invitation in an empty folder, or new keys and cards in the node's own."""
-    registry = read_registry(invitation.registry.encode())
+    registry = read_registrations(invitation.registry.encode())
     issued = Certificate(invitation.certificate.encode(), invitation.key.encode())
     file = KeyFile(folder)
     if file.path.exists():
@@ -218,7 +220,7 @@ def join_site(folder: Path, invitation: Invitation) -> Registry:
     return registry
 
 
-def _merge_registry(held: Registry, new: Registry) -> Registry:
+def _merge_registry(held: Registrations, new: Registrations) -> Registrations:
     """Return a node's registry with the keys and cards of a later invitation."""
     if (held.name, held.site) != (new.name, new.site):
         raise SecurityError(f"the invitation is for {new.name}, of this or another site")
@@ -329,22 +331,22 @@ class KeyFile:
         self.path = folder / KEYS_FILE
         self._seen: tuple[int, int, int] | None = None
 
-    def load(self) -> Registry:
+    def load(self) -> Registrations:
         """Return the registry of the file."""
         self._seen = self._look()
         data = read_secret_file(self.path)
         try:
-            return read_registry(data)
+            return read_registrations(data)
         except SecurityError as error:
             raise SecurityError(f"{self.path}: {error}") from None
 
-    def load_if_changed(self) -> Registry | None:
+    def load_if_changed(self) -> Registrations | None:
         """Return the registry if the file is another one than at the last load."""
         return None if self._look() == self._seen else self.load()
 
-    def save(self, registry: Registry) -> None:
+    def save(self, registry: Registrations) -> None:
         """Replace the file."""
-        write_file(self.path, write_registry(registry))
+        write_file(self.path, write_registrations(registry))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -374,8 +376,8 @@ class KeyFile:
 
 
 def add_device(
-    registry: Registry, name: str, secret: bytes | None = None, key_id: int = 1
-) -> Registry:
+    registry: Registrations, name: str, secret: bytes | None = None, key_id: int = 1
+) -> Registrations:
     """Return the registry with a new device.
 
     Without a secret it gets one from which each node's key is derived; a given one, from a device
@@ -385,19 +387,19 @@ def add_device(
     key = DeviceKey(make_secret(), is_master=True)
     if secret is not None:
         key = DeviceKey(check_secret(secret, f"device {name}"))
-    return registry.with_device(name, Device({key_id: key}, is_ours=True))
+    return registry.with_device(name, DeviceRegistration({key_id: key}, is_ours=True))
 
 
 def add_subscriber(
-    registry: Registry, name: str, role: str, chosen: str | None = None
-) -> tuple[Registry, str]:
+    registry: Registrations, name: str, role: str, chosen: str | None = None
+) -> tuple[Registrations, str]:
     """Return the registry with a new subscriber, and the password."""
     _refuse_known(registry, name)
     password, text = _hash_new(registry, name, chosen)
-    return registry.with_subscriber(name, Subscriber(role, {1: text})), password
+    return registry.with_subscriber(name, SubscriberRegistration(role, {1: text})), password
 
 
-def change_role(registry: Registry, name: str, role: str) -> Registry:
+def change_role(registry: Registrations, name: str, role: str) -> Registrations:
     """Return the registry with another role for a subscriber; from its next request on."""
     found = registry.subscribers.get(name)
     if found is None:
@@ -406,7 +408,9 @@ def change_role(registry: Registry, name: str, role: str) -> Registry:
     return registry.with_subscriber(name, replace(found, role=role, version=found.version + 1))
 
 
-def rotate(registry: Registry, name: str, chosen: str | None = None) -> tuple[Registry, int, str]:
+def rotate(
+    registry: Registrations, name: str, chosen: str | None = None
+) -> tuple[Registrations, int, str]:
     """Return the registry with one key more for a name, its id, and a subscriber's password.
 
     The old keys stay good until `retire` or `revoke`.
@@ -432,8 +436,8 @@ def rotate(registry: Registry, name: str, chosen: str | None = None) -> tuple[Re
 
 
 def retire(
-    registry: Registry, name: str, authority: Authority | None
-) -> tuple[Registry, list[int]]:
+    registry: Registrations, name: str, authority: Authority | None
+) -> tuple[Registrations, list[int]]:
     """Return the registry with all keys of a name but the newest revoked, and their ids."""
     kind = registry.kind_of(name)
     if kind is None:
@@ -448,7 +452,7 @@ def retire(
     return _drop_revoked(registry, name), old
 
 
-def _list_ids(registry: Registry, kind: Kind, name: str) -> list[int]:
+def _list_ids(registry: Registrations, kind: Kind, name: str) -> list[int]:
     if kind == "node":
         return sorted(registry.cards[name])
     if kind == "device":
@@ -456,7 +460,7 @@ def _list_ids(registry: Registry, kind: Kind, name: str) -> list[int]:
     return sorted(registry.subscribers[name].passwords)
 
 
-def _drop_revoked(registry: Registry, name: str) -> Registry:
+def _drop_revoked(registry: Registrations, name: str) -> Registrations:
     """Return the registry without revoked keys of a name that was registered here.
 
     So that there is always room for the next rotation. Cards stay: they are few, and public.
@@ -480,8 +484,8 @@ def _drop_revoked(registry: Registry, name: str) -> Registry:
 
 
 def revoke(
-    registry: Registry, kind: Kind, name: str, key_id: int | None, authority: Authority | None
-) -> Registry:
+    registry: Registrations, kind: Kind, name: str, key_id: int | None, authority: Authority | None
+) -> Registrations:
     """Return the registry with a name, or one key of it, revoked. A node needs the authority."""
     proof = b""
     if kind == "node":
@@ -493,7 +497,7 @@ def revoke(
     return registry.revoke(kind, name, key_id, proof)
 
 
-def _hash_new(registry: Registry, name: str, chosen: str | None) -> tuple[str, str]:
+def _hash_new(registry: Registrations, name: str, chosen: str | None) -> tuple[str, str]:
     """Return a password and its hash: a new one, or the one that a person chose."""
     if chosen is None:
         password = make_password()
@@ -505,7 +509,7 @@ def _hash_new(registry: Registry, name: str, chosen: str | None) -> tuple[str, s
     return chosen, make_hash(chosen)
 
 
-def _refuse_known(registry: Registry, name: str) -> None:
+def _refuse_known(registry: Registrations, name: str) -> None:
     kind = registry.kind_of(name)
     if kind is not None:
         raise SecurityError(f'there is a {kind} called "{name}" already')
