@@ -14,12 +14,12 @@ from denwatch.node.config.model import (
 )
 
 __all__ = [
-    "ServerAddress",
     "Broker",
-    "NodeConfigError",
     "NodeConfig",
+    "NodeConfigError",
     "PeerAddress",
     "Replication",
+    "ServerAddress",
     "Tls",
     "load_config",
     "parse_config",

@@ -24,8 +24,8 @@ from denwatch.node.mqtt.listener import Listener
 from denwatch.node.runtime.build import Assembly
 from denwatch.node.runtime.clock import SteadyClock
 from denwatch.node.runtime.discovery import Discovery, list_addresses
-from denwatch.node.runtime.links import BrokerConnection, Connection, PeerConnection
 from denwatch.node.runtime.links import Address as LinkAddress
+from denwatch.node.runtime.links import BrokerConnection, Connection, PeerConnection
 from denwatch.node.runtime.metrics import Metrics
 from denwatch.node.runtime.segments import remove_old_segments
 from denwatch.node.runtime.status import encode_status

@@ -1,9 +1,10 @@
-"""Who belongs to a site as one node knows it: nodes, devices, subscribers, revocations. Pure.
+"""Who belongs to a site as one node knows it, and how that is written in `keys.json`. Pure.
 
-`Registrations` is the content of `keys.json`; every change returns a new one, checked. Names are of one
-space: an MQTT user name says who somebody is, so a device cannot be called like a subscriber.
-A revocation is for ever: a name that was revoked is not given again, so copies of it that were
-carried about for weeks cannot revive it.
+`Registrations` holds nodes, devices, subscribers and revocations. It is immutable: every change
+returns a new one, checked. All names share one name space, because an MQTT user name must say who
+somebody is: a device cannot have the name of a subscriber. A revocation is permanent: a revoked
+name is never given again, so that copies of old registrations, which may travel between nodes for
+weeks, cannot revive it.
 """
 
 from __future__ import annotations
