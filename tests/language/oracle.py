@@ -121,11 +121,11 @@ def constraint(node: syntax.Constraint, table: Mapping[str, Any], x: float) -> f
     step = (high - low) / (count - 1)
     tiny = step * 1e-6
     match node:
-        case syntax.Term(name=name):
+        case syntax.NamedTerm(name=name):
             if "symbols" in table:
                 return float(x == table["symbols"].index(name.text))
             return term(name.text, table, x)
-        case syntax.Comparison(operator=operator, value=value):
+        case syntax.CrispComparison(operator=operator, value=value):
             v = to_number(value, table)
             near = abs(x - v) <= step / 2  # equality is at the attribute's resolution
             holds = {
@@ -137,7 +137,7 @@ def constraint(node: syntax.Constraint, table: Mapping[str, Any], x: float) -> f
                 "!=": not near,
             }
             return float(holds[operator.value])
-        case syntax.Range(low=first, high=last):
+        case syntax.CrispRange(low=first, high=last):
             inside = to_number(first, table) - tiny <= x <= to_number(last, table) + tiny
             return float(inside)
         case syntax.About(value=value, spread=spread):
@@ -182,7 +182,7 @@ def aggregate(name: str, degrees: Sequence[float], weights: Sequence[float]) -> 
 class Oracle:
     """One subscription's meaning. Degrees of predicates are remembered by value."""
 
-    def __init__(self, tree: syntax.Subscription, tables: Mapping[str, Any]) -> None:
+    def __init__(self, tree: syntax.SubscriptionTree, tables: Mapping[str, Any]) -> None:
         self.tree = tree
         self.tables = tables  # attributes of the event, by name
         self.leaves = list(syntax.iterate_predicates(tree.condition))
@@ -192,7 +192,7 @@ class Oracle:
         if any(leaf.weight for leaf in self.leaves):
             self.aggregator = "weighted_mean"
 
-    def rate_leaf(self, leaf: syntax.Predicate, codes: Mapping[str, int]) -> float:
+    def rate_leaf(self, leaf: syntax.PredicateNode, codes: Mapping[str, int]) -> float:
         """Return the degree of one predicate."""
         code = codes[leaf.attribute.text]
         memory = self.memory[self.numbers[id(leaf)]]
@@ -207,7 +207,7 @@ class Oracle:
     def rate(self, node: syntax.Condition, codes: Mapping[str, int]) -> float:
         """Return the degree of a condition."""
         match node:
-            case syntax.Predicate():
+            case syntax.PredicateNode():
                 return self.rate_leaf(node, codes)
             case syntax.Not(operand=operand):
                 return 1 - self.rate(operand, codes)
@@ -227,7 +227,7 @@ class Oracle:
             weight += share
         return total / weight if weight else 0.0
 
-    def find_consequent(self, rule: syntax.Rule, codes: Mapping[str, int]) -> float:
+    def find_consequent(self, rule: syntax.SugenoRule, codes: Mapping[str, int]) -> float:
         """Return what a rule concludes, between 0 and 1."""
         result = rule.constant.value
         pair = [self.leaves[rule.first - 1], self.leaves[rule.second - 1]]
@@ -274,7 +274,7 @@ class Oracle:
     ) -> tuple[float, float]:
         """Return the lowest and highest degree of a condition."""
         match node:
-            case syntax.Predicate():
+            case syntax.PredicateNode():
                 return bounds[id(node)]
             case syntax.Not(operand=operand):
                 low, high = self.bound(operand, bounds)
@@ -321,7 +321,7 @@ class Oracle:
         return thresholds if tree.certain is None else [*thresholds, tree.certain.value]
 
 
-def list_own(leaf: syntax.Predicate) -> list[float]:
+def list_own(leaf: syntax.PredicateNode) -> list[float]:
     """Return the thresholds of a predicate."""
     return [t.value for t in (leaf.possible, leaf.certain) if t is not None]
 
@@ -329,7 +329,8 @@ def list_own(leaf: syntax.Predicate) -> list[float]:
 def find_weights(operands: Sequence[syntax.Condition]) -> list[float]:
     """Return what each operand counts in a weighted mean."""
     return [
-        o.weight.value if isinstance(o, syntax.Predicate) and o.weight else 1.0 for o in operands
+        o.weight.value if isinstance(o, syntax.PredicateNode) and o.weight else 1.0
+        for o in operands
     ]
 
 

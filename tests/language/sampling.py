@@ -11,27 +11,27 @@ from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     iterate_predicates,
 )
-from denwatch.client.vocabulary import Attribute, Event, Kind, Vocabulary, format_moment
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, format_moment
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import reach
 
@@ -41,24 +41,24 @@ OTHERS = ("product", "arithmetic_mean", "geometric_mean", "harmonic_mean")
 
 def write_value(rng: random.Random, attribute: Attribute) -> Quantity | Moment | Text:
     """Return a value on one of the attribute's steps."""
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         return Text(rng.choice(attribute.symbols))
     value = attribute.to_value(rng.randint(1, attribute.last - 1))
-    if attribute.kind is not Kind.NUMBER:
+    if attribute.kind is not ValueKind.NUMBER:
         return Moment(format_moment(value, attribute.kind))
     return Quantity(float(f"{value:.10g}"))
 
 
 def draw_constraint(rng: random.Random, attribute: Attribute) -> tuple[Constraint, bool]:
     """Return a constraint, and whether it is fuzzy."""
-    if attribute.kind is Kind.TEXT or rng.random() < 0.2:
+    if attribute.kind is ValueKind.TEXT or rng.random() < 0.2:
         operators = (
             list(Operator)
-            if attribute.kind is not Kind.TEXT
+            if attribute.kind is not ValueKind.TEXT
             else [Operator.EQUAL, Operator.UNEQUAL]
         )
-        return Comparison(rng.choice(operators), write_value(rng, attribute)), False
-    if attribute.kind is not Kind.NUMBER or not attribute.terms or rng.random() < 0.25:
+        return CrispComparison(rng.choice(operators), write_value(rng, attribute)), False
+    if attribute.kind is not ValueKind.NUMBER or not attribute.terms or rng.random() < 0.25:
         centre = write_value(rng, attribute)
         if isinstance(centre, Quantity) and rng.random() < 0.5:
             width = rng.randint(6, 90) * (attribute.high - attribute.low) / 255
@@ -66,7 +66,7 @@ def draw_constraint(rng: random.Random, attribute: Attribute) -> tuple[Constrain
         return About(centre), True
     if rng.random() < 0.2:
         return draw_shape(rng, attribute), True
-    return Term(Name(rng.choice(sorted(attribute.terms)))), True
+    return NamedTerm(Name(rng.choice(sorted(attribute.terms)))), True
 
 
 def draw_shape(rng: random.Random, attribute: Attribute) -> Constraint:
@@ -76,7 +76,7 @@ def draw_shape(rng: random.Random, attribute: Attribute) -> Constraint:
     left, core, right = (unit * rng.randint(*span) for span in ((6, 90), (0, 60), (6, 90)))
     kind = rng.choice(["trapezoid", "triangle", "rising", "falling", "bell", "gaussian", "range"])
     if kind == "range":
-        return Range(Quantity(b), Quantity(min(b + core, attribute.high)))
+        return CrispRange(Quantity(b), Quantity(min(b + core, attribute.high)))
     points = {
         "trapezoid": (b - left, b, b + core, b + core + right),
         "triangle": (b - left, b, b + right),
@@ -88,14 +88,14 @@ def draw_shape(rng: random.Random, attribute: Attribute) -> Constraint:
     return Shape(kind, tuple(map(Quantity, points)))
 
 
-def draw_predicate(rng: random.Random, attribute: Attribute, hedging: float = 0.3) -> Predicate:
+def draw_predicate(rng: random.Random, attribute: Attribute, hedging: float = 0.3) -> PredicateNode:
     """Return a predicate, maybe hedged, negated, with thresholds of its own."""
     constraint, fuzzy = draw_constraint(rng, attribute)
     hedges: tuple[Hedge, ...] = ()
-    if fuzzy and not isinstance(constraint, Range) and rng.random() < hedging:
+    if fuzzy and not isinstance(constraint, CrispRange) and rng.random() < hedging:
         hedges = tuple(rng.choices(list(Hedge), k=rng.choice([1, 1, 2])))
     own = Scalar(rng.randint(10, 60) / 100) if rng.random() < 0.1 else None
-    return Predicate(Name(attribute.name), constraint, rng.random() < 0.25, hedges, own)
+    return PredicateNode(Name(attribute.name), constraint, rng.random() < 0.25, hedges, own)
 
 
 def nest(rng: random.Random, operands: list[Condition]) -> Condition:
@@ -110,7 +110,7 @@ def nest(rng: random.Random, operands: list[Condition]) -> Condition:
 
 def draw_subscription(
     rng: random.Random, vocabulary: Vocabulary, kind: str, hedging: float = 0.3
-) -> Subscription:
+) -> SubscriptionTree:
     """Return a subscription; `kind` is an aggregator, "nested", "weighted" or "rules"."""
     event = rng.choice(list(vocabulary.events.values()))
     attributes = list(event.attributes.values())
@@ -122,10 +122,10 @@ def draw_subscription(
     name = Name(event.name)
     condition: Condition = leaves[0] if count == 1 else And(tuple(leaves))
     if kind == "nested":
-        return Subscription(nest(rng, leaves), name, possible=threshold)
+        return SubscriptionTree(nest(rng, leaves), name, possible=threshold)
     if kind == "weighted":
         weighted = tuple(
-            Predicate(
+            PredicateNode(
                 p.attribute,
                 p.constraint,
                 p.negated,
@@ -135,19 +135,19 @@ def draw_subscription(
             )
             for p in iterate_predicates(condition)
         )
-        return Subscription(And(weighted), name, possible=threshold)
+        return SubscriptionTree(And(weighted), name, possible=threshold)
     if kind == "rules":
         rules = tuple(
-            Rule(i + 1, j + 1, Scalar(rng.randint(0, 51) / 51))
+            SugenoRule(i + 1, j + 1, Scalar(rng.randint(0, 51) / 51))
             for i in range(count)
             for j in range(i + 1, count)
         )
-        return Subscription(condition, name, possible=threshold, rules=rules)
-    return Subscription(condition, name, aggregator=Aggregator(kind), possible=threshold)
+        return SubscriptionTree(condition, name, possible=threshold, rules=rules)
+    return SubscriptionTree(condition, name, aggregator=Aggregator(kind), possible=threshold)
 
 
 def draw_codes(
-    rng: random.Random, event: Event, vector: vectors.SubscriptionVector, count: int
+    rng: random.Random, event: EventType, vector: vectors.SubscriptionVector, count: int
 ) -> list[dict[str, int]]:
     """Return inputs, by attribute: some anywhere, most on a side of one of the predicates."""
     names = {a.bit: a for a in event.attributes.values()}

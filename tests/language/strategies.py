@@ -17,28 +17,28 @@ from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     Value,
     iterate_predicates,
@@ -46,8 +46,8 @@ from denwatch.client.syntax import (
 from denwatch.client.vocabulary import (
     SHIPPED,
     Attribute,
-    Event,
-    Kind,
+    EventType,
+    ValueKind,
     Vocabulary,
     format_moment,
     load_shipped,
@@ -81,7 +81,7 @@ ALIASES = ["alpha", "bravo", "charlie", "delta"]
 
 
 def compile_or_reject(
-    tree: Subscription, vocabulary: Vocabulary, **options: Any
+    tree: SubscriptionTree, vocabulary: Vocabulary, **options: Any
 ) -> CompiledSubscription:
     """Return the compiled tree; discard the example if it is an empty set."""
     try:
@@ -105,11 +105,11 @@ def degrees(low: int = 5, high: int = 100) -> st.SearchStrategy[Scalar]:
 @quiet
 def values(draw: st.DrawFn, attribute: Attribute, units: bool = True) -> Value:
     """Return a value of the attribute, numbers at a whole number of steps or nearly so."""
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         return Text(draw(st.sampled_from(attribute.symbols)))
     code = draw(st.integers(0, attribute.last))
     value = attribute.to_value(code)
-    if attribute.kind is not Kind.NUMBER:
+    if attribute.kind is not ValueKind.NUMBER:
         return Moment(format_moment(value, attribute.kind))
     value = min(max(float(f"{value:.4g}"), attribute.low), attribute.high)
     if attribute.unit is None or not units:
@@ -138,25 +138,25 @@ def sort_key(value: Value, attribute: Attribute) -> float:
 def crisp_constraints(draw: st.DrawFn, attribute: Attribute) -> Constraint:
     """Return a comparison or range that the attribute's kind allows."""
     operators = list(Operator)
-    ordered = attribute.kind is not Kind.TEXT or attribute.ordered
+    ordered = attribute.kind is not ValueKind.TEXT or attribute.ordered
     if not ordered:
         operators = [Operator.EQUAL, Operator.UNEQUAL]
     if ordered and draw(st.booleans()):
         pair = draw(st.lists(values(attribute), min_size=2, max_size=2))
         low, high = sorted(pair, key=lambda v: sort_key(v, attribute))
-        return Range(low, high)
-    return Comparison(draw(st.sampled_from(operators)), draw(values(attribute)))
+        return CrispRange(low, high)
+    return CrispComparison(draw(st.sampled_from(operators)), draw(values(attribute)))
 
 
 @quiet
 def fuzzy_constraints(draw: st.DrawFn, attribute: Attribute) -> Constraint:
     """Return a term, an about-value or an explicit function."""
     choices = ["about"] + ["term"] * 3 * bool(attribute.terms)
-    if attribute.kind is Kind.NUMBER:
+    if attribute.kind is ValueKind.NUMBER:
         choices += ["trapezoid", "triangle", "rising", "falling", "bell", "gaussian", "fuzzifier"]
     kind = draw(st.sampled_from(choices))
     if kind == "term":
-        return Term(Name(draw(st.sampled_from(sorted(attribute.terms)))))
+        return NamedTerm(Name(draw(st.sampled_from(sorted(attribute.terms)))))
     step = attribute.step
     width = float(f"{draw(st.integers(8, 120)) * attribute.last / 255 * step:.3g}")
     if kind == "about":
@@ -187,12 +187,12 @@ def fuzzy_constraints(draw: st.DrawFn, attribute: Attribute) -> Constraint:
 
 
 @quiet
-def predicates(draw: st.DrawFn, attribute: Attribute, vocabulary: Vocabulary) -> Predicate:
+def predicates(draw: st.DrawFn, attribute: Attribute, vocabulary: Vocabulary) -> PredicateNode:
     """Return one predicate, under any of the attribute's names."""
     synonyms = [entry.word for entry in vocabulary.thesaurus.list_synonyms(attribute.path)]
     unique = [s for s in synonyms if len(vocabulary.thesaurus.look_up(s)) == 1]
     name = Name(draw(st.sampled_from([attribute.name, *unique])))
-    if attribute.kind is not Kind.TEXT and draw(st.integers(0, 2)):
+    if attribute.kind is not ValueKind.TEXT and draw(st.integers(0, 2)):
         constraint = draw(fuzzy_constraints(attribute))
         hedges = tuple(draw(st.lists(st.sampled_from(list(Hedge)), max_size=3)))
         is_literal = isinstance(constraint, Shape) and constraint.kind == "fuzzifier"
@@ -201,11 +201,11 @@ def predicates(draw: st.DrawFn, attribute: Attribute, vocabulary: Vocabulary) ->
         constraint, hedges = draw(crisp_constraints(attribute)), ()
     possible = draw(optional(degrees(10, 60)))
     certain = draw(optional(degrees(5, 10 if possible else 60)))
-    return Predicate(name, constraint, draw(st.booleans()), hedges, possible, certain)
+    return PredicateNode(name, constraint, draw(st.booleans()), hedges, possible, certain)
 
 
 @quiet
-def circular_predicates(draw: st.DrawFn, attribute: Attribute) -> Predicate:
+def circular_predicates(draw: st.DrawFn, attribute: Attribute) -> PredicateNode:
     """Return a predicate of the shipped plug-in."""
     first, second = draw(st.tuples(st.integers(0, 359), st.integers(0, 359)))
     if draw(st.booleans()):
@@ -213,11 +213,11 @@ def circular_predicates(draw: st.DrawFn, attribute: Attribute) -> Predicate:
         constraint = Extension("near", (Quantity(float(first), "°"), *spread))
     else:
         constraint = Extension("sector", (Quantity(float(first)), Quantity(float(second))))
-    return Predicate(Name(attribute.name), constraint, draw(st.booleans()))
+    return PredicateNode(Name(attribute.name), constraint, draw(st.booleans()))
 
 
 @quiet
-def leaves(draw: st.DrawFn, event: Event, vocabulary: Vocabulary) -> Predicate:
+def leaves(draw: st.DrawFn, event: EventType, vocabulary: Vocabulary) -> PredicateNode:
     """Return a predicate on any attribute of an event."""
     attribute = draw(st.sampled_from(list(event.attributes.values())))
     if attribute.period is not None and draw(st.booleans()):
@@ -231,7 +231,7 @@ def join(operands: list[Condition], is_or: bool) -> Condition:
 
 
 def conditions(
-    event: Event, vocabulary: Vocabulary, max_leaves: int = 6
+    event: EventType, vocabulary: Vocabulary, max_leaves: int = 6
 ) -> st.SearchStrategy[Condition]:
     """Return any nesting of and, or, not."""
     return st.recursive(
@@ -246,7 +246,7 @@ def conditions(
 
 @quiet
 def flat_conditions(
-    draw: st.DrawFn, event: Event, vocabulary: Vocabulary, weighted: bool
+    draw: st.DrawFn, event: EventType, vocabulary: Vocabulary, weighted: bool
 ) -> Condition:
     """Return predicates joined by "and", as means of weights and rules need them."""
     found = draw(st.lists(st.sampled_from(sorted(event.attributes)), min_size=2, max_size=4))
@@ -257,7 +257,7 @@ def flat_conditions(
             Scalar(draw(st.sampled_from([1.0, 2.0, 3.0, 0.5, 0.25, 7.0]))) if weighted else None
         )
         operands.append(
-            Predicate(
+            PredicateNode(
                 predicate.attribute,
                 predicate.constraint,
                 predicate.negated,
@@ -271,7 +271,9 @@ def flat_conditions(
 
 
 @quiet
-def rule_sets(draw: st.DrawFn, condition: Condition, event: Event, vocabulary: Vocabulary) -> Any:
+def rule_sets(
+    draw: st.DrawFn, condition: Condition, event: EventType, vocabulary: Vocabulary
+) -> Any:
     """Return a rule for every pair of a condition's predicates."""
     found = list(iterate_predicates(condition))
     linear = draw(st.booleans())
@@ -282,10 +284,12 @@ def rule_sets(draw: st.DrawFn, condition: Condition, event: Event, vocabulary: V
             constant = Scalar(draw(st.integers(0, 20)) / 20)
             slopes = []
             for attribute in pair:
-                most = 0 if attribute.kind is Kind.TEXT else 3
+                most = 0 if attribute.kind is ValueKind.TEXT else 3
                 slope = draw(st.integers(-most, most)) / 4
                 slopes.append(Scalar(float(f"{slope / (attribute.high - attribute.low or 1):.3g}")))
-            rules.append(Rule(i + 1, j + 1, constant, (slopes[0], slopes[1]) if linear else None))
+            rules.append(
+                SugenoRule(i + 1, j + 1, constant, (slopes[0], slopes[1]) if linear else None)
+            )
     return tuple(draw(st.permutations(rules)))
 
 
@@ -306,11 +310,11 @@ def recents(draw: st.DrawFn) -> Recent:
 
 
 @quiet
-def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) -> Subscription:
+def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) -> SubscriptionTree:
     """Return a whole subscription; every field of the tree occurs."""
     event = draw(st.sampled_from(list(vocabulary.events.values())))
     flavour = draw(st.sampled_from(["any", "any", "any", "weighted", "rules"]))
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SugenoRule, ...] = ()
     aggregator = None
     if flavour == "any":
         condition = draw(conditions(event, vocabulary, max_leaves))
@@ -326,7 +330,7 @@ def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) 
         vocabulary.find_attributes(p.attribute, event)[0].name: p.attribute
         for p in iterate_predicates(condition)
     }
-    banded = [n for n in names if event.attributes[n].kind is Kind.NUMBER]
+    banded = [n for n in names if event.attributes[n].kind is ValueKind.NUMBER]
     bands = []
     for name in draw(st.lists(st.sampled_from(banded), unique=True)) if banded else []:
         attribute = event.attributes[name]
@@ -338,7 +342,7 @@ def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) 
     persistence = Persistence(Scalar(float(draw(st.integers(1, window)))), Scalar(float(window)))
     timing = draw(st.sampled_from(["heartbeat", "quiet", "none"]))
     length = draw(durations())
-    return Subscription(
+    return SubscriptionTree(
         condition=condition,
         event=Name(event.name),
         name=draw(optional(st.sampled_from(ALIASES).map(Name))),
@@ -363,7 +367,7 @@ def subscriptions(draw: st.DrawFn, vocabulary: Vocabulary, max_leaves: int = 6) 
 
 
 @quiet
-def anything(draw: st.DrawFn) -> tuple[str, Subscription]:
+def anything(draw: st.DrawFn) -> tuple[str, SubscriptionTree]:
     """Return the name of a shipped vocabulary and a subscription in it."""
     name = draw(st.sampled_from(SHIPPED))
     return name, draw(subscriptions(load_shipped(name)))

@@ -17,7 +17,7 @@ from denwatch.client.language.builder import (
     when,
 )
 from denwatch.client.language.words import parse_words
-from denwatch.client.syntax import And, Not, Or, Subscription
+from denwatch.client.syntax import And, Not, Or, SubscriptionTree
 from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
@@ -114,7 +114,7 @@ def test_builders_are_never_changed() -> None:
     start = when(A)
     start.top(5)
     A.very()
-    assert start.build() == Subscription(A.tree)
+    assert start.build() == SubscriptionTree(A.tree)
     assert A.tree.hedges == ()
 
 

@@ -9,26 +9,26 @@ from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     Value,
 )
@@ -49,11 +49,11 @@ RESCUE = load_shipped("rescue")
 
 def leaf(
     name: str, constraint: Constraint | str, *hedges: Hedge, negated: bool = False
-) -> Predicate:
+) -> PredicateNode:
     """Return a predicate; a text is a term."""
     if isinstance(constraint, str):
-        constraint = Term(Name(constraint))
-    return Predicate(Name(name), constraint, negated, hedges)
+        constraint = NamedTerm(Name(constraint))
+    return PredicateNode(Name(name), constraint, negated, hedges)
 
 
 HOT = leaf("patient_temperature", "high")
@@ -66,7 +66,7 @@ def build(
     condition: Condition, compact: bool = True, **fields: object
 ) -> vectors.SubscriptionVector:
     """Return the vector of a condition under the rescue vocabulary."""
-    tree = Subscription(condition, **fields)  # type: ignore[arg-type]
+    tree = SubscriptionTree(condition, **fields)  # type: ignore[arg-type]
     return compile_subscription(tree, RESCUE, compact=compact).vector
 
 
@@ -98,35 +98,39 @@ def core(constraint: Constraint, name: str = "patient_temperature") -> tuple[int
 def test_comparisons_take_the_values_that_compare_so(
     operator: Operator, value: Value, wanted: tuple[int, int, bool]
 ) -> None:
-    assert core(Comparison(operator, value)) == wanted
+    assert core(CrispComparison(operator, value)) == wanted
 
 
 def test_ranges_include_their_ends() -> None:
-    assert core(Range(Quantity(36.0), Quantity(38.0))) == (110, 130, False)
-    assert core(Range(Quantity(36.01), Quantity(37.99))) == (111, 129, False)
+    assert core(CrispRange(Quantity(36.0), Quantity(38.0))) == (110, 130, False)
+    assert core(CrispRange(Quantity(36.01), Quantity(37.99))) == (111, 129, False)
 
 
 def test_a_range_narrower_than_a_step_is_that_step_and_reported() -> None:
-    tree = Subscription(leaf("patient_temperature", Range(Quantity(37.02), Quantity(37.04))))
+    tree = SubscriptionTree(
+        leaf("patient_temperature", CrispRange(Quantity(37.02), Quantity(37.04)))
+    )
     compiled = compile_subscription(tree, RESCUE)
     assert compiled.vector.predicates[0].low == 120
     assert "narrower than one step" in str(compiled.report[0])
 
 
 def test_texts_are_symbols_by_any_name() -> None:
-    assert core(Comparison(Operator.EQUAL, Text("red")), "triage") == (2, 2, False)
-    assert core(Comparison(Operator.UNEQUAL, Text("RED")), "triage") == (2, 2, True)
-    assert core(Term(Name("immediate")), "category") == (2, 2, False)
-    assert core(Comparison(Operator.AT_LEAST, Text("voice")), "consciousness") == (2, 3, False)
-    assert core(Range(Text("pain"), Text("voice")), "AVPU") == (1, 2, False)
+    assert core(CrispComparison(Operator.EQUAL, Text("red")), "triage") == (2, 2, False)
+    assert core(CrispComparison(Operator.UNEQUAL, Text("RED")), "triage") == (2, 2, True)
+    assert core(NamedTerm(Name("immediate")), "category") == (2, 2, False)
+    assert core(CrispComparison(Operator.AT_LEAST, Text("voice")), "consciousness") == (2, 3, False)
+    assert core(CrispRange(Text("pain"), Text("voice")), "AVPU") == (1, 2, False)
 
 
 def test_dates_and_times_are_codes_of_their_domain() -> None:
-    low, high, _ = core(Comparison(Operator.AT_LEAST, Moment("12:00")), "measured_at")
+    low, high, _ = core(CrispComparison(Operator.AT_LEAST, Moment("12:00")), "measured_at")
     assert (low, high) == (32768, 65535)
-    low, high, _ = core(Comparison(Operator.LESS, Moment("1900-01-11")), "born")
+    low, high, _ = core(CrispComparison(Operator.LESS, Moment("1900-01-11")), "born")
     assert (low, high) == (0, 9)
-    low, high, _ = core(Comparison(Operator.EQUAL, Moment("2026-01-01T05:00")), "blocked_since")
+    low, high, _ = core(
+        CrispComparison(Operator.EQUAL, Moment("2026-01-01T05:00")), "blocked_since"
+    )
     assert (low, high) == (5, 5)
 
 
@@ -134,19 +138,21 @@ def test_dates_and_times_are_codes_of_their_domain() -> None:
 
 
 def test_synonyms_and_organisations_give_the_same_bytes() -> None:
-    first = compile_subscription(Subscription(And((HOT, FAST))), RESCUE)
-    second = Subscription(And((leaf("T°", "febrile"), leaf("HR", "tachycardic"))))
+    first = compile_subscription(SubscriptionTree(And((HOT, FAST))), RESCUE)
+    second = SubscriptionTree(And((leaf("T°", "febrile"), leaf("HR", "tachycardic"))))
     assert compile_subscription(second, RESCUE).data == first.data
     assert first.vocabulary == RESCUE.hash
 
 
 def test_three_plain_predicates_take_17_bytes() -> None:
-    compiled = compile_subscription(Subscription(And((HOT, FAST, SHORT_OF_AIR))), RESCUE)
+    compiled = compile_subscription(SubscriptionTree(And((HOT, FAST, SHORT_OF_AIR))), RESCUE)
     assert len(compiled.data) == 17
 
 
 def test_negation_is_free() -> None:
-    tree = Subscription(And((HOT, leaf("heart_rate", "normal", negated=True), Not(SHORT_OF_AIR))))
+    tree = SubscriptionTree(
+        And((HOT, leaf("heart_rate", "normal", negated=True), Not(SHORT_OF_AIR)))
+    )
     compiled = compile_subscription(tree, RESCUE)
     assert len(compiled.data) == 17
     assert [p.negated for p in compiled.vector.predicates] == [False, True, True]
@@ -176,7 +182,7 @@ def test_a_hedge_fitted_away_under_minimum_keeps_the_threshold_exactly(
     """Three predicates with a hedge would take 20 bytes: the same values match in 17."""
     condition = And((leaf("temp", "high", hedge), FAST, SHORT_OF_AIR))
     exact = build(condition, compact=False, possible=Scalar(threshold))
-    tree = Subscription(condition, possible=Scalar(threshold))
+    tree = SubscriptionTree(condition, possible=Scalar(threshold))
     short = compile_subscription(tree, RESCUE)
     assert len(short.data) == 17
     assert exact.predicates[0].hedge
@@ -188,7 +194,7 @@ def test_a_hedge_fitted_away_under_minimum_keeps_the_threshold_exactly(
 
 def test_a_hedge_under_a_mean_is_fitted_with_its_error_reported() -> None:
     condition = And((leaf("temp", "high", Hedge.VERY), FAST, SHORT_OF_AIR))
-    tree = Subscription(condition, aggregator=Aggregator("arithmetic_mean"))
+    tree = SubscriptionTree(condition, aggregator=Aggregator("arithmetic_mean"))
     compiled = compile_subscription(tree, RESCUE)
     assert len(compiled.data) == 17
     assert 0.02 < compiled.error < 0.1
@@ -221,7 +227,7 @@ def test_three_hedges_become_two_or_a_fit() -> None:
 def test_weights_are_whole_numbers_with_the_shares_that_were_written() -> None:
     def weigh(*weights: float) -> list[int]:
         operands = [
-            Predicate(p.attribute, p.constraint, weight=Scalar(w))
+            PredicateNode(p.attribute, p.constraint, weight=Scalar(w))
             for p, w in zip((HOT, FAST, OLD), weights, strict=False)
         ]
         vector = build(And(tuple(operands)))
@@ -241,16 +247,16 @@ def test_thresholds_are_the_lowest_degrees_that_reach_them() -> None:
     assert (both.threshold, both.certain) == (153, 51)
     alone = build(HOT, certain=Scalar(0.8))
     assert (alone.threshold, alone.certain) == (204, 204)
-    own = Predicate(HOT.attribute, HOT.constraint, possible=Scalar(0.6), certain=Scalar(0.2))
+    own = PredicateNode(HOT.attribute, HOT.constraint, possible=Scalar(0.6), certain=Scalar(0.2))
     (p,) = build(own).predicates
     assert (p.possible, p.certain) == (153, 51)
 
 
 def test_rules_follow_the_wires_order_and_units() -> None:
     rules = (
-        Rule(1, 2, Scalar(0.2), (Scalar(0.0), Scalar(0.004))),
-        Rule(1, 3, Scalar(0.5)),
-        Rule(3, 2, Scalar(1.0), (Scalar(0.01), Scalar(0.0))),
+        SugenoRule(1, 2, Scalar(0.2), (Scalar(0.0), Scalar(0.004))),
+        SugenoRule(1, 3, Scalar(0.5)),
+        SugenoRule(3, 2, Scalar(1.0), (Scalar(0.01), Scalar(0.0))),
     )
     vector = build(And((SHORT_OF_AIR, FAST, HOT)), rules=rules)
     assert vector.aggregator == SUGENO
@@ -260,7 +266,7 @@ def test_rules_follow_the_wires_order_and_units() -> None:
     assert hot_fast[0] == round(255 * (1.0 + 0.01 * 25))
     assert hot_air == (round(255 * 0.5), 0, 0)
     assert fast_air[1:] == (round(64 * 0.004 * 255), 0)
-    flat = build(And((HOT, FAST)), rules=(Rule(1, 2, Scalar(0.4)),))
+    flat = build(And((HOT, FAST)), rules=(SugenoRule(1, 2, Scalar(0.4)),))
     assert flat.consequents == [(102,)]
 
 
@@ -296,7 +302,7 @@ def test_significance_is_in_the_wires_units() -> None:
 
 
 def test_options_stay_with_the_node_and_survive_a_dictionary() -> None:
-    tree = Subscription(
+    tree = SubscriptionTree(
         HOT,
         name=Name("fever"),
         score=Scalar(0.9),
@@ -315,7 +321,10 @@ def test_options_stay_with_the_node_and_survive_a_dictionary() -> None:
 
 
 def test_event_follows_from_the_attributes_or_is_named() -> None:
-    assert build(And((leaf("east", Comparison(Operator.LESS, Quantity(5, "km"))), HOT))).event == 1
-    near = leaf("east", Comparison(Operator.LESS, Quantity(5, "km")))
+    assert (
+        build(And((leaf("east", CrispComparison(Operator.LESS, Quantity(5, "km"))), HOT))).event
+        == 1
+    )
+    near = leaf("east", CrispComparison(Operator.LESS, Quantity(5, "km")))
     assert build(near, event=Name("crew")).event == 5
     assert build(leaf("team.east", near.constraint)).event == 5

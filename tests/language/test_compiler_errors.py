@@ -13,19 +13,19 @@ from denwatch.client.syntax import (
     DeadBand,
     Extension,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
     Recent,
-    Rule,
     Scalar,
-    Span,
-    Subscription,
-    Term,
+    SourceSpan,
+    SubscriptionTree,
+    SugenoRule,
     Text,
 )
 from denwatch.client.vocabulary import load_shipped
@@ -35,141 +35,153 @@ from tests.language.mistakes import FAST, HOT, MISTAKES, WHERE, compare, name, n
 
 RESCUE = load_shipped("rescue")
 
-SETTINGS: dict[str, tuple[Subscription, str]] = {
+SETTINGS: dict[str, tuple[SubscriptionTree, str]] = {
     "contradictory thresholds": (
-        Subscription(HOT, possible=Scalar(0.3), certain=scalar(0.6)),
+        SubscriptionTree(HOT, possible=Scalar(0.3), certain=scalar(0.6)),
         "contradictory thresholds: certain 0.6 is above possible 0.3",
     ),
     "contradictory thresholds of a predicate": (
-        Subscription(
-            Predicate(HOT.attribute, HOT.constraint, possible=Scalar(0.3), certain=scalar(0.6))
+        SubscriptionTree(
+            PredicateNode(HOT.attribute, HOT.constraint, possible=Scalar(0.3), certain=scalar(0.6))
         ),
         "contradictory thresholds: certain 0.6 is above possible 0.3",
     ),
     "threshold above 1": (
-        Subscription(HOT, possible=scalar(1.2)),
+        SubscriptionTree(HOT, possible=scalar(1.2)),
         "threshold 1.2 is not between 0 and 1",
     ),
     "hysteresis above the threshold": (
-        Subscription(HOT, possible=Scalar(0.5), hysteresis=scalar(0.6)),
+        SubscriptionTree(HOT, possible=Scalar(0.5), hysteresis=scalar(0.6)),
         "contradictory thresholds: the hysteresis is above the threshold",
     ),
     "quiet longer than heartbeat": (
-        Subscription(HOT, heartbeat=Quantity(1, "min"), quiet=number(1, "h")),
+        SubscriptionTree(HOT, heartbeat=Quantity(1, "min"), quiet=number(1, "h")),
         "contradictory times: the quiet time is longer than the heartbeat",
     ),
     "unknown aggregator": (
-        Subscription(And((HOT, FAST)), aggregator=Aggregator("harmonic", span=WHERE)),
+        SubscriptionTree(And((HOT, FAST)), aggregator=Aggregator("harmonic", span=WHERE)),
         'unknown aggregator "harmonic"; did you mean "harmonic_mean"',
     ),
     "weights without their mean": (
-        Subscription(
-            And((HOT, Predicate(FAST.attribute, FAST.constraint, weight=scalar(2)))),
+        SubscriptionTree(
+            And((HOT, PredicateNode(FAST.attribute, FAST.constraint, weight=scalar(2)))),
             aggregator=Aggregator("product"),
         ),
         "weights are for the weighted mean only",
     ),
     "a weight of nothing": (
-        Subscription(And((HOT, Predicate(FAST.attribute, FAST.constraint, weight=scalar(0))))),
+        SubscriptionTree(
+            And((HOT, PredicateNode(FAST.attribute, FAST.constraint, weight=scalar(0))))
+        ),
         "a weight must be above 0, not 0",
     ),
     "rule missing": (
-        Subscription(
-            And((HOT, FAST, Predicate(Name("age"), Term(Name("old"))))),
-            rules=(Rule(1, 2, Scalar(0.5), span=WHERE),),
+        SubscriptionTree(
+            And((HOT, FAST, PredicateNode(Name("age"), NamedTerm(Name("old"))))),
+            rules=(SugenoRule(1, 2, Scalar(0.5), span=WHERE),),
         ),
         "the rule of patient_temperature and age is missing",
     ),
     "rule of nobody": (
-        Subscription(And((HOT, FAST)), rules=(Rule(1, 7, Scalar(0.5), span=WHERE),)),
+        SubscriptionTree(And((HOT, FAST)), rules=(SugenoRule(1, 7, Scalar(0.5), span=WHERE),)),
         "there is no predicate 7",
     ),
     "rule twice": (
-        Subscription(
-            And((HOT, FAST)), rules=(Rule(1, 2, Scalar(0.5)), Rule(2, 1, Scalar(0.5), span=WHERE))
+        SubscriptionTree(
+            And((HOT, FAST)),
+            rules=(SugenoRule(1, 2, Scalar(0.5)), SugenoRule(2, 1, Scalar(0.5), span=WHERE)),
         ),
         "predicates 2 and 1 have a rule already",
     ),
     "rule too steep": (
-        Subscription(
-            And((HOT, FAST)), rules=(Rule(1, 2, Scalar(0.5), (scalar(1.0), Scalar(0.0))),)
+        SubscriptionTree(
+            And((HOT, FAST)), rules=(SugenoRule(1, 2, Scalar(0.5), (scalar(1.0), Scalar(0.0))),)
         ),
         "slope 1 is too steep for patient_temperature",
     ),
     "consequent above 1": (
-        Subscription(And((HOT, FAST)), rules=(Rule(1, 2, scalar(1.5)),)),
+        SubscriptionTree(And((HOT, FAST)), rules=(SugenoRule(1, 2, scalar(1.5)),)),
         "consequent 1.5 is not between 0 and 1",
     ),
     "rules with an aggregator": (
-        Subscription(
+        SubscriptionTree(
             And((HOT, FAST)),
-            rules=(Rule(1, 2, Scalar(0.5)),),
+            rules=(SugenoRule(1, 2, Scalar(0.5)),),
             aggregator=Aggregator("product", span=WHERE),
         ),
         "rules bring their own aggregator",
     ),
     "dead band without a predicate": (
-        Subscription(HOT, dead_bands=(DeadBand(name("HR"), Quantity(5.0)),)),
+        SubscriptionTree(HOT, dead_bands=(DeadBand(name("HR"), Quantity(5.0)),)),
         "heart_rate has a dead band but no predicate",
     ),
     "dead band twice": (
-        Subscription(
+        SubscriptionTree(
             HOT,
             dead_bands=(DeadBand(Name("temp"), Quantity(1.0)), DeadBand(name("T°"), Quantity(2.0))),
         ),
         "patient_temperature has a dead band already",
     ),
     "dead band wider than the domain": (
-        Subscription(HOT, dead_bands=(DeadBand(Name("temp"), number(90.0)),)),
+        SubscriptionTree(HOT, dead_bands=(DeadBand(Name("temp"), number(90.0)),)),
         "the dead band is wider than the domain of patient_temperature",
     ),
     "dead band of a text": (
-        Subscription(
+        SubscriptionTree(
             compare("triage", Text("red"), Operator.EQUAL),
             dead_bands=(DeadBand(Name("triage"), number(1.0)),),
         ),
         "triage is a text and has no dead band",
     ),
     "more hits than samples": (
-        Subscription(HOT, persistence=Persistence(scalar(5), Scalar(3))),
+        SubscriptionTree(HOT, persistence=Persistence(scalar(5), Scalar(3))),
         "5 of 3 samples can never match",
     ),
     "half a sample": (
-        Subscription(HOT, persistence=Persistence(Scalar(1), scalar(2.5))),
+        SubscriptionTree(HOT, persistence=Persistence(Scalar(1), scalar(2.5))),
         "the window is a whole number from 1 to 15, not 2.5",
     ),
-    "score above 1": (Subscription(HOT, score=scalar(7)), "score 7 is not between 0 and 1"),
-    "top of nothing": (Subscription(HOT, top=scalar(0)), "top is a whole number from 1 to"),
+    "score above 1": (SubscriptionTree(HOT, score=scalar(7)), "score 7 is not between 0 and 1"),
+    "top of nothing": (SubscriptionTree(HOT, top=scalar(0)), "top is a whole number from 1 to"),
     "preferred to itself": (
-        Subscription(HOT, prefer=(Prefer(Name("a"), Name("a"), span=WHERE),)),
+        SubscriptionTree(HOT, prefer=(Prefer(Name("a"), Name("a"), span=WHERE),)),
         '"a" cannot be preferred to itself',
     ),
     "duration in metres": (
-        Subscription(HOT, valid_for=number(5, "m")),
+        SubscriptionTree(HOT, valid_for=number(5, "m")),
         '"m" is a unit of length, not of time',
     ),
-    "duration backwards": (Subscription(HOT, valid_for=number(-5)), "a duration must be above 0"),
+    "duration backwards": (
+        SubscriptionTree(HOT, valid_for=number(-5)),
+        "a duration must be above 0",
+    ),
     "duration too long": (
-        Subscription(HOT, valid_for=number(9999, "d")),
+        SubscriptionTree(HOT, valid_for=number(9999, "d")),
         "valid for: a duration is at most 364 days",
     ),
     "unknown phrase of time": (
-        Subscription(HOT, recent=Recent("few secnds", span=WHERE)),
+        SubscriptionTree(HOT, recent=Recent("few secnds", span=WHERE)),
         'unknown time "few secnds"; did you mean "few seconds"',
     ),
     "recent backwards": (
-        Subscription(HOT, recent=Recent(None, Quantity(60.0), number(30.0))),
+        SubscriptionTree(HOT, recent=Recent(None, Quantity(60.0), number(30.0))),
         "what is no longer recent must be older",
     ),
-    "unknown function": (Subscription(shape("trapezium", 1, 2, 3, 4)), 'did you mean "trapezoid"'),
-    "points that fall": (Subscription(shape("triangle", 90, 60, 120)), "points must not fall"),
-    "too few points": (Subscription(shape("trapezoid", 1, 2)), "trapezoid takes 4 points, not 2"),
+    "unknown function": (
+        SubscriptionTree(shape("trapezium", 1, 2, 3, 4)),
+        'did you mean "trapezoid"',
+    ),
+    "points that fall": (SubscriptionTree(shape("triangle", 90, 60, 120)), "points must not fall"),
+    "too few points": (
+        SubscriptionTree(shape("trapezoid", 1, 2)),
+        "trapezoid takes 4 points, not 2",
+    ),
     "function outside the domain": (
-        Subscription(shape("triangle", 900, 910, 920)),
+        SubscriptionTree(shape("triangle", 900, 910, 920)),
         "the core of this triangle lies outside the domain of heart_rate",
     ),
     "unknown extension": (
-        Subscription(Predicate(Name("heart_rate"), Extension("nere", span=WHERE))),
+        SubscriptionTree(PredicateNode(Name("heart_rate"), Extension("nere", span=WHERE))),
         'no plug-in adds the predicate "nere"; did you mean "near"',
     ),
 }
@@ -191,13 +203,15 @@ def test_mistakes_say_what_and_where(case: str) -> None:
 
 def test_too_many_predicates_point_at_the_first_one_too_many() -> None:
     leaves = [
-        Predicate(
-            Name("heart_rate"), About(Quantity(float(30 + 7 * i))), span=Span(10 * i, 10 * i + 9)
+        PredicateNode(
+            Name("heart_rate"),
+            About(Quantity(float(30 + 7 * i))),
+            span=SourceSpan(10 * i, 10 * i + 9),
         )
         for i in range(20)
     ]
     with pytest.raises(LanguageError) as caught:
-        compile_subscription(Subscription(Or(tuple(leaves))), RESCUE)
+        compile_subscription(SubscriptionTree(Or(tuple(leaves))), RESCUE)
     assert "too many predicates: a vector holds 16 predicates, not 20" in str(caught.value)
     assert caught.value.at == 161
 
@@ -207,16 +221,18 @@ def test_hostile_depth_and_size_are_refused_and_do_not_recurse_for_ever() -> Non
     for _ in range(300):
         condition = Not(condition)
     with pytest.raises(LanguageError, match="nested too deeply"):
-        compile_subscription(Subscription(condition), RESCUE)
-    crowd = Or(tuple(Predicate(Name("age"), About(Quantity(i % 90 + 1.0))) for i in range(5000)))
+        compile_subscription(SubscriptionTree(condition), RESCUE)
+    crowd = Or(
+        tuple(PredicateNode(Name("age"), About(Quantity(i % 90 + 1.0))) for i in range(5000))
+    )
     with pytest.raises(LanguageError, match="too many predicates"):
-        compile_subscription(Subscription(crowd), RESCUE)
+        compile_subscription(SubscriptionTree(crowd), RESCUE)
 
 
 def test_a_weighted_mean_of_alternatives_is_refused() -> None:
-    weighted = Predicate(FAST.attribute, FAST.constraint, weight=Scalar(2.0))
+    weighted = PredicateNode(FAST.attribute, FAST.constraint, weight=Scalar(2.0))
     with pytest.raises(LanguageError, match='a weighted mean can join predicates by "and" only'):
-        compile_subscription(Subscription(Or((HOT, weighted))), RESCUE)
+        compile_subscription(SubscriptionTree(Or((HOT, weighted))), RESCUE)
 
 
 def test_errors_point_into_the_source() -> None:

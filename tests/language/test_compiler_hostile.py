@@ -17,27 +17,27 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import (
     About,
     Aggregator,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     Value,
 )
@@ -77,9 +77,9 @@ def points(rng: random.Random) -> tuple[Value, ...]:
 def constraint(rng: random.Random) -> Constraint:
     return rng.choice(
         [
-            Comparison(rng.choice(list(Operator)), value(rng)),
-            Range(value(rng), value(rng)),
-            Term(Name(rng.choice([*TEXTS, "low", "normal", "east"]))),
+            CrispComparison(rng.choice(list(Operator)), value(rng)),
+            CrispRange(value(rng), value(rng)),
+            NamedTerm(Name(rng.choice([*TEXTS, "low", "normal", "east"]))),
             About(value(rng), rng.choice([None, quantity(rng)])),
             Shape(rng.choice(SHAPES), points(rng)),
             Extension(rng.choice(["near", "sector", "nope"]), points(rng)),
@@ -95,7 +95,7 @@ def spoil(rng: random.Random, condition: Condition) -> Condition:
     """Return the condition with one of its predicates made wild."""
     if isinstance(condition, Not):
         return Not(spoil(rng, condition.operand))
-    if not isinstance(condition, Predicate):
+    if not isinstance(condition, PredicateNode):
         operands = list(condition.operands)
         i = rng.randrange(len(operands))
         operands[i] = spoil(rng, operands[i])
@@ -113,10 +113,10 @@ def spoil(rng: random.Random, condition: Condition) -> Condition:
     )
 
 
-def spoil_settings(rng: random.Random, tree: Subscription) -> Subscription:
+def spoil_settings(rng: random.Random, tree: SubscriptionTree) -> SubscriptionTree:
     """Return the subscription with one setting made wild."""
     slopes = rng.choice([None, (Scalar(rng.choice(NUMBERS)), Scalar(rng.random()))])
-    rule = Rule(rng.randrange(-1, 4), rng.randrange(4), Scalar(rng.choice(NUMBERS)), slopes)
+    rule = SugenoRule(rng.randrange(-1, 4), rng.randrange(4), Scalar(rng.choice(NUMBERS)), slopes)
     wild: dict[str, object] = {
         "name": Name(rng.choice(NAMES)),
         "event": Name(rng.choice(NAMES)),

@@ -24,7 +24,7 @@ from denwatch.client.compiler import (
     settings,
 )
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Hedge, Name, Predicate, Scalar, Subscription, Term
+from denwatch.client.syntax import Hedge, Name, NamedTerm, PredicateNode, Scalar, SubscriptionTree
 from denwatch.client.vocabulary import SHIPPED, load_shipped
 from denwatch.protocol.evaluator import SCRATCH, evaluate
 
@@ -114,8 +114,12 @@ def test_single_predicates_agree_on_every_value() -> None:
             for term in attribute.terms:
                 for hedges in ((), (Hedge.VERY,), (Hedge.MORE_OR_LESS,)):
                     for threshold in (0.3, 0.7):
-                        leaf = Predicate(Name(attribute.name), Term(Name(term)), hedges=hedges)
-                        tree = Subscription(leaf, Name(attribute.event), possible=Scalar(threshold))
+                        leaf = PredicateNode(
+                            Name(attribute.name), NamedTerm(Name(term)), hedges=hedges
+                        )
+                        tree = SubscriptionTree(
+                            leaf, Name(attribute.event), possible=Scalar(threshold)
+                        )
                         compiled = compile_subscription(tree, vocabulary)
                         tables = vocabulary.document["event"][attribute.event]["attribute"]  # type: ignore[index]
                         oracle = Oracle(tree, tables)

@@ -14,13 +14,13 @@ from denwatch.client.syntax import (
     Constraint,
     Hedge,
     Name,
+    NamedTerm,
     Not,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
     Scalar,
-    Subscription,
-    Term,
+    SubscriptionTree,
 )
 from denwatch.client.vocabulary import load_shipped
 from denwatch.protocol import vectors
@@ -36,11 +36,11 @@ RESCUE = load_shipped("rescue")
 
 def leaf(
     name: str, constraint: Constraint | str, *hedges: Hedge, negated: bool = False
-) -> Predicate:
+) -> PredicateNode:
     """Return a predicate; a text is a term."""
     if isinstance(constraint, str):
-        constraint = Term(Name(constraint))
-    return Predicate(Name(name), constraint, negated, hedges)
+        constraint = NamedTerm(Name(constraint))
+    return PredicateNode(Name(name), constraint, negated, hedges)
 
 
 HOT = leaf("patient_temperature", "high")
@@ -53,22 +53,22 @@ def build(
     condition: Condition, compact: bool = True, **fields: object
 ) -> vectors.SubscriptionVector:
     """Return the vector of a condition under the rescue vocabulary."""
-    tree = Subscription(condition, **fields)  # type: ignore[arg-type]
+    tree = SubscriptionTree(condition, **fields)  # type: ignore[arg-type]
     return compile_subscription(tree, RESCUE, compact=compact).vector
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations([HOT, FAST, SHORT_OF_AIR])))
-def test_the_order_of_operands_says_nothing(order: tuple[Predicate, ...]) -> None:
-    wanted = compile_subscription(Subscription(And((HOT, FAST, SHORT_OF_AIR))), RESCUE).data
-    assert compile_subscription(Subscription(And(order)), RESCUE).data == wanted
+def test_the_order_of_operands_says_nothing(order: tuple[PredicateNode, ...]) -> None:
+    wanted = compile_subscription(SubscriptionTree(And((HOT, FAST, SHORT_OF_AIR))), RESCUE).data
+    assert compile_subscription(SubscriptionTree(And(order)), RESCUE).data == wanted
     nested = Or((And((order[0], order[1])), order[2]))
     turned = Or((order[2], And((order[1], order[0]))))
-    one = compile_subscription(Subscription(nested), RESCUE).data
-    assert compile_subscription(Subscription(turned), RESCUE).data == one
+    one = compile_subscription(SubscriptionTree(nested), RESCUE).data
+    assert compile_subscription(SubscriptionTree(turned), RESCUE).data == one
 
 
 def test_the_papers_patterns_take_two_bytes() -> None:
-    c1d2 = compile_subscription(Subscription(And((HOT, Or((FAST, SHORT_OF_AIR))))), RESCUE)
+    c1d2 = compile_subscription(SubscriptionTree(And((HOT, Or((FAST, SHORT_OF_AIR))))), RESCUE)
     assert c1d2.vector.pattern == bytes([0, 1, 2, OR | 2, AND | 2])
     assert len(c1d2.data) == 20
     d3c1 = And((Or((HOT, FAST, SHORT_OF_AIR)), OLD))
@@ -91,7 +91,7 @@ def test_negations_go_down_under_the_minimum_only() -> None:
 
 
 def test_a_negation_does_not_move_a_predicates_own_threshold() -> None:
-    own = Predicate(HOT.attribute, HOT.constraint, possible=Scalar(0.3))
+    own = PredicateNode(HOT.attribute, HOT.constraint, possible=Scalar(0.3))
     assert build(Not(own)).pattern == bytes([0, NOT])
     assert not build(Not(own)).predicates[0].negated
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import And, Predicate, Scalar, Subscription
+from denwatch.client.syntax import And, PredicateNode, Scalar, SubscriptionTree
 from denwatch.client.vocabulary import Attribute, load_shipped
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, Reading
@@ -44,7 +44,9 @@ def trapezoid(x: int, points: Points) -> float:
     return (x - a) / (b - a) if x < b else (d - x) / (d - c)
 
 
-def measure(leaf: Predicate, points: Points, rate: Callable[[int], float]) -> tuple[float, float]:
+def measure(
+    leaf: PredicateNode, points: Points, rate: Callable[[int], float]
+) -> tuple[float, float]:
     """Return (possible, certain) of one predicate; outside the trapezoid nothing counts."""
     codes = range(points[0], points[3] + 1)
     possible = max(min(rate(x), trapezoid(x, points)) for x in codes)
@@ -52,7 +54,7 @@ def measure(leaf: Predicate, points: Points, rate: Callable[[int], float]) -> tu
     return (1 - certain, 1 - possible) if leaf.negated else (possible, certain)
 
 
-def bind(leaf: Predicate, table: dict[str, object]) -> Callable[[int], float]:
+def bind(leaf: PredicateNode, table: dict[str, object]) -> Callable[[int], float]:
     def rate(code: int) -> float:
         degree = constraint(leaf.constraint, table, decode(code, table))
         for hedge in leaf.hedges:
@@ -71,11 +73,13 @@ def test_possible_and_certain_degrees_decide_like_the_formulas() -> None:
         rng = random.Random(number)
         attributes = rng.sample(narrow, rng.randint(1, 3))
         leaves = tuple(draw_predicate(rng, attribute, hedging=0.2) for attribute in attributes)
-        leaves = tuple(Predicate(p.attribute, p.constraint, p.negated, p.hedges) for p in leaves)
+        leaves = tuple(
+            PredicateNode(p.attribute, p.constraint, p.negated, p.hedges) for p in leaves
+        )
         low = rng.randint(0, 50) / 100
         high = rng.randint(max(5, round(low * 100)), 95) / 100
         condition = leaves[0] if len(leaves) == 1 else And(leaves)
-        tree = Subscription(condition, possible=Scalar(high), certain=Scalar(low))
+        tree = SubscriptionTree(condition, possible=Scalar(high), certain=Scalar(low))
         try:
             compiled = compile_subscription(tree, RESCUE, compact=False)
         except LanguageError:

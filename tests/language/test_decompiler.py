@@ -10,23 +10,23 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import (
     About,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
     Recent,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
     Text,
     iterate_predicates,
 )
@@ -49,7 +49,7 @@ QUICK = settings(
 )
 
 
-def check_fixed_point(name: str, tree: Subscription) -> None:
+def check_fixed_point(name: str, tree: SubscriptionTree) -> None:
     vocabulary = load_shipped(name)
     compiled = compile_or_reject(tree, vocabulary)
     again = decompile(compiled.data, vocabulary, compiled.options)
@@ -62,30 +62,30 @@ def check_fixed_point(name: str, tree: Subscription) -> None:
 
 @QUICK
 @given(anything())
-def test_compile_decompile_compile_is_a_fixed_point(drawn: tuple[str, Subscription]) -> None:
+def test_compile_decompile_compile_is_a_fixed_point(drawn: tuple[str, SubscriptionTree]) -> None:
     check_fixed_point(*drawn)
 
 
 @pytest.mark.slow
 @settings(QUICK, max_examples=3000)
 @given(anything())
-def test_it_is_a_fixed_point_three_thousand_times(drawn: tuple[str, Subscription]) -> None:
+def test_it_is_a_fixed_point_three_thousand_times(drawn: tuple[str, SubscriptionTree]) -> None:
     check_fixed_point(*drawn)
 
 
 # What people read -----------------------------------------------------------------------------
 
 
-def reread(condition: Condition, **fields: object) -> Subscription:
+def reread(condition: Condition, **fields: object) -> SubscriptionTree:
     """Return what is read from a compiled condition."""
-    compiled = compile_subscription(Subscription(condition, **fields), RESCUE)  # type: ignore[arg-type]
+    compiled = compile_subscription(SubscriptionTree(condition, **fields), RESCUE)  # type: ignore[arg-type]
     return decompile(compiled.data, RESCUE, compiled.options)
 
 
 @pytest.mark.parametrize(
     ("name", "written", "read"),
     [
-        ("temp", Term(Name("febrile")), Term(Name("high"))),
+        ("temp", NamedTerm(Name("febrile")), NamedTerm(Name("high"))),
         ("HR", About(Quantity(2, "Hz")), About(Quantity(120.0, "bpm"))),
         (
             "HR",
@@ -94,29 +94,29 @@ def reread(condition: Condition, **fields: object) -> Subscription:
         ),
         (
             "temp",
-            Comparison(Operator.GREATER, Quantity(104, "°F")),
-            Comparison(Operator.AT_LEAST, Quantity(40.1, "°C")),
+            CrispComparison(Operator.GREATER, Quantity(104, "°F")),
+            CrispComparison(Operator.AT_LEAST, Quantity(40.1, "°C")),
         ),
         (
             "temp",
-            Range(Quantity(36), Quantity(38)),
-            Range(Quantity(36.0, "°C"), Quantity(38.0, "°C")),
+            CrispRange(Quantity(36), Quantity(38)),
+            CrispRange(Quantity(36.0, "°C"), Quantity(38.0, "°C")),
         ),
-        ("category", Term(Name("immediate")), Comparison(Operator.EQUAL, Text("red"))),
+        ("category", NamedTerm(Name("immediate")), CrispComparison(Operator.EQUAL, Text("red"))),
         (
             "AVPU",
-            Comparison(Operator.LESS, Text("alert")),
-            Comparison(Operator.AT_MOST, Text("voice")),
+            CrispComparison(Operator.LESS, Text("alert")),
+            CrispComparison(Operator.AT_MOST, Text("voice")),
         ),
         (
             "measured_at",
-            Comparison(Operator.AT_LEAST, Moment("14:30")),
-            Comparison(Operator.AT_LEAST, Moment("14:30")),
+            CrispComparison(Operator.AT_LEAST, Moment("14:30")),
+            CrispComparison(Operator.AT_LEAST, Moment("14:30")),
         ),
         (
             "born",
-            Comparison(Operator.LESS, Moment("2000-01-01")),
-            Comparison(Operator.AT_MOST, Moment("1999-12-31")),
+            CrispComparison(Operator.LESS, Moment("2000-01-01")),
+            CrispComparison(Operator.AT_MOST, Moment("1999-12-31")),
         ),
         ("HR", Shape("trapezoid", tuple(map(Quantity, (40, 60, 90, 130)))), "trapezoid"),
         ("HR", Shape("rising", tuple(map(Quantity, (70, 95)))), "rising"),
@@ -125,7 +125,7 @@ def reread(condition: Condition, **fields: object) -> Subscription:
 def test_constraints_are_read_as_simply_as_they_can_be(
     name: str, written: Constraint, read: Constraint | str
 ) -> None:
-    (leaf,) = iterate_predicates(reread(Predicate(Name(name), written)).condition)
+    (leaf,) = iterate_predicates(reread(PredicateNode(Name(name), written)).condition)
     if isinstance(read, str):
         assert isinstance(leaf.constraint, Shape)
         assert leaf.constraint.kind == read
@@ -134,27 +134,29 @@ def test_constraints_are_read_as_simply_as_they_can_be(
 
 
 def test_a_subscription_in_words_comes_back_in_words() -> None:
-    hot = Predicate(Name("body_temp"), Term(Name("high")), hedges=(Hedge.VERY,))
-    odd = Predicate(Name("pulse"), Term(Name("normal")), negated=True)
+    hot = PredicateNode(Name("body_temp"), NamedTerm(Name("high")), hedges=(Hedge.VERY,))
+    odd = PredicateNode(Name("pulse"), NamedTerm(Name("normal")), negated=True)
     found = reread(
-        Or((And((hot, odd)), Predicate(Name("age"), Term(Name("infant"))))),
+        Or((And((hot, odd)), PredicateNode(Name("age"), NamedTerm(Name("infant"))))),
         possible=Scalar(0.7),
         certain=Scalar(0.2),
         recent=Recent("few minutes"),
         name=Name("fever"),
     )
-    assert found == Subscription(
+    assert found == SubscriptionTree(
         Or(
             (
                 And(
                     (
-                        Predicate(
-                            Name("patient_temperature"), Term(Name("high")), hedges=(Hedge.VERY,)
+                        PredicateNode(
+                            Name("patient_temperature"),
+                            NamedTerm(Name("high")),
+                            hedges=(Hedge.VERY,),
                         ),
-                        Predicate(Name("heart_rate"), Term(Name("normal")), negated=True),
+                        PredicateNode(Name("heart_rate"), NamedTerm(Name("normal")), negated=True),
                     )
                 ),
-                Predicate(Name("age"), Term(Name("infant"))),
+                PredicateNode(Name("age"), NamedTerm(Name("infant"))),
             )
         ),
         possible=Scalar(0.7),
@@ -166,18 +168,18 @@ def test_a_subscription_in_words_comes_back_in_words() -> None:
 
 def test_a_hedge_that_was_fitted_away_is_read_as_a_hedge() -> None:
     leaves = (
-        Predicate(Name("heart_rate"), Term(Name("low")), hedges=(Hedge.VERY,)),
-        Predicate(Name("patient_temperature"), Term(Name("high"))),
-        Predicate(Name("age"), Term(Name("old"))),
+        PredicateNode(Name("heart_rate"), NamedTerm(Name("low")), hedges=(Hedge.VERY,)),
+        PredicateNode(Name("patient_temperature"), NamedTerm(Name("high"))),
+        PredicateNode(Name("age"), NamedTerm(Name("old"))),
     )
     found = list(iterate_predicates(reread(And(leaves)).condition))
     assert found[1] == leaves[0]
 
 
 def test_the_event_is_named_where_attributes_leave_it_open() -> None:
-    near = Predicate(Name("team.east"), Comparison(Operator.LESS, Quantity(5, "km")))
+    near = PredicateNode(Name("team.east"), CrispComparison(Operator.LESS, Quantity(5, "km")))
     assert reread(near).event == Name("team")
-    assert reread(Predicate(Name("age"), Term(Name("old")))).event is None
+    assert reread(PredicateNode(Name("age"), NamedTerm(Name("old")))).event is None
 
 
 # Vectors from elsewhere -----------------------------------------------------------------------
@@ -261,9 +263,9 @@ def test_what_is_not_in_the_vocabulary_is_refused() -> None:
 def test_a_negated_whole_is_read_as_it_stands() -> None:
     inner = And(
         (
-            Predicate(Name("heart_rate"), Term(Name("high"))),
-            Predicate(Name("age"), Term(Name("old")), possible=Scalar(0.3)),
+            PredicateNode(Name("heart_rate"), NamedTerm(Name("high"))),
+            PredicateNode(Name("age"), NamedTerm(Name("old")), possible=Scalar(0.3)),
         )
     )
     again = compile_subscription(reread(Not(inner)), RESCUE)
-    assert again.data == compile_subscription(Subscription(Not(inner)), RESCUE).data
+    assert again.data == compile_subscription(SubscriptionTree(Not(inner)), RESCUE).data

@@ -14,7 +14,7 @@ from denwatch.client.compiler import compile_subscription, decompile
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse, print_as
 from denwatch.client.language.tables import GRAMMAR, build_parser
-from denwatch.client.syntax import Subscription
+from denwatch.client.syntax import SubscriptionTree
 from denwatch.client.vocabulary import load_shipped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ def test_python_runs(block: Block) -> None:
     names: dict[str, object] = {}
     exec(compile(block.text, "docs/language.md", "exec"), names)
     tree = names["subscription"]
-    assert isinstance(tree, Subscription)
+    assert isinstance(tree, SubscriptionTree)
     assert compile_subscription(tree, load_shipped("rescue")).data
 
 

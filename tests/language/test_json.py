@@ -11,8 +11,8 @@ from denwatch.client.language.json import parse_json
 from denwatch.client.language.json_print import print_json, to_document
 from denwatch.client.language.json_source import MAX_CHARACTERS, MAX_DEPTH
 from denwatch.client.language.words import parse_words
-from denwatch.client.plugins import Registry
-from denwatch.client.syntax import Comparison, Extension, Moment, Predicate, Quantity, Text
+from denwatch.client.plugins import PluginRegistry
+from denwatch.client.syntax import CrispComparison, Extension, Moment, PredicateNode, Quantity, Text
 from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
@@ -84,17 +84,17 @@ def test_rules_and_plug_ins_have_keys_of_their_own() -> None:
 )
 def test_a_text_may_be_a_number_with_unit_or_a_moment(value: str, expected: object) -> None:
     condition = parse_json(f'{{"when": {{"attribute": "a", "=": {value}}}}}').condition
-    assert isinstance(condition, Predicate)
-    assert isinstance(condition.constraint, Comparison)
+    assert isinstance(condition, PredicateNode)
+    assert isinstance(condition.constraint, CrispComparison)
     assert condition.constraint.value == expected
 
 
 def test_an_extension_that_nobody_knows_is_kept() -> None:
     text = '{"when": {"attribute": "a", "extension": "near", "arguments": [1, "x"]}}'
-    tree = parse_json(text, Registry())
-    assert isinstance(tree.condition, Predicate)
+    tree = parse_json(text, PluginRegistry())
+    assert isinstance(tree.condition, PredicateNode)
     assert tree.condition.constraint == Extension("near", (Quantity(1.0), Text("x")))
-    assert json.loads(print_json(tree, Registry())) == json.loads(text)
+    assert json.loads(print_json(tree, PluginRegistry())) == json.loads(text)
 
 
 ERRORS = [

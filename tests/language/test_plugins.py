@@ -14,28 +14,28 @@ from denwatch.client.compiler import CompiledSubscription, compile_subscription,
 from denwatch.client.errors import LanguageError
 from denwatch.client.plugins import (
     SHIPPED,
+    LanguagePlugin,
     Lowered,
     Parameter,
-    Plugin,
-    Registry,
+    PluginRegistry,
     load_registry,
 )
 from denwatch.client.syntax import (
     Aggregator,
     And,
     Condition,
+    CrispRange,
     Extension,
     Hedge,
     Name,
+    NamedTerm,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
     Scalar,
     Shape,
-    Span,
-    Subscription,
-    Term,
+    SourceSpan,
+    SubscriptionTree,
     Value,
 )
 from denwatch.client.vocabulary import Attribute, load_shipped, parse_vocabulary
@@ -47,9 +47,9 @@ RESCUE = load_shipped("rescue")
 DIRECTION = WEATHER.events["weather"].attributes["wind_direction"]
 
 
-def near(centre: float, *spread: float, **options: object) -> Predicate:
+def near(centre: float, *spread: float, **options: object) -> PredicateNode:
     arguments = tuple(map(Quantity, (centre, *spread)))
-    return Predicate(Name("wind_direction"), Extension("near", arguments), **options)  # type: ignore[arg-type]
+    return PredicateNode(Name("wind_direction"), Extension("near", arguments), **options)  # type: ignore[arg-type]
 
 
 def rate(compiled: CompiledSubscription, code: int) -> float:
@@ -64,7 +64,7 @@ def rate(compiled: CompiledSubscription, code: int) -> float:
 
 
 def test_350_is_near_10() -> None:
-    compiled = compile_subscription(Subscription(near(10.0, 40.0)), WEATHER)
+    compiled = compile_subscription(SubscriptionTree(near(10.0, 40.0)), WEATHER)
     assert rate(compiled, DIRECTION.to_code(350)) == pytest.approx(0.5, abs=0.03)
     assert rate(compiled, DIRECTION.to_code(10)) == pytest.approx(1.0, abs=0.03)
     assert rate(compiled, DIRECTION.to_code(180)) == 0.0
@@ -77,7 +77,9 @@ def test_the_vector_follows_the_plug_ins_own_evaluation(
     centre: float, spread: float, negated: bool
 ) -> None:
     """Over the whole circle, also where a set passes north."""
-    compiled = compile_subscription(Subscription(near(centre, spread, negated=negated)), WEATHER)
+    compiled = compile_subscription(
+        SubscriptionTree(near(centre, spread, negated=negated)), WEATHER
+    )
     extension = load_registry().predicates["near"]
     steepest = 1.5 * DIRECTION.step / spread  # how far rounding a place to a step can move a degree
     for code in range(256):
@@ -91,7 +93,7 @@ def test_the_vector_follows_the_plug_ins_own_evaluation(
 @pytest.mark.parametrize(("start", "end"), [(340, 20), (20, 340), (0, 90), (270, 0), (359.5, 10)])
 def test_sectors_go_clockwise(start: float, end: float) -> None:
     sector = Extension("sector", (Quantity(start, "°"), Quantity(end, "°")))
-    compiled = compile_subscription(Subscription(Predicate(Name("dd"), sector)), WEATHER)
+    compiled = compile_subscription(SubscriptionTree(PredicateNode(Name("dd"), sector)), WEATHER)
     extension = load_registry().predicates["sector"]
     for code in range(256):
         wanted = extension.evaluate(DIRECTION.to_value(code), sector.arguments, DIRECTION)
@@ -99,8 +101,8 @@ def test_sectors_go_clockwise(start: float, end: float) -> None:
 
 
 def test_circular_predicates_join_others_and_decompile() -> None:
-    tree = Subscription(
-        And((near(350.0, 30.0), Predicate(Name("wind_speed"), Term(Name("storm")))))
+    tree = SubscriptionTree(
+        And((near(350.0, 30.0), PredicateNode(Name("wind_speed"), NamedTerm(Name("storm")))))
     )
     compiled = compile_subscription(tree, WEATHER)
     assert compile_subscription(decompile(compiled.data, WEATHER), WEATHER).data == compiled.data
@@ -114,34 +116,34 @@ def test_circular_predicates_join_others_and_decompile() -> None:
         (near(10.0, 20.0, hedges=(Hedge.VERY,)), WEATHER, "becomes several predicates here"),
         (near(10.0, 20.0, possible=Scalar(0.5)), WEATHER, "becomes several predicates here"),
         (
-            Predicate(Name("dd"), Extension("near")),
+            PredicateNode(Name("dd"), Extension("near")),
             WEATHER,
             "takes 1 to 2 arguments, not 0 (centre",
         ),
         (
-            Predicate(Name("heart_rate"), Extension("near", (Quantity(9.0),))),
+            PredicateNode(Name("heart_rate"), Extension("near", (Quantity(9.0),))),
             RESCUE,
             "heart_rate does not go round",
         ),
     ],
 )
-def test_mistakes_with_circles(predicate: Predicate, vocabulary: object, message: str) -> None:
+def test_mistakes_with_circles(predicate: PredicateNode, vocabulary: object, message: str) -> None:
     with pytest.raises(LanguageError) as caught:
-        compile_subscription(Subscription(predicate), vocabulary)  # type: ignore[arg-type]
+        compile_subscription(SubscriptionTree(predicate), vocabulary)  # type: ignore[arg-type]
     assert message in str(caught.value)
 
 
 def test_hedges_are_welcome_where_the_circle_is_one_piece() -> None:
     south = near(180.0, 40.0, hedges=(Hedge.VERY,), possible=Scalar(0.2))
-    (p,) = compile_subscription(Subscription(south), WEATHER).vector.predicates
+    (p,) = compile_subscription(SubscriptionTree(south), WEATHER).vector.predicates
     assert (p.hedge, p.possible) == (1, 51)
 
 
 def test_a_mistake_inside_a_plug_in_has_its_place() -> None:
-    wide = Quantity(500.0, span=Span(20, 23))
-    bad = Predicate(Name("dd"), Extension("near", (Quantity(10.0), wide)))
+    wide = Quantity(500.0, span=SourceSpan(20, 23))
+    bad = PredicateNode(Name("dd"), Extension("near", (Quantity(10.0), wide)))
     with pytest.raises(LanguageError) as caught:
-        compile_subscription(Subscription(bad), WEATHER)
+        compile_subscription(SubscriptionTree(bad), WEATHER)
     assert caught.value.at == 21
 
 
@@ -156,13 +158,13 @@ class Round:
     tag = "round-predicate"
     parameters = (Parameter("value"),)
 
-    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
         constraint = predicate.constraint
         assert isinstance(constraint, Extension)
         value = read_value(constraint.arguments[0], attribute)
         tens = {math.floor(value / 10) * 10.0, math.ceil(value / 10) * 10.0}
         parts = tuple(
-            Predicate(predicate.attribute, Range(Quantity(ten), Quantity(ten)))
+            PredicateNode(predicate.attribute, CrispRange(Quantity(ten), Quantity(ten)))
             for ten in sorted(tens)
         )
         return parts[0] if len(parts) == 1 else Or(parts)
@@ -211,14 +213,18 @@ class AtLeast:
         return sorted(degrees, reverse=True)[int(arguments[0]) - 1]
 
 
-STRANGERS = Registry.of(
-    [Plugin("strangers", predicates=(Round(),), shapes=(Cosine(),), aggregators=(AtLeast(),))]
+STRANGERS = PluginRegistry.of(
+    [
+        LanguagePlugin(
+            "strangers", predicates=(Round(),), shapes=(Cosine(),), aggregators=(AtLeast(),)
+        )
+    ]
 )
 
 
 def test_a_predicate_type_from_outside() -> None:
-    leaf = Predicate(Name("heart_rate"), Extension("round", (Quantity(74.0),)))
-    compiled = compile_subscription(Subscription(leaf), RESCUE, registry=STRANGERS)
+    leaf = PredicateNode(Name("heart_rate"), Extension("round", (Quantity(74.0),)))
+    compiled = compile_subscription(SubscriptionTree(leaf), RESCUE, registry=STRANGERS)
     matching = [code for code in range(256) if rate(compiled, code) == 1.0]
     assert matching == [70, 80]
     attribute = RESCUE.events["patient"].attributes["heart_rate"]
@@ -228,7 +234,7 @@ def test_a_predicate_type_from_outside() -> None:
 
 def test_a_membership_function_from_outside_in_a_subscription_and_a_vocabulary() -> None:
     shape = Shape("cosine", (Quantity(120.0), Quantity(50.0)))
-    tree = Subscription(Predicate(Name("heart_rate"), shape))
+    tree = SubscriptionTree(PredicateNode(Name("heart_rate"), shape))
     compiled = compile_subscription(tree, RESCUE, registry=STRANGERS)
     assert 0.01 < compiled.error < 0.12
     for code in range(256):
@@ -255,11 +261,11 @@ def test_a_membership_function_from_outside_in_a_subscription_and_a_vocabulary()
 
 def test_an_aggregator_from_outside() -> None:
     operands = (
-        Predicate(Name("heart_rate"), Term(Name("high"))),
-        Predicate(Name("patient_temperature"), Term(Name("high"))),
-        Predicate(Name("age"), Term(Name("old"))),
+        PredicateNode(Name("heart_rate"), NamedTerm(Name("high"))),
+        PredicateNode(Name("patient_temperature"), NamedTerm(Name("high"))),
+        PredicateNode(Name("age"), NamedTerm(Name("old"))),
     )
-    tree = Subscription(And(operands), aggregator=Aggregator("at_least", (Quantity(2.0),)))
+    tree = SubscriptionTree(And(operands), aggregator=Aggregator("at_least", (Quantity(2.0),)))
     compiled = compile_subscription(tree, RESCUE, registry=STRANGERS)
     assert len(compiled.vector.predicates) == 3
     scratch = bytearray(SCRATCH)
@@ -269,7 +275,7 @@ def test_an_aggregator_from_outside() -> None:
         degrees = [scratch[i] / 255 for i in range(3)]
         wanted = AtLeast().evaluate(degrees, (2.0,))
         assert (degree if degree >= 0 else ~degree) / 255 == pytest.approx(wanted)
-    bad = Subscription(And(operands), aggregator=Aggregator("at_least", (Quantity(9.0),)))
+    bad = SubscriptionTree(And(operands), aggregator=Aggregator("at_least", (Quantity(9.0),)))
     with pytest.raises(LanguageError, match="9 of 3 is no choice"):
         compile_subscription(bad, RESCUE, registry=STRANGERS)
 
@@ -278,7 +284,9 @@ def test_names_are_added_once() -> None:
     with pytest.raises(
         LanguageError, match='plug-in "b" adds "round", which another one has added'
     ):
-        Registry.of([Plugin("a", predicates=(Round(),)), Plugin("b", predicates=(Round(),))])
+        PluginRegistry.of(
+            [LanguagePlugin("a", predicates=(Round(),)), LanguagePlugin("b", predicates=(Round(),))]
+        )
 
 
 STRANGER = """

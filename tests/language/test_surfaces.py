@@ -13,7 +13,7 @@ from denwatch.client.language.phrases import print_words
 from denwatch.client.language.words import parse_words
 from denwatch.client.language.xml import parse_xml
 from denwatch.client.language.xml_print import print_xml
-from denwatch.client.syntax import Subscription
+from denwatch.client.syntax import SubscriptionTree
 from denwatch.client.vocabulary import load_shipped
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -63,13 +63,15 @@ def test_words_to_vector_to_words_is_a_fixed_point(data: st.DataObject) -> None:
 
 @RELAXED
 @given(wild.subscriptions, st.sampled_from(SURFACES))
-def test_whatever_a_tree_says_is_printed_and_parsed_back(tree: Subscription, surface: str) -> None:
+def test_whatever_a_tree_says_is_printed_and_parsed_back(
+    tree: SubscriptionTree, surface: str
+) -> None:
     assert parse(print_as(surface, tree)) == tree
 
 
 @RELAXED
 @given(wild.subscriptions)
-def test_the_builder_makes_every_tree(tree: Subscription) -> None:
+def test_the_builder_makes_every_tree(tree: SubscriptionTree) -> None:
     assert wild.build(tree) == tree
 
 
@@ -136,7 +138,7 @@ def test_a_damaged_document_is_understood_or_refused_with_its_place(
             assert parse(print_as(other, found)) == found
 
 
-def understand(text: str) -> Subscription | LanguageError:
+def understand(text: str) -> SubscriptionTree | LanguageError:
     """Return what a text says, or why it was refused; nothing else may happen."""
     try:
         return parse(text)

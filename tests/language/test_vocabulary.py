@@ -14,11 +14,11 @@ import denwatch.client.vocabulary
 import pytest
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Name, Predicate, Subscription, Term
+from denwatch.client.syntax import Name, NamedTerm, PredicateNode, SubscriptionTree
 from denwatch.client.vocabulary import (
     SHIPPED,
-    Directory,
-    Kind,
+    PublisherDirectory,
+    ValueKind,
     Vocabulary,
     browse,
     build_vocabulary,
@@ -87,7 +87,7 @@ def test_rescue_has_the_five_events_and_wide_positions() -> None:
     rescue = load_shipped("rescue")
     assert set(rescue.events) == {"patient", "fire", "gas", "road", "team"}
     assert rescue.events["team"].attributes["east"].wide
-    assert rescue.events["patient"].attributes["born"].kind is Kind.DATE
+    assert rescue.events["patient"].attributes["born"].kind is ValueKind.DATE
 
 
 # Names ----------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def test_merging_refuses_two_events_of_one_number() -> None:
 
 
 @pytest.fixture
-def directory() -> Directory:
-    found = Directory(load_shipped("rescue"))
+def directory() -> PublisherDirectory:
+    found = PublisherDirectory(load_shipped("rescue"))
     found.announce_names("monitor-1", ["temp", "HR"])
     found.announce_names("monitor-2", ["patient.pulse"])
     found.announce("detector", 3, 0b111)
@@ -256,18 +256,20 @@ def directory() -> Directory:
 def subscribe(*names: str) -> Any:
     from denwatch.client.syntax import And
 
-    leaves = tuple(Predicate(Name(name), Term(Name("high"))) for name in names)
-    tree = Subscription(leaves[0] if len(leaves) == 1 else And(leaves))
+    leaves = tuple(PredicateNode(Name(name), NamedTerm(Name("high"))) for name in names)
+    tree = SubscriptionTree(leaves[0] if len(leaves) == 1 else And(leaves))
     return compile_subscription(tree, load_shipped("rescue")).vector
 
 
-def test_publishers_of_a_subscription_have_all_its_attributes(directory: Directory) -> None:
+def test_publishers_of_a_subscription_have_all_its_attributes(
+    directory: PublisherDirectory,
+) -> None:
     assert directory.find_publishers(subscribe("HR")) == ["monitor-1", "monitor-2"]
     assert directory.find_publishers(subscribe("HR", "temp")) == ["monitor-1"]
     assert directory.find_publishers(subscribe("CO")) == ["detector"]
 
 
-def test_look_up_says_what_a_publisher_lacks(directory: Directory) -> None:
+def test_look_up_says_what_a_publisher_lacks(directory: PublisherDirectory) -> None:
     found = directory.look_up(["body_temp", "heartbeat"])
     assert [(f.publisher, f.lacks, f.is_complete) for f in found] == [
         ("monitor-1", (), True),
@@ -275,14 +277,14 @@ def test_look_up_says_what_a_publisher_lacks(directory: Directory) -> None:
     ]
 
 
-def test_a_publisher_is_forgotten(directory: Directory) -> None:
+def test_a_publisher_is_forgotten(directory: PublisherDirectory) -> None:
     directory.forget("monitor-1")
     assert directory.find_publishers(subscribe("HR")) == ["monitor-2"]
     with pytest.raises(LanguageError, match="announces no attributes"):
         directory.announce("mute", 1, 0)
 
 
-def test_browsing_shows_events_terms_synonyms_and_publishers(directory: Directory) -> None:
+def test_browsing_shows_events_terms_synonyms_and_publishers(directory: PublisherDirectory) -> None:
     rescue = load_shipped("rescue")
     text = describe_vocabulary(rescue)
     assert "patient (1): Vital signs of one patient" in text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import skfuzzy
 from denwatch.client.errors import LanguageError
-from denwatch.client.vocabulary import Attribute, Kind, Membership
+from denwatch.client.vocabulary import Attribute, Membership, ValueKind
 from denwatch.client.vocabulary.fitting import find_cut
 from denwatch.client.vocabulary.triples import Demand, Triple, find_gamma, find_width
 from denwatch.client.vocabulary.units import (
@@ -26,8 +26,8 @@ from simpful import (
     Triangular_MF,
 )
 
-BYTE = Attribute("x", "e", 0, Kind.NUMBER, 0.0, 255.0)
-WIDE = Attribute("x", "e", 0, Kind.NUMBER, 0.0, 255.0, wide=True)
+BYTE = Attribute("x", "e", 0, ValueKind.NUMBER, 0.0, 255.0)
+WIDE = Attribute("x", "e", 0, ValueKind.NUMBER, 0.0, 255.0, wide=True)
 GRID = np.arange(256, dtype=float)
 
 

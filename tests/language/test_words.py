@@ -8,32 +8,32 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.language import tables
 from denwatch.client.language.phrases import print_words
 from denwatch.client.language.words import MAX_CHARACTERS, MAX_DEPTH, parse_words
-from denwatch.client.plugins import Parameter, Registry, load_registry
+from denwatch.client.plugins import Parameter, PluginRegistry, load_registry
 from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
 )
 from denwatch.client.vocabulary import load_shipped
@@ -41,17 +41,17 @@ from denwatch.client.vocabulary import load_shipped
 RESCUE = load_shipped("rescue")
 
 
-def term(attribute: str, name: str, *hedges: Hedge, negated: bool = False) -> Predicate:
-    return Predicate(Name(attribute), Term(Name(name)), negated, hedges)
+def term(attribute: str, name: str, *hedges: Hedge, negated: bool = False) -> PredicateNode:
+    return PredicateNode(Name(attribute), NamedTerm(Name(name)), negated, hedges)
 
 
-def compare(attribute: str, operator: str, value: object, negated: bool = False) -> Predicate:
+def compare(attribute: str, operator: str, value: object, negated: bool = False) -> PredicateNode:
     found = Quantity(value) if isinstance(value, float) else value
     assert isinstance(found, Quantity | Moment | Text)
-    return Predicate(Name(attribute), Comparison(Operator(operator), found), negated)
+    return PredicateNode(Name(attribute), CrispComparison(Operator(operator), found), negated)
 
 
-def refuse(words: str, registry: Registry | None = None) -> LanguageError:
+def refuse(words: str, registry: PluginRegistry | None = None) -> LanguageError:
     """Return the error that words cause, here or in the compiler."""
     with pytest.raises(LanguageError) as caught:
         compile_subscription(parse_words(words, registry), RESCUE)
@@ -75,7 +75,9 @@ CONDITIONS: list[tuple[str, Condition]] = [
         Or(
             (
                 compare("temp", ">", Quantity(104, "°F")),
-                Predicate(Name("heart_rate"), Range(Quantity(40.0, "bpm"), Quantity(50.0, "bpm"))),
+                PredicateNode(
+                    Name("heart_rate"), CrispRange(Quantity(40.0, "bpm"), Quantity(50.0, "bpm"))
+                ),
             )
         ),
     ),
@@ -122,49 +124,51 @@ CONDITIONS: list[tuple[str, Condition]] = [
     ("a is 2026-11-16", compare("a", "=", Moment("2026-11-16"))),
     # ranges and their dashes
     *[
-        (f"a {words}", Predicate(Name("a"), Range(Quantity(-4.0), Quantity(5.0))))
+        (f"a {words}", PredicateNode(Name("a"), CrispRange(Quantity(-4.0), Quantity(5.0))))
         for words in ("between -4 and 5", "from -4 to 5", "is -4 to 5", "is -4-5", "is -4..5")
     ],
     # a unit written once is meant for all
     (
         "a between 100 and 104 °F",
-        Predicate(Name("a"), Range(Quantity(100.0, "°F"), Quantity(104.0, "°F"))),
+        PredicateNode(Name("a"), CrispRange(Quantity(100.0, "°F"), Quantity(104.0, "°F"))),
     ),
     (
         "a between 100 °F and 104",
-        Predicate(Name("a"), Range(Quantity(100.0, "°F"), Quantity(104.0, "°F"))),
+        PredicateNode(Name("a"), CrispRange(Quantity(100.0, "°F"), Quantity(104.0, "°F"))),
     ),
     (
         "a between 37 units and 104 °F",
-        Predicate(Name("a"), Range(Quantity(37.0), Quantity(104.0, "°F"))),
+        PredicateNode(Name("a"), CrispRange(Quantity(37.0), Quantity(104.0, "°F"))),
     ),
-    ("a about 39", Predicate(Name("a"), About(Quantity(39.0)))),
+    ("a about 39", PredicateNode(Name("a"), About(Quantity(39.0)))),
     (
         "a is around 39 °C within 0.5",
-        Predicate(Name("a"), About(Quantity(39.0, "°C"), Quantity(0.5, "°C"))),
+        PredicateNode(Name("a"), About(Quantity(39.0, "°C"), Quantity(0.5, "°C"))),
     ),
     (
         "a ~ 14:30 ± 10 min",
-        Predicate(Name("a"), About(Moment("14:30"), Quantity(10.0, "min"))),
+        PredicateNode(Name("a"), About(Moment("14:30"), Quantity(10.0, "min"))),
     ),
     (
         "a is rising(37.5, 39.5 °C)",
-        Predicate(Name("a"), Shape("rising", (Quantity(37.5, "°C"), Quantity(39.5, "°C")))),
+        PredicateNode(Name("a"), Shape("rising", (Quantity(37.5, "°C"), Quantity(39.5, "°C")))),
     ),
     (
         "wind is near 350 ° within 20",
-        Predicate(Name("wind"), Extension("near", (Quantity(350.0, "°"), Quantity(20.0, "°")))),
+        PredicateNode(Name("wind"), Extension("near", (Quantity(350.0, "°"), Quantity(20.0, "°")))),
     ),
     (
         "wind in the sector 340 to 20 °",
-        Predicate(Name("wind"), Extension("sector", (Quantity(340.0, "°"), Quantity(20.0, "°")))),
+        PredicateNode(
+            Name("wind"), Extension("sector", (Quantity(340.0, "°"), Quantity(20.0, "°")))
+        ),
     ),
-    ("wind is near(350)", Predicate(Name("wind"), Extension("near", (Quantity(350.0),)))),
+    ("wind is near(350)", PredicateNode(Name("wind"), Extension("near", (Quantity(350.0),)))),
     (
         "a is low possible 0.6 certain 20 % with weight 3",
-        Predicate(
+        PredicateNode(
             Name("a"),
-            Term(Name("low")),
+            NamedTerm(Name("low")),
             possible=Scalar(0.6),
             certain=Scalar(0.2),
             weight=Scalar(3.0),
@@ -176,71 +180,77 @@ CONDITIONS: list[tuple[str, Condition]] = [
 @pytest.mark.parametrize(("words", "condition"), CONDITIONS)
 def test_a_condition_is_understood_and_prints_back(words: str, condition: Condition) -> None:
     tree = parse_words(words)
-    assert tree == Subscription(condition)
+    assert tree == SubscriptionTree(condition)
     assert parse_words(print_words(tree)) == tree
 
 
 @pytest.mark.parametrize("start", ["", "when ", "If the ", "tell me when ", "Notify us whenever "])
 @pytest.mark.parametrize("end", ["", ".", " . "])
 def test_politeness_means_nothing(start: str, end: str) -> None:
-    assert parse_words(f"{start}a is low{end}") == Subscription(A)
+    assert parse_words(f"{start}a is low{end}") == SubscriptionTree(A)
 
 
-OPTIONS: list[tuple[str, Subscription]] = [
-    ("at least 0.7", Subscription(A, possible=Scalar(0.7))),
-    ("at least 70 %", Subscription(A, possible=Scalar(0.7))),
-    ("possible 0.6, certain 0.2", Subscription(A, possible=Scalar(0.6), certain=Scalar(0.2))),
-    ("at least 0.5, possible 0.6", Subscription(A, possible=Scalar(0.6))),
-    ("by harmonic mean", Subscription(A, aggregator=Aggregator("harmonic_mean"))),
-    ("by the average", Subscription(A, aggregator=Aggregator("arithmetic_mean"))),
+OPTIONS: list[tuple[str, SubscriptionTree]] = [
+    ("at least 0.7", SubscriptionTree(A, possible=Scalar(0.7))),
+    ("at least 70 %", SubscriptionTree(A, possible=Scalar(0.7))),
+    ("possible 0.6, certain 0.2", SubscriptionTree(A, possible=Scalar(0.6), certain=Scalar(0.2))),
+    ("at least 0.5, possible 0.6", SubscriptionTree(A, possible=Scalar(0.6))),
+    ("by harmonic mean", SubscriptionTree(A, aggregator=Aggregator("harmonic_mean"))),
+    ("by the average", SubscriptionTree(A, aggregator=Aggregator("arithmetic_mean"))),
     (
         "by owa(0.5, 0.2)",
-        Subscription(A, aggregator=Aggregator("owa", (Quantity(0.5), Quantity(0.2)))),
+        SubscriptionTree(A, aggregator=Aggregator("owa", (Quantity(0.5), Quantity(0.2)))),
     ),
-    ("top 5", Subscription(A, top=Scalar(5.0))),
-    ("score 0.8", Subscription(A, score=Scalar(0.8))),
-    ("valid for 2 days", Subscription(A, valid_for=Quantity(2.0, "days"))),
-    ("expires after 10 min", Subscription(A, expiry=Quantity(10.0, "min"))),
-    ("heartbeat 10 min", Subscription(A, heartbeat=Quantity(10.0, "min"))),
-    ("heartbeat every 600", Subscription(A, heartbeat=Quantity(600.0))),
-    ("quiet for 1 min", Subscription(A, quiet=Quantity(1.0, "min"))),
-    ("dead band 0.5 °C", Subscription(A, dead_bands=(DeadBand(Name("a"), Quantity(0.5, "°C")),))),
-    ("dead band 5 % of b", Subscription(A, dead_bands=(DeadBand(Name("b"), Quantity(5.0, "%")),))),
-    ("relative dead band 5 %", Subscription(A, relative_band=Scalar(0.05))),
-    ("hysteresis 0.1", Subscription(A, hysteresis=Scalar(0.1))),
-    ("3 of 5", Subscription(A, persistence=Persistence(Scalar(3.0), Scalar(5.0)))),
-    ("3 of the last 5", Subscription(A, persistence=Persistence(Scalar(3.0), Scalar(5.0)))),
-    ("recent", Subscription(A, recent=Recent("recent"))),
-    ("in the last few seconds", Subscription(A, recent=Recent("few seconds"))),
-    ("within the last 30 s", Subscription(A, recent=Recent(None, Quantity(30.0, "s")))),
+    ("top 5", SubscriptionTree(A, top=Scalar(5.0))),
+    ("score 0.8", SubscriptionTree(A, score=Scalar(0.8))),
+    ("valid for 2 days", SubscriptionTree(A, valid_for=Quantity(2.0, "days"))),
+    ("expires after 10 min", SubscriptionTree(A, expiry=Quantity(10.0, "min"))),
+    ("heartbeat 10 min", SubscriptionTree(A, heartbeat=Quantity(10.0, "min"))),
+    ("heartbeat every 600", SubscriptionTree(A, heartbeat=Quantity(600.0))),
+    ("quiet for 1 min", SubscriptionTree(A, quiet=Quantity(1.0, "min"))),
+    (
+        "dead band 0.5 °C",
+        SubscriptionTree(A, dead_bands=(DeadBand(Name("a"), Quantity(0.5, "°C")),)),
+    ),
+    (
+        "dead band 5 % of b",
+        SubscriptionTree(A, dead_bands=(DeadBand(Name("b"), Quantity(5.0, "%")),)),
+    ),
+    ("relative dead band 5 %", SubscriptionTree(A, relative_band=Scalar(0.05))),
+    ("hysteresis 0.1", SubscriptionTree(A, hysteresis=Scalar(0.1))),
+    ("3 of 5", SubscriptionTree(A, persistence=Persistence(Scalar(3.0), Scalar(5.0)))),
+    ("3 of the last 5", SubscriptionTree(A, persistence=Persistence(Scalar(3.0), Scalar(5.0)))),
+    ("recent", SubscriptionTree(A, recent=Recent("recent"))),
+    ("in the last few seconds", SubscriptionTree(A, recent=Recent("few seconds"))),
+    ("within the last 30 s", SubscriptionTree(A, recent=Recent(None, Quantity(30.0, "s")))),
     (
         "in the last 30 s fading until 2 min",
-        Subscription(A, recent=Recent(None, Quantity(30.0, "s"), Quantity(2.0, "min"))),
+        SubscriptionTree(A, recent=Recent(None, Quantity(30.0, "s"), Quantity(2.0, "min"))),
     ),
     (
         "prefer A over B over C",
-        Subscription(A, prefer=(Prefer(Name("A"), Name("B")), Prefer(Name("B"), Name("C")))),
+        SubscriptionTree(A, prefer=(Prefer(Name("A"), Name("B")), Prefer(Name("B"), Name("C")))),
     ),
-    ("why", Subscription(A, why=True)),
-    ("event patient, named fever", Subscription(A, event=Name("patient"), name=Name("fever"))),
-    ("rule 1 with 2 gives 0.5", Subscription(A, rules=(Rule(1, 2, Scalar(0.5)),))),
+    ("why", SubscriptionTree(A, why=True)),
+    ("event patient, named fever", SubscriptionTree(A, event=Name("patient"), name=Name("fever"))),
+    ("rule 1 with 2 gives 0.5", SubscriptionTree(A, rules=(SugenoRule(1, 2, Scalar(0.5)),))),
     (
         "rule 1 with 2 gives 0.5 slopes 0.1 and -0.2",
-        Subscription(A, rules=(Rule(1, 2, Scalar(0.5), (Scalar(0.1), Scalar(-0.2))),)),
+        SubscriptionTree(A, rules=(SugenoRule(1, 2, Scalar(0.5), (Scalar(0.1), Scalar(-0.2))),)),
     ),
 ]
 
 
 @pytest.mark.parametrize(("words", "tree"), OPTIONS)
-def test_an_option_is_understood_and_prints_back(words: str, tree: Subscription) -> None:
+def test_an_option_is_understood_and_prints_back(words: str, tree: SubscriptionTree) -> None:
     assert parse_words(f"a is low, {words}") == tree
     assert parse_words(print_words(tree)) == tree
 
 
 def test_time_may_follow_the_condition_without_a_comma() -> None:
-    assert parse_words("a is low recently") == Subscription(A, recent=Recent("recent"))
+    assert parse_words("a is low recently") == SubscriptionTree(A, recent=Recent("recent"))
     tree = parse_words("a is low in the last few minutes, top 3")
-    assert tree == Subscription(A, recent=Recent("few minutes"), top=Scalar(3.0))
+    assert tree == SubscriptionTree(A, recent=Recent("few minutes"), top=Scalar(3.0))
 
 
 def test_a_long_subscription_reads_as_a_rescuer_writes_it() -> None:
@@ -346,11 +356,11 @@ def test_every_node_knows_where_it_was_written() -> None:
     condition = parse_words(words).condition
     assert isinstance(condition, And)
     first, second = condition.operands
-    assert isinstance(first, Predicate)
+    assert isinstance(first, PredicateNode)
     assert isinstance(second, Not)
-    assert isinstance(second.operand, Predicate)
+    assert isinstance(second.operand, PredicateNode)
     inner = second.operand.constraint
-    assert isinstance(inner, Comparison)
+    assert isinstance(inner, CrispComparison)
     spans = [first.span, first.attribute.span, second.span, inner.value.span]
     texts = [words[span.start : span.end] for span in spans if span]
     assert texts == ["heart_rate is very high", "heart_rate", "not (T° above 104 °F)", "104 °F"]
@@ -383,11 +393,13 @@ class Gentle:
 
 
 def test_a_plugin_adds_words_and_the_core_keeps_its_own() -> None:
-    registry = Registry(predicates={"gentle": Gentle()})  # type: ignore[dict-item]
+    registry = PluginRegistry(predicates={"gentle": Gentle()})  # type: ignore[dict-item]
     tree = parse_words("a is gently  sloping at starting 3 m to 5", registry)
     expected = Extension("gentle", (Quantity(3.0, "m"), Quantity(5.0, "m")))
-    assert tree.condition == Predicate(Name("a"), expected)
+    assert tree.condition == PredicateNode(Name("a"), expected)
     assert print_words(tree, registry) == "a is gently sloping at starting 3 to 5 m"
     plain = parse_words("a from 3 to 5", registry).condition
-    assert plain == Predicate(Name("a"), Range(Quantity(3.0), Quantity(5.0)))
-    assert parse_words("starting is low", load_registry()) == Subscription(term("starting", "low"))
+    assert plain == PredicateNode(Name("a"), CrispRange(Quantity(3.0), Quantity(5.0)))
+    assert parse_words("starting is low", load_registry()) == SubscriptionTree(
+        term("starting", "low")
+    )

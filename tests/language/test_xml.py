@@ -10,21 +10,21 @@ from denwatch.client.language.xml import parse_xml
 from denwatch.client.language.xml_print import print_xml
 from denwatch.client.language.xml_schema import SCHEMA
 from denwatch.client.language.xml_source import MAX_CHARACTERS, MAX_DEPTH
-from denwatch.client.plugins import Lowered, Parameter, Registry
+from denwatch.client.plugins import Lowered, Parameter, PluginRegistry
 from denwatch.client.syntax import (
     Aggregator,
     And,
     Condition,
     Hedge,
     Name,
+    NamedTerm,
     Not,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
     Recent,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
 )
 from denwatch.client.vocabulary import load_shipped
 from lxml import etree
@@ -78,8 +78,8 @@ def test_the_papers_example_compiles_to_17_bytes_at_most() -> None:
     assert tree.aggregator == Aggregator("harmonic_mean")
     assert isinstance(tree.condition, And)
     first, second, third = tree.condition.operands
-    assert first == Predicate(Name("Patient_Temperature"), high, hedges=(Hedge.VERY,))
-    assert second == Predicate(Name("heart_rate"), Term(Name("normal")), negated=True)
+    assert first == PredicateNode(Name("Patient_Temperature"), high, hedges=(Hedge.VERY,))
+    assert second == PredicateNode(Name("heart_rate"), NamedTerm(Name("normal")), negated=True)
     words = parse_words("oxygen_saturation < 92 %").condition
     assert third == words
     assert len(compile_subscription(tree, RESCUE).data) <= 17
@@ -142,7 +142,7 @@ def test_self_contained_needs_a_vocabulary() -> None:
 def test_fuzzifiers(fuzzifier: str, shape: tuple[str, tuple[float, ...], str | None]) -> None:
     kind, points, unit = shape
     condition = parse_xml(one(f"<Fuzzifier>{fuzzifier}</Fuzzifier>")).condition
-    assert isinstance(condition, Predicate)
+    assert isinstance(condition, PredicateNode)
     assert condition.constraint == Shape(kind, tuple(Quantity(p, unit) for p in points))
 
 
@@ -161,11 +161,11 @@ def test_the_papers_relational_operators(
     operator: str, negated: bool, hedges: tuple[Hedge, ...], recent: Recent | None
 ) -> None:
     tree = parse_xml(one(f"<Relational-operator>{operator}</Relational-operator><term>low</term>"))
-    predicate = Predicate(Name("heart_rate"), Term(Name("low")), negated, hedges)
-    assert tree == Subscription(predicate, recent=recent)
+    predicate = PredicateNode(Name("heart_rate"), NamedTerm(Name("low")), negated, hedges)
+    assert tree == SubscriptionTree(predicate, recent=recent)
 
 
-P = [Predicate(Name(name), Term(Name("low"))) for name in "abcd"]
+P = [PredicateNode(Name(name), NamedTerm(Name("low"))) for name in "abcd"]
 
 
 @pytest.mark.parametrize(
@@ -315,14 +315,14 @@ class Yager:
 
 
 def test_plug_ins_bring_their_tags() -> None:
-    registry = Registry(shapes={"wave": Wave()}, aggregators={"yager": Yager()})  # type: ignore[dict-item]
+    registry = PluginRegistry(shapes={"wave": Wave()}, aggregators={"yager": Yager()})  # type: ignore[dict-item]
     text = one('<Wave crest="5 m" length="2 m"/>').replace(
         "</Sub", '<Aggregating-function><Yager exponent="2"/></Aggregating-function></Sub'
     )
     tree = parse_xml(text, registry)
     shape = Shape("wave", (Quantity(5.0, "m"), Quantity(2.0, "m")))
-    assert tree == Subscription(
-        Predicate(Name("heart_rate"), shape), aggregator=Aggregator("yager", (Quantity(2.0),))
+    assert tree == SubscriptionTree(
+        PredicateNode(Name("heart_rate"), shape), aggregator=Aggregator("yager", (Quantity(2.0),))
     )
     printed = print_xml(tree, registry)
     assert '<Wave crest="5 m" length="2 m"/>' in printed

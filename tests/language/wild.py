@@ -22,27 +22,27 @@ from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
 )
 from hypothesis import strategies as st
@@ -77,16 +77,16 @@ moments = st.sampled_from(
 values = st.one_of(quantities, moments, names.map(Text))
 tuples = st.lists(values, max_size=4).map(tuple)
 constraints = st.one_of(
-    st.builds(Comparison, st.sampled_from(Operator), values),
-    st.builds(Range, values, values),
-    st.builds(Term, names.map(Name)),
+    st.builds(CrispComparison, st.sampled_from(Operator), values),
+    st.builds(CrispRange, values, values),
+    st.builds(NamedTerm, names.map(Name)),
     st.builds(About, values, st.one_of(st.none(), quantities)),
     st.builds(Shape, st.sampled_from(["trapezoid", "bell", "fuzzifier", "wave form"]), tuples),
     st.builds(Extension, st.sampled_from(["near", "sector"]), tuples),
 )
 maybe = st.one_of(st.none(), scalars)
 predicates = st.builds(
-    Predicate,
+    PredicateNode,
     names.map(Name),
     constraints,
     st.booleans(),
@@ -105,14 +105,16 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
     max_leaves=5,
 )
 places = st.integers(1, 99)
-rules = st.builds(Rule, places, places, scalars, st.one_of(st.none(), st.tuples(scalars, scalars)))
+rules = st.builds(
+    SugenoRule, places, places, scalars, st.one_of(st.none(), st.tuples(scalars, scalars))
+)
 recents = st.one_of(
     st.builds(Recent, st.one_of(st.just("recent"), st.just("few seconds"), names)),
     st.builds(Recent, st.none(), quantities, st.one_of(st.none(), quantities)),
 )
 aggregators = st.builds(Aggregator, st.one_of(st.sampled_from(AGGREGATORS), names), st.just(()))
 subscriptions = st.builds(
-    Subscription,
+    SubscriptionTree,
     conditions,
     event=st.one_of(st.none(), names.map(Name)),
     name=st.one_of(st.none(), names.map(Name)),
@@ -136,7 +138,7 @@ subscriptions = st.builds(
 )
 
 
-def build(tree: Subscription) -> Subscription:
+def build(tree: SubscriptionTree) -> SubscriptionTree:
     """Return the tree that the builder makes when it is told everything that a tree says."""
     s = when(build_condition(tree.condition))
     s = s if tree.event is None else s.event(tree.event.text)
@@ -153,19 +155,19 @@ def build_condition(condition: Condition) -> ConditionBuilder:
             return any_of(*map(build_condition, operands))
         case Not(operand=operand):
             return ~build_condition(operand)
-        case Predicate():
+        case PredicateNode():
             return build_predicate(condition)
 
 
-def build_predicate(p: Predicate) -> PredicateBuilder:
+def build_predicate(p: PredicateNode) -> PredicateBuilder:
     """Return the builder of a predicate."""
     start = attribute(p.attribute.text)
     match p.constraint:
-        case Term(name=name):
+        case NamedTerm(name=name):
             builder = start.is_(name.text)
-        case Comparison(operator=operator, value=value):
+        case CrispComparison(operator=operator, value=value):
             builder = start.compare(operator.value, value)
-        case Range(low=low, high=high):
+        case CrispRange(low=low, high=high):
             builder = start.between(low, high)
         case About(value=value, spread=spread):
             builder = start.about(value, within=spread)
@@ -181,7 +183,7 @@ def build_predicate(p: Predicate) -> PredicateBuilder:
     return builder
 
 
-def build_options(s: SubscriptionBuilder, tree: Subscription) -> SubscriptionBuilder:
+def build_options(s: SubscriptionBuilder, tree: SubscriptionTree) -> SubscriptionBuilder:
     """Return the builder with everything beyond the condition."""
     if tree.aggregator is not None:
         s = s.by(tree.aggregator.name, *tree.aggregator.arguments)

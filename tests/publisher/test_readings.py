@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.client.errors import LanguageError
 from denwatch.client.publisher import parse_reading
-from denwatch.client.vocabulary import Kind, format_moment, load_shipped
+from denwatch.client.vocabulary import ValueKind, format_moment, load_shipped
 from denwatch.protocol.vectors import Reading
 
 RESCUE = load_shipped("rescue")
@@ -67,7 +67,7 @@ def test_a_broken_sensor_has_no_reading() -> None:
 
 
 def test_symbols_and_moments() -> None:
-    moments = (Kind.DATE, Kind.TIME, Kind.DATETIME)
+    moments = (ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME)
     found = [a for a in RESCUE.iterate_attributes() if a.kind in moments]
     assert len(found) >= 3
     for attribute in found:
@@ -76,7 +76,7 @@ def test_symbols_and_moments() -> None:
         assert abs(reading.points[0] - attribute.last / 2) <= 1
     for event in RESCUE.events.values():
         for attribute in event.attributes.values():
-            if attribute.kind is Kind.TEXT:
+            if attribute.kind is ValueKind.TEXT:
                 for code, symbol in enumerate(attribute.symbols):
                     notification = parse_reading(
                         f'{event.name} {attribute.name}="{symbol}"', RESCUE

@@ -14,7 +14,7 @@ import pytest
 from denwatch.cli.devices.config import Row
 from denwatch.cli.devices.sensors import SENSORS
 from denwatch.client.errors import LanguageError
-from denwatch.client.vocabulary import SHIPPED, Attribute, Kind, load_shipped
+from denwatch.client.vocabulary import SHIPPED, Attribute, ValueKind, load_shipped
 from denwatch.client.vocabulary.units import convert, convert_width, find_unit, list_units
 from denwatch.watchdog.sources.base import Channel, Source
 from hypothesis import assume, given, settings
@@ -26,7 +26,7 @@ NUMBERS = [
     (name, attribute)
     for name in SHIPPED
     for attribute in load_shipped(name).iterate_attributes()
-    if attribute.kind is Kind.NUMBER
+    if attribute.kind is ValueKind.NUMBER
 ]
 TEMPERATURES = [pair for pair in NUMBERS if pair[1].unit == "°C"]
 

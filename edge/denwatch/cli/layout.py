@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from denwatch.client.vocabulary import Attribute, Kind, Vocabulary, format_moment
+from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary, format_moment
 from denwatch.client.vocabulary.triples import find_width
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.degrees import CRISP, SLOPES
@@ -73,10 +73,10 @@ def format_code(attribute: Attribute | None, code: int) -> str:
     """Return the value that a code stands for, with its unit."""
     if attribute is None:
         return f"code {code}"
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         return attribute.symbols[code] if code < len(attribute.symbols) else f"symbol {code}"
     value = attribute.to_value(code)
-    if attribute.kind is not Kind.NUMBER:
+    if attribute.kind is not ValueKind.NUMBER:
         return format_moment(value, attribute.kind)
     return f"{value:.5g}" + (f" {attribute.unit}" if attribute.unit else "")
 
@@ -247,7 +247,7 @@ def _say_gamma(code: int, attribute: Attribute | None, wide: bool) -> str:
     if code == CRISP:
         return "crisp"
     gamma = (SLOPES[2 * code] << 8 | SLOPES[2 * code + 1]) / 256
-    if attribute is None or attribute.kind is not Kind.NUMBER:
+    if attribute is None or attribute.kind is not ValueKind.NUMBER:
         return f"{gamma:.3g}"
     unit = f" {attribute.unit}" if attribute.unit else ""
     return f"{gamma:.3g}: nothing from {find_width(code, wide) * attribute.step:.4g}{unit} away"

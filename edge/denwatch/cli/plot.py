@@ -21,7 +21,7 @@ from denwatch.cli.common import (
 from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
-    from denwatch.client.syntax import Subscription
+    from denwatch.client.syntax import SubscriptionTree
     from denwatch.client.vocabulary import Attribute, Vocabulary
 
 _DESCRIPTION = """
@@ -76,9 +76,9 @@ def find_panels(text: str, vocabulary: Vocabulary, organisation: str | None) -> 
     """Return what is to be drawn: an attribute's terms, or a subscription's predicates."""
     from denwatch.client.errors import LanguageError
     from denwatch.client.language import parse
-    from denwatch.client.syntax import Name, Span
+    from denwatch.client.syntax import Name, SourceSpan
 
-    name = Name(text.strip(), span=Span(0, len(text)))
+    name = Name(text.strip(), span=SourceSpan(0, len(text)))
     try:
         attributes = vocabulary.find_attributes(name, None, organisation)
     except LanguageError as unknown:
@@ -104,12 +104,12 @@ def list_terms(attribute: Attribute) -> Panel:
 
 
 def list_predicates(
-    tree: Subscription, vocabulary: Vocabulary, organisation: str | None
+    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None
 ) -> list[Panel]:
     """Return the predicates of a subscription as curves, by attribute."""
     from denwatch.client.compiler import compile_subscription
     from denwatch.client.compiler.lowering import Lowerer, lower_aggregator, resolve_event
-    from denwatch.client.compiler.sets import FuzzySet, Reader
+    from denwatch.client.compiler.sets import ConstraintReader, FuzzySet
     from denwatch.client.language.phrases import print_condition
     from denwatch.client.plugins import load_registry
     from denwatch.client.vocabulary.triples import find_power
@@ -118,7 +118,7 @@ def list_predicates(
     registry = load_registry()
     compiled = compile_subscription(tree, vocabulary, organisation=organisation)
     event = resolve_event(tree, vocabulary, organisation)
-    lowerer = Lowerer(Reader(vocabulary, registry, organisation), event)
+    lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
     lowerer.lower(lower_aggregator(tree, registry).condition)
     curves: dict[int, list[Curve]] = {}
     for draft in lowerer.drafts:
@@ -171,10 +171,10 @@ def draw(panels: list[Panel], output: Path, title: str) -> None:
 
 def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
     """Draw the curves of one attribute."""
-    from denwatch.client.vocabulary import Kind
+    from denwatch.client.vocabulary import ValueKind
 
     attribute = panel.attribute
-    is_text = attribute.kind is Kind.TEXT
+    is_text = attribute.kind is ValueKind.TEXT
     last = len(attribute.symbols) - 1 if is_text else attribute.last
     step = max(1, (last + 1) // _SAMPLES)
     codes = range(0, last + 1, step)
@@ -211,14 +211,14 @@ def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
     axis.set_ylabel("degree")
     if is_text:
         axis.set_xticks(range(last + 1), attribute.symbols)
-    elif attribute.kind is not Kind.NUMBER:
+    elif attribute.kind is not ValueKind.NUMBER:
         from denwatch.client.vocabulary import format_moment
 
         def format_tick(x: float, _: int | None) -> str:
             return format_moment(min(max(x, attribute.low), attribute.high), attribute.kind)
 
         axis.xaxis.set_major_formatter(format_tick)
-        if attribute.kind is Kind.TIME:
+        if attribute.kind is ValueKind.TIME:
             axis.set_xticks([hour * 3600 for hour in range(0, 25, 4)])
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     axis.grid(alpha=0.3)

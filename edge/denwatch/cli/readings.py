@@ -6,7 +6,7 @@ from typing import Any
 
 from denwatch.cli.failures import CommandError
 from denwatch.cli.layout import Row, format_code, format_duration, format_rows
-from denwatch.client.vocabulary import Attribute, Event, Kind, Vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary
 from denwatch.protocol import notification as codec
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
 from denwatch.protocol.vectors import NotificationVector, Reading
@@ -45,7 +45,7 @@ def explain_notification(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
     return answer | {"lines": lines, "rows": format_rows(list_rows(data, vector, event))}
 
 
-def name_bit(event: Event, bit: int) -> str:
+def name_bit(event: EventType, bit: int) -> str:
     """Return the name of an attribute, or its number if the vocabulary has none."""
     attribute = event.find_bit(bit)
     return attribute.name if attribute else f"attribute {bit}"
@@ -71,7 +71,7 @@ def measure_reading(reading: Reading, attribute: Attribute | None) -> dict[str, 
     """Return a value as JSON has it: numbers as numbers, with their unit."""
     points: list[Any] = list(scale_points(reading, attribute))
     answer: dict[str, Any] = {}
-    if attribute is not None and attribute.kind is Kind.NUMBER:
+    if attribute is not None and attribute.kind is ValueKind.NUMBER:
         points = [float(f"{attribute.to_value(point):.6g}") for point in points]
         if attribute.unit:
             answer["unit"] = attribute.unit
@@ -80,7 +80,7 @@ def measure_reading(reading: Reading, attribute: Attribute | None) -> dict[str, 
     return {"value": points[0]} | answer if reading.exact else {"trapezoid": points} | answer
 
 
-def list_rows(data: bytes, vector: NotificationVector, event: Event) -> list[Row]:
+def list_rows(data: bytes, vector: NotificationVector, event: EventType) -> list[Row]:
     """Return the fields of the vector in order."""
     rows: list[Row] = []
 

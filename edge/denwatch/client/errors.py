@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from denwatch.client.syntax import Node, Span
+from denwatch.client.syntax import SourceSpan, SyntaxNode
 
 
 class LanguageError(ValueError):
@@ -37,7 +37,7 @@ class LanguageError(ValueError):
 
     @classmethod
     def at_node(
-        cls, message: str, node: Node | None, hint: str = "", suggestions: Iterable[str] = ()
+        cls, message: str, node: SyntaxNode | None, hint: str = "", suggestions: Iterable[str] = ()
     ) -> LanguageError:
         """Return the error at the place where a node was written."""
         span = node.span if node is not None else None
@@ -45,7 +45,7 @@ class LanguageError(ValueError):
 
     @classmethod
     def at_span(
-        cls, message: str, span: Span | None, hint: str = "", suggestions: Iterable[str] = ()
+        cls, message: str, span: SourceSpan | None, hint: str = "", suggestions: Iterable[str] = ()
     ) -> LanguageError:
         """Return the error at a span of the source."""
         if span is None:

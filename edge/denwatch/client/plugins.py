@@ -1,9 +1,9 @@
 """Plug-ins of the language: predicate types, membership functions and aggregators from outside.
 
-A plug-in is an object of class `Plugin` behind an entry point of the group `denwatch.language`. It
-brings names, words, XML tags, a compile rule and an evaluation; grammar, XML reader and compiler
-ask the registry and know no plug-in by name. A compile rule *lowers*: it answers in the core's
-own syntax, so that a device needs no new code and the decompiler can read what it holds.
+A plug-in is a `LanguagePlugin` behind an entry point of the group `denwatch.language`. It adds
+names, words, XML tags, a compile rule and an evaluation. Grammar, XML reader and compiler ask the
+registry and know no plug-in by name. A compile rule *lowers*: it returns the core's own syntax, so
+that a device needs no new code and the decompiler can read the result.
 
 This is the only file that looks for entry points.
 """
@@ -17,7 +17,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import Condition, Extension, Node, Predicate, Quantity, Rule, Value
+from denwatch.client.syntax import (
+    Condition,
+    Extension,
+    PredicateNode,
+    Quantity,
+    SugenoRule,
+    SyntaxNode,
+    Value,
+)
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Attribute
@@ -67,7 +75,7 @@ class Named(Protocol):
 class PredicateType(Named, Protocol):
     """A constraint: `attribute is WORDS argument word argument ...`, in XML `<TAG .../>`."""
 
-    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
         """Return the predicate in core syntax; its constraint is the Extension.
 
         Negation, hedges and thresholds of the predicate are already taken off and are put back
@@ -85,7 +93,7 @@ class Recogniser(Protocol):
     """What a predicate type may do besides: see itself in the two predicates it lowers to."""
 
     def recognise(
-        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+        self, pair: tuple[PredicateNode, PredicateNode], attribute: Attribute
     ) -> Extension | None:
         """Return the constraint that lowers to "one of the pair", None if there is none.
 
@@ -112,7 +120,7 @@ class Lowered:
 
     condition: Condition
     aggregator: str = "minimum"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SugenoRule, ...] = ()
 
 
 class AggregatorType(Named, Protocol):
@@ -128,7 +136,7 @@ class AggregatorType(Named, Protocol):
 
 
 @dataclass(frozen=True)
-class Plugin:
+class LanguagePlugin:
     """What one entry point brings."""
 
     name: str
@@ -141,7 +149,7 @@ T = TypeVar("T", PredicateType, MembershipFunction, AggregatorType)
 
 
 @dataclass(frozen=True)
-class Registry:
+class PluginRegistry:
     """All plug-ins that are there, by what they add."""
 
     predicates: Mapping[str, PredicateType] = field(default_factory=dict)
@@ -149,7 +157,7 @@ class Registry:
     aggregators: Mapping[str, AggregatorType] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plugins: Iterable[Plugin]) -> Registry:
+    def of(cls, plugins: Iterable[LanguagePlugin]) -> PluginRegistry:
         """Return the registry of some plug-ins; a name may be added once."""
         predicates: dict[str, PredicateType] = {}
         shapes: dict[str, MembershipFunction] = {}
@@ -161,7 +169,7 @@ class Registry:
         return cls(predicates, shapes, aggregators)
 
 
-def _add(known: dict[str, T], extensions: Iterable[T], plugin: Plugin) -> None:
+def _add(known: dict[str, T], extensions: Iterable[T], plugin: LanguagePlugin) -> None:
     for extension in extensions:
         if extension.name in known:
             raise LanguageError(
@@ -170,7 +178,7 @@ def _add(known: dict[str, T], extensions: Iterable[T], plugin: Plugin) -> None:
         known[extension.name] = extension
 
 
-def find_extension(known: Mapping[str, T], name: str, what: str, node: Node) -> T:
+def find_extension(known: Mapping[str, T], name: str, what: str, node: SyntaxNode) -> T:
     """Return an extension by name, or raise the error that says which there are."""
     if name not in known:
         raise LanguageError.at_node(
@@ -179,7 +187,7 @@ def find_extension(known: Mapping[str, T], name: str, what: str, node: Node) -> 
     return known[name]
 
 
-def check_arguments(extension: Named, arguments: Sequence[object], node: Node) -> None:
+def check_arguments(extension: Named, arguments: Sequence[object], node: SyntaxNode) -> None:
     """Raise LanguageError unless there are as many arguments as the extension declares."""
     least = sum(not parameter.optional for parameter in extension.parameters)
     most = len(extension.parameters)
@@ -192,7 +200,7 @@ def check_arguments(extension: Named, arguments: Sequence[object], node: Node) -
 
 
 @cache
-def load_registry() -> Registry:
+def load_registry() -> PluginRegistry:
     """Return the shipped plug-ins and those that are installed; read once."""
     from importlib.metadata import entry_points  # slow to import: only who compiles pays
 
@@ -201,16 +209,16 @@ def load_registry() -> Registry:
         if entry.value in SHIPPED:
             continue
         plugin = entry.load()
-        if not isinstance(plugin, Plugin):
+        if not isinstance(plugin, LanguagePlugin):
             raise LanguageError(f"entry point {entry.name} of {GROUP} is not a Plugin")
         if plugin.name in plugins:
             raise LanguageError(f'two plug-ins are called "{plugin.name}"')
         plugins[plugin.name] = plugin
-    return Registry.of(plugins.values())
+    return PluginRegistry.of(plugins.values())
 
 
-def _load_shipped(path: str) -> Plugin:
+def _load_shipped(path: str) -> LanguagePlugin:
     module, name = path.split(":")
     plugin = getattr(importlib.import_module(module), name)
-    assert isinstance(plugin, Plugin)
+    assert isinstance(plugin, LanguagePlugin)
     return plugin

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SourceSpan:
     """Characters start..end (end excluded) of the source, counted from 0."""
 
     start: int
@@ -26,17 +26,17 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SyntaxNode:
     """Base of every node: where it was written, if anywhere."""
 
-    span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+    span: SourceSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 # Names and values ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Name(Node):
+class Name(SyntaxNode):
     """An event, attribute, term, symbol or subscription as it was called.
 
     An attribute may be qualified by its event, "patient.heart_rate".
@@ -46,7 +46,7 @@ class Name(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity(Node):
+class Quantity(SyntaxNode):
     """A number with the unit that was written; None means the attribute's own unit.
 
     For durations None means seconds.
@@ -57,14 +57,14 @@ class Quantity(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Node):
+class Text(SyntaxNode):
     """A text value: one of the symbols of a text attribute."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class Moment(Node):
+class Moment(SyntaxNode):
     """A date, a time of day, or both, as ISO 8601 text.
 
     "2026-11-16", "14:30", "14:30:15", "2026-11-16T14:30".
@@ -77,7 +77,7 @@ Value: TypeAlias = Quantity | Text | Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar(Node):
+class Scalar(SyntaxNode):
     """A plain number: a threshold, weight, score, share (0..1 each but weights) or count."""
 
     value: float
@@ -98,7 +98,7 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Node):
+class CrispComparison(SyntaxNode):
     """Crisp: `< 35`, `>= 40 °C`, `= red`, `!= red`, `> 14:30`."""
 
     operator: Operator
@@ -106,7 +106,7 @@ class Comparison(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Range(Node):
+class CrispRange(SyntaxNode):
     """Crisp: between low and high, both included."""
 
     low: Value
@@ -114,14 +114,14 @@ class Range(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Term(Node):
+class NamedTerm(SyntaxNode):
     """A fuzzy term of the vocabulary: `high`. A symbol of a text attribute may stand here too."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True)
-class About(Node):
+class About(SyntaxNode):
     """Around a value: full there, nothing at `spread` or more from it.
 
     Without a spread the attribute's own is taken.
@@ -132,7 +132,7 @@ class About(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(Node):
+class Shape(SyntaxNode):
     """A membership function given by its parameters, in the attribute's unit or the one written.
 
     Kinds of the core and their points:
@@ -150,14 +150,14 @@ class Shape(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Extension(Node):
+class Extension(SyntaxNode):
     """A constraint of a plug-in: its name and its arguments in the order the plug-in declares."""
 
     name: str
     arguments: tuple[Value, ...] = ()
 
 
-Constraint: TypeAlias = Comparison | Range | Term | About | Shape | Extension
+Constraint: TypeAlias = CrispComparison | CrispRange | NamedTerm | About | Shape | Extension
 
 
 # Conditions ------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Hedge(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate(Node):
+class PredicateNode(SyntaxNode):
     """One constraint on one attribute: `heart_rate is not very high possible 0.6 certain 0.2`.
 
     `hedges` stand as written, so the last one acts first; the negation acts after all of them.
@@ -191,34 +191,34 @@ class Predicate(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class And(Node):
+class And(SyntaxNode):
     """All of two or more conditions, combined by the subscription's aggregator."""
 
     operands: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or(Node):
+class Or(SyntaxNode):
     """One of two or more conditions: the highest degree."""
 
     operands: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Not(Node):
+class Not(SyntaxNode):
     """The contrary of a condition."""
 
     operand: Condition
 
 
-Condition: TypeAlias = Predicate | And | Or | Not
+Condition: TypeAlias = PredicateNode | And | Or | Not
 
 
 # Subscriptions ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregator(Node):
+class Aggregator(SyntaxNode):
     """How `and` combines: one of AGGREGATORS, or the name of a plug-in's, with its arguments."""
 
     name: str
@@ -237,7 +237,7 @@ AGGREGATORS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Node):
+class SugenoRule(SyntaxNode):
     """The Takagi-Sugeno consequent of one pair of predicates.
 
     `first` and `second` count predicates as written, from 1. The consequent is
@@ -253,7 +253,7 @@ class Rule(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Recent(Node):
+class Recent(SyntaxNode):
     """A temporal restrictor: by a phrase that the vocabulary knows, or by durations.
 
     With a phrase ("recent", "few seconds", "few minutes", "few hours") the durations are None.
@@ -267,7 +267,7 @@ class Recent(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadBand(Node):
+class DeadBand(SyntaxNode):
     """Do not send again while this attribute has moved by less than `width`."""
 
     attribute: Name
@@ -275,7 +275,7 @@ class DeadBand(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Persistence(Node):
+class Persistence(SyntaxNode):
     """N of M: report only if `hits` of the last `window` samples matched."""
 
     hits: Scalar
@@ -283,7 +283,7 @@ class Persistence(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Prefer(Node):
+class Prefer(SyntaxNode):
     """ "Prefer A over B": two of the subscriber's subscriptions, by name."""
 
     better: Name
@@ -291,7 +291,7 @@ class Prefer(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription(Node):
+class SubscriptionTree(SyntaxNode):
     """A whole subscription. Everything but the condition may be left out.
 
     Without `possible` the threshold is 0.5 (or `certain`, if that is higher); without an event it
@@ -305,7 +305,7 @@ class Subscription(Node):
     aggregator: Aggregator | None = None
     possible: Scalar | None = None  # "at least 0.7", "possible 0.7"
     certain: Scalar | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SugenoRule, ...] = ()
     recent: Recent | None = None
     score: Scalar | None = None
     prefer: tuple[Prefer, ...] = ()
@@ -321,10 +321,10 @@ class Subscription(Node):
     why: bool = False
 
 
-def iterate_predicates(condition: Condition) -> Iterator[Predicate]:
+def iterate_predicates(condition: Condition) -> Iterator[PredicateNode]:
     """Yield the predicates of a condition in the order they were written."""
     match condition:
-        case Predicate():
+        case PredicateNode():
             yield condition
         case Not(operand=operand):
             yield from iterate_predicates(operand)

@@ -8,11 +8,11 @@ import pandas as pd
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
 from denwatch.client.syntax import (
-    Comparison,
     Constraint,
-    Predicate,
-    Range,
-    Term,
+    CrispComparison,
+    CrispRange,
+    NamedTerm,
+    PredicateNode,
     iterate_predicates,
 )
 from denwatch.node.matching.plugins import FUZZY
@@ -65,7 +65,7 @@ def _list_terms(words: str, language: int) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def _describe(predicate: Predicate) -> tuple[str, str]:
+def _describe(predicate: PredicateNode) -> tuple[str, str]:
     said = _name(predicate.constraint)
     hedges = " ".join(predicate.hedges)
     parts = ("not" if predicate.negated else "", hedges, said)
@@ -74,8 +74,8 @@ def _describe(predicate: Predicate) -> tuple[str, str]:
 
 
 def _name(constraint: Constraint) -> str:
-    if isinstance(constraint, Term):
+    if isinstance(constraint, NamedTerm):
         return constraint.name.text
-    if isinstance(constraint, Comparison):
+    if isinstance(constraint, CrispComparison):
         return str(constraint.operator.value)
-    return "between" if isinstance(constraint, Range) else type(constraint).__name__.lower()
+    return "between" if isinstance(constraint, CrispRange) else type(constraint).__name__.lower()

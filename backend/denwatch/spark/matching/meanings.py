@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.vocabulary import Event, build_vocabulary
+from denwatch.client.vocabulary import EventType, build_vocabulary
 from denwatch.node.core.vocabularies import Vocabularies, shorten_hash
 
 
@@ -45,6 +45,6 @@ class Meanings:
         """Return whether two vocabularies give an event's codes the same meaning."""
         return self._known is None or self._known.agree(one, other, event, features)
 
-    def find_event(self, vocabulary: bytes, number: int) -> Event | None:
+    def find_event(self, vocabulary: bytes, number: int) -> EventType | None:
         """Return an event of a vocabulary; None if that is not known."""
         return None if self._known is None else self._known.find_event(vocabulary, number)

@@ -26,8 +26,8 @@ from denwatch.cli.devices.steps import (
 )
 from denwatch.cli.devices.words import Sense
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Span
-from denwatch.client.vocabulary import Attribute, Kind, Vocabulary
+from denwatch.client.syntax import SourceSpan
+from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
 from denwatch.client.vocabulary.browsing import HASH_DIGITS
 from denwatch.client.vocabulary.units import convert as convert_unit
 from denwatch.client.vocabulary.units import find_unit
@@ -146,7 +146,7 @@ class Builder:
                 sense.attribute.span,
                 f"write {', '.join(paths[:-1])} or {paths[-1]}",
             )
-        if found[0].kind not in (Kind.NUMBER, Kind.TEXT):
+        if found[0].kind not in (ValueKind.NUMBER, ValueKind.TEXT):
             raise LanguageError.at_span(
                 f"{found[0].name} is a {found[0].kind.value}, and sensors give numbers",
                 sense.attribute.span,
@@ -171,7 +171,7 @@ class Builder:
 
     def _fit(self, sense: Sense, attribute: Attribute, found: Found) -> tuple[Scale | None, Ends]:
         span, known = sense.source.span, found.known
-        if attribute.kind is Kind.TEXT:
+        if attribute.kind is ValueKind.TEXT:
             return None, self._fit_text(sense, attribute, found)
         points, step = sense.find("with"), sense.find("step")
         if points is not None and step is not None:
@@ -255,7 +255,7 @@ def describe_rows(rows: list[Row]) -> list[str]:
     return [*lines, *(f"note: {note}" for row in rows for note in row.ends.notes)]
 
 
-def read_time(value: Fraction, unit: str | None, span: Span | None) -> int:
+def read_time(value: Fraction, unit: str | None, span: SourceSpan | None) -> int:
     """Return a duration in ms."""
     if unit is None or find_unit(unit).dimension != "time":
         raise LanguageError.at_span("a time has a unit of time", span, 'such as "10 s"')

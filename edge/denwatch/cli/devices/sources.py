@@ -18,8 +18,8 @@ from denwatch.cli.devices.sensors import ALIASES, READING, SENSORS, Field, Senso
 from denwatch.cli.devices.steps import Scale, choose_scale
 from denwatch.cli.devices.words import Sense
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import Span
-from denwatch.client.vocabulary import Attribute, Kind
+from denwatch.client.syntax import SourceSpan
+from denwatch.client.vocabulary import Attribute, ValueKind
 
 LookUp = Callable[[str], list[str] | None]  # the columns of a file, None if it is not there
 
@@ -119,7 +119,7 @@ class Sources:
             if scale < 1:
                 raise LanguageError.at_span("a scale is above 0", clause.span)
         else:
-            scale = 1 if attribute.kind is Kind.TEXT else choose_scale(attribute, unit, sense)
+            scale = 1 if attribute.kind is ValueKind.TEXT else choose_scale(attribute, unit, sense)
         base = PurePath(path).stem
         name = next(
             n
@@ -139,7 +139,7 @@ class Sources:
             entry["scales"].append(scale)
             pairs.append((column, scale))
         title = f"{path}, column {column}"
-        unit = None if attribute.kind is Kind.TEXT else unit
+        unit = None if attribute.kind is ValueKind.TEXT else unit
         meaning = Scale(Fraction(1, scale), unit)
         called = f"the column {column}"
         return Found(name, entry, pairs.index((column, scale)), title, called, None, meaning)
@@ -242,7 +242,7 @@ class Sources:
         if sensor.kind == "csv":
             columns = [str(column) for column in entry["columns"]]
             field = choose_place(sense, columns, attribute.name)
-            unit = None if attribute.kind is Kind.TEXT else read_unit(sense) or attribute.unit
+            unit = None if attribute.kind is ValueKind.TEXT else read_unit(sense) or attribute.unit
             meaning = Scale(Fraction(1, entry["scales"][field]), unit)
             title = f"{name}, column {columns[field]}"
             return Found(name, entry, field, title, f"the column {columns[field]}", None, meaning)
@@ -259,7 +259,7 @@ class Sources:
             title = f"{name}, sensor {number + 1}"
         return _finish(name, entry, number, title, sensor, known)
 
-    def _check_pins(self, found: Found, span: Span | None) -> None:
+    def _check_pins(self, found: Found, span: SourceSpan | None) -> None:
         """Refuse a wire that another sensor has; chips on one I2C bus share theirs."""
         for name, entry in self._entries.items():
             if name == found.name:

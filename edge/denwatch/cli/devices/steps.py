@@ -13,8 +13,8 @@ from fractions import Fraction
 from denwatch.cli.devices.sensors import COUNTS, Accuracy, Field
 from denwatch.cli.devices.words import Amount, Clause, Sense
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Span
-from denwatch.client.vocabulary import Attribute, Kind
+from denwatch.client.syntax import SourceSpan
+from denwatch.client.vocabulary import Attribute, ValueKind
 from denwatch.client.vocabulary.units import Unit, find_unit
 
 _LAST = (1 << 30) - 1  # what MicroPython counts to without allocating, on 32 bits
@@ -77,7 +77,7 @@ def _offset(unit: Unit) -> Fraction:
     return Fraction(unit.offset).limit_denominator(10**12)
 
 
-def check_units(attribute: Attribute, unit: str | None, what: str, span: Span | None) -> None:
+def check_units(attribute: Attribute, unit: str | None, what: str, span: SourceSpan | None) -> None:
     """Refuse a unit that does not measure what the attribute does."""
     if unit is None:
         return
@@ -143,7 +143,7 @@ def _list_ends(attribute: Attribute) -> tuple[float, float]:
     return attribute.low, attribute.high
 
 
-def fit_symbols(attribute: Attribute, field: Field | None, span: Span | None) -> Ends:
+def fit_symbols(attribute: Attribute, field: Field | None, span: SourceSpan | None) -> Ends:
     """Return the channel of a text: a number is the symbol of that number, from 0."""
     last = len(attribute.symbols) - 1
     if field is not None and field.high is not None:
@@ -159,7 +159,7 @@ def fit_ends(
     attribute: Attribute, scale: Scale, field: Field | None, sense: Sense, limit: int = _LAST
 ) -> Ends:
     """Return the channel of a number; LanguageError where the domain cannot be expressed."""
-    assert attribute.kind is Kind.NUMBER
+    assert attribute.kind is ValueKind.NUMBER
     ends = [convert(to_fraction(end), attribute.unit, scale.unit) for end in _list_ends(attribute)]
     exact = [scale.to_number(end) for end in ends]
     low, high = (_round(number) for number in exact)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import Name, Span
+from denwatch.client.syntax import Name, SourceSpan
 from denwatch.client.vocabulary.units import UnitError, find_unit, list_spellings
 
 _TOKEN = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+|[\"']")
@@ -36,14 +36,14 @@ class Amount:
 
     value: Fraction
     unit: str | None
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True)
 class Clause:
     """One clause: its numbers in the order of its words, and its text if it has one."""
 
-    span: Span
+    span: SourceSpan
     amounts: tuple[Amount, ...] = ()
     text: str = ""
 
@@ -93,12 +93,12 @@ class _Parser:
     def __init__(self, text: str, start: int, end: int) -> None:
         self.words: list[Name] = []
         for found in _TOKEN.finditer(text, start, end):
-            word, span = found[0], Span(found.start(), found.end())
+            word, span = found[0], SourceSpan(found.start(), found.end())
             if word in ("'", '"'):
                 raise LanguageError.at_span(f"this {word} is not closed", span)
             self.words.append(Name(word, span=span))
         self.at = 0
-        self.end = Span(end, end)
+        self.end = SourceSpan(end, end)
 
     # Words ------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class _Parser:
         if not unit and following and following.casefold() not in (*CLAUSES, *_INSIDE):
             name = self.take("a unit")
             assert name.span is not None
-            unit, span = name.text, Span(span.start, name.span.end)
+            unit, span = name.text, SourceSpan(span.start, name.span.end)
             self.check_unit(name, "neither a unit nor a word of this language", CLAUSES)
         elif unit:
             self.check_unit(Name(unit, span=span), "no unit", ())
@@ -211,7 +211,7 @@ class _Parser:
         assert first.span is not None
         assert last is not None
         text = " ".join(word.text.strip("\"'") for word in self.words[:at])
-        return Name(text, span=Span(first.span.start, last.end))
+        return Name(text, span=SourceSpan(first.span.start, last.end))
 
     def has_from(self) -> bool:
         return any(word.text.casefold() == "from" for word in self.words)
@@ -236,7 +236,7 @@ class _Parser:
             amounts = read[name]()
         last = self.words[self.at - 1].span
         assert last is not None
-        return Clause(Span(word.span.start, last.end), amounts, text)
+        return Clause(SourceSpan(word.span.start, last.end), amounts, text)
 
     def parse_sensor(self) -> tuple[Amount, ...]:
         """Read `sensor 2 of 3`."""

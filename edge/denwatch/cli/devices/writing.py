@@ -34,7 +34,7 @@ from denwatch.cli.devices.parts import (
 from denwatch.cli.devices.words import parse_amount
 from denwatch.cli.failures import WRONG_USAGE, CommandError
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Span
+from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary.browsing import HASH_DIGITS
 
 
@@ -85,7 +85,7 @@ def read_period(text: str) -> int:
     """Return the ms of --every."""
     try:
         amount = parse_amount(text)
-        return read_time(amount.value, amount.unit, Span(0, len(text)))
+        return read_time(amount.value, amount.unit, SourceSpan(0, len(text)))
     except LanguageError as error:
         raise CommandError(f"--every {text}: {error.describe()}", WRONG_USAGE) from None
 

@@ -29,7 +29,7 @@ from denwatch.client.compiler.lowering import (
 )
 from denwatch.client.compiler.results import Approximation, CompiledSubscription
 from denwatch.client.compiler.rules import encode_rules
-from denwatch.client.compiler.sets import Reader
+from denwatch.client.compiler.sets import ConstraintReader
 from denwatch.client.compiler.settings import (
     encode_overall,
     encode_recent,
@@ -38,7 +38,7 @@ from denwatch.client.compiler.settings import (
     read_options,
 )
 from denwatch.client.compiler.structure import (
-    Group,
+    Connective,
     Layout,
     Leaf,
     Tree,
@@ -49,9 +49,9 @@ from denwatch.client.compiler.structure import (
 )
 from denwatch.client.compiler.weights import encode_weights
 from denwatch.client.errors import LanguageError
-from denwatch.client.plugins import Registry, load_registry
-from denwatch.client.syntax import Quantity, Subscription
-from denwatch.client.vocabulary import Event, Vocabulary
+from denwatch.client.plugins import PluginRegistry, load_registry
+from denwatch.client.syntax import Quantity, SubscriptionTree
+from denwatch.client.vocabulary import EventType, Vocabulary
 from denwatch.protocol import subscription as codec
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import (
@@ -82,11 +82,11 @@ _WORTH_TELLING = 0.01
 
 
 def compile_subscription(
-    tree: Subscription,
+    tree: SubscriptionTree,
     vocabulary: Vocabulary,
     *,
     organisation: str | None = None,
-    registry: Registry | None = None,
+    registry: PluginRegistry | None = None,
     handle: int = 0,
     compact: bool = True,
 ) -> CompiledSubscription:
@@ -97,7 +97,7 @@ def compile_subscription(
     """
     registry = load_registry() if registry is None else registry
     event = resolve_event(tree, vocabulary, organisation)
-    work = _Work(tree, event, vocabulary, registry, organisation)
+    work = _Compilation(tree, event, vocabulary, registry, organisation)
     vector, fits = work.build(handle)
     if compact:
         vector, fits = work.compact(vector, fits, handle)
@@ -108,15 +108,15 @@ def compile_subscription(
     return CompiledSubscription(vector, data, tuple(report), options, event, vocabulary.hash)
 
 
-class _Work:
+class _Compilation:
     """One compilation: what is known after lowering, and how predicates become a vector."""
 
     def __init__(
         self,
-        source: Subscription,
-        event: Event,
+        source: SubscriptionTree,
+        event: EventType,
         vocabulary: Vocabulary,
-        registry: Registry,
+        registry: PluginRegistry,
         organisation: str | None,
     ) -> None:
         self.source = source
@@ -125,7 +125,7 @@ class _Work:
         self.organisation = organisation
         self.report: list[Approximation] = []
         plan = lower_aggregator(source, registry)
-        lowerer = Lowerer(Reader(vocabulary, registry, organisation), event)
+        lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
         tree = lowerer.lower(plan.condition)
         self.drafts = lowerer.drafts
         self.rules = plan.rules
@@ -289,7 +289,7 @@ class _Work:
 
 def _check_flat(tree: Tree, drafts: Sequence[Draft], kind: int) -> None:
     """Raise LanguageError unless the condition is predicates joined by "and"."""
-    operands = tree.operands if isinstance(tree, Group) and not tree.is_or else (tree,)
+    operands = tree.operands if isinstance(tree, Connective) and not tree.is_or else (tree,)
     if not all(isinstance(operand, Leaf) for operand in operands):
         what = "a weighted mean" if kind == WEIGHTED else "rules"
         raise LanguageError.at_node(

@@ -15,13 +15,13 @@ from denwatch.client.compiler.lowering import resolve_event
 from denwatch.client.compiler.raising import raise_condition
 from denwatch.client.compiler.results import Options
 from denwatch.client.compiler.rules import write_rule
-from denwatch.client.compiler.sets import Reader
+from denwatch.client.compiler.sets import ConstraintReader
 from denwatch.client.compiler.settings import DEFAULT_THRESHOLD, encode_recent
 from denwatch.client.compiler.shortening import shorten, write_duration, write_threshold
-from denwatch.client.compiler.structure import Group, Inverse, Leaf, Tree, has_and
+from denwatch.client.compiler.structure import Connective, Inverse, Leaf, Tree, has_and
 from denwatch.client.compiler.wording import Wording, read_hedges, write_literal
 from denwatch.client.errors import LanguageError
-from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import (
     Aggregator,
     And,
@@ -31,15 +31,15 @@ from denwatch.client.syntax import (
     Not,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
     Recent,
-    Rule,
     Scalar,
-    Subscription,
+    SubscriptionTree,
+    SugenoRule,
 )
-from denwatch.client.vocabulary import Attribute, Event, Triple, Vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, Triple, Vocabulary
 from denwatch.protocol import subscription as codec
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
@@ -53,13 +53,13 @@ def decompile(
     vocabulary: Vocabulary,
     options: Options | None = None,
     *,
-    registry: Registry | None = None,
-) -> Subscription:
+    registry: PluginRegistry | None = None,
+) -> SubscriptionTree:
     """Return the tree of a vector or of its bytes; ProtocolError if the bytes are no vector."""
     if isinstance(vector, (bytes, bytearray)):
         vector = codec.decode(bytes(vector))
     registry = load_registry() if registry is None else registry
-    work = _Work(vector, vocabulary, registry, options or Options())
+    work = _Decompilation(vector, vocabulary, registry, options or Options())
     readable = work.build(work.word())
     raised = work.raise_pairs(readable)
     for tree in (raised, readable) if raised != readable else (readable,):
@@ -68,14 +68,14 @@ def decompile(
     return work.build(work.spell())
 
 
-class _Work:
+class _Decompilation:
     """One decompilation."""
 
     def __init__(
         self,
         vector: vectors.SubscriptionVector,
         vocabulary: Vocabulary,
-        registry: Registry,
+        registry: PluginRegistry,
         options: Options,
     ) -> None:
         event = vocabulary.find_number(vector.event)
@@ -92,7 +92,7 @@ class _Work:
                 raise LanguageError(f"{attribute.path} has another resolution in this vector")
         self.tree = _read_tree(vector)
 
-    def word(self) -> list[Predicate]:
+    def word(self) -> list[PredicateNode]:
         """Return the predicates in terms and units, each as simple as it can be."""
         vector = self.vector
         is_lattice = vector.aggregator in (MIN, MAX) or not has_and(self.tree)
@@ -100,34 +100,38 @@ class _Work:
         own = [(p.possible, p.certain) for p in vector.predicates]
         levels = find_levels(self.tree, lambda i: own[i], overall, is_lattice)
         wording = Wording(
-            Reader(self.vocabulary, self.registry, None),
+            ConstraintReader(self.vocabulary, self.registry, None),
             may_be_fitted=len(vector.predicates) <= COMPACT_PREDICATES,
         )
         found = []
         for i, (p, attribute) in enumerate(zip(vector.predicates, self.attributes, strict=True)):
             constraint, hedges = wording.find(p, attribute, levels[Leaf(i, p.negated)])
-            found.append(self._dress(p, Predicate(Name(attribute.name), constraint, hedges=hedges)))
+            found.append(
+                self._dress(p, PredicateNode(Name(attribute.name), constraint, hedges=hedges))
+            )
         return found
 
-    def spell(self) -> list[Predicate]:
+    def spell(self) -> list[PredicateNode]:
         """Return the predicates as the wire's triples."""
         found = []
         for p, attribute in zip(self.vector.predicates, self.attributes, strict=True):
             literal = write_literal(Triple(p.low, p.high, p.left, p.right), attribute)
             is_crisp = p.left == p.right == CRISP
             hedges = () if is_crisp else read_hedges(p.hedge)
-            found.append(self._dress(p, Predicate(Name(attribute.name), literal, hedges=hedges)))
+            found.append(
+                self._dress(p, PredicateNode(Name(attribute.name), literal, hedges=hedges))
+            )
         return found
 
-    def raise_pairs(self, tree: Subscription) -> Subscription:
+    def raise_pairs(self, tree: SubscriptionTree) -> SubscriptionTree:
         """Return the tree with what plug-ins recognise in it."""
         condition = raise_condition(tree.condition, self.event, self.registry)
         return replace(tree, condition=condition)
 
-    def _dress(self, p: vectors.Predicate, bare: Predicate) -> Predicate:
+    def _dress(self, p: vectors.Predicate, bare: PredicateNode) -> PredicateNode:
         """Return the predicate with negation, thresholds and weight."""
         possible = p.possible if p.possible >= p.certain else 0  # certain says more then
-        return Predicate(
+        return PredicateNode(
             attribute=bare.attribute,
             constraint=bare.constraint,
             negated=p.negated,
@@ -137,7 +141,7 @@ class _Work:
             weight=Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
         )
 
-    def compiles_back(self, tree: Subscription) -> bool:
+    def compiles_back(self, tree: SubscriptionTree) -> bool:
         """Return whether a tree gives this very vector."""
         try:
             again = compile_subscription(
@@ -147,14 +151,14 @@ class _Work:
             return False
         return again.vector == self.vector
 
-    def build(self, predicates: Sequence[Predicate]) -> Subscription:
+    def build(self, predicates: Sequence[PredicateNode]) -> SubscriptionTree:
         """Return the whole tree over these predicates."""
         vector, options = self.vector, self.options
         condition = _write_condition(self.tree, predicates)
         possible = max(vector.threshold, vector.certain)
         default = max(DEFAULT_THRESHOLD, vector.certain)
         significance = vector.significance
-        bare = Subscription(
+        bare = SubscriptionTree(
             condition=condition,
             name=Name(options.name) if options.name is not None else None,
             aggregator=self._find_aggregator(),
@@ -177,7 +181,7 @@ class _Work:
         )
         return bare if self._names_event(bare) else replace(bare, event=Name(self.event.name))
 
-    def _names_event(self, tree: Subscription) -> bool:
+    def _names_event(self, tree: SubscriptionTree) -> bool:
         """Return whether the attributes alone say which event it is."""
         try:
             return resolve_event(tree, self.vocabulary, None).name == self.event.name
@@ -190,7 +194,7 @@ class _Work:
             return None  # Or says maximum, rules say the fuzzy mean
         return Aggregator(_NAMES[kind])
 
-    def _write_rules(self) -> tuple[Rule, ...]:
+    def _write_rules(self) -> tuple[SugenoRule, ...]:
         rules = []
         consequents = iter(self.vector.consequents or ())
         count = len(self.attributes) if self.vector.consequents else 0
@@ -224,7 +228,7 @@ class _Work:
         return tuple(bands)
 
 
-def _find_attribute(event: Event, bit: int) -> Attribute:
+def _find_attribute(event: EventType, bit: int) -> Attribute:
     attribute = event.find_bit(bit)
     if attribute is None:
         raise LanguageError(f"event {event.name} has no attribute {bit}")
@@ -237,7 +241,7 @@ def _read_tree(vector: vectors.SubscriptionVector) -> Tree:
     if not vector.pattern:
         if len(leaves) == 1:
             return leaves[0]
-        return Group(vector.aggregator == MAX, tuple(leaves))
+        return Connective(vector.aggregator == MAX, tuple(leaves))
     stack: list[Tree] = []
     for op in vector.pattern:
         if op < len(leaves):
@@ -248,11 +252,11 @@ def _read_tree(vector: vectors.SubscriptionVector) -> Tree:
             assert op & 0xF0 in (AND, OR)
             operands = tuple(stack[-(op & 15) :])
             del stack[-(op & 15) :]
-            stack.append(Group(op & 0xF0 == OR, operands))
+            stack.append(Connective(op & 0xF0 == OR, operands))
     return stack[0]
 
 
-def _write_condition(tree: Tree, predicates: Sequence[Predicate]) -> Condition:
+def _write_condition(tree: Tree, predicates: Sequence[PredicateNode]) -> Condition:
     if isinstance(tree, Leaf):
         return predicates[tree.index]
     if isinstance(tree, Inverse):

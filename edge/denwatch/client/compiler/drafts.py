@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from denwatch.client.compiler.sets import CrispSet, FuzzySet, Meaning
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Hedge, Predicate
+from denwatch.client.syntax import Hedge, PredicateNode
 from denwatch.client.vocabulary import Attribute, Fit, Membership, Triple
 from denwatch.client.vocabulary.triples import Demand, find_power, find_width
 from denwatch.protocol import vectors
@@ -35,7 +35,7 @@ _TOLERANCE = 0.01
 class Draft:
     """A predicate with its attribute, its set and its thresholds as codes."""
 
-    source: Predicate
+    source: PredicateNode
     attribute: Attribute
     meaning: Meaning
     hedge: int  # the wire's code

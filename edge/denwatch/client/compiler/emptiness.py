@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from denwatch.client.compiler.drafts import Draft
-from denwatch.client.compiler.structure import Group, Inverse, Leaf, Tree
+from denwatch.client.compiler.structure import Connective, Inverse, Leaf, Tree
 from denwatch.client.errors import LanguageError
 from denwatch.protocol.cuts import cut, find_level
 from denwatch.protocol.degrees import MIN, PRODUCT, SUGENO, WEIGHTED
@@ -54,7 +54,7 @@ class _Search:
             return found[-1] if all(leaf is not None for leaf in found) else None
         return self._find_in_and(tree, level)
 
-    def _find_in_and(self, tree: Group, level: int) -> Leaf | None:
+    def _find_in_and(self, tree: Connective, level: int) -> Leaf | None:
         remaining: dict[int, list[Interval]] = {}
         operands = self._flatten(tree)
         for place, operand in enumerate(operands):
@@ -73,11 +73,15 @@ class _Search:
                     return leaf
         return None
 
-    def _flatten(self, tree: Group) -> list[Tree]:
+    def _flatten(self, tree: Connective) -> list[Tree]:
         """Return the operands, those of an "and" within an "and" too where that is the same."""
         operands: list[Tree] = []
         for operand in tree.operands:
-            if isinstance(operand, Group) and not operand.is_or and self.kind in (MIN, PRODUCT):
+            if (
+                isinstance(operand, Connective)
+                and not operand.is_or
+                and self.kind in (MIN, PRODUCT)
+            ):
                 operands += self._flatten(operand)
             else:
                 operands.append(operand)

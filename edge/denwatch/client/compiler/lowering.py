@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from denwatch.client.compiler.drafts import Draft, check_hedges, encode_hedges
-from denwatch.client.compiler.sets import Reader
+from denwatch.client.compiler.sets import ConstraintReader
 from denwatch.client.compiler.settings import encode_thresholds
-from denwatch.client.compiler.structure import Group, Inverse, Leaf, Tree
+from denwatch.client.compiler.structure import Connective, Inverse, Leaf, Tree
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import Registry, check_arguments, find_extension
+from denwatch.client.plugins import PluginRegistry, check_arguments, find_extension
 from denwatch.client.syntax import (
     AGGREGATORS,
     And,
@@ -20,15 +20,15 @@ from denwatch.client.syntax import (
     Extension,
     Hedge,
     Name,
+    NamedTerm,
     Not,
     Or,
-    Predicate,
-    Rule,
-    Subscription,
-    Term,
+    PredicateNode,
+    SubscriptionTree,
+    SugenoRule,
     iterate_predicates,
 )
-from denwatch.client.vocabulary import Attribute, Event, Kind, Vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary
 from denwatch.protocol.vectors import MAX_PREDICATES
 
 MAX_DEPTH = 64
@@ -40,10 +40,12 @@ class Plan:
 
     condition: Condition
     aggregator: str | None
-    rules: tuple[Rule, ...]
+    rules: tuple[SugenoRule, ...]
 
 
-def resolve_event(tree: Subscription, vocabulary: Vocabulary, organisation: str | None) -> Event:
+def resolve_event(
+    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None
+) -> EventType:
     """Return the event that is named, or the one that has all attributes."""
     if tree.event is not None:
         return vocabulary.find_event(tree.event, organisation)
@@ -72,13 +74,13 @@ def resolve_event(tree: Subscription, vocabulary: Vocabulary, organisation: str 
 
 
 def resolve_attribute(
-    name: Name, event: Event, vocabulary: Vocabulary, organisation: str | None
+    name: Name, event: EventType, vocabulary: Vocabulary, organisation: str | None
 ) -> Attribute:
     """Return the event's attribute of a name."""
     return vocabulary.find_attributes(name, event, organisation)[0]
 
 
-def lower_aggregator(tree: Subscription, registry: Registry) -> Plan:
+def lower_aggregator(tree: SubscriptionTree, registry: PluginRegistry) -> Plan:
     """Return the condition with the aggregator that the core has for it."""
     aggregator = tree.aggregator
     if aggregator is None or aggregator.name in AGGREGATORS:
@@ -105,7 +107,7 @@ def lower_aggregator(tree: Subscription, registry: Registry) -> Plan:
 class Lowerer:
     """Collects the predicates of a condition as drafts while it rewrites the tree."""
 
-    def __init__(self, reader: Reader, event: Event) -> None:
+    def __init__(self, reader: ConstraintReader, event: EventType) -> None:
         self.reader = reader
         self.event = event
         self.drafts: list[Draft] = []
@@ -115,7 +117,7 @@ class Lowerer:
         if depth > MAX_DEPTH:
             raise LanguageError.at_node("nested too deeply", condition)
         match condition:
-            case Predicate():
+            case PredicateNode():
                 return self._lower_predicate(condition, depth)
             case Not(operand=operand):
                 return Inverse(self.lower(operand, depth + 1))
@@ -123,9 +125,9 @@ class Lowerer:
                 if not operands:
                     raise LanguageError.at_node("nothing to join", condition)
                 parts = tuple(self.lower(operand, depth + 1) for operand in operands)
-                return Group(isinstance(condition, Or), parts)
+                return Connective(isinstance(condition, Or), parts)
 
-    def _lower_predicate(self, predicate: Predicate, depth: int) -> Tree:
+    def _lower_predicate(self, predicate: PredicateNode, depth: int) -> Tree:
         vocabulary, organisation = self.reader.vocabulary, self.reader.organisation
         attribute = resolve_attribute(predicate.attribute, self.event, vocabulary, organisation)
         if isinstance(predicate.constraint, Extension):
@@ -143,25 +145,25 @@ class Lowerer:
         self.drafts.append(draft)
         return Leaf(len(self.drafts) - 1, draft.negated)
 
-    def _resolve_derived(self, predicate: Predicate, attribute: Attribute) -> Predicate:
+    def _resolve_derived(self, predicate: PredicateNode, attribute: Attribute) -> PredicateNode:
         """Return a term that is defined by a hedge as that hedge of its base, which is exact."""
-        while isinstance(predicate.constraint, Term) and attribute.kind is not Kind.TEXT:
+        while isinstance(predicate.constraint, NamedTerm) and attribute.kind is not ValueKind.TEXT:
             name = predicate.constraint.name
             term = self.reader.vocabulary.find_term(attribute, name, self.reader.organisation)
             if term is None or term.base is None:
                 break
             hedges = predicate.hedges + tuple(Hedge(word) for word in term.hedges)
-            constraint = Term(Name(term.base, span=name.span), span=predicate.constraint.span)
+            constraint = NamedTerm(Name(term.base, span=name.span), span=predicate.constraint.span)
             predicate = replace(predicate, hedges=hedges, constraint=constraint)
         return predicate
 
     def _lower_extension(
-        self, predicate: Predicate, constraint: Extension, attribute: Attribute, depth: int
+        self, predicate: PredicateNode, constraint: Extension, attribute: Attribute, depth: int
     ) -> Tree:
         known = self.reader.registry.predicates
         extension = find_extension(known, constraint.name, "predicate", constraint)
         check_arguments(extension, constraint.arguments, constraint)
-        bare = Predicate(predicate.attribute, constraint, span=predicate.span)
+        bare = PredicateNode(predicate.attribute, constraint, span=predicate.span)
         lowered = extension.lower(bare, attribute)
         extras = {
             "hedges": predicate.hedges,
@@ -169,7 +171,7 @@ class Lowerer:
             "certain": predicate.certain,
             "weight": predicate.weight,
         }
-        if isinstance(lowered, Predicate) and not lowered.negated:
+        if isinstance(lowered, PredicateNode) and not lowered.negated:
             lowered = replace(lowered, **{k: v for k, v in extras.items() if v})  # type: ignore[arg-type]
             return self.lower(replace(lowered, negated=predicate.negated), depth + 1)
         if any(extras.values()):

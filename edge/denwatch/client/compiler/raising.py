@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.plugins import Recogniser, Registry
-from denwatch.client.syntax import And, Condition, Not, Or, Predicate
-from denwatch.client.vocabulary import Event
+from denwatch.client.plugins import PluginRegistry, Recogniser
+from denwatch.client.syntax import And, Condition, Not, Or, PredicateNode
+from denwatch.client.vocabulary import EventType
 
 
-def raise_condition(condition: Condition, event: Event, registry: Registry) -> Condition:
+def raise_condition(condition: Condition, event: EventType, registry: PluginRegistry) -> Condition:
     """Return the condition with pairs of predicates replaced by what plug-ins see in them."""
-    if isinstance(condition, Predicate):
+    if isinstance(condition, PredicateNode):
         return condition
     if isinstance(condition, Not):
         return Not(raise_condition(condition.operand, event, registry))
@@ -29,7 +29,7 @@ def raise_condition(condition: Condition, event: Event, registry: Registry) -> C
 
 
 def _raise_pairs(
-    operands: list[Condition], is_or: bool, event: Event, registry: Registry
+    operands: list[Condition], is_or: bool, event: EventType, registry: PluginRegistry
 ) -> list[Condition]:
     """Return the operands with the first pair replaced that a plug-in recognises, and so on.
 
@@ -37,7 +37,11 @@ def _raise_pairs(
     """
     for i, first in enumerate(operands):
         for j, second in enumerate(operands):
-            if i == j or not isinstance(first, Predicate) or not isinstance(second, Predicate):
+            if (
+                i == j
+                or not isinstance(first, PredicateNode)
+                or not isinstance(second, PredicateNode)
+            ):
                 continue
             found = _recognise((first, second), not is_or, event, registry)
             if found is not None:
@@ -47,8 +51,11 @@ def _raise_pairs(
 
 
 def _recognise(
-    pair: tuple[Predicate, Predicate], turned: bool, event: Event, registry: Registry
-) -> Predicate | None:
+    pair: tuple[PredicateNode, PredicateNode],
+    turned: bool,
+    event: EventType,
+    registry: PluginRegistry,
+) -> PredicateNode | None:
     if pair[0].attribute != pair[1].attribute or any(map(_is_dressed, pair)):
         return None
     first, second = (replace(p, negated=p.negated != turned) for p in pair)
@@ -60,10 +67,10 @@ def _recognise(
             except LanguageError:
                 continue
             if constraint is not None:
-                return Predicate(first.attribute, constraint, negated=turned)
+                return PredicateNode(first.attribute, constraint, negated=turned)
     return None
 
 
-def _is_dressed(predicate: Predicate) -> bool:
+def _is_dressed(predicate: PredicateNode) -> bool:
     """Return whether a predicate has something that belongs to it alone."""
     return any((predicate.hedges, predicate.possible, predicate.certain, predicate.weight))

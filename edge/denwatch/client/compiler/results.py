@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Span
-from denwatch.client.vocabulary import Event
+from denwatch.client.syntax import SourceSpan
+from denwatch.client.vocabulary import EventType
 from denwatch.protocol.vectors import SubscriptionVector
 
 
@@ -23,7 +23,7 @@ class Approximation:
     subject: str
     message: str
     error: float | None = None
-    span: Span | None = None
+    span: SourceSpan | None = None
 
     def __str__(self) -> str:
         error = "" if self.error is None else f", at most {self.error:.1%} off"
@@ -69,7 +69,7 @@ class CompiledSubscription:
     data: bytes
     report: tuple[Approximation, ...]
     options: Options
-    event: Event
+    event: EventType
     vocabulary: str  # the content hash of the vocabulary that it was compiled with
 
     @property

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from denwatch.client.compiler.results import Approximation
 from denwatch.client.compiler.shortening import shorten
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Rule, Scalar
-from denwatch.client.vocabulary import Attribute, Kind
+from denwatch.client.syntax import Scalar, SugenoRule
+from denwatch.client.vocabulary import Attribute, ValueKind
 from denwatch.protocol.vectors import MAX_RULE_PREDICATES
 
 _SCALE = 64
 
 
 def encode_rules(
-    rules: Sequence[Rule],
+    rules: Sequence[SugenoRule],
     places: Mapping[int, int],
     attributes: Sequence[Attribute],
     report: list[Approximation],
@@ -74,7 +74,7 @@ def _encode_constant(constant: Scalar) -> int:
 
 
 def _encode_linear(
-    rule: Rule,
+    rule: SugenoRule,
     slopes: tuple[Scalar, Scalar] | None,
     pair: tuple[Attribute, Attribute],
     report: list[Approximation],
@@ -83,7 +83,7 @@ def _encode_linear(
     coefficients = []
     error = 0.0
     for slope, attribute in zip(slopes or (), pair, strict=False):
-        if attribute.kind is Kind.TEXT and slope.value:
+        if attribute.kind is ValueKind.TEXT and slope.value:
             raise LanguageError.at_node(f"{attribute.name} is a text and has no slope", slope)
         scaled = _SCALE * slope.value * (attribute.high - attribute.low)
         code = round(scaled)
@@ -108,14 +108,14 @@ def _encode_linear(
 
 def write_rule(
     first: int, second: int, coefficients: tuple[int, ...], pair: tuple[Attribute, Attribute]
-) -> Rule:
+) -> SugenoRule:
     """Return the rule of a consequent, with the shortest numbers that are encoded so."""
     if len(coefficients) == 1:
         found = shorten(
             (coefficients[0] / 255,), lambda n: _encode_constant(Scalar(n[0])) == coefficients[0]
         )
         assert found is not None  # the full number is encoded so
-        return Rule(first, second, Scalar(found[0]))
+        return SugenoRule(first, second, Scalar(found[0]))
     constant = coefficients[0] / 255
     slopes = []
     for code, attribute in zip(coefficients[1:], pair, strict=True):
@@ -123,9 +123,9 @@ def write_rule(
         constant -= slope * attribute.low
         slopes.append(slope)
 
-    def build(numbers: tuple[float, ...]) -> Rule:
+    def build(numbers: tuple[float, ...]) -> SugenoRule:
         c, a, b = map(Scalar, numbers)
-        return Rule(first, second, c, (a, b))
+        return SugenoRule(first, second, c, (a, b))
 
     def means_the_same(numbers: tuple[float, ...]) -> bool:
         rule = build(numbers)

@@ -10,22 +10,22 @@ import math
 from dataclasses import dataclass
 
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import Registry, check_arguments, find_extension
+from denwatch.client.plugins import PluginRegistry, check_arguments, find_extension
 from denwatch.client.syntax import (
     About,
-    Comparison,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Extension,
+    NamedTerm,
     Operator,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
     Shape,
-    Term,
     Text,
     Value,
 )
-from denwatch.client.vocabulary import Attribute, Kind, Membership, Triple, Vocabulary
+from denwatch.client.vocabulary import Attribute, Membership, Triple, ValueKind, Vocabulary
 from denwatch.client.vocabulary.membership import KINDS
 from denwatch.client.vocabulary.triples import find_gamma
 from denwatch.client.vocabulary.values import format_value, read_value, read_width
@@ -54,32 +54,32 @@ class FuzzySet:
 Meaning = CrispSet | FuzzySet
 
 
-class Reader:
+class ConstraintReader:
     """Reads constraints with one vocabulary, for one organisation."""
 
     def __init__(
-        self, vocabulary: Vocabulary, registry: Registry, organisation: str | None
+        self, vocabulary: Vocabulary, registry: PluginRegistry, organisation: str | None
     ) -> None:
         self.vocabulary = vocabulary
         self.registry = registry
         self.organisation = organisation
 
-    def read(self, predicate: Predicate, attribute: Attribute) -> Meaning:
+    def read(self, predicate: PredicateNode, attribute: Attribute) -> Meaning:
         """Return what a predicate's constraint means on its attribute, without hedges."""
         constraint = predicate.constraint
-        if attribute.kind is Kind.TEXT:
+        if attribute.kind is ValueKind.TEXT:
             return self._read_text(constraint, attribute)
         match constraint:
-            case Comparison():
+            case CrispComparison():
                 return _compare(
                     constraint.operator,
                     self._read_crisp(constraint, attribute),
                     attribute,
                     constraint,
                 )
-            case Range():
+            case CrispRange():
                 return _read_range(constraint, attribute)
-            case Term():
+            case NamedTerm():
                 return FuzzySet(self._find_term(constraint, attribute))
             case About():
                 return _read_about(constraint, attribute)
@@ -88,7 +88,7 @@ class Reader:
             case Extension():
                 raise AssertionError("extensions are lowered before sets are read")
 
-    def _read_crisp(self, constraint: Comparison, attribute: Attribute) -> float:
+    def _read_crisp(self, constraint: CrispComparison, attribute: Attribute) -> float:
         value = constraint.value
         if isinstance(value, Text) and value.value in attribute.terms:
             raise LanguageError.at_node(
@@ -96,7 +96,7 @@ class Reader:
             )
         return read_value(value, attribute)
 
-    def _find_term(self, constraint: Term, attribute: Attribute) -> Membership:
+    def _find_term(self, constraint: NamedTerm, attribute: Attribute) -> Membership:
         term = self.vocabulary.find_term(attribute, constraint.name, self.organisation)
         if term is None:
             known = self.vocabulary.list_choices(attribute)
@@ -114,15 +114,15 @@ class Reader:
 
     def _read_text(self, constraint: Constraint, attribute: Attribute) -> Meaning:
         match constraint:
-            case Term(name=name):
+            case NamedTerm(name=name):
                 return _point(self._find_symbol(Text(name.text, span=name.span), attribute))
-            case Comparison(operator=operator, value=value):
+            case CrispComparison(operator=operator, value=value):
                 code = self._find_symbol(value, attribute)
                 if operator in (Operator.EQUAL, Operator.UNEQUAL):
                     return _point(code, operator is Operator.UNEQUAL)
                 _check_order(attribute, constraint)
                 return _compare(operator, float(code), attribute, constraint)
-            case Range(low=low, high=high):
+            case CrispRange(low=low, high=high):
                 _check_order(attribute, constraint)
                 first = self._find_symbol(low, attribute)
                 last = self._find_symbol(high, attribute)
@@ -208,7 +208,7 @@ def _read_fuzzifier(shape: Shape, attribute: Attribute) -> CrispSet:
         )
     ends = []
     for point in shape.points[:2]:
-        if attribute.kind is Kind.TEXT:
+        if attribute.kind is ValueKind.TEXT:
             code = point.value if isinstance(point, Quantity) else -1.0
             if not 0 <= code <= attribute.last or code != int(code):
                 raise LanguageError.at_node("a text's fuzzifier takes codes", point)
@@ -234,10 +234,12 @@ def _point(code: int, negated: bool = False) -> CrispSet:
     return CrispSet(Triple(code, code), negated)
 
 
-def _compare(operator: Operator, value: float, attribute: Attribute, node: Comparison) -> CrispSet:
+def _compare(
+    operator: Operator, value: float, attribute: Attribute, node: CrispComparison
+) -> CrispSet:
     """Return the codes whose value compares so."""
     position = attribute.to_position(value)
-    last = len(attribute.symbols) - 1 if attribute.kind is Kind.TEXT else attribute.last
+    last = len(attribute.symbols) - 1 if attribute.kind is ValueKind.TEXT else attribute.last
     low, high = 0, last
     match operator:
         case Operator.GREATER:
@@ -257,7 +259,7 @@ def _compare(operator: Operator, value: float, attribute: Attribute, node: Compa
     return CrispSet(Triple(low, high))
 
 
-def _read_range(constraint: Range, attribute: Attribute) -> CrispSet:
+def _read_range(constraint: CrispRange, attribute: Attribute) -> CrispSet:
     low = read_value(constraint.low, attribute)
     high = read_value(constraint.high, attribute)
     if low > high:

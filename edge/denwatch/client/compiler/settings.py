@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from denwatch.client.compiler.results import Approximation, Options
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import Persistence, Quantity, Recent, Scalar, Subscription
-from denwatch.client.vocabulary import Attribute, Kind, Vocabulary, fold_name
+from denwatch.client.syntax import Persistence, Quantity, Recent, Scalar, SubscriptionTree
+from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary, fold_name
 from denwatch.client.vocabulary.values import read_duration, read_width
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
@@ -45,7 +45,7 @@ def encode_thresholds(possible: Scalar | None, certain: Scalar | None) -> tuple[
     return low, high
 
 
-def encode_overall(tree: Subscription) -> tuple[int, int]:
+def encode_overall(tree: SubscriptionTree) -> tuple[int, int]:
     """Return the subscription's thresholds, (possible, certain)."""
     possible, certain = encode_thresholds(tree.possible, tree.certain)
     if tree.possible is None:
@@ -101,7 +101,7 @@ def encode_recent(
 
 
 def encode_significance(
-    tree: Subscription,
+    tree: SubscriptionTree,
     bands: Mapping[int, Quantity],
     attributes: Sequence[Attribute],
     threshold: int,
@@ -132,7 +132,7 @@ def _encode_band(width: Quantity | None, attribute: Attribute, report: list[Appr
     """Return a dead band in 1/255 of the domain."""
     if width is None:
         return 0
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         raise LanguageError.at_node(f"{attribute.name} is a text and has no dead band", width)
     share = read_width(width, attribute) / (attribute.high - attribute.low)
     if share > 1 + _TINY:
@@ -171,7 +171,7 @@ def _encode_persistence(persistence: Persistence | None) -> tuple[int, int]:
     return hits, window
 
 
-def read_options(tree: Subscription) -> Options:
+def read_options(tree: SubscriptionTree) -> Options:
     """Return what the node keeps beside the vector."""
     score = tree.score
     if score is not None and not 0.0 <= score.value <= 1.0:

@@ -26,7 +26,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Group:
+class Connective:
     """Operands joined by "and", or by "or"."""
 
     is_or: bool
@@ -40,13 +40,13 @@ class Inverse:
     operand: Tree
 
 
-Tree = Leaf | Group | Inverse
+Tree = Leaf | Connective | Inverse
 
 
 def turn_to_or(tree: Tree) -> Tree:
     """Return the tree with every "and" an "or": what the maximum as aggregator means."""
-    if isinstance(tree, Group):
-        return Group(True, tuple(map(turn_to_or, tree.operands)))
+    if isinstance(tree, Connective):
+        return Connective(True, tuple(map(turn_to_or, tree.operands)))
     return Inverse(turn_to_or(tree.operand)) if isinstance(tree, Inverse) else tree
 
 
@@ -66,13 +66,13 @@ def push_negations(
         return push_negations(tree.operand, kind, is_fixed, not negate)
     through = negate and kind == MIN
     operands = tuple(push_negations(o, kind, is_fixed, through) for o in tree.operands)
-    group = Group(tree.is_or != through, operands)
+    group = Connective(tree.is_or != through, operands)
     return Inverse(group) if negate and not through else group
 
 
 def has_and(tree: Tree) -> bool:
     """Return whether an "and" is left, so that the aggregator matters."""
-    if isinstance(tree, Group):
+    if isinstance(tree, Connective):
         return not tree.is_or or any(map(has_and, tree.operands))
     return isinstance(tree, Inverse) and has_and(tree.operand)
 
@@ -102,11 +102,11 @@ class Layout:
     kind: int
 
 
-class _Branch:
+class _WireBranch:
     """A simplified subtree: an operator with branches, or a predicate."""
 
     def __init__(
-        self, operator: int, operands: list[_Branch], predicate: Predicate | None = None
+        self, operator: int, operands: list[_WireBranch], predicate: Predicate | None = None
     ) -> None:
         self.operator = operator  # AND, OR, NOT, or 0 for a predicate
         self.operands = operands
@@ -148,28 +148,28 @@ def lay_out(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> Layout:
     return Layout(tuple(predicates), pattern, kind)
 
 
-def _simplify(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> _Branch:
+def _simplify(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> _WireBranch:
     if isinstance(tree, Leaf):
-        return _Branch(0, [], wires[tree])
+        return _WireBranch(0, [], wires[tree])
     if isinstance(tree, Inverse):
-        return _Branch(NOT, [_simplify(tree.operand, wires, kind)])
+        return _WireBranch(NOT, [_simplify(tree.operand, wires, kind)])
     operator = OR if tree.is_or else AND
     idempotent = tree.is_or or kind == MIN
-    operands: list[_Branch] = []
+    operands: list[_WireBranch] = []
     for operand in tree.operands:
         branch = _simplify(operand, wires, kind)
         splice = branch.operator == operator and (idempotent or kind == PRODUCT)
         operands += branch.operands if splice else [branch]
     if idempotent:
         operands = list({repr(o.key()): o for o in operands}.values())
-    return operands[0] if len(operands) == 1 else _Branch(operator, operands)
+    return operands[0] if len(operands) == 1 else _WireBranch(operator, operands)
 
 
-def _uses(branch: _Branch, operator: int) -> bool:
+def _uses(branch: _WireBranch, operator: int) -> bool:
     return branch.operator == operator or any(_uses(o, operator) for o in branch.operands)
 
 
-def _collect(branch: _Branch, unique: dict[tuple[object, ...], Predicate]) -> None:
+def _collect(branch: _WireBranch, unique: dict[tuple[object, ...], Predicate]) -> None:
     if branch.predicate is not None:
         unique[branch.predicate.fields()] = branch.predicate
     for operand in branch.operands:
@@ -195,7 +195,7 @@ def _order(p: Predicate) -> tuple[int, ...]:
 
 
 def _write(
-    branch: _Branch, numbers: Mapping[tuple[object, ...], int], kind: int, chain: bool
+    branch: _WireBranch, numbers: Mapping[tuple[object, ...], int], kind: int, chain: bool
 ) -> bytes:
     """Return the postfix bytes; operands stand by their bytes, so that order says nothing.
 

@@ -17,26 +17,26 @@ from denwatch.client.compiler.drafts import (
     fit_away,
     fit_draft,
 )
-from denwatch.client.compiler.sets import CrispSet, Reader
+from denwatch.client.compiler.sets import ConstraintReader, CrispSet
 from denwatch.client.compiler.shortening import shorten
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import (
     About,
-    Comparison,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Operator,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
     Shape,
-    Term,
     Text,
     Value,
 )
-from denwatch.client.vocabulary import Attribute, Kind, Triple, format_moment
+from denwatch.client.vocabulary import Attribute, Triple, ValueKind, format_moment
 from denwatch.client.vocabulary.triples import find_gamma, find_width
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, EXTREMELY, VERY
@@ -53,7 +53,7 @@ _FITTED_AWAY: tuple[tuple[Hedge, ...], ...] = (
 class Wording:
     """Finds constraints for the predicates of one vector."""
 
-    def __init__(self, reader: Reader, may_be_fitted: bool) -> None:
+    def __init__(self, reader: ConstraintReader, may_be_fitted: bool) -> None:
         self.reader = reader
         self.may_be_fitted = may_be_fitted  # hedges and slopes may have been fitted away
 
@@ -63,7 +63,7 @@ class Wording:
         """Return a constraint and its hedges that give the predicate's triple at these levels."""
         target = Triple(p.low, p.high, p.left, p.right)
         crisp = p.left == p.right == CRISP
-        if crisp or attribute.kind is Kind.TEXT:
+        if crisp or attribute.kind is ValueKind.TEXT:
             found = self._find_crisp(target, attribute) if crisp else None
             return found or write_literal(target, attribute), () if crisp else read_hedges(p.hedge)
         hedges = read_hedges(p.hedge)
@@ -76,7 +76,7 @@ class Wording:
     def _list_candidates(
         self, target: Triple, attribute: Attribute, hedges: tuple[Hedge, ...]
     ) -> Iterator[tuple[Constraint, tuple[Hedge, ...]]]:
-        terms = [Term(Name(name)) for name in attribute.terms]
+        terms = [NamedTerm(Name(name)) for name in attribute.terms]
         for term in terms:
             yield term, hedges
         if target.low == target.high and target.is_symmetric:
@@ -96,7 +96,7 @@ class Wording:
         levels: Sequence[int],
     ) -> bool:
         """Return whether compiling the constraint here gives the target."""
-        source = Predicate(Name(attribute.name), constraint, hedges=hedges)
+        source = PredicateNode(Name(attribute.name), constraint, hedges=hedges)
         try:
             meaning = self.reader.read(source, attribute)
         except LanguageError:
@@ -127,7 +127,7 @@ class Wording:
         levels: Sequence[int],
     ) -> Constraint | None:
         """Return a function with straight sides and short numbers, if one gives the target."""
-        if attribute.kind is not Kind.NUMBER:
+        if attribute.kind is not ValueKind.NUMBER:
             return None
         left = find_width(target.left, attribute.wide)
         right = find_width(target.right, attribute.wide)
@@ -185,7 +185,7 @@ class Wording:
 
     def _find_crisp(self, target: Triple, attribute: Attribute) -> Constraint | None:
         """Return a comparison or range with exactly these codes."""
-        text = attribute.kind is Kind.TEXT
+        text = attribute.kind is ValueKind.TEXT
         last = len(attribute.symbols) - 1 if text else attribute.last
         if target.high > last:
             return None
@@ -193,17 +193,19 @@ class Wording:
         high = self._list_values(target.high, attribute)
         candidates: list[Constraint] = []
         if target.low == target.high:
-            candidates = [Comparison(Operator.EQUAL, value) for value in low]
+            candidates = [CrispComparison(Operator.EQUAL, value) for value in low]
         elif text and not attribute.ordered:
             return None
         elif target.low == 0 and target.high < last:
-            candidates = [Comparison(Operator.AT_MOST, value) for value in high]
+            candidates = [CrispComparison(Operator.AT_MOST, value) for value in high]
         elif target.high == last and target.low > 0:
-            candidates = [Comparison(Operator.AT_LEAST, value) for value in low]
-        candidates += [Range(first, second) for first in low for second in high]
+            candidates = [CrispComparison(Operator.AT_LEAST, value) for value in low]
+        candidates += [CrispRange(first, second) for first in low for second in high]
         for constraint in candidates:
             try:
-                meaning = self.reader.read(Predicate(Name(attribute.name), constraint), attribute)
+                meaning = self.reader.read(
+                    PredicateNode(Name(attribute.name), constraint), attribute
+                )
             except LanguageError:
                 continue
             if isinstance(meaning, CrispSet) and meaning.triple == target:
@@ -212,11 +214,11 @@ class Wording:
 
     def _list_values(self, code: int, attribute: Attribute) -> list[Value]:
         """Return ways to write the value of a code, short ones first."""
-        if attribute.kind is Kind.TEXT:
+        if attribute.kind is ValueKind.TEXT:
             return [Text(attribute.symbols[code])]
         value = attribute.to_value(code)
-        if attribute.kind is not Kind.NUMBER:
-            units = (1,) if attribute.kind is Kind.DATE else (3600, 60, 1)
+        if attribute.kind is not ValueKind.NUMBER:
+            units = (1,) if attribute.kind is ValueKind.DATE else (3600, 60, 1)
             near = [
                 f(value / unit) * unit for unit in units for f in (round, math.floor, math.ceil)
             ]
@@ -249,7 +251,7 @@ def read_hedges(code: int) -> tuple[Hedge, ...]:
 
 def write_value(value: float, attribute: Attribute) -> Value:
     """Return a value with its unit and no more digits than its code needs."""
-    if attribute.kind is not Kind.NUMBER:
+    if attribute.kind is not ValueKind.NUMBER:
         return Moment(format_moment(value, attribute.kind))
     position = attribute.to_position(value)
     found = shorten((value,), lambda n: abs(attribute.to_position(n[0]) - position) < 1e-7)
@@ -260,9 +262,9 @@ def write_literal(triple: Triple, attribute: Attribute) -> Shape:
     """Return the triple itself, as the universal fuzzifier of the DENS paper."""
     ends: list[Value] = []
     for code in (triple.low, triple.high):
-        if attribute.kind is Kind.TEXT:
+        if attribute.kind is ValueKind.TEXT:
             ends.append(Quantity(float(code)))
-        elif attribute.kind is not Kind.NUMBER:
+        elif attribute.kind is not ValueKind.NUMBER:
             ends.append(Moment(format_moment(attribute.to_value(code), attribute.kind)))
         else:
             ends.append(_write_end(code, attribute))

@@ -11,9 +11,16 @@ from dataclasses import dataclass
 
 from denwatch.client.console.context import Context, Place, find_context
 from denwatch.client.language.phrases import print_condition
-from denwatch.client.syntax import AGGREGATORS, Name, Predicate
-from denwatch.client.syntax import Term as TermSyntax
-from denwatch.client.vocabulary import Attribute, Kind, Term, Vocabulary, fold_name, format_moment
+from denwatch.client.syntax import AGGREGATORS, Name, PredicateNode
+from denwatch.client.syntax import NamedTerm as TermSyntax
+from denwatch.client.vocabulary import (
+    Attribute,
+    ValueKind,
+    Vocabulary,
+    VocabularyTerm,
+    fold_name,
+    format_moment,
+)
 from denwatch.client.vocabulary.units import UnitError, find_unit, list_units
 
 MOST = 8
@@ -131,7 +138,7 @@ def _quote(word: str) -> str:
     """Return a name as the grammar reads it: in quotes where it looks like a keyword."""
     if word in dict(_HEDGES) or word in dict(_COMPARISONS) or word in ("not", "("):
         return word
-    return print_condition(Predicate(Name(word), TermSyntax(Name("x")))).removesuffix(" is x")
+    return print_condition(PredicateNode(Name(word), TermSyntax(Name("x")))).removesuffix(" is x")
 
 
 def _list_candidates(
@@ -194,7 +201,7 @@ def _list_attributes(
 def _list_terms(place: Place, context: Context, vocabulary: Vocabulary) -> Iterator[_Candidate]:
     attribute = context.subject
     assert attribute is not None, "only called with a subject"
-    if place is Place.TERM or attribute.kind is Kind.TEXT:
+    if place is Place.TERM or attribute.kind is ValueKind.TEXT:
         for symbol in attribute.symbols:
             yield _Candidate(symbol, f"{attribute.name}")
         for term in attribute.terms.values():
@@ -209,7 +216,7 @@ def _list_terms(place: Place, context: Context, vocabulary: Vocabulary) -> Itera
             yield _Candidate("not", "the contrary", 1)
         if attribute.terms:
             yield from (_Candidate(word, detail, 1) for word, detail in _HEDGES)
-        if attribute.kind is not Kind.TEXT:
+        if attribute.kind is not ValueKind.TEXT:
             yield from (_Candidate(word, detail, 2) for word, detail in _COMPARISONS)
 
 
@@ -243,12 +250,12 @@ def describe_attribute(attribute: Attribute) -> str:
     return f"{attribute.event} · {attribute.describe_domain()}{about}"
 
 
-def describe_term(attribute: Attribute, term: Term) -> str:
+def describe_term(attribute: Attribute, term: VocabularyTerm) -> str:
     """Return what a term means, in the attribute's unit."""
     if term.base is not None:
         return f"{' '.join(term.hedges)} {term.base}"
     points = [_say(attribute, point) for point in term.membership.points]
-    unit = f" {attribute.unit}" if attribute.unit and attribute.kind is Kind.NUMBER else ""
+    unit = f" {attribute.unit}" if attribute.unit and attribute.kind is ValueKind.NUMBER else ""
     match term.membership.kind:
         case "rising":
             return f"begins at {points[0]}, fully from {points[1]}{unit}"
@@ -262,6 +269,6 @@ def describe_term(attribute: Attribute, term: Term) -> str:
 
 
 def _say(attribute: Attribute, value: float) -> str:
-    if attribute.kind is Kind.NUMBER:
+    if attribute.kind is ValueKind.NUMBER:
         return f"{value:g}"
     return format_moment(min(max(value, attribute.low), attribute.high), attribute.kind)

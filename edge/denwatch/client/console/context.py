@@ -15,7 +15,7 @@ from denwatch.client.language import detect_surface
 from denwatch.client.language.tables import load_parser
 from denwatch.client.plugins import load_registry
 from denwatch.client.syntax import Name
-from denwatch.client.vocabulary import Attribute, Event, Vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, Vocabulary
 from lark import Token
 from lark.exceptions import UnexpectedInput
 
@@ -56,7 +56,7 @@ class Context:
     places: tuple[tuple[Place, int], ...] = ()
     start: int = 0  # of the word at the caret
     subject: Attribute | None = None
-    event: Event | None = None
+    event: EventType | None = None
     used: tuple[Attribute, ...] = ()
     last: str = ""  # the kind of the last word before the caret's
     joints: tuple[str, ...] = ()  # "and", "or", ",", ")", those that may follow

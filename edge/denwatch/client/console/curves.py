@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from denwatch.client.console.meanings import Meaning
-from denwatch.client.vocabulary import Attribute, Kind, format_moment
+from denwatch.client.vocabulary import Attribute, ValueKind, format_moment
 from denwatch.client.vocabulary.triples import find_width
 from denwatch.protocol.degrees import fuzzify, hedge
 from denwatch.protocol.vectors import Predicate
@@ -49,7 +49,7 @@ def draw_graph(
     window = _find_window(attribute, predicates)
     counts = describe_cut(attribute, evaluate, threshold, window)
     label = f"{attribute.name.replace('_', ' ')}: counts {counts}"
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         inner = _draw_symbols(attribute, evaluate)
     else:
         inner = _draw_area(attribute, evaluate, meanings, window)
@@ -145,7 +145,7 @@ def describe_cut(
     window: tuple[int, int],
 ) -> str:
     """Return the values whose degree is at least a threshold: "from 38.9 °C", "up to 60 bpm"."""
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         symbols = enumerate(attribute.symbols)
         names = [symbol for code, symbol in symbols if evaluate(code) >= threshold - _TINY]
         return " or ".join(names) or "for no value"
@@ -199,7 +199,7 @@ def _describe_run(attribute: Attribute, low: int, high: int, window: tuple[int, 
 
 def _say(attribute: Attribute, code: float, has_unit: bool = True) -> str:
     value = attribute.to_value(code)
-    if attribute.kind is not Kind.NUMBER:
+    if attribute.kind is not ValueKind.NUMBER:
         return format_moment(min(max(value, attribute.low), attribute.high), attribute.kind)
     unit = f" {attribute.unit}" if attribute.unit and has_unit else ""
     return f"{value:.4g}{unit}" if abs(value) < 10_000 else f"{value:.0f}{unit}"

@@ -12,11 +12,11 @@ from typing import Any
 
 from denwatch.client.compiler.drafts import Draft
 from denwatch.client.compiler.lowering import Lowerer, lower_aggregator, resolve_event
-from denwatch.client.compiler.sets import FuzzySet, Reader
+from denwatch.client.compiler.sets import ConstraintReader, FuzzySet
 from denwatch.client.language.phrases import print_condition
 from denwatch.client.plugins import load_registry
-from denwatch.client.syntax import Subscription
-from denwatch.client.vocabulary import Attribute, Event, Kind, Vocabulary, parse_moment
+from denwatch.client.syntax import SubscriptionTree
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, parse_moment
 from denwatch.client.vocabulary.triples import find_power
 from denwatch.protocol.degrees import fuzzify, hedge
 
@@ -31,12 +31,12 @@ class Meaning:
 
 
 def list_meanings(
-    tree: Subscription, vocabulary: Vocabulary, organisation: str | None = None
-) -> tuple[Event, list[Meaning]]:
+    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None = None
+) -> tuple[EventType, list[Meaning]]:
     """Return the event of a subscription and its predicates; LanguageError if it is wrong."""
     registry = load_registry()
     event = resolve_event(tree, vocabulary, organisation)
-    lowerer = Lowerer(Reader(vocabulary, registry, organisation), event)
+    lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
     lowerer.lower(lower_aggregator(tree, registry).condition)
     return event, [_build(draft) for draft in lowerer.drafts]
 
@@ -73,7 +73,7 @@ def read_codes(attribute: Attribute, value: object) -> Codes | None:
     """Return a delivered value as codes; None if it is no value."""
     if not isinstance(value, Mapping):
         return None
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         among = value.get("among") or [value.get("value")]
         codes = [attribute.symbols.index(s) for s in among if s in attribute.symbols]
         return Codes(min(codes), codes[0], max(codes)) if codes else None

@@ -19,12 +19,12 @@ from denwatch.client.syntax import (
     Condition,
     Not,
     Or,
-    Predicate,
+    PredicateNode,
     Scalar,
-    Subscription,
+    SubscriptionTree,
     iterate_predicates,
 )
-from denwatch.client.vocabulary import Directory, Vocabulary
+from denwatch.client.vocabulary import PublisherDirectory, Vocabulary
 
 MOST_CHARACTERS = 4_000
 
@@ -77,7 +77,7 @@ def preview(
     text: str,
     vocabulary: Vocabulary,
     organisation: str | None = None,
-    directory: Directory | None = None,
+    directory: PublisherDirectory | None = None,
 ) -> Preview:
     """Return what a text means."""
     if not text.strip():
@@ -128,7 +128,7 @@ def find_problem(error: LanguageError, text: str) -> Problem:
 
 
 def _draw(
-    tree: Subscription,
+    tree: SubscriptionTree,
     compiled: CompiledSubscription,
     vocabulary: Vocabulary,
     organisation: str | None,
@@ -169,7 +169,7 @@ def _join(condition: Condition, meanings: Iterator[Meaning], bit: int) -> Degree
     `meanings` are those of the condition's predicates, in the order in which they were written.
     """
     match condition:
-        case Predicate():
+        case PredicateNode():
             meaning = next(meanings)
             return meaning.evaluate if meaning.attribute.bit == bit else None
         case Not(operand=operand):
@@ -232,7 +232,7 @@ def shorten(text: str, limit: int = 60) -> str:
     """Return what a subscription is about: its condition without options, cut if it is long."""
     try:
         tree = parse(text)
-        words = print_words(Subscription(tree.condition))
+        words = print_words(SubscriptionTree(tree.condition))
     except LanguageError:
         words = " ".join(text.split())
     return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"

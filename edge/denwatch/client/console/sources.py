@@ -13,7 +13,7 @@ from typing import Any
 from denwatch.client.console.reasons import say_value
 from denwatch.client.errors import LanguageError
 from denwatch.client.subscriber import Note
-from denwatch.client.vocabulary import Directory, Vocabulary
+from denwatch.client.vocabulary import PublisherDirectory, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,11 @@ def read_announcements(
     return found, more
 
 
-def build_directory(vocabulary: Vocabulary, announcements: Iterable[Announcement]) -> Directory:
+def build_directory(
+    vocabulary: Vocabulary, announcements: Iterable[Announcement]
+) -> PublisherDirectory:
     """Return the devices that are there by what they sense, for looking up who can answer."""
-    directory = Directory(vocabulary)
+    directory = PublisherDirectory(vocabulary)
     for one in announcements:
         event = vocabulary.events.get(one.event)
         if event is None or not one.is_present:

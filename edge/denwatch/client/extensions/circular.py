@@ -15,27 +15,27 @@ import math
 from collections.abc import Sequence
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.plugins import Parameter, Plugin
+from denwatch.client.plugins import LanguagePlugin, Parameter
 from denwatch.client.syntax import (
     About,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Extension,
-    Node,
     Operator,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
     Shape,
+    SyntaxNode,
     Value,
 )
 from denwatch.client.vocabulary.attributes import Attribute
 from denwatch.client.vocabulary.values import read_value, read_width
 
 
-def find_period(attribute: Attribute, node: Node | None) -> float:
+def find_period(attribute: Attribute, node: SyntaxNode | None) -> float:
     """Return after how much the attribute begins again, or refuse it."""
     if attribute.period is None:
         raise LanguageError.at_node(
@@ -50,10 +50,10 @@ def wrap(value: float, attribute: Attribute, period: float) -> float:
     return value - period if value > attribute.high + attribute.step / 2 else value
 
 
-def _join(predicate: Predicate, parts: list[tuple[bool, Constraint]]) -> Condition:
+def _join(predicate: PredicateNode, parts: list[tuple[bool, Constraint]]) -> Condition:
     """Return "one of the parts", each (negated, constraint), on the predicate's attribute."""
     found = tuple(
-        Predicate(predicate.attribute, constraint, negated, span=predicate.span)
+        PredicateNode(predicate.attribute, constraint, negated, span=predicate.span)
         for negated, constraint in parts
     )
     return found[0] if len(found) == 1 else Or(found, span=predicate.span)
@@ -67,7 +67,7 @@ class Near:
     tag = "near"
     parameters = (Parameter("centre"), Parameter("spread", "within", optional=True))
 
-    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
         """Return a triangle, or the parts of one that passes an end."""
         constraint = predicate.constraint
         assert isinstance(constraint, Extension)
@@ -94,7 +94,7 @@ class Near:
         return max(0.0, 1.0 - distance / spread)
 
     def recognise(
-        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+        self, pair: tuple[PredicateNode, PredicateNode], attribute: Attribute
     ) -> Extension | None:
         """Return "near" for a value and the contrary of a ramp at the other end of the scale."""
         main, ramp = pair
@@ -134,7 +134,7 @@ class Sector:
     tag = "sector"
     parameters = (Parameter("from"), Parameter("to", "to"))
 
-    def lower(self, predicate: Predicate, attribute: Attribute) -> Condition:
+    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
         """Return a range, or the two ranges at the ends of the scale."""
         constraint = predicate.constraint
         assert isinstance(constraint, Extension)
@@ -142,12 +142,12 @@ class Sector:
         first = Quantity(max(start, attribute.low), span=constraint.span)
         last = Quantity(min(end, attribute.high), span=constraint.span)
         if start <= end:
-            return _join(predicate, [(False, Range(first, last, span=constraint.span))])
+            return _join(predicate, [(False, CrispRange(first, last, span=constraint.span))])
         parts: list[tuple[bool, Constraint]] = []
         if start <= attribute.high:
-            parts.append((False, Comparison(Operator.AT_LEAST, first, span=constraint.span)))
+            parts.append((False, CrispComparison(Operator.AT_LEAST, first, span=constraint.span)))
         if end >= attribute.low:
-            parts.append((False, Comparison(Operator.AT_MOST, last, span=constraint.span)))
+            parts.append((False, CrispComparison(Operator.AT_MOST, last, span=constraint.span)))
         return _join(predicate, parts)
 
     def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
@@ -157,14 +157,14 @@ class Sector:
         return 1.0 if inside else 0.0
 
     def recognise(
-        self, pair: tuple[Predicate, Predicate], attribute: Attribute
+        self, pair: tuple[PredicateNode, PredicateNode], attribute: Attribute
     ) -> Extension | None:
         """Return the sector of "at least this or at most that"."""
         high, low = pair
         if attribute.period is None or high.negated or low.negated:
             return None
-        if not isinstance(high.constraint, Comparison) or not isinstance(
-            low.constraint, Comparison
+        if not isinstance(high.constraint, CrispComparison) or not isinstance(
+            low.constraint, CrispComparison
         ):
             return None
         operators = high.constraint.operator, low.constraint.operator
@@ -173,7 +173,7 @@ class Sector:
         return Extension(self.name, (high.constraint.value, low.constraint.value))
 
     def _read(
-        self, arguments: Sequence[Value], attribute: Attribute, node: Node | None
+        self, arguments: Sequence[Value], attribute: Attribute, node: SyntaxNode | None
     ) -> tuple[float, float]:
         period = find_period(attribute, node)
         start, end = (read_value(a, attribute, anywhere=True) for a in arguments)
@@ -181,4 +181,4 @@ class Sector:
         return low + (start - low) % period, low + (end - low) % period
 
 
-PLUGIN = Plugin("circular", predicates=(Near(), Sector()))
+PLUGIN = LanguagePlugin("circular", predicates=(Near(), Sector()))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from denwatch.client.plugins import Registry
-    from denwatch.client.syntax import Subscription
+    from denwatch.client.plugins import PluginRegistry
+    from denwatch.client.syntax import SubscriptionTree
     from denwatch.client.vocabulary.vocabulary import Vocabulary
 
 
@@ -19,7 +19,7 @@ def detect_surface(text: str) -> str:
     return {"<": "xml", "{": "json"}.get(text.lstrip("\ufeff \t\r\n")[:1], "words")
 
 
-def parse(text: str, registry: Registry | None = None) -> Subscription:
+def parse(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
     """Return the subscription of a text in any surface; LanguageError points into the text."""
     surface = detect_surface(text)
     if surface == "xml":
@@ -37,8 +37,8 @@ def parse(text: str, registry: Registry | None = None) -> Subscription:
 
 def print_as(
     surface: str,
-    subscription: Subscription,
-    registry: Registry | None = None,
+    subscription: SubscriptionTree,
+    registry: PluginRegistry | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> str:
     """Return the subscription in a surface; with a vocabulary, XML is self-contained."""

@@ -24,28 +24,28 @@ from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Moment,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     Value,
 )
@@ -92,7 +92,7 @@ class ConditionBuilder:
 class PredicateBuilder(ConditionBuilder):
     """A predicate, which also takes hedges, thresholds and a weight."""
 
-    tree: Predicate
+    tree: PredicateNode
 
     def very(self) -> PredicateBuilder:
         """Put "very" before what is said so far."""
@@ -143,7 +143,7 @@ class AttributeBuilder:
 
     def is_(self, term: str, *hedges: str) -> PredicateBuilder:
         """Ask for a fuzzy term: `is_("high", "very")`."""
-        return self._constrain(Term(Name(term))).hedged(*hedges)
+        return self._constrain(NamedTerm(Name(term))).hedged(*hedges)
 
     def is_not(self, term: str, *hedges: str) -> PredicateBuilder:
         """Ask for the contrary of a fuzzy term."""
@@ -175,11 +175,11 @@ class AttributeBuilder:
 
     def compare(self, operator: str, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a crisp comparison by its sign: `compare(">=", 40)`."""
-        return self._constrain(Comparison(Operator(operator), _value(value, unit)))
+        return self._constrain(CrispComparison(Operator(operator), _value(value, unit)))
 
     def between(self, low: Plain, high: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a crisp range, both ends included."""
-        return self._constrain(Range(_value(low, unit), _value(high, unit)))
+        return self._constrain(CrispRange(_value(low, unit), _value(high, unit)))
 
     def about(
         self, value: Plain, unit: str | None = None, within: float | Quantity | None = None
@@ -198,16 +198,16 @@ class AttributeBuilder:
         return self._constrain(Extension(name, values))
 
     def _constrain(self, constraint: Constraint) -> PredicateBuilder:
-        return PredicateBuilder(Predicate(self.name, constraint))
+        return PredicateBuilder(PredicateNode(self.name, constraint))
 
 
 @dataclass(frozen=True)
 class SubscriptionBuilder:
     """A whole subscription; `build` returns its syntax tree."""
 
-    tree: Subscription
+    tree: SubscriptionTree
 
-    def build(self) -> Subscription:
+    def build(self) -> SubscriptionTree:
         """Return the syntax tree, for the compiler."""
         return self.tree
 
@@ -237,7 +237,7 @@ class SubscriptionBuilder:
     ) -> SubscriptionBuilder:
         """Add the Takagi-Sugeno consequent of two predicates, counted from 1."""
         pair = None if slopes is None else (_scalar(slopes[0]), _scalar(slopes[1]))
-        rule = Rule(first, second, _scalar(constant), pair)
+        rule = SugenoRule(first, second, _scalar(constant), pair)
         return self._with(rules=(*self.tree.rules, rule))
 
     def recent(self, phrase: str = "recent") -> SubscriptionBuilder:
@@ -310,7 +310,7 @@ def attribute(name: str) -> AttributeBuilder:
 
 def when(condition: ConditionBuilder) -> SubscriptionBuilder:
     """Begin a subscription."""
-    return SubscriptionBuilder(Subscription(condition.tree))
+    return SubscriptionBuilder(SubscriptionTree(condition.tree))
 
 
 def all_of(*conditions: ConditionBuilder) -> ConditionBuilder:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from denwatch.client.errors import LanguageError, join_choices, suggest_names
-from denwatch.client.language.json_source import Item, Member, parse_source
+from denwatch.client.language.json_source import JsonMember, JsonValue, parse_source
 from denwatch.client.language.values import (
     DURATIONS,
     LIMITS,
@@ -22,31 +22,31 @@ from denwatch.client.language.values import (
     read_quantity,
     read_value,
 )
-from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     Value,
 )
@@ -60,16 +60,16 @@ _SUBSCRIPTION = (
 )
 
 
-def parse_json(text: str, registry: Registry | None = None) -> Subscription:
+def parse_json(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
     """Return the subscription of a JSON text; LanguageError points at what is wrong."""
-    return _Reader(registry or load_registry()).read(parse_source(text))
+    return _JsonReader(registry or load_registry()).read(parse_source(text))
 
 
-class _Reader:
-    def __init__(self, registry: Registry) -> None:
+class _JsonReader:
+    def __init__(self, registry: PluginRegistry) -> None:
         self.registry = registry
 
-    def read(self, source: Item) -> Subscription:
+    def read(self, source: JsonValue) -> SubscriptionTree:
         members = _take_object(source, "a subscription")
         _check_keys(members, _SUBSCRIPTION)
         if "when" not in members:
@@ -85,11 +85,13 @@ class _Reader:
                 fields[key] = _take_name(item)
             elif key != "when":
                 fields[key] = getattr(self, f"read_{key}")(item)
-        return Subscription(self.read_condition(members["when"].item), **fields, span=source.span)
+        return SubscriptionTree(
+            self.read_condition(members["when"].item), **fields, span=source.span
+        )
 
     # Conditions ------------------------------------------------------------------------------
 
-    def read_condition(self, item: Item) -> Condition:
+    def read_condition(self, item: JsonValue) -> Condition:
         members = _take_object(item, "a condition")
         joint = next((key for key in members if key in ("and", "or", "not")), None)
         if joint is None:
@@ -103,7 +105,7 @@ class _Reader:
         operands = tuple(map(self.read_condition, _take_list(inner, 2)))
         return (And if joint == "and" else Or)(operands, span=item.span)
 
-    def read_predicate(self, item: Item, members: dict[str, Member]) -> Predicate:
+    def read_predicate(self, item: JsonValue, members: dict[str, JsonMember]) -> PredicateNode:
         if "attribute" not in members:
             raise LanguageError.at_span(
                 '"attribute" is missing', item.span, 'or "and", "or", "not" with conditions'
@@ -119,7 +121,7 @@ class _Reader:
         _check_keys(members, (*_PREDICATE, *said, *partners.get(said[0], ())))
         hedges = _take_list(members["hedges"].item) if "hedges" in members else []
         limits = {key: _take_scalar(members[key].item) for key in LIMITS if key in members}
-        return Predicate(
+        return PredicateNode(
             _take_name(members["attribute"].item),
             self.read_constraint(said[0], members, item),
             _take_flag(members["negated"].item) if "negated" in members else False,
@@ -128,15 +130,17 @@ class _Reader:
             span=item.span,
         )
 
-    def read_constraint(self, key: str, members: dict[str, Member], whole: Item) -> Constraint:
+    def read_constraint(
+        self, key: str, members: dict[str, JsonMember], whole: JsonValue
+    ) -> Constraint:
         item = members[key].item
         if key == "is":
-            return Term(_take_name(item), span=item.span)
+            return NamedTerm(_take_name(item), span=item.span)
         if key in _OPERATORS:
-            return Comparison(Operator(key), _take_value(item), span=item.span)
+            return CrispComparison(Operator(key), _take_value(item), span=item.span)
         if key == "between":
             ends = _take_list(item, 2, 2)
-            return Range(*map(_take_value, ends), span=item.span)
+            return CrispRange(*map(_take_value, ends), span=item.span)
         if key == "about":
             spread = _take_quantity(members["within"].item) if "within" in members else None
             return About(_take_value(item), spread, span=item.span)
@@ -150,7 +154,7 @@ class _Reader:
             )
         return self.read_extension(key, item)
 
-    def read_extension(self, name: str, item: Item) -> Extension:
+    def read_extension(self, name: str, item: JsonValue) -> Extension:
         """Read a plug-in's constraint: its arguments by the names of its parameters."""
         members = _take_object(item, f'the arguments of "{name}"')
         parameters = self.registry.predicates[name].parameters
@@ -167,7 +171,7 @@ class _Reader:
 
     # Options ---------------------------------------------------------------------------------
 
-    def read_aggregator(self, item: Item) -> Aggregator:
+    def read_aggregator(self, item: JsonValue) -> Aggregator:
         if isinstance(item.value, str):
             return Aggregator(item.value, span=item.span)
         members = _take_object(item, "an aggregator")
@@ -176,7 +180,7 @@ class _Reader:
         arguments = tuple(map(_take_quantity, listed))
         return Aggregator(_take_string(members["name"].item), arguments, span=item.span)
 
-    def read_rules(self, item: Item) -> tuple[Rule, ...]:
+    def read_rules(self, item: JsonValue) -> tuple[SugenoRule, ...]:
         rules = []
         for entry in _take_list(item):
             members = _take_object(entry, "a rule")
@@ -187,10 +191,10 @@ class _Reader:
                 x, y = map(_take_scalar, _take_list(members["slopes"].item, 2, 2))
                 slopes = x, y
             constant = _take_scalar(members["constant"].item)
-            rules.append(Rule(first, second, constant, slopes, span=entry.span))
+            rules.append(SugenoRule(first, second, constant, slopes, span=entry.span))
         return tuple(rules)
 
-    def read_recent(self, item: Item) -> Recent:
+    def read_recent(self, item: JsonValue) -> Recent:
         if isinstance(item.value, str):
             return Recent(item.value, span=item.span)
         members = _take_object(item, "a phrase or durations")
@@ -198,11 +202,11 @@ class _Reader:
         gone = _take_quantity(members["gone"].item) if "gone" in members else None
         return Recent(None, _take_quantity(members["within"].item), gone, span=item.span)
 
-    def read_prefer(self, item: Item) -> tuple[Prefer, ...]:
+    def read_prefer(self, item: JsonValue) -> tuple[Prefer, ...]:
         pairs = [(entry.span, _take_list(entry, 2, 2)) for entry in _take_list(item)]
         return tuple(Prefer(*map(_take_name, pair), span=span) for span, pair in pairs)
 
-    def read_dead_bands(self, item: Item) -> tuple[DeadBand, ...]:
+    def read_dead_bands(self, item: JsonValue) -> tuple[DeadBand, ...]:
         bands = []
         for entry in _take_list(item):
             members = _take_object(entry, "a dead band")
@@ -211,18 +215,18 @@ class _Reader:
             bands.append(DeadBand(_take_name(members["attribute"].item), width, span=entry.span))
         return tuple(bands)
 
-    def read_persistence(self, item: Item) -> Persistence:
+    def read_persistence(self, item: JsonValue) -> Persistence:
         return Persistence(*map(_take_scalar, _take_list(item, 2, 2)), span=item.span)
 
-    def read_why(self, item: Item) -> bool:
+    def read_why(self, item: JsonValue) -> bool:
         return _take_flag(item)
 
 
 def _check_keys(
-    members: dict[str, Member],
+    members: dict[str, JsonMember],
     known: Iterable[str],
     required: Iterable[str] = (),
-    at: Item | None = None,
+    at: JsonValue | None = None,
 ) -> None:
     known = list(known)
     for key, member in members.items():
@@ -235,17 +239,17 @@ def _check_keys(
             raise LanguageError.at_span(f'"{key}" is missing', at.span if at else None)
 
 
-def _refuse(item: Item, wanted: str) -> LanguageError:
+def _refuse(item: JsonValue, wanted: str) -> LanguageError:
     return LanguageError.at_span(f"{wanted} is expected", item.span)
 
 
-def _take_object(item: Item, what: str) -> dict[str, Member]:
+def _take_object(item: JsonValue, what: str) -> dict[str, JsonMember]:
     if not isinstance(item.value, dict):
         raise _refuse(item, f"an object: {what},")
     return item.value
 
 
-def _take_list(item: Item, least: int = 0, most: int | None = None) -> list[Item]:
+def _take_list(item: JsonValue, least: int = 0, most: int | None = None) -> list[JsonValue]:
     if not isinstance(item.value, list):
         raise _refuse(item, "a list")
     if len(item.value) < least or (most is not None and len(item.value) > most):
@@ -254,46 +258,46 @@ def _take_list(item: Item, least: int = 0, most: int | None = None) -> list[Item
     return item.value
 
 
-def _take_string(item: Item) -> str:
+def _take_string(item: JsonValue) -> str:
     if not isinstance(item.value, str):
         raise _refuse(item, "a text")
     return item.value
 
 
-def _take_name(item: Item) -> Name:
+def _take_name(item: JsonValue) -> Name:
     return Name(_take_string(item), span=item.span)
 
 
-def _take_flag(item: Item) -> bool:
+def _take_flag(item: JsonValue) -> bool:
     if not isinstance(item.value, bool):
         raise _refuse(item, "true or false")
     return item.value
 
 
-def _take_number(item: Item) -> float:
+def _take_number(item: JsonValue) -> float:
     if isinstance(item.value, bool) or not isinstance(item.value, float):
         raise _refuse(item, "a number")
     return item.value
 
 
-def _take_scalar(item: Item) -> Scalar:
+def _take_scalar(item: JsonValue) -> Scalar:
     return Scalar(_take_number(item), span=item.span)
 
 
-def _take_count(item: Item) -> int:
+def _take_count(item: JsonValue) -> int:
     number = _take_number(item)
     if number != int(number) or number < 1:
         raise _refuse(item, "a whole number from 1")
     return int(number)
 
 
-def _take_quantity(item: Item) -> Quantity:
+def _take_quantity(item: JsonValue) -> Quantity:
     if isinstance(item.value, str):
         return read_quantity(item.value, item.span)
     return Quantity(_take_number(item), None, span=item.span)
 
 
-def _take_value(item: Item) -> Value:
+def _take_value(item: JsonValue) -> Value:
     if isinstance(item.value, str):
         return read_value(item.value, item.span)
     if isinstance(item.value, dict):

@@ -12,38 +12,42 @@ from denwatch.client.language.values import (
     write_quantity,
     write_value,
 )
-from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import (
     About,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Extension,
     Moment,
+    NamedTerm,
     Not,
     Or,
-    Predicate,
-    Range,
+    PredicateNode,
     Recent,
-    Rule,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Text,
     Value,
 )
 
 
 def print_json(
-    subscription: Subscription, registry: Registry | None = None, indent: int | None = None
+    subscription: SubscriptionTree,
+    registry: PluginRegistry | None = None,
+    indent: int | None = None,
 ) -> str:
     """Return the subscription as JSON: `parse_json(print_json(tree)) == tree`."""
     document = to_document(subscription, registry)
     return json.dumps(document, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
-def to_document(subscription: Subscription, registry: Registry | None = None) -> dict[str, Any]:
+def to_document(
+    subscription: SubscriptionTree, registry: PluginRegistry | None = None
+) -> dict[str, Any]:
     """Return the subscription as plain dictionaries and lists, as JSON has them."""
     s = subscription
     document: dict[str, Any] = {"when": _write_condition(s.condition, registry or load_registry())}
@@ -78,7 +82,7 @@ def to_document(subscription: Subscription, registry: Registry | None = None) ->
     return document
 
 
-def _write_condition(condition: Condition, registry: Registry) -> dict[str, Any]:
+def _write_condition(condition: Condition, registry: PluginRegistry) -> dict[str, Any]:
     match condition:
         case And(operands=operands):
             return {"and": [_write_condition(operand, registry) for operand in operands]}
@@ -86,7 +90,7 @@ def _write_condition(condition: Condition, registry: Registry) -> dict[str, Any]
             return {"or": [_write_condition(operand, registry) for operand in operands]}
         case Not(operand=operand):
             return {"not": _write_condition(operand, registry)}
-        case Predicate():
+        case PredicateNode():
             document: dict[str, Any] = {"attribute": condition.attribute.text}
             if condition.negated:
                 document["negated"] = True
@@ -100,13 +104,13 @@ def _write_condition(condition: Condition, registry: Registry) -> dict[str, Any]
             return document
 
 
-def _write_constraint(constraint: Constraint, registry: Registry) -> dict[str, Any]:
+def _write_constraint(constraint: Constraint, registry: PluginRegistry) -> dict[str, Any]:
     match constraint:
-        case Term(name=name):
+        case NamedTerm(name=name):
             return {"is": name.text}
-        case Comparison(operator=operator, value=value):
+        case CrispComparison(operator=operator, value=value):
             return {operator.value: _write_value(value)}
-        case Range(low=low, high=high):
+        case CrispRange(low=low, high=high):
             return {"between": [_write_value(low), _write_value(high)]}
         case About(value=value, spread=spread):
             within = {} if spread is None else {"within": _write_value(spread)}
@@ -122,7 +126,7 @@ def _write_constraint(constraint: Constraint, registry: Registry) -> dict[str, A
             return {name: dict(zip(names, values, strict=False))}
 
 
-def _write_rule(rule: Rule) -> dict[str, Any]:
+def _write_rule(rule: SugenoRule) -> dict[str, Any]:
     document: dict[str, Any] = {
         "pair": [rule.first, rule.second],
         "constant": _write_number(rule.constant.value),

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Span
+from denwatch.client.syntax import SourceSpan
 
 MAX_CHARACTERS = 65536
 MAX_DEPTH = 64
 
-Content: TypeAlias = "dict[str, Member] | list[Item] | str | float | bool | None"
+Content: TypeAlias = "dict[str, JsonMember] | list[JsonValue] | str | float | bool | None"
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -26,22 +26,22 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 @dataclass(frozen=True)
-class Item:
+class JsonValue:
     """A JSON value and where it stands."""
 
     value: Content
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True)
-class Member:
+class JsonMember:
     """A value of an object, and where its key stands."""
 
-    item: Item
-    key: Span
+    item: JsonValue
+    key: SourceSpan
 
 
-def parse_source(text: str) -> Item:
+def parse_source(text: str) -> JsonValue:
     """Return the one value of a JSON text."""
     if len(text) > MAX_CHARACTERS:
         message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
@@ -60,7 +60,7 @@ def _skip(text: str, at: int) -> int:
     return match.end()
 
 
-def _parse(text: str, at: int, depth: int) -> tuple[Item, int]:
+def _parse(text: str, at: int, depth: int) -> tuple[JsonValue, int]:
     if depth > MAX_DEPTH:
         raise LanguageError(f"nested more than {MAX_DEPTH} deep", at + 1)
     head = text[at : at + 1]
@@ -73,11 +73,11 @@ def _parse(text: str, at: int, depth: int) -> tuple[Item, int]:
         value, end = _parse_string(text, at)
     else:
         value, end = _parse_plain(text, at)
-    return Item(value, Span(at, end)), end
+    return JsonValue(value, SourceSpan(at, end)), end
 
 
-def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, Member], int]:
-    members: dict[str, Member] = {}
+def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, JsonMember], int]:
+    members: dict[str, JsonMember] = {}
     place = _skip(text, at + 1)
     if text[place : place + 1] == "}":
         return members, place + 1
@@ -85,14 +85,14 @@ def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, Member], in
         if text[place : place + 1] != '"':
             raise LanguageError("a key in double quotes is expected", place + 1)
         key, end = _parse_string(text, place)
-        span = Span(place, end)
+        span = SourceSpan(place, end)
         if key in members:
             raise LanguageError.at_span(f'the key "{key}" stands here twice', span)
         place = _skip(text, end)
         if text[place : place + 1] != ":":
             raise LanguageError('":" is expected after a key', place + 1)
         item, end = _parse(text, _skip(text, place + 1), depth + 1)
-        members[key] = Member(item, span)
+        members[key] = JsonMember(item, span)
         place = _skip(text, end)
         if text[place : place + 1] == "}":
             return members, place + 1
@@ -101,8 +101,8 @@ def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, Member], in
         place = _skip(text, place + 1)
 
 
-def _parse_array(text: str, at: int, depth: int) -> tuple[list[Item], int]:
-    items: list[Item] = []
+def _parse_array(text: str, at: int, depth: int) -> tuple[list[JsonValue], int]:
+    items: list[JsonValue] = []
     place = _skip(text, at + 1)
     if text[place : place + 1] == "]":
         return items, place + 1
@@ -135,5 +135,5 @@ def _parse_plain(text: str, at: int) -> tuple[float | bool | None, int]:
         raise LanguageError("a JSON value is expected", at + 1)
     number = float(match.group())
     if number in (float("inf"), float("-inf")):
-        raise LanguageError.at_span("this number is too large", Span(at, match.end()))
+        raise LanguageError.at_span("this number is too large", SourceSpan(at, match.end()))
     return number, match.end()

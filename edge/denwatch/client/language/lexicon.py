@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from denwatch.client.plugins import MembershipFunction, PredicateType, Registry
+from denwatch.client.plugins import MembershipFunction, PluginRegistry, PredicateType
 from denwatch.client.syntax import AGGREGATORS, Quantity, Value
 
 # The word for "the attribute's own unit" where another number of the constraint has a unit, and
@@ -41,7 +41,7 @@ def fold(text: str) -> str:
     return " ".join(word for word in words if word != "the")
 
 
-def find_aggregator(said: str, registry: Registry) -> str:
+def find_aggregator(said: str, registry: PluginRegistry) -> str:
     """Return the name of an aggregator as it is said, or what was said if nobody knows it."""
     folded = fold(said)
     if folded in _AGGREGATOR_WORDS:
@@ -52,7 +52,7 @@ def find_aggregator(said: str, registry: Registry) -> str:
     return said
 
 
-def say_aggregator(name: str, registry: Registry) -> str | None:
+def say_aggregator(name: str, registry: PluginRegistry) -> str | None:
     """Return how an aggregator is said, or None if only quotes keep its name."""
     words = registry.aggregators[name].words if name in registry.aggregators else ()
     for said in (name.replace("_", " "), *words):
@@ -62,7 +62,7 @@ def say_aggregator(name: str, registry: Registry) -> str | None:
 
 
 def find_extension_by_word(
-    word: str, registry: Registry
+    word: str, registry: PluginRegistry
 ) -> tuple[bool, PredicateType | MembershipFunction]:
     """Return whether a plug-in's word is a shape's, and what it stands for."""
     folded = fold(word)
@@ -77,7 +77,7 @@ def find_extension_by_word(
     raise KeyError(word)  # the lexer knows only words of the registry
 
 
-def find_call(said: str, registry: Registry) -> tuple[bool, str]:
+def find_call(said: str, registry: PluginRegistry) -> tuple[bool, str]:
     """Return whether `said(...)` is a shape, and its name; a word of a plug-in may stand for it."""
     if said in registry.predicates:
         return False, said

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import And, Condition, Not, Or, Predicate, Span
+from denwatch.client.syntax import And, Condition, Not, Or, PredicateNode, SourceSpan
 
 MAX_DEPTH = 48
 
@@ -20,23 +20,23 @@ _TOKEN = re.compile(r"\s*(?:(and|or|not)\b|([()])|p(\d{1,3})\b)", re.IGNORECASE)
 _CODE = re.compile(r"([cd])(\d{1,2})([cd])(\d{1,2})", re.IGNORECASE)
 
 
-def read_pattern(text: str, predicates: Sequence[Condition], span: Span) -> Condition:
+def read_pattern(text: str, predicates: Sequence[Condition], span: SourceSpan) -> Condition:
     """Return the condition that a pattern makes of the predicates; each must take part."""
     code = _CODE.fullmatch(text.strip())
     if code:
         return _read_code(code, predicates, span)
-    return _Parser(text, predicates, span).parse()
+    return _PatternParser(text, predicates, span).parse()
 
 
-def write_pattern(condition: Condition, predicates: list[Predicate]) -> str:
+def write_pattern(condition: Condition, predicates: list[PredicateNode]) -> str:
     """Return the pattern of a condition; its predicates are appended in the order they stand."""
     match condition:
-        case Predicate():
+        case PredicateNode():
             predicates.append(condition)
             return f"p{len(predicates)}"
         case Not(operand=operand):
             inner = write_pattern(operand, predicates)
-            return f"not {inner if isinstance(operand, Predicate) else f'({inner})'}"
+            return f"not {inner if isinstance(operand, PredicateNode) else f'({inner})'}"
         case And(operands=operands) | Or(operands=operands):
             joint = " and " if isinstance(condition, And) else " or "
             parts = []
@@ -46,7 +46,7 @@ def write_pattern(condition: Condition, predicates: list[Predicate]) -> str:
             return joint.join(parts)
 
 
-def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: Span) -> Condition:
+def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: SourceSpan) -> Condition:
     letters = code[1].lower(), code[3].lower()
     counts = int(code[2]), int(code[4])
     inner = {letter for letter, count in zip(letters, counts, strict=True) if count > 1}
@@ -65,14 +65,14 @@ def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: Span)
     return outer(tuple(parts), span=span)
 
 
-class _Parser:
+class _PatternParser:
     """Recursive descent over a handful of tokens."""
 
-    def __init__(self, text: str, predicates: Sequence[Condition], span: Span) -> None:
+    def __init__(self, text: str, predicates: Sequence[Condition], span: SourceSpan) -> None:
         self.predicates = predicates
         self.span = span
         self.unused = set(range(1, len(predicates) + 1))
-        self.tokens: list[tuple[str, Span]] = []
+        self.tokens: list[tuple[str, SourceSpan]] = []
         self.at = 0
         place = 0
         text = text.rstrip()
@@ -81,25 +81,25 @@ class _Parser:
             start = place + len(text[place:]) - len(text[place:].lstrip())
             if match is None:
                 raise self.refuse(
-                    f'"{text[start : start + 1]}" means nothing', Span(start, start + 1)
+                    f'"{text[start : start + 1]}" means nothing', SourceSpan(start, start + 1)
                 )
-            self.tokens.append((match.group().strip().lower(), Span(start, match.end())))
+            self.tokens.append((match.group().strip().lower(), SourceSpan(start, match.end())))
             place = match.end()
 
-    def refuse(self, message: str, local: Span | None) -> LanguageError:
+    def refuse(self, message: str, local: SourceSpan | None) -> LanguageError:
         end = self.tokens[-1][1].end if self.tokens else 0
-        place = local or Span(end, end)
+        place = local or SourceSpan(end, end)
         start = self.span.start + place.start
         return LanguageError.at_span(
             f"in the pattern: {message}",
-            Span(start, start + max(1, place.end - place.start)),
+            SourceSpan(start, start + max(1, place.end - place.start)),
             'as in "p1 and (p2 or not p3)"',
         )
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
 
-    def place(self) -> Span | None:
+    def place(self) -> SourceSpan | None:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else None
 
     def parse(self) -> Condition:

@@ -19,26 +19,26 @@ from denwatch.client.language.lexicon import (
     spread_unit,
 )
 from denwatch.client.language.tables import KEYWORD, load_parser
-from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Extension,
     Moment,
+    NamedTerm,
     Not,
     Operator,
     Or,
-    Predicate,
+    PredicateNode,
     Quantity,
-    Range,
     Recent,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
     Text,
     Value,
 )
@@ -68,14 +68,14 @@ _DURATIONS = (
 )
 
 
-def print_words(subscription: Subscription, registry: Registry | None = None) -> str:
+def print_words(subscription: SubscriptionTree, registry: PluginRegistry | None = None) -> str:
     """Return the subscription in words, on one line."""
-    return _Printer(registry or load_registry()).print_subscription(subscription)
+    return _WordsPrinter(registry or load_registry()).print_subscription(subscription)
 
 
-def print_condition(condition: Condition, registry: Registry | None = None) -> str:
+def print_condition(condition: Condition, registry: PluginRegistry | None = None) -> str:
     """Return a condition in words."""
-    return _Printer(registry or load_registry()).print_condition(condition)
+    return _WordsPrinter(registry or load_registry()).print_condition(condition)
 
 
 def format_number(value: float) -> str:
@@ -86,12 +86,12 @@ def format_number(value: float) -> str:
     return text.removesuffix(".0")
 
 
-class _Printer:
-    def __init__(self, registry: Registry) -> None:
+class _WordsPrinter:
+    def __init__(self, registry: PluginRegistry) -> None:
         self.registry = registry
         self.names, self.unit, self.own, self.keyword = _compile_lexer(registry)
 
-    def print_subscription(self, s: Subscription) -> str:
+    def print_subscription(self, s: SubscriptionTree) -> str:
         parts = [self.print_condition(s.condition)]
         if s.recent:
             parts.append(self.print_recent(s.recent))
@@ -134,7 +134,7 @@ class _Printer:
 
     def print_condition(self, condition: Condition) -> str:
         match condition:
-            case Predicate():
+            case PredicateNode():
                 return self.print_predicate(condition)
             case Not(operand=operand):
                 return f"not ({self.print_condition(operand)})"
@@ -147,9 +147,13 @@ class _Printer:
         words = self.print_condition(condition)
         return f"({words})" if isinstance(condition, And | Or) else words
 
-    def print_predicate(self, p: Predicate) -> str:
+    def print_predicate(self, p: PredicateNode) -> str:
         words = [self.print_name(p.attribute.text)]
-        bare = isinstance(p.constraint, Comparison | Range) and not p.negated and not p.hedges
+        bare = (
+            isinstance(p.constraint, CrispComparison | CrispRange)
+            and not p.negated
+            and not p.hedges
+        )
         if not bare:
             words.append("is not" if p.negated else "is")
         words += [hedge.value for hedge in p.hedges]
@@ -165,14 +169,14 @@ class _Printer:
 
     def print_constraint(self, constraint: Constraint) -> str:
         match constraint:
-            case Term(name=name):
+            case NamedTerm(name=name):
                 return self.print_name(name.text)
-            case Comparison(operator=operator, value=value):
+            case CrispComparison(operator=operator, value=value):
                 word = _OPERATORS[operator]
                 if isinstance(value, Moment):
                     word = _OF_MOMENTS.get(operator, word)
                 return f"{word} {self.print_value(value)}"
-            case Range(low=low, high=high):
+            case CrispRange(low=low, high=high):
                 first, last = map(self.print_value, spread_unit([low, high]))
                 return f"between {first} and {last}"
             case About(value=value, spread=spread):
@@ -255,7 +259,7 @@ class _Printer:
         return f"{number} {json.dumps(unit, ensure_ascii=False)}"
 
 
-def _compile_lexer(registry: Registry) -> tuple[re.Pattern[str], ...]:
+def _compile_lexer(registry: PluginRegistry) -> tuple[re.Pattern[str], ...]:
     """Return the grammar's own patterns: of names, units, plug-ins' words, and all keywords."""
     terminals = {terminal.name: terminal for terminal in load_parser(registry).terminals}
     name, unit, own = (terminals[key].pattern.value for key in ("NAME", "UNIT", "EXTENSION"))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import lark
-from denwatch.client.plugins import Registry
+from denwatch.client.plugins import PluginRegistry
 from lark.grammar import Rule
 from lark.lexer import TerminalDef
 
@@ -73,7 +73,7 @@ def load_tables() -> tuple[dict[str, Any], dict[int, Any]]:
     return data, {int(key): value for key, value in tables["memo"].items()}
 
 
-def load_parser(registry: Registry) -> lark.Lark:
+def load_parser(registry: PluginRegistry) -> lark.Lark:
     """Return the parser with the words of the registry's plug-ins; the core's own go first."""
     extensions: set[str] = set()
     parameters: set[str] = set()

@@ -14,7 +14,7 @@ import re
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language.lexicon import is_moment
 from denwatch.client.language.phrases import format_number
-from denwatch.client.syntax import Hedge, Moment, Quantity, Scalar, Span, Text, Value
+from denwatch.client.syntax import Hedge, Moment, Quantity, Scalar, SourceSpan, Text, Value
 
 # Fields of a subscription by the kind of their value.
 SCALARS = ("possible", "certain", "score", "top", "relative_band", "hysteresis")
@@ -27,7 +27,7 @@ _ODD = r"\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"
 _PLAIN = re.compile(rf"[^\s\"{_ODD}](?:[^{_ODD}]*[^\s{_ODD}])?")
 
 
-def read_value(text: str, span: Span | None) -> Value:
+def read_value(text: str, span: SourceSpan | None) -> Value:
     """Return the value that a text is."""
     text = text.strip()
     if text.startswith('"'):
@@ -37,7 +37,7 @@ def read_value(text: str, span: Span | None) -> Value:
     return _match_quantity(text, span) or Text(text, span=span)
 
 
-def read_quantity(text: str, span: Span | None) -> Quantity:
+def read_quantity(text: str, span: SourceSpan | None) -> Quantity:
     """Return the number, with its unit if any, that a text is."""
     quantity = _match_quantity(text.strip(), span)
     if quantity is None:
@@ -47,7 +47,7 @@ def read_quantity(text: str, span: Span | None) -> Quantity:
     return quantity
 
 
-def read_scalar(text: str, span: Span | None) -> Scalar:
+def read_scalar(text: str, span: SourceSpan | None) -> Scalar:
     """Return the plain number that a text is."""
     quantity = _match_quantity(text.strip(), span)
     if quantity is None or quantity.unit is not None:
@@ -55,7 +55,7 @@ def read_scalar(text: str, span: Span | None) -> Scalar:
     return Scalar(quantity.value, span=span)
 
 
-def read_text(text: str, span: Span | None) -> str:
+def read_text(text: str, span: SourceSpan | None) -> str:
     """Return a name or text out of its quotes, if it has any."""
     text = text.strip()
     if not text.startswith('"'):
@@ -68,7 +68,7 @@ def read_text(text: str, span: Span | None) -> str:
     return value
 
 
-def read_hedge(text: str, span: Span | None) -> Hedge:
+def read_hedge(text: str, span: SourceSpan | None) -> Hedge:
     """Return the hedge of that name."""
     folded = " ".join(text.casefold().replace("_", " ").replace("-", " ").split())
     try:
@@ -107,7 +107,7 @@ def write_text(text: str) -> str:
     return text if _is_plain(text) else quote(text)
 
 
-def _match_quantity(text: str, span: Span | None) -> Quantity | None:
+def _match_quantity(text: str, span: SourceSpan | None) -> Quantity | None:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None

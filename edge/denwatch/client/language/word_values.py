@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.lexicon import OWN_UNIT, OWN_WORD, complete_moment, share_unit
-from denwatch.client.syntax import Moment, Name, Quantity, Scalar, Span, Text, Value
+from denwatch.client.syntax import Moment, Name, Quantity, Scalar, SourceSpan, Text, Value
 from lark import Token, Tree
 
 
@@ -81,13 +81,13 @@ def unquote(token: Token) -> str:
     return text
 
 
-def find_span(item: Token | Tree[Token]) -> Span:
+def find_span(item: Token | Tree[Token]) -> SourceSpan:
     """Return where a token or a tree stands."""
     if isinstance(item, Token):
         assert item.start_pos is not None
         assert item.end_pos is not None
-        return Span(item.start_pos, item.end_pos)
-    return Span(item.meta.start_pos, item.meta.end_pos)
+        return SourceSpan(item.start_pos, item.end_pos)
+    return SourceSpan(item.meta.start_pos, item.meta.end_pos)
 
 
 def as_tree(item: object) -> Tree[Token]:

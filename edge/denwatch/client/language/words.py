@@ -31,33 +31,33 @@ from denwatch.client.language.word_values import (
     read_values,
     unquote,
 )
-from denwatch.client.plugins import MembershipFunction, PredicateType, Registry, load_registry
+from denwatch.client.plugins import MembershipFunction, PluginRegistry, PredicateType, load_registry
 from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Name,
+    NamedTerm,
     Not,
     Operator,
     Or,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Span,
-    Subscription,
-    Term,
+    SourceSpan,
+    SubscriptionTree,
+    SugenoRule,
     Value,
     iterate_predicates,
 )
@@ -93,7 +93,7 @@ _DURATIONS = {
 _MANY = ("prefer", "dead_bands", "rules")
 
 
-def parse_words(text: str, registry: Registry | None = None) -> Subscription:
+def parse_words(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
     """Return the subscription that the words say; LanguageError points at what is wrong."""
     if len(text) > MAX_CHARACTERS:
         message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
@@ -104,22 +104,22 @@ def parse_words(text: str, registry: Registry | None = None) -> Subscription:
         tree = load_parser(registry).parse(text)
     except UnexpectedInput as error:
         raise explain_failure(error, text) from None
-    return _Reader(text, registry).read(tree)
+    return _TreeReader(text, registry).read(tree)
 
 
-class _Reader:
+class _TreeReader:
     """Walks one parse tree, in the order of the text."""
 
-    def __init__(self, text: str, registry: Registry) -> None:
+    def __init__(self, text: str, registry: PluginRegistry) -> None:
         self.text = text
         self.registry = registry
         self.last: Name | None = None  # the attribute that a bare constraint is about
 
-    def read(self, tree: Tree[Token]) -> Subscription:
+    def read(self, tree: Tree[Token]) -> SubscriptionTree:
         condition_tree, *option_trees = tree.children
         condition = self.read_condition(as_tree(condition_tree), 0)
         fields: dict[str, Any] = {}
-        spans: dict[str, Span] = {}
+        spans: dict[str, SourceSpan] = {}
         thresholds: list[Scalar] = []
         for child in option_trees:
             option = as_tree(child)
@@ -135,7 +135,7 @@ class _Reader:
                 fields[field] = value
             if field not in _MANY:
                 spans[field] = find_span(option)
-        return Subscription(condition, **fields, span=find_span(tree))
+        return SubscriptionTree(condition, **fields, span=find_span(tree))
 
     # Conditions ------------------------------------------------------------------------------
 
@@ -152,12 +152,12 @@ class _Reader:
         if tree.data == "contrary":
             inner = as_tree(children[0])
             operand = self.read_condition(inner, depth + 1)
-            if inner.data == "bare" and isinstance(operand, Predicate):
+            if inner.data == "bare" and isinstance(operand, PredicateNode):
                 return replace(operand, negated=True, span=span)
             return Not(operand, span=span)
         return self.read_predicate(tree)
 
-    def read_predicate(self, tree: Tree[Token]) -> Predicate:
+    def read_predicate(self, tree: Tree[Token]) -> PredicateNode:
         children = [as_tree(child) for child in tree.children]
         if tree.data in ("affirmed", "denied"):
             self.last = read_name(children.pop(0))
@@ -173,7 +173,7 @@ class _Reader:
             if keyword in limits:
                 raise LanguageError.at_span(f'"{keyword}" is said twice', find_span(child))
             limits[keyword] = read_scalar(as_tree(child.children[1]))
-        return Predicate(
+        return PredicateNode(
             self.last,
             constraint,
             tree.data in ("denied", "bare_denied"),
@@ -203,15 +203,15 @@ class _Reader:
         children = tree.children
         kind = tree.data
         if kind == "term":
-            return Term(read_name(as_tree(children[0])), span=span)
+            return NamedTerm(read_name(as_tree(children[0])), span=span)
         if kind == "equal":
-            return Comparison(Operator.EQUAL, *read_values(children), span=span)
+            return CrispComparison(Operator.EQUAL, *read_values(children), span=span)
         if kind == "comparison":
             operator = _OPERATORS[as_token(children[0]).type]
-            return Comparison(operator, *read_values(children[1:]), span=span)
+            return CrispComparison(operator, *read_values(children[1:]), span=span)
         if kind == "range":
             low, high = read_values(children)
-            return Range(low, high, span=span)
+            return CrispRange(low, high, span=span)
         if kind == "about":
             value, *rest = read_values(children)
             spread = [width for width in rest if isinstance(width, Quantity)]
@@ -307,7 +307,7 @@ class _Reader:
         return Aggregator(found, tuple(arguments), span=find_span(tree))
 
 
-def _read_rule(tree: Tree[Token]) -> Rule:
+def _read_rule(tree: Tree[Token]) -> SugenoRule:
     tokens = [child for child in tree.children if isinstance(child, Token)]
     places = [read_number(token) for token in tokens]
     for place in places:
@@ -321,7 +321,7 @@ def _read_rule(tree: Tree[Token]) -> Rule:
     constant, *slopes = numbers
     pair = (slopes[0], slopes[1]) if slopes else None
     first, second = (int(place.value) for place in places)
-    return Rule(first, second, constant, pair, span=find_span(tree))
+    return SugenoRule(first, second, constant, pair, span=find_span(tree))
 
 
 def _find_only(condition: Condition, tree: Tree[Token]) -> Name:

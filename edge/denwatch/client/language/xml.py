@@ -29,47 +29,47 @@ from denwatch.client.plugins import (
     AggregatorType,
     MembershipFunction,
     Named,
+    PluginRegistry,
     PredicateType,
-    Registry,
     load_registry,
 )
 from denwatch.client.syntax import (
     About,
     Aggregator,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     DeadBand,
     Extension,
     Hedge,
     Name,
+    NamedTerm,
     Operator,
     Persistence,
-    Predicate,
+    PredicateNode,
     Prefer,
     Quantity,
-    Range,
     Recent,
-    Rule,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
+    SugenoRule,
     Value,
 )
 
 
-def parse_xml(text: str, registry: Registry | None = None) -> Subscription:
+def parse_xml(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
     """Return the subscription of an XML text; LanguageError points at what is wrong."""
     registry = registry or load_registry()
     root = parse_source(text, list_tags(registry))
     validate(root, registry)
-    return _Reader(registry, root).read()
+    return _XmlReader(registry, root).read()
 
 
-class _Reader:
-    def __init__(self, registry: Registry, root: Element) -> None:
+class _XmlReader:
+    def __init__(self, registry: PluginRegistry, root: Element) -> None:
         self.registry = registry
         self.root = root
         self.recent: Recent | None = None
@@ -82,7 +82,7 @@ class _Reader:
             extension.tag: extension for extension in registry.aggregators.values()
         }
 
-    def read(self) -> Subscription:
+    def read(self) -> SubscriptionTree:
         root = self.root
         found = [child for child in root.children if child.tag.endswith("-Predicate")]
         for element in found:
@@ -109,9 +109,9 @@ class _Reader:
             if key in root.attributes:
                 span = root.find_attribute(key)
                 fields[key] = Name(read_text(root.attributes[key], span), span=span)
-        return Subscription(self.join(predicates, pattern), **fields, span=root.start)
+        return SubscriptionTree(self.join(predicates, pattern), **fields, span=root.start)
 
-    def join(self, predicates: Sequence[Predicate], pattern: Element | None) -> Condition:
+    def join(self, predicates: Sequence[PredicateNode], pattern: Element | None) -> Condition:
         if pattern is not None:
             return read_pattern(pattern.text, predicates, pattern.text_span)
         if len(predicates) == 1:
@@ -125,7 +125,7 @@ class _Reader:
             raise LanguageError.at_span(f"<{element.tag}> has no name", element.start)
         return Name(read_text(element.text, element.text_span), span=element.text_span)
 
-    def read_predicate(self, element: Element) -> Predicate:
+    def read_predicate(self, element: Element) -> PredicateNode:
         attribute = self.read_name(element.children[0])
         operator = element.find("Relational-operator")
         negated, hedges = self.read_operator(operator) if operator else (False, ())
@@ -134,7 +134,9 @@ class _Reader:
         limits = {
             key: self.read_scalar(element, key) for key in LIMITS if key in element.attributes
         }
-        return Predicate(attribute, constraint, negated, hedges + own, **limits, span=element.start)
+        return PredicateNode(
+            attribute, constraint, negated, hedges + own, **limits, span=element.start
+        )
 
     def read_operator(self, element: Element) -> tuple[bool, tuple[Hedge, ...]]:
         """Read "is", "is not", and the paper's "is" with a hedge or with a time."""
@@ -161,7 +163,7 @@ class _Reader:
         if tag == "term":
             name = self.read_name(element)
             defined = self.sets.find(attribute, name)
-            return defined or (Term(name, span=element.text_span), ())
+            return defined or (NamedTerm(name, span=element.text_span), ())
         if tag == "Fuzzifier":
             return read_fuzzifier(element), ()
         if tag == "About":
@@ -169,10 +171,10 @@ class _Reader:
             return About(self.read_value(element), spread, span=span), ()
         if tag == "Comparison":
             operator = Operator(element.attributes["operator"].strip())
-            return Comparison(operator, self.read_value(element), span=span), ()
+            return CrispComparison(operator, self.read_value(element), span=span), ()
         if tag == "Range":
             low, high = map(self.read_value, element.children)
-            return Range(low, high, span=span), ()
+            return CrispRange(low, high, span=span), ()
         if tag == "Extension":
             called = read_text(element.attributes["name"], span)
             return Extension(called, tuple(map(self.read_value, element.children)), span=span), ()
@@ -229,7 +231,7 @@ class _Reader:
     def read_local_linear_model(self, element: Element) -> dict[str, Any]:
         return {"rules": tuple(map(self.read_rule, element.children))}
 
-    def read_rule(self, element: Element) -> Rule:
+    def read_rule(self, element: Element) -> SugenoRule:
         slopes = [
             self.read_scalar(element, key)
             for key in ("slope-first", "slope-second")
@@ -237,7 +239,7 @@ class _Reader:
         ]
         if len(slopes) == 1:
             raise LanguageError.at_span("both slopes or none", element.start)
-        return Rule(
+        return SugenoRule(
             int(element.attributes["first"]),
             int(element.attributes["second"]),
             self.read_scalar(element, "constant"),

@@ -20,29 +20,33 @@ from denwatch.client.language.phrases import format_number
 from denwatch.client.language.values import LIMITS, quote, write_quantity, write_text, write_value
 from denwatch.client.plugins import (
     Named,
-    Registry,
+    PluginRegistry,
     load_registry,
 )
 from denwatch.client.syntax import (
     About,
     And,
-    Comparison,
     Condition,
     Constraint,
+    CrispComparison,
+    CrispRange,
     Extension,
     Moment,
-    Predicate,
+    NamedTerm,
+    PredicateNode,
     Quantity,
-    Range,
     Scalar,
     Shape,
-    Subscription,
-    Term,
+    SubscriptionTree,
     Text,
     Value,
 )
-from denwatch.client.vocabulary.attributes import Attribute, Kind, format_moment
-from denwatch.client.vocabulary.attributes import Term as VocabularyTerm
+from denwatch.client.vocabulary.attributes import (
+    Attribute,
+    ValueKind,
+    VocabularyTerm,
+    format_moment,
+)
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 
 _Attributes = dict[str, str]
@@ -50,29 +54,29 @@ _KIND = re.compile(r"[\w-]+")
 
 
 def print_xml(
-    subscription: Subscription,
-    registry: Registry | None = None,
+    subscription: SubscriptionTree,
+    registry: PluginRegistry | None = None,
     self_contained: bool = False,
     vocabulary: Vocabulary | None = None,
 ) -> str:
     """Return the subscription as an XML document."""
     if self_contained and vocabulary is None:
         raise LanguageError("a self-contained document needs the vocabulary of its terms")
-    printer = _Printer(registry or load_registry(), vocabulary if self_contained else None)
+    printer = _XmlPrinter(registry or load_registry(), vocabulary if self_contained else None)
     return "\n".join(printer.print_subscription(subscription)) + "\n"
 
 
-class _Printer:
-    def __init__(self, registry: Registry, vocabulary: Vocabulary | None) -> None:
+class _XmlPrinter:
+    def __init__(self, registry: PluginRegistry, vocabulary: Vocabulary | None) -> None:
         self.registry = registry
         self.vocabulary = vocabulary
 
-    def print_subscription(self, s: Subscription) -> Iterator[str]:
+    def print_subscription(self, s: SubscriptionTree) -> Iterator[str]:
         names = {key: getattr(s, key) for key in ("event", "name")}
         attributes = {key: write_text(name.text) for key, name in names.items() if name is not None}
         yield '<?xml version="1.0" encoding="UTF-8"?>'
         yield f"<Subscription{_write_attributes(attributes)}>"
-        predicates: list[Predicate] = []
+        predicates: list[PredicateNode] = []
         pattern = write_pattern(s.condition, predicates)
         for predicate in predicates:
             yield from _indent(self.print_predicate(predicate, s))
@@ -91,8 +95,8 @@ class _Printer:
         yield from _indent(_print_options(s))
         yield "</Subscription>"
 
-    def print_predicate(self, p: Predicate, s: Subscription) -> Iterator[str]:
-        crisp = isinstance(p.constraint, Comparison | Range)
+    def print_predicate(self, p: PredicateNode, s: SubscriptionTree) -> Iterator[str]:
+        crisp = isinstance(p.constraint, CrispComparison | CrispRange)
         tag = "Crisp-Predicate" if crisp else "Approximate-Predicate"
         yield f"<{tag}{_write_attributes(_take_scalars(p, LIMITS))}>"
         kind = "crisp variable" if crisp else "fuzzy variable"
@@ -111,12 +115,12 @@ class _Printer:
 
     def print_constraint(self, constraint: Constraint) -> str:
         match constraint:
-            case Term(name=name):
+            case NamedTerm(name=name):
                 return f"<term>{escape(write_text(name.text))}</term>"
-            case Comparison(operator=operator, value=value):
+            case CrispComparison(operator=operator, value=value):
                 head = f"Comparison operator={quoteattr(operator.value)}"
                 return f"<{head}>{escape(write_value(value))}</Comparison>"
-            case Range(low=low, high=high):
+            case CrispRange(low=low, high=high):
                 ends = escape(write_value(low)), escape(write_value(high))
                 return f"<Range><low>{ends[0]}</low><high>{ends[1]}</high></Range>"
             case About(value=value, spread=spread):
@@ -136,12 +140,14 @@ class _Printer:
 
     # Fuzzy sets of the vocabulary --------------------------------------------------------------
 
-    def print_sets(self, vocabulary: Vocabulary, p: Predicate, s: Subscription) -> Iterator[str]:
+    def print_sets(
+        self, vocabulary: Vocabulary, p: PredicateNode, s: SubscriptionTree
+    ) -> Iterator[str]:
         """Yield terms, domain and fuzzifiers of the predicate's attribute."""
         event = vocabulary.find_event(s.event) if s.event else None
         attribute = vocabulary.find_attributes(p.attribute, event)[0]
         terms = dict(attribute.terms)
-        if isinstance(p.constraint, Term):
+        if isinstance(p.constraint, NamedTerm):
             named = p.constraint.name.text
             term = vocabulary.find_term(attribute, p.constraint.name)
             if term is not None and fold(named) not in map(fold, terms):
@@ -149,7 +155,7 @@ class _Printer:
         names = terms or attribute.symbols
         if names:
             yield f"<Fuzzy-Terms>{escape(', '.join(names))}</Fuzzy-Terms>"
-        if attribute.kind is not Kind.TEXT:
+        if attribute.kind is not ValueKind.TEXT:
             yield f"<Domain_min>{escape(_write_end(attribute, attribute.low))}</Domain_min>"
             yield f"<Domain_max>{escape(_write_end(attribute, attribute.high))}</Domain_max>"
         for name, term in terms.items():
@@ -164,7 +170,7 @@ def _write_set(attribute: Attribute, term: VocabularyTerm) -> str:
         hedges = "".join(f"<Hedge>{hedge}</Hedge>" for hedge in term.hedges)
         return f"{hedges}<term>{escape(write_text(term.base))}</term>"
     kind, points = term.membership.kind, term.membership.points
-    if attribute.kind is Kind.NUMBER:
+    if attribute.kind is ValueKind.NUMBER:
         return _write_fuzzifier(kind, tuple(Quantity(point, attribute.unit) for point in points))
     places = 1 if kind in ("bell", "gaussian") else len(points)  # the others are widths
     moments = [Moment(format_moment(point, attribute.kind)) for point in points[:places]]
@@ -174,14 +180,14 @@ def _write_set(attribute: Attribute, term: VocabularyTerm) -> str:
 def _is_writable(attribute: Attribute, term: VocabularyTerm) -> bool:
     """Return whether a term's points are moments of the calendar or the day, where they must be."""
     low, high = {
-        Kind.DATE: (1.0, float(datetime.date.max.toordinal())),
-        Kind.TIME: (0.0, 86400.0),
+        ValueKind.DATE: (1.0, float(datetime.date.max.toordinal())),
+        ValueKind.TIME: (0.0, 86400.0),
     }.get(attribute.kind, (-math.inf, math.inf))
     return all(low <= point <= high for point in term.membership.points)
 
 
 def _write_end(attribute: Attribute, value: float) -> str:
-    if attribute.kind is Kind.NUMBER:
+    if attribute.kind is ValueKind.NUMBER:
         return write_quantity(Quantity(value, attribute.unit))
     return format_moment(value, attribute.kind)
 
@@ -211,7 +217,7 @@ def _write_plugin(extension: Named, arguments: tuple[Value, ...]) -> str:
 # Options -----------------------------------------------------------------------------------------
 
 
-def _print_options(s: Subscription) -> Iterator[str]:
+def _print_options(s: SubscriptionTree) -> Iterator[str]:
     thresholds = _take_scalars(s, ("possible", "certain"))
     if thresholds:
         yield f"<Threshold{_write_attributes(thresholds)}/>"
@@ -292,5 +298,5 @@ def _indent(lines: Iterator[str]) -> Iterator[str]:
 def _is_plain(condition: Condition) -> bool:
     """Return whether a condition is what an absent pattern means."""
     if isinstance(condition, And):
-        return all(isinstance(operand, Predicate) for operand in condition.operands)
-    return isinstance(condition, Predicate)
+        return all(isinstance(operand, PredicateNode) for operand in condition.operands)
+    return isinstance(condition, PredicateNode)

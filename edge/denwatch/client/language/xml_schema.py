@@ -12,7 +12,7 @@ from typing import Any
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.xml_source import Element
-from denwatch.client.plugins import Named, Registry
+from denwatch.client.plugins import Named, PluginRegistry
 from lxml import etree
 
 SCHEMA = Path(__file__).with_name("subscription.xsd")
@@ -22,7 +22,7 @@ _XS = "{http://www.w3.org/2001/XMLSchema}"
 _Tag = tuple[str, tuple[tuple[str, bool], ...]]
 
 
-def list_tags(registry: Registry) -> dict[str, str]:
+def list_tags(registry: PluginRegistry) -> dict[str, str]:
     """Return the canonical tag of each one in small letters."""
     elements = etree.parse(SCHEMA).getroot().iter(f"{_XS}element")
     core = {str(name).casefold(): str(name) for e in elements if (name := e.get("name"))}
@@ -33,7 +33,7 @@ def list_tags(registry: Registry) -> dict[str, str]:
     return core
 
 
-def validate(root: Element, registry: Registry) -> None:
+def validate(root: Element, registry: PluginRegistry) -> None:
     """Raise LanguageError at the first element or attribute that the schema does not allow."""
     predicates = [_describe(extension) for extension in registry.predicates.values()]
     shapes = [_describe(extension) for extension in registry.shapes.values()]
@@ -55,7 +55,7 @@ def validate(root: Element, registry: Registry) -> None:
     raise LanguageError.at_span(_tidy(str(entry.message)), culprit.start)
 
 
-def _list_extensions(registry: Registry) -> tuple[Named, ...]:
+def _list_extensions(registry: PluginRegistry) -> tuple[Named, ...]:
     return (
         *registry.predicates.values(),
         *registry.shapes.values(),

@@ -14,7 +14,7 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.language.lexicon import fold, share_unit
 from denwatch.client.language.values import read_hedge, read_text, read_value
 from denwatch.client.language.xml_source import Element
-from denwatch.client.syntax import Hedge, Name, Quantity, Shape, Term, Text, Value
+from denwatch.client.syntax import Hedge, Name, NamedTerm, Quantity, Shape, Text, Value
 
 _CALL = re.compile(r"\s*([\w-]+)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r'(?:"(?:\\.|[^"\\])*"|[^,"])+')
@@ -91,7 +91,9 @@ class FuzzySets:
             if self._sets.setdefault(key, defined) != defined:
                 raise LanguageError.at_span(f'"{term}" is defined twice', head.text_span)
 
-    def find(self, attribute: Name, term: Name) -> tuple[Shape | Term, tuple[Hedge, ...]] | None:
+    def find(
+        self, attribute: Name, term: Name
+    ) -> tuple[Shape | NamedTerm, tuple[Hedge, ...]] | None:
         """Return what a term means in this document, and its hedges; None if it is not defined."""
         key = fold(attribute.text), fold(term.text)
         found = self._sets.get(key)
@@ -102,7 +104,7 @@ class FuzzySets:
             key = key[0], fold(found.base.text)
             base = self._sets.get(key)
             if base is None:
-                return Term(found.base, span=term.span), hedges
+                return NamedTerm(found.base, span=term.span), hedges
             if key in seen:
                 raise LanguageError.at_node(f'"{term.text}" is defined by itself', term)
             seen.add(key)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Span
+from denwatch.client.syntax import SourceSpan
 
 MAX_CHARACTERS = 65536
 MAX_DEPTH = 16
@@ -25,7 +25,7 @@ class Element:
 
     tag: str
     attributes: dict[str, str]
-    start: Span  # of the start tag
+    start: SourceSpan  # of the start tag
     source: str = field(repr=False)
     children: list[Element] = field(default_factory=list)
     chunks: list[tuple[int, str]] = field(default_factory=list)  # text, with its places
@@ -36,7 +36,7 @@ class Element:
         return "".join(chunk for _, chunk in self.chunks).strip()
 
     @property
-    def text_span(self) -> Span:
+    def text_span(self) -> SourceSpan:
         """Where the text stands; without any, the start tag."""
         full = [(place, chunk) for place, chunk in self.chunks if chunk.strip()]
         if not full:
@@ -44,15 +44,15 @@ class Element:
         first, chunk = full[0]
         first += len(chunk) - len(chunk.lstrip())
         last, chunk = full[-1]
-        return Span(first, max(first + 1, last + len(chunk.rstrip())))
+        return SourceSpan(first, max(first + 1, last + len(chunk.rstrip())))
 
-    def find_attribute(self, name: str) -> Span:
+    def find_attribute(self, name: str) -> SourceSpan:
         """Return where the value of an attribute stands."""
         tag = self.source[self.start.start : self.start.end]
         match = re.search(rf"\s{re.escape(name)}\s*=\s*[\"']([^\"']*)", tag)
         if match is None:
             return self.start
-        return Span(self.start.start + match.start(1), self.start.start + match.end(1))
+        return SourceSpan(self.start.start + match.start(1), self.start.start + match.end(1))
 
     def find_all(self, tag: str) -> list[Element]:
         """Return the children with that tag."""
@@ -68,10 +68,10 @@ def parse_source(text: str, tags: Mapping[str, str]) -> Element:
     if len(text) > MAX_CHARACTERS:
         message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
         raise LanguageError(message, MAX_CHARACTERS + 1)
-    return _Reader(text, tags).read()
+    return _ExpatReader(text, tags).read()
 
 
-class _Reader:
+class _ExpatReader:
     def __init__(self, text: str, tags: Mapping[str, str]) -> None:
         self.text = text
         self.tags = tags
@@ -124,7 +124,7 @@ class _Reader:
     def open_element(self, tag: str, attributes: dict[str, str]) -> None:
         place = self.find_place()
         end = self.text.find(">", place) + 1
-        span = Span(place, end if end > place else place + 1)
+        span = SourceSpan(place, end if end > place else place + 1)
         if len(self.stack) >= MAX_DEPTH:
             raise LanguageError.at_span(f"elements nested more than {MAX_DEPTH} deep", span)
         element = Element(self.tags.get(tag.casefold(), tag), attributes, span, self.text)

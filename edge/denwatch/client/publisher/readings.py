@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass, field
 
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import Moment, Name, Quantity, Span, Text
-from denwatch.client.vocabulary.attributes import Attribute, Event, Kind
+from denwatch.client.syntax import Moment, Name, Quantity, SourceSpan, Text
+from denwatch.client.vocabulary.attributes import Attribute, EventType, ValueKind
 from denwatch.client.vocabulary.values import read_value, read_width
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol.vectors import NotificationVector, Reading
@@ -34,7 +34,7 @@ class _Pair:
 
     name: Name
     value: str
-    span: Span
+    span: SourceSpan
     words: list[str] = field(default_factory=list)  # further words: a unit that stands apart
 
     @property
@@ -74,7 +74,7 @@ def _split(text: str) -> tuple[Name | None, list[_Pair]]:
         if token is None:
             raise LanguageError("expected a name or a value", at + 1)
         word, has_equals = token.group(1), token.group(2) is not None
-        span = Span(token.start(1), token.end(1))
+        span = SourceSpan(token.start(1), token.end(1))
         if pending is not None:
             if has_equals:
                 raise LanguageError.at_span("a value is followed by a space", span)
@@ -100,7 +100,7 @@ def _split(text: str) -> tuple[Name | None, list[_Pair]]:
 
 def _find_event(
     name: Name | None, pairs: list[_Pair], vocabulary: Vocabulary, organisation: str | None
-) -> Event:
+) -> EventType:
     """Return the event that is named, or the only one that has all attributes."""
     if name is not None:
         return vocabulary.find_event(name, organisation)
@@ -124,7 +124,7 @@ def _read_points(
     pair: _Pair, attribute: Attribute, vocabulary: Vocabulary, organisation: str | None
 ) -> tuple[int, int, int, int]:
     """Return the four points of a value: one if it is exact."""
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         code = vocabulary.find_symbol(attribute, pair.text, organisation)
         if code is None:
             known = vocabulary.list_choices(attribute)
@@ -134,7 +134,7 @@ def _read_points(
                 f'{attribute.name} is never "{pair.text}"', pair.span, hint, names
             )
         return (code,) * 4
-    if attribute.kind is not Kind.NUMBER:
+    if attribute.kind is not ValueKind.NUMBER:
         return (attribute.to_code(read_value(Moment(pair.text, span=pair.span), attribute)),) * 4
     number = _NUMBER.fullmatch(pair.text)
     if number is None:

@@ -24,7 +24,7 @@ from denwatch.client.subscriber.store import Subscription
 from denwatch.client.subscriber.subscriber import describe_wait
 
 if TYPE_CHECKING:
-    from denwatch.client.syntax import Subscription as Tree
+    from denwatch.client.syntax import SubscriptionTree as Tree
 
 
 class AsyncSubscriber(FrontEnd):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from denwatch.client.subscriber.errors import RefusedError, SubscriberError
 
 if TYPE_CHECKING:
-    from denwatch.client.syntax import Subscription as Tree
+    from denwatch.client.syntax import SubscriptionTree as Tree
 
 ROOT = "dens/1/"
 STATUS = ROOT + "status/"

@@ -24,7 +24,7 @@ from denwatch.client.subscriber.servers import Server, parse_server
 from denwatch.client.subscriber.store import Store, Subscription
 
 if TYPE_CHECKING:
-    from denwatch.client.syntax import Subscription as Tree
+    from denwatch.client.syntax import SubscriptionTree as Tree
 
 log = logging.getLogger("denwatch.subscriber")
 _DISK_PAUSE = 1.0  # s, after a disk that did not write

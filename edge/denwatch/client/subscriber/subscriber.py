@@ -23,7 +23,7 @@ from denwatch.client.subscriber.session import FrontEnd, find_name
 from denwatch.client.subscriber.store import Subscription
 
 if TYPE_CHECKING:
-    from denwatch.client.syntax import Subscription as Tree
+    from denwatch.client.syntax import SubscriptionTree as Tree
 
 
 class Subscriber(FrontEnd):

@@ -2,21 +2,21 @@
 
 - `load_shipped`, `parse_vocabulary`, `build_vocabulary`: from a name, a TOML text, a document;
 - `Vocabulary`: look-up by any synonym, content hash; `merge_vocabularies`: two into one;
-- `Directory`: who publishes what; `browsing`: vocabularies as text to read;
+- `PublisherDirectory`: who publishes what; `browsing`: vocabularies as text to read;
 - `import_fll`: terms written in fuzzylite's language;
 - `membership`, `fitting`, `units`: ideal functions, their fit to the wire, conversion.
 """
 
 from denwatch.client.vocabulary.attributes import (
     Attribute,
-    Event,
-    Kind,
-    Term,
+    EventType,
+    ValueKind,
+    VocabularyTerm,
     format_moment,
     parse_moment,
 )
 from denwatch.client.vocabulary.browsing import browse, describe_attribute, describe_vocabulary
-from denwatch.client.vocabulary.directory import Directory, Finding, Publication
+from denwatch.client.vocabulary.directory import Finding, Publication, PublisherDirectory
 from denwatch.client.vocabulary.fitting import Fit
 from denwatch.client.vocabulary.fll import import_fll, parse_fll
 from denwatch.client.vocabulary.loading import (
@@ -27,25 +27,25 @@ from denwatch.client.vocabulary.loading import (
 )
 from denwatch.client.vocabulary.membership import Membership
 from denwatch.client.vocabulary.merging import merge_vocabularies
-from denwatch.client.vocabulary.thesaurus import Entry, Thesaurus, fold_name
+from denwatch.client.vocabulary.thesaurus import Synonym, Thesaurus, fold_name
 from denwatch.client.vocabulary.triples import Triple
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "SHIPPED",
     "Attribute",
-    "Directory",
-    "Entry",
-    "Event",
+    "EventType",
     "Finding",
     "Fit",
-    "Kind",
     "Membership",
     "Publication",
-    "Term",
+    "PublisherDirectory",
+    "Synonym",
     "Thesaurus",
     "Triple",
+    "ValueKind",
     "Vocabulary",
+    "VocabularyTerm",
     "browse",
     "build_vocabulary",
     "describe_attribute",

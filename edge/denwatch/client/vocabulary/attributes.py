@@ -22,7 +22,7 @@ from denwatch.client.vocabulary.triples import Demand, Triple
 _REMEMBERED = 1024  # functions and fits of one attribute
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What the values of an attribute are."""
 
     NUMBER = "number"
@@ -33,18 +33,18 @@ class Kind(StrEnum):
 
 
 _MOMENT_FORMS = {
-    Kind.DATE: "a date such as 2026-11-16",
-    Kind.TIME: "a time such as 14:30",
-    Kind.DATETIME: "a date and time such as 2026-11-16T14:30",
+    ValueKind.DATE: "a date such as 2026-11-16",
+    ValueKind.TIME: "a time such as 14:30",
+    ValueKind.DATETIME: "a date and time such as 2026-11-16T14:30",
 }
 
 
-def parse_moment(text: str, kind: Kind) -> float:
+def parse_moment(text: str, kind: ValueKind) -> float:
     """Return a date as days, a time of day as seconds, or both as seconds (UTC where not said)."""
     try:
-        if kind is Kind.DATE:
+        if kind is ValueKind.DATE:
             return float(datetime.date.fromisoformat(text).toordinal())
-        if kind is Kind.TIME:
+        if kind is ValueKind.TIME:
             if text in ("24:00", "24:00:00"):
                 return 86400.0
             t = datetime.time.fromisoformat(text)
@@ -57,23 +57,23 @@ def parse_moment(text: str, kind: Kind) -> float:
         raise LanguageError(f'"{text}" is not {_MOMENT_FORMS[kind]}') from None
 
 
-def format_moment(value: float, kind: Kind) -> str:
+def format_moment(value: float, kind: ValueKind) -> str:
     """Return the ISO 8601 text of a date or time, to the second, "14:30" for whole minutes."""
-    if kind is Kind.DATE:
+    if kind is ValueKind.DATE:
         return datetime.date.fromordinal(round(value)).isoformat()
     seconds = round(value)
-    if kind is Kind.TIME and seconds >= 86400:
+    if kind is ValueKind.TIME and seconds >= 86400:
         return "24:00"
-    start = datetime.datetime.min if kind is Kind.TIME else datetime.datetime(1970, 1, 1)
+    start = datetime.datetime.min if kind is ValueKind.TIME else datetime.datetime(1970, 1, 1)
     moment = start + datetime.timedelta(seconds=seconds)
     precision = "seconds" if seconds % 60 else "minutes"
-    if kind is Kind.TIME:
+    if kind is ValueKind.TIME:
         return moment.time().isoformat(precision)
     return moment.isoformat(timespec=precision)
 
 
 @dataclass(frozen=True)
-class Term:
+class VocabularyTerm:
     """A fuzzy term: its ideal function, and what it was derived from."""
 
     name: str
@@ -89,7 +89,7 @@ class Attribute:
     name: str
     event: str
     bit: int
-    kind: Kind
+    kind: ValueKind
     low: float
     high: float
     unit: str | None = None
@@ -98,7 +98,7 @@ class Attribute:
     ordered: bool = False  # symbols have an order, so that > and < mean something
     about: float = 0.0  # the spread of "about" where none is given
     period: float | None = None  # circular quantities: where they begin again
-    terms: Mapping[str, Term] = field(default_factory=dict, repr=False)
+    terms: Mapping[str, VocabularyTerm] = field(default_factory=dict, repr=False)
     description: str = ""
 
     @property
@@ -114,7 +114,7 @@ class Attribute:
     @cached_property
     def step(self) -> float:
         """The difference between two codes that follow each other."""
-        return 1.0 if self.kind is Kind.TEXT else (self.high - self.low) / self.last
+        return 1.0 if self.kind is ValueKind.TEXT else (self.high - self.low) / self.last
 
     @cached_property
     def _places(self) -> dict[Membership, tuple[Ideal, tuple[float, float]]]:
@@ -179,7 +179,7 @@ class Attribute:
         """Return the highest error of a triple under a hedge, in degrees (0..1)."""
         return measure_error(self.place(membership)[0], triple, self.last, wire_hedge)
 
-    def fit_term(self, term: Term) -> Fit:
+    def fit_term(self, term: VocabularyTerm) -> Fit:
         """Return the triple of a term and its error; fitted when first asked for."""
         return self.fit(term.membership)
 
@@ -199,16 +199,16 @@ class Attribute:
 
     def describe_domain(self) -> str:
         """Return the domain as people read it: "30 to 45 °C"."""
-        if self.kind is Kind.TEXT:
+        if self.kind is ValueKind.TEXT:
             return ", ".join(self.symbols)
-        if self.kind is not Kind.NUMBER:
+        if self.kind is not ValueKind.NUMBER:
             return f"{format_moment(self.low, self.kind)} to {format_moment(self.high, self.kind)}"
         unit = f" {self.unit}" if self.unit else ""
         return f"{self.low:g} to {self.high:g}{unit}"
 
 
 @dataclass(frozen=True)
-class Event:
+class EventType:
     """One kind of event: its number on the wire and its attributes by name."""
 
     name: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import Name
-from denwatch.client.vocabulary.attributes import Attribute, Event, Term
-from denwatch.client.vocabulary.directory import Directory
+from denwatch.client.vocabulary.attributes import Attribute, EventType, VocabularyTerm
+from denwatch.client.vocabulary.directory import PublisherDirectory
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 
 HASH_DIGITS = 16  # of the hash in a device's configuration, and in what it says at a node
@@ -21,12 +21,12 @@ def describe_vocabulary(vocabulary: Vocabulary) -> str:
     return "\n".join(lines)
 
 
-def describe_event(vocabulary: Vocabulary, event: Event) -> str:
+def describe_event(vocabulary: Vocabulary, event: EventType) -> str:
     """Return one event with its attributes."""
     return "\n".join(_list_event(vocabulary, event))
 
 
-def _list_event(vocabulary: Vocabulary, event: Event) -> list[str]:
+def _list_event(vocabulary: Vocabulary, event: EventType) -> list[str]:
     title = f"{event.name} ({event.number})"
     lines = [f"{title}: {event.description}" if event.description else title]
     width = max(len(name) for name in event.attributes)
@@ -40,7 +40,7 @@ def _list_event(vocabulary: Vocabulary, event: Event) -> list[str]:
 
 
 def describe_attribute(
-    vocabulary: Vocabulary, attribute: Attribute, directory: Directory | None = None
+    vocabulary: Vocabulary, attribute: Attribute, directory: PublisherDirectory | None = None
 ) -> str:
     """Return all about one attribute: domain, terms with their fit, synonyms, publishers."""
     bits = 16 if attribute.wide else 8
@@ -62,7 +62,7 @@ def describe_attribute(
     return "\n".join(lines)
 
 
-def describe_term(attribute: Attribute, term: Term) -> str:
+def describe_term(attribute: Attribute, term: VocabularyTerm) -> str:
     """Return a term's definition and how well the wire follows it."""
     if term.base is not None:
         meaning = f"{' '.join(term.hedges)} {term.base}"
@@ -73,7 +73,7 @@ def describe_term(attribute: Attribute, term: Term) -> str:
     return f"{term.name}: {meaning} (at most {fit.error:.1%} off)"
 
 
-def browse(vocabulary: Vocabulary, word: str, directory: Directory | None = None) -> str:
+def browse(vocabulary: Vocabulary, word: str, directory: PublisherDirectory | None = None) -> str:
     """Return what a word means: an event, or every attribute that is called so."""
     try:
         return describe_event(vocabulary, vocabulary.find_event(Name(word)))

@@ -39,7 +39,7 @@ class Finding:
         return not self.lacks
 
 
-class Directory:
+class PublisherDirectory:
     """The publishers that are known, by name."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import Registry
+from denwatch.client.plugins import PluginRegistry
 from denwatch.client.syntax import Name
-from denwatch.client.vocabulary.attributes import Kind
+from denwatch.client.vocabulary.attributes import ValueKind
 from denwatch.client.vocabulary.loading import build_vocabulary
 from denwatch.client.vocabulary.thesaurus import fold_name
 from denwatch.client.vocabulary.vocabulary import Vocabulary
@@ -121,7 +121,9 @@ _READERS = {
 }
 
 
-def import_fll(vocabulary: Vocabulary, text: str, registry: Registry | None = None) -> Vocabulary:
+def import_fll(
+    vocabulary: Vocabulary, text: str, registry: PluginRegistry | None = None
+) -> Vocabulary:
     """Return the vocabulary with the terms of an FLL text added.
 
     Each input variable is an attribute by any of its names, "event.attribute" if several events
@@ -137,7 +139,7 @@ def import_fll(vocabulary: Vocabulary, text: str, registry: Registry | None = No
             events = ", ".join(f"{a.path}" for a in found)
             raise LanguageError(f'"{variable.name}" may be {events}', hint="use one of these names")
         attribute = found[0]
-        if attribute.kind is not Kind.NUMBER:
+        if attribute.kind is not ValueKind.NUMBER:
             raise LanguageError(f"{attribute.path} is a {attribute.kind.value} and has no terms")
         terms = {
             name: {kind: [_tidy(p) for p in points]}

@@ -13,9 +13,15 @@ from importlib import resources
 from typing import Any
 
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import Registry, load_registry
+from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import Hedge
-from denwatch.client.vocabulary.attributes import Attribute, Event, Kind, Term, parse_moment
+from denwatch.client.vocabulary.attributes import (
+    Attribute,
+    EventType,
+    ValueKind,
+    VocabularyTerm,
+    parse_moment,
+)
 from denwatch.client.vocabulary.membership import KINDS, Membership
 from denwatch.client.vocabulary.thesaurus import Thesaurus, fold_name
 from denwatch.client.vocabulary.units import UnitError, find_unit
@@ -42,7 +48,7 @@ def load_shipped(name: str) -> Vocabulary:
     return parse_vocabulary(path.read_text(encoding="utf-8"))
 
 
-def parse_vocabulary(text: str, registry: Registry | None = None) -> Vocabulary:
+def parse_vocabulary(text: str, registry: PluginRegistry | None = None) -> Vocabulary:
     """Return the vocabulary of a TOML text."""
     try:
         document = tomllib.loads(text)
@@ -51,12 +57,14 @@ def parse_vocabulary(text: str, registry: Registry | None = None) -> Vocabulary:
     return build_vocabulary(document, registry)
 
 
-def build_vocabulary(document: Mapping[str, Any], registry: Registry | None = None) -> Vocabulary:
+def build_vocabulary(
+    document: Mapping[str, Any], registry: PluginRegistry | None = None
+) -> Vocabulary:
     """Return the vocabulary of a document, as TOML or a peer gave it."""
     _check_keys(document, "vocabulary", ("name", "description", "recent", "event", "thesaurus"))
     name = _take(document, "vocabulary", "name", str)
     registry = load_registry() if registry is None else registry
-    events: dict[str, Event] = {}
+    events: dict[str, EventType] = {}
     numbers: dict[int, str] = {}
     for event_name, table in _take(document, "vocabulary", "event", dict).items():
         event = _build_event(event_name, table, registry)
@@ -72,7 +80,7 @@ def build_vocabulary(document: Mapping[str, Any], registry: Registry | None = No
     return Vocabulary(name, events, thesaurus, phrases, description, dict(document))
 
 
-def _build_event(name: str, table: Mapping[str, Any], registry: Registry) -> Event:
+def _build_event(name: str, table: Mapping[str, Any], registry: PluginRegistry) -> EventType:
     where = f"event.{name}"
     _check_name(name, where)
     _check_keys(table, where, ("number", "description", "attribute"))
@@ -89,7 +97,7 @@ def _build_event(name: str, table: Mapping[str, Any], registry: Registry) -> Eve
         attributes[key] = attribute
     if not attributes:
         raise LanguageError(f"{where}: no attributes")
-    return Event(name, number, attributes, _take(table, where, "description", str, ""))
+    return EventType(name, number, attributes, _take(table, where, "description", str, ""))
 
 
 _ATTRIBUTE_KEYS = (
@@ -108,7 +116,7 @@ _ATTRIBUTE_KEYS = (
 
 
 def _build_attribute(
-    event: str, name: str, table: Mapping[str, Any], registry: Registry
+    event: str, name: str, table: Mapping[str, Any], registry: PluginRegistry
 ) -> Attribute:
     where = f"event.{event}.attribute.{name}"
     _check_name(name, where)
@@ -133,34 +141,34 @@ def _build_attribute(
         wide=resolution == 16,
         symbols=symbols,
         ordered=_take(table, where, "ordered", bool, False),
-        about=_take_point(table.get("about", (high - low) / 20), where, Kind.NUMBER),
-        period=_take_point(table["period"], where, Kind.NUMBER) if "period" in table else None,
+        about=_take_point(table.get("about", (high - low) / 20), where, ValueKind.NUMBER),
+        period=_take_point(table["period"], where, ValueKind.NUMBER) if "period" in table else None,
         description=_take(table, where, "description", str, ""),
     )
-    if attribute.about <= 0 and kind is not Kind.TEXT:
+    if attribute.about <= 0 and kind is not ValueKind.TEXT:
         raise LanguageError(f"{where}: about must be above 0")
     if attribute.period is not None and not attribute.period >= high - low:
         raise LanguageError(f"{where}: the period is shorter than the domain")
     terms = _take(table, where, "terms", dict, {})
-    if terms and kind is Kind.TEXT:
+    if terms and kind is ValueKind.TEXT:
         raise LanguageError(f"{where}: a text has symbols, not terms")
     return add_terms(attribute, terms, where, registry)
 
 
-def _take_kind(table: Mapping[str, Any], where: str) -> Kind:
+def _take_kind(table: Mapping[str, Any], where: str) -> ValueKind:
     text = _take(table, where, "kind", str, "text" if "symbols" in table else "number")
     try:
-        return Kind(text)
+        return ValueKind(text)
     except ValueError:
         raise LanguageError(
-            f'{where}: unknown kind "{text}"', suggestions=suggest_names(text, list(Kind))
+            f'{where}: unknown kind "{text}"', suggestions=suggest_names(text, list(ValueKind))
         ) from None
 
 
 def _take_domain(
-    table: Mapping[str, Any], where: str, kind: Kind, symbols: tuple[str, ...], resolution: int
+    table: Mapping[str, Any], where: str, kind: ValueKind, symbols: tuple[str, ...], resolution: int
 ) -> tuple[float, float]:
-    if kind is Kind.TEXT:
+    if kind is ValueKind.TEXT:
         if "domain" in table:
             raise LanguageError(f"{where}: a text has symbols, not a domain")
         if not symbols or not all(isinstance(symbol, str) and symbol for symbol in symbols):
@@ -178,15 +186,15 @@ def _take_domain(
     low, high = (_take_point(end, where, kind) for end in ends)
     if not low < high:
         raise LanguageError(f"{where}: the domain is empty")
-    if kind is not Kind.NUMBER and high - low < (1 << resolution) - 1:
-        unit = "days" if kind is Kind.DATE else "seconds"
+    if kind is not ValueKind.NUMBER and high - low < (1 << resolution) - 1:
+        unit = "days" if kind is ValueKind.DATE else "seconds"
         raise LanguageError(f"{where}: {resolution} bits need a domain of {1 << resolution} {unit}")
     return low, high
 
 
-def _take_point(value: object, where: str, kind: Kind) -> float:
+def _take_point(value: object, where: str, kind: ValueKind) -> float:
     """Return a number of the document, or the date or time that a text says."""
-    if kind is Kind.NUMBER:
+    if kind is ValueKind.NUMBER:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise LanguageError(f"{where}: {value!r} is not a number")
         if not abs(value) < _HUGE:
@@ -198,11 +206,11 @@ def _take_point(value: object, where: str, kind: Kind) -> float:
         raise LanguageError(f"{where}: {error.message}") from None
 
 
-def _take_unit(table: Mapping[str, Any], where: str, kind: Kind) -> str | None:
+def _take_unit(table: Mapping[str, Any], where: str, kind: ValueKind) -> str | None:
     text = _take(table, where, "unit", str, None)
     if text is None:
         return None
-    if kind is not Kind.NUMBER:
+    if kind is not ValueKind.NUMBER:
         raise LanguageError(f"{where}: only a number has a unit")
     try:
         return find_unit(text).name
@@ -211,7 +219,7 @@ def _take_unit(table: Mapping[str, Any], where: str, kind: Kind) -> str | None:
 
 
 def add_terms(
-    attribute: Attribute, tables: Mapping[str, Any], where: str, registry: Registry
+    attribute: Attribute, tables: Mapping[str, Any], where: str, registry: PluginRegistry
 ) -> Attribute:
     """Return the attribute with more terms; hedged ones stand after what they hedge."""
     terms = dict(attribute.terms)
@@ -232,11 +240,11 @@ def add_terms(
 
 def _build_term(
     attribute: Attribute,
-    terms: Mapping[str, Term],
+    terms: Mapping[str, VocabularyTerm],
     name: str,
     table: Mapping[str, Any],
-    registry: Registry,
-) -> Term:
+    registry: PluginRegistry,
+) -> VocabularyTerm:
     if "of" in table:
         base = terms.get(str(table["of"]))
         if base is None:
@@ -255,7 +263,7 @@ def _build_term(
                 )
             power *= POWERS[Hedge(word)]
         membership = base.membership.hedged(power)
-        return Term(name, membership, tuple(words), base.name)
+        return VocabularyTerm(name, membership, tuple(words), base.name)
     if len(table) != 1:
         raise LanguageError("a term is one function, such as { rising = [38, 39] }")
     kind, points = next(iter(table.items()))
@@ -269,10 +277,10 @@ def _build_term(
     numbers = tuple(_take_point(point, kind, attribute.kind) for point in points)
     membership = Membership(kind, numbers, function=registry.shapes.get(kind))
     attribute.check_overlap(membership)
-    return Term(name, membership)
+    return VocabularyTerm(name, membership)
 
 
-def _build_thesaurus(tables: object, events: Mapping[str, Event]) -> Thesaurus:
+def _build_thesaurus(tables: object, events: Mapping[str, EventType]) -> Thesaurus:
     if not isinstance(tables, dict):
         raise LanguageError("thesaurus: one table for each organisation")
     known = set(events)

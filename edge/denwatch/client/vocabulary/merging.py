@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.plugins import Registry
+from denwatch.client.plugins import PluginRegistry
 from denwatch.client.vocabulary.loading import build_vocabulary
 from denwatch.client.vocabulary.thesaurus import fold_name
 from denwatch.client.vocabulary.vocabulary import Vocabulary
@@ -19,7 +19,10 @@ _LISTS = ("event", "attribute", "terms", "recent")
 
 
 def merge_vocabularies(
-    first: Vocabulary, second: Vocabulary, name: str | None = None, registry: Registry | None = None
+    first: Vocabulary,
+    second: Vocabulary,
+    name: str | None = None,
+    registry: PluginRegistry | None = None,
 ) -> Vocabulary:
     """Return a vocabulary that says what both say; its name is "first+second" unless given."""
     document = _merge(dict(first.document), dict(second.document), "", first.name, second.name)

@@ -20,7 +20,7 @@ def fold_name(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Synonym:
     """One synonym."""
 
     organisation: str
@@ -35,17 +35,17 @@ class Thesaurus:
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[Synonym, ...]:
         """All synonyms, by organisation and word."""
         return tuple(
-            Entry(organisation, word, target)
+            Synonym(organisation, word, target)
             for organisation, words in sorted(self.words.items())
             for word, target in sorted(words.items())
         )
 
     @cached_property
-    def _by_word(self) -> dict[str, list[Entry]]:
-        index: dict[str, list[Entry]] = {}
+    def _by_word(self) -> dict[str, list[Synonym]]:
+        index: dict[str, list[Synonym]] = {}
         for entry in self.entries:
             index.setdefault(fold_name(entry.word), []).append(entry)
         return index
@@ -56,7 +56,7 @@ class Thesaurus:
         own = [entry.target for entry in entries if entry.organisation == organisation]
         return list(dict.fromkeys(own or [entry.target for entry in entries]))
 
-    def list_synonyms(self, target: str) -> list[Entry]:
+    def list_synonyms(self, target: str) -> list[Synonym]:
         """Return what the organisations call a thing."""
         return [entry for entry in self.entries if entry.target == target]
 

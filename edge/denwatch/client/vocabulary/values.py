@@ -10,7 +10,7 @@ import math
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Moment, Quantity, Text, Value
-from denwatch.client.vocabulary.attributes import Attribute, Kind, parse_moment
+from denwatch.client.vocabulary.attributes import Attribute, ValueKind, parse_moment
 from denwatch.client.vocabulary.units import (
     UnitError,
     convert,
@@ -39,13 +39,13 @@ def read_value(value: Value, attribute: Attribute, anywhere: bool = False) -> fl
 def _read(value: Value, attribute: Attribute) -> float:
     match value:
         case Quantity(value=number, unit=unit):
-            if attribute.kind is not Kind.NUMBER:
+            if attribute.kind is not ValueKind.NUMBER:
                 raise _refuse_type(value, attribute)
             if not math.isfinite(number):
                 raise LanguageError.at_node(f"{number} is not a finite number", value)
             return number if unit is None else _convert(value, attribute, width=False)
         case Moment(text=text):
-            if attribute.kind not in (Kind.DATE, Kind.TIME, Kind.DATETIME):
+            if attribute.kind not in (ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME):
                 raise _refuse_type(value, attribute)
             try:
                 return parse_moment(text, attribute.kind)
@@ -57,15 +57,15 @@ def _read(value: Value, attribute: Attribute) -> float:
 
 def read_width(value: Quantity, attribute: Attribute) -> float:
     """Return a difference in the attribute's unit; of dates in days, of times in seconds."""
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         raise LanguageError.at_node(f"{attribute.name} is a text and has no width", value)
     if not math.isfinite(value.value) or value.value <= 0:
         raise LanguageError.at_node("a width must be above 0", value)
     if value.unit is None:
         return value.value
-    if attribute.kind is Kind.NUMBER:
+    if attribute.kind is ValueKind.NUMBER:
         return _convert(value, attribute, width=True)
-    return read_duration(value) / (86400.0 if attribute.kind is Kind.DATE else 1.0)
+    return read_duration(value) / (86400.0 if attribute.kind is ValueKind.DATE else 1.0)
 
 
 def read_duration(value: Quantity) -> float:
@@ -107,11 +107,11 @@ def _convert(value: Quantity, attribute: Attribute, width: bool) -> float:
 
 def _refuse_type(value: Value, attribute: Attribute) -> LanguageError:
     wanted = {
-        Kind.NUMBER: "a number",
-        Kind.TEXT: "a text",
-        Kind.DATE: "a date",
-        Kind.TIME: "a time of day",
-        Kind.DATETIME: "a date and time",
+        ValueKind.NUMBER: "a number",
+        ValueKind.TEXT: "a text",
+        ValueKind.DATE: "a date",
+        ValueKind.TIME: "a time of day",
+        ValueKind.DATETIME: "a date and time",
     }[attribute.kind]
     hint = f"one of {', '.join(attribute.symbols)}" if attribute.symbols else ""
     return LanguageError.at_node(

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Name
-from denwatch.client.vocabulary.attributes import Attribute, Event, Kind, Term
+from denwatch.client.vocabulary.attributes import Attribute, EventType, ValueKind, VocabularyTerm
 from denwatch.client.vocabulary.thesaurus import Thesaurus, fold_name
 
 # Temporal phrases: fully recent until, not recent from, in seconds. A vocabulary may change them.
@@ -31,7 +31,7 @@ class Vocabulary:
     """Events by name, synonyms, and phrases of time. `document` is what it was built from."""
 
     name: str
-    events: Mapping[str, Event] = field(repr=False)
+    events: Mapping[str, EventType] = field(repr=False)
     thesaurus: Thesaurus = field(default_factory=Thesaurus, repr=False)
     phrases: Mapping[str, tuple[float, float]] = field(
         default_factory=lambda: dict(PHRASES), repr=False
@@ -57,13 +57,13 @@ class Vocabulary:
         for event in self.events.values():
             yield from event.attributes.values()
 
-    def find_number(self, number: int) -> Event | None:
+    def find_number(self, number: int) -> EventType | None:
         """Return the event of a number on the wire."""
         return next((e for e in self.events.values() if e.number == number), None)
 
     # Names ----------------------------------------------------------------------------------
 
-    def find_event(self, name: Name, organisation: str | None = None) -> Event:
+    def find_event(self, name: Name, organisation: str | None = None) -> EventType:
         """Return the event that is called so."""
         word = fold_name(name.text)
         for event in self.events.values():
@@ -82,7 +82,7 @@ class Vocabulary:
         )
 
     def find_attributes(
-        self, name: Name, event: Event | None = None, organisation: str | None = None
+        self, name: Name, event: EventType | None = None, organisation: str | None = None
     ) -> list[Attribute]:
         """Return the attributes that are called so, one in each event that has one.
 
@@ -109,7 +109,7 @@ class Vocabulary:
         return found
 
     def _match_attributes(
-        self, text: str, event: Event | None, organisation: str | None
+        self, text: str, event: EventType | None, organisation: str | None
     ) -> list[Attribute]:
         events = [event] if event is not None else list(self.events.values())
         targets = self.thesaurus.look_up(text, organisation)
@@ -120,7 +120,7 @@ class Vocabulary:
             found += exact or [a for a in candidate.attributes.values() if a.path in targets]
         return found
 
-    def _refuse_attribute(self, name: Name, text: str, event: Event | None) -> None:
+    def _refuse_attribute(self, name: Name, text: str, event: EventType | None) -> None:
         where = f" of event {event.name}" if event else ""
         prefix = f"{event.name}." if event else ""
         events = [event] if event else self.events.values()
@@ -136,7 +136,7 @@ class Vocabulary:
 
     def find_term(
         self, attribute: Attribute, name: Name, organisation: str | None = None
-    ) -> Term | None:
+    ) -> VocabularyTerm | None:
         """Return the attribute's term that is called so, or None."""
         word = fold_name(name.text)
         for term in attribute.terms.values():
@@ -164,5 +164,5 @@ class Vocabulary:
 
     def list_choices(self, attribute: Attribute) -> list[str]:
         """Return what may follow "is" for an attribute: terms or symbols, and their synonyms."""
-        own = attribute.symbols if attribute.kind is Kind.TEXT else tuple(attribute.terms)
+        own = attribute.symbols if attribute.kind is ValueKind.TEXT else tuple(attribute.terms)
         return [*own, *self.thesaurus.list_words(f"{attribute.path}.", 2)]

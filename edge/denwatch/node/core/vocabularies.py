@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.vocabulary import Attribute, Event, Vocabulary, build_vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, Vocabulary, build_vocabulary
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NEVER,
@@ -51,7 +51,7 @@ class Vocabularies:
         self.own = own
         self.own_hash = shorten_hash(own)
         self._known = {self.own_hash: own}
-        self._events: dict[tuple[bytes, int], Event | None] = {}
+        self._events: dict[tuple[bytes, int], EventType | None] = {}
         self._agreements: dict[tuple[bytes, bytes, int, int], bool] = {}
 
     def __contains__(self, hash: bytes) -> bool:
@@ -61,7 +61,7 @@ class Vocabularies:
         """Return the vocabulary of a hash."""
         return self._known.get(hash)
 
-    def find_event(self, hash: bytes, number: int) -> Event | None:
+    def find_event(self, hash: bytes, number: int) -> EventType | None:
         """Return the event of a number in the vocabulary of a hash."""
         key = hash, number
         if key not in self._events:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from denwatch.client.vocabulary import Attribute, Kind
+from denwatch.client.vocabulary import Attribute, ValueKind
 from denwatch.node.core.interface import HOME, STATUS
 
 ONLINE, OFFLINE = b"online", b"offline"
@@ -140,7 +140,7 @@ def describe_attribute(
 def describe_state(attribute: Attribute, shown: Mapping[str, Any], at: str) -> dict[str, Any]:
     """Return a reading: `shown` is as notifications show it, `at` when it was read."""
     state = {name: value for name, value in shown.items() if name != "unit"}
-    if attribute.kind is Kind.DATETIME and isinstance(state.get("value"), str):
+    if attribute.kind is ValueKind.DATETIME and isinstance(state.get("value"), str):
         state["value"] += "+00:00"  # of a moment Home Assistant wants to know the zone
     return {**state, "at": at}
 
@@ -152,13 +152,13 @@ def describe_fault(at: str) -> dict[str, Any]:
 
 def _describe_kind(attribute: Attribute) -> dict[str, Any]:
     """Return class, unit and state class. Only numbers have the latter two."""
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         return {"device_class": "enum", "options": list(attribute.symbols)}
-    if attribute.kind is Kind.DATE:
+    if attribute.kind is ValueKind.DATE:
         return {"device_class": "date"}
-    if attribute.kind is Kind.DATETIME:
+    if attribute.kind is ValueKind.DATETIME:
         return {"device_class": "timestamp"}
-    if attribute.kind is Kind.TIME:
+    if attribute.kind is ValueKind.TIME:
         return {}
     described: dict[str, Any] = {}
     if attribute.unit:

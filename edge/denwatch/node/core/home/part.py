@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from denwatch.client.vocabulary import Attribute, Event
+from denwatch.client.vocabulary import Attribute, EventType
 from denwatch.node.core.devices.registry import Device
 from denwatch.node.core.home.entities import (
     OFFLINE,
@@ -65,7 +65,7 @@ class Vision:
     table: Table
     roles: tuple[str, ...]
 
-    def keep_visible(self, event: Event) -> dict[int, Attribute]:
+    def keep_visible(self, event: EventType) -> dict[int, Attribute]:
         """Return an event's attributes that may be shown, by bit."""
         names = list(event.attributes) if self.roles else []
         for role in self.roles:
@@ -79,7 +79,7 @@ class Home:
     def __init__(
         self,
         name: str,
-        find_event: Callable[[bytes, int], Event | None],
+        find_event: Callable[[bytes, int], EventType | None],
         list_devices: Callable[[], Iterable[Device]],
         vision: Vision,
         show: Callable[[Dot, int], int],

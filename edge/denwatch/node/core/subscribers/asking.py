@@ -11,7 +11,7 @@ import cbor2
 from denwatch.client.compiler import CompiledSubscription, compile_subscription, decompile
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse, print_as
-from denwatch.client.vocabulary import Event, Vocabulary
+from denwatch.client.vocabulary import EventType, Vocabulary
 from denwatch.node.core.items import NEVER, SubscriptionBody
 from denwatch.node.core.subscribers.requests import Request
 from denwatch.node.core.subscribers.settings import Roles
@@ -147,7 +147,7 @@ def compile_content(
     return Asked(body, now + int(1000 * life) if life else NEVER, told)
 
 
-def _find_event(content: ContentFilter, vocabulary: Vocabulary) -> Event:
+def _find_event(content: ContentFilter, vocabulary: Vocabulary) -> EventType:
     named = [c.value for c in content.constraints if c.name == "event" and c.op == "="]
     if len(named) != 1:
         raise LanguageError('content: one event is needed, ["event", "=", "patient"]')
@@ -166,7 +166,7 @@ def _check_role(roles: Roles, role: str, event: str, names: list[str]) -> None:
         raise Refused(str(reason))
 
 
-def _name_features(event: Event, features: int) -> list[str]:
+def _name_features(event: EventType, features: int) -> list[str]:
     return [a.name for a in event.attributes.values() if features >> a.bit & 1]
 
 

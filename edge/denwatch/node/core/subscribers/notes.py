@@ -14,7 +14,7 @@ from typing import Any
 
 import cbor2
 import msgspec
-from denwatch.client.vocabulary import Attribute, Event, Kind, format_moment
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, format_moment
 from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.subscribers.people import Sub, decode_vector
 from denwatch.node.core.vectors import decode_notification
@@ -47,7 +47,7 @@ class Note:
         "vocabulary",
     )
 
-    def __init__(self, item: Item, code: int, event: Event | None = None) -> None:
+    def __init__(self, item: Item, code: int, event: EventType | None = None) -> None:
         body = item.said
         if not isinstance(body, NotificationBody):
             body = decode_body(NotificationBody, item.body)
@@ -84,18 +84,18 @@ def name_event(note: Note) -> str:
     return note.event.name if note.event else f"event_{note.vector.event}"
 
 
-def name_attribute(event: Event | None, bit: int) -> str:
+def name_attribute(event: EventType | None, bit: int) -> str:
     """Return the name of an attribute, by its number where no vocabulary has it."""
     attribute = _find_bits(event).get(bit) if event else None
     return attribute.name if attribute else f"attribute_{bit}"
 
 
 class _Words:
-    """An event's attributes by bit, which `Event` looks for one by one, and how readings look."""
+    """An event's attributes by bit, which `EventType` searches one by one; how readings look."""
 
     __slots__ = ("bits", "event", "members")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: EventType) -> None:
         self.event = event
         self.bits: dict[int, Attribute] = {a.bit: a for a in event.attributes.values()}
         self.members: dict[tuple[int, tuple[int, ...], bool], bytes] = {}
@@ -104,7 +104,7 @@ class _Words:
 _words: dict[int, _Words] = {}
 
 
-def _find_words(event: Event) -> _Words:
+def _find_words(event: EventType) -> _Words:
     known = _words.get(id(event))
     if known is None or known.event is not event:
         known = _Words(event)
@@ -114,12 +114,12 @@ def _find_words(event: Event) -> _Words:
     return known
 
 
-def _find_bits(event: Event) -> dict[int, Attribute]:
+def _find_bits(event: EventType) -> dict[int, Attribute]:
     """Return an event's attributes by bit."""
     return _find_words(event).bits
 
 
-def _describe_member(event: Event | None, reading: Reading) -> bytes:
+def _describe_member(event: EventType | None, reading: Reading) -> bytes:
     """Return a reading as a JSON member: its name and what it says."""
     if event is None:
         name, described = name_attribute(None, reading.attribute), describe_reading(None, reading)
@@ -138,15 +138,15 @@ def _describe_member(event: Event | None, reading: Reading) -> bytes:
 
 
 @lru_cache(maxsize=8192)
-def _describe_exact(kind: Kind, low: float, step: float, unit: str | None, code: int) -> bytes:
+def _describe_exact(kind: ValueKind, low: float, step: float, unit: str | None, code: int) -> bytes:
     """Return the JSON of a number or time."""
     value = _write_number(kind, low, step, code)
     return _encode({"value": value, "unit": unit} if unit else {"value": value})
 
 
-def _write_number(kind: Kind, low: float, step: float, code: float) -> float | str:
+def _write_number(kind: ValueKind, low: float, step: float, code: float) -> float | str:
     value = low + code * step
-    if kind is not Kind.NUMBER:
+    if kind is not ValueKind.NUMBER:
         return format_moment(value, kind)
     # One digit finer than a step: nothing is lost, and no digits pretend.
     digits = max(0, 1 - math.floor(math.log10(step))) if step > 0 else 0
@@ -158,7 +158,7 @@ def describe_reading(attribute: Attribute | None, reading: Reading) -> bytes:
     a, b, c, d = reading.points
     if attribute is None or attribute.wide != reading.wide:
         return _encode({"code": b} if a == d else {"codes": [a, b, c, d]})
-    if attribute.kind is Kind.TEXT:
+    if attribute.kind is ValueKind.TEXT:
         symbols = attribute.symbols
         names = [symbols[x] if x < len(symbols) else str(x) for x in sorted({a, b, c, d})]
         return _encode({"value": names[0]} if a == d else {"value": None, "among": names})
