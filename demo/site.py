@@ -16,8 +16,7 @@ from typing import Any
 
 from denwatch.cli import main as denwatch
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.client.vocabulary.loading import load_shipped
-from denwatch.client.vocabulary.merging import merge_vocabularies
+from denwatch.client.vocabulary.loading import load_shipped, merge_vocabularies
 from denwatch.node.core.vocabularies import shorten_hash
 
 VOCABULARIES = ("rescue", "weather")

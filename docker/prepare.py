@@ -24,7 +24,7 @@ from typing import Any
 
 from denwatch.cli import main as denwatch
 from denwatch.client.vocabulary import Vocabulary, load_shipped
-from denwatch.client.vocabulary.merging import merge_vocabularies
+from denwatch.client.vocabulary.loading import merge_vocabularies
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.security.site import load_authority, write_file
 

@@ -52,7 +52,7 @@ from denwatch.client.vocabulary import (
     format_moment,
     load_shipped,
 )
-from denwatch.client.vocabulary.units import convert, find_unit, list_units
+from denwatch.client.vocabulary.values import convert, find_unit, list_units
 from hypothesis import assume
 from hypothesis import strategies as st
 

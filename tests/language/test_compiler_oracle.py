@@ -19,8 +19,8 @@ import pytest
 from denwatch.client.compiler import (
     CompiledSubscription,
     compile_subscription,
-    drafts,
-    lowering,
+    compiler,
+    fit,
     settings,
 )
 from denwatch.client.errors import LanguageError
@@ -144,11 +144,11 @@ def test_the_oracle_notices_when_a_rule_is_missing(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if rule == "cuts":  # sets are no longer fitted to the threshold
-        monkeypatch.setattr(drafts, "list_demands", lambda *_: None)
+        monkeypatch.setattr(fit, "list_demands", lambda *_: None)
     elif rule == "hedges":
-        monkeypatch.setattr(lowering, "encode_hedges", lambda _: (0, 1.0))
+        monkeypatch.setattr(compiler, "encode_hedges", lambda _: (0, 1.0))
     elif rule == "negation":
-        monkeypatch.setattr(drafts.Draft, "negated", False)
+        monkeypatch.setattr(fit.Draft, "negated", False)
     else:  # every threshold is 12 degrees too low
         exact = settings.encode_threshold
         monkeypatch.setattr(settings, "encode_threshold", lambda *a: max(0, exact(*a) - 12))

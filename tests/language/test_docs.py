@@ -13,7 +13,7 @@ from denwatch.cli.common import point_at
 from denwatch.client.compiler import compile_subscription, decompile
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse, print_as
-from denwatch.client.language.tables import GRAMMAR, build_parser
+from denwatch.client.language.grammar import GRAMMAR, build_parser
 from denwatch.client.syntax import SubscriptionTree
 from denwatch.client.vocabulary import load_shipped
 

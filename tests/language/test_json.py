@@ -7,9 +7,13 @@ import json
 import pytest
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError
-from denwatch.client.language.json import parse_json
-from denwatch.client.language.json_print import print_json, to_document
-from denwatch.client.language.json_source import MAX_CHARACTERS, MAX_DEPTH
+from denwatch.client.language.json import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    parse_json,
+    print_json,
+    to_document,
+)
 from denwatch.client.language.words import parse_words
 from denwatch.client.plugins import PluginRegistry
 from denwatch.client.syntax import CrispComparison, Extension, Moment, PredicateNode, Quantity, Text

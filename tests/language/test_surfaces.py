@@ -9,10 +9,10 @@ import pytest
 from denwatch.client.compiler import compile_subscription, decompile
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface, parse, print_as
-from denwatch.client.language.phrases import print_words
 from denwatch.client.language.words import parse_words
+from denwatch.client.language.words_printer import print_words
 from denwatch.client.language.xml import parse_xml
-from denwatch.client.language.xml_print import print_xml
+from denwatch.client.language.xml_printer import print_xml
 from denwatch.client.syntax import SubscriptionTree
 from denwatch.client.vocabulary import load_shipped
 from hypothesis import HealthCheck, Phase, given, settings

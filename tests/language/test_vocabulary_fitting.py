@@ -10,9 +10,8 @@ import pytest
 import skfuzzy
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, Membership, ValueKind
-from denwatch.client.vocabulary.fitting import find_cut
-from denwatch.client.vocabulary.triples import Demand, Triple, find_gamma, find_width
-from denwatch.client.vocabulary.units import (
+from denwatch.client.vocabulary.fitting import Demand, Triple, find_cut, find_gamma, find_width
+from denwatch.client.vocabulary.values import (
     UnitError,
     convert,
     convert_width,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError
-from denwatch.client.language import tables
-from denwatch.client.language.phrases import print_words
+from denwatch.client.language import grammar
 from denwatch.client.language.words import MAX_CHARACTERS, MAX_DEPTH, parse_words
+from denwatch.client.language.words_printer import print_words
 from denwatch.client.plugins import Parameter, PluginRegistry, load_registry
 from denwatch.client.syntax import (
     About,
@@ -370,16 +370,16 @@ def test_every_node_knows_where_it_was_written() -> None:
 
 
 def test_the_shipped_tables_are_those_of_the_grammar() -> None:
-    # After a change of words.lark: python -m denwatch.client.language.tables
-    assert f'"of":"{tables.digest_grammar()}"' in tables.TABLES.read_text(encoding="utf-8")
+    # After a change of words.lark: python -m denwatch.client.language.grammar
+    assert f'"of":"{grammar.digest_grammar()}"' in grammar.TABLES.read_text(encoding="utf-8")
 
 
 def test_other_tables_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "digest_grammar", lambda: "another grammar")
+    monkeypatch.setattr(grammar, "digest_grammar", lambda: "another grammar")
     built = []
-    build = tables.build_parser
-    monkeypatch.setattr(tables, "build_parser", lambda: built.append(1) or build())
-    tables.load_tables()
+    build = grammar.build_parser
+    monkeypatch.setattr(grammar, "build_parser", lambda: built.append(1) or build())
+    grammar.load_tables()
     assert built == [1]
 
 

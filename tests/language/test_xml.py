@@ -7,9 +7,8 @@ from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.words import parse_words
 from denwatch.client.language.xml import parse_xml
-from denwatch.client.language.xml_print import print_xml
-from denwatch.client.language.xml_schema import SCHEMA
-from denwatch.client.language.xml_source import MAX_CHARACTERS, MAX_DEPTH
+from denwatch.client.language.xml_printer import print_xml
+from denwatch.client.language.xml_source import MAX_CHARACTERS, MAX_DEPTH, SCHEMA
 from denwatch.client.plugins import Lowered, Parameter, PluginRegistry
 from denwatch.client.syntax import (
     Aggregator,

@@ -57,7 +57,7 @@ def load_vocabulary(names: list[str] | None) -> Vocabulary:
     found = [_load_one(name) for name in names or [DEFAULT_VOCABULARY]]
     merged = found[0]
     for vocabulary in found[1:]:
-        from denwatch.client.vocabulary.merging import merge_vocabularies
+        from denwatch.client.vocabulary.loading import merge_vocabularies
 
         try:
             merged = merge_vocabularies(merged, vocabulary)

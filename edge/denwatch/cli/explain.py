@@ -78,7 +78,7 @@ def explain_subscription(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the words of a subscription vector."""
     from denwatch.cli.layout import describe_bytes, format_rows
     from denwatch.client.compiler import decompile
-    from denwatch.client.language.phrases import print_words
+    from denwatch.client.language.words_printer import print_words
 
     rows = describe_bytes(data, vocabulary)
     words = print_words(decompile(data, vocabulary))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary, format_moment
-from denwatch.client.vocabulary.triples import find_width
+from denwatch.client.vocabulary.fitting import find_width
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.degrees import CRISP, SLOPES
 from denwatch.protocol.evaluator import (

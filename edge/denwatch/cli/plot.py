@@ -108,11 +108,11 @@ def list_predicates(
 ) -> list[Panel]:
     """Return the predicates of a subscription as curves, by attribute."""
     from denwatch.client.compiler import compile_subscription
-    from denwatch.client.compiler.lowering import Lowerer, lower_aggregator, resolve_event
-    from denwatch.client.compiler.sets import ConstraintReader, FuzzySet
-    from denwatch.client.language.phrases import print_condition
+    from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
+    from denwatch.client.compiler.constraints import ConstraintReader, FuzzySet
+    from denwatch.client.language.words_printer import print_condition
     from denwatch.client.plugins import load_registry
-    from denwatch.client.vocabulary.triples import find_power
+    from denwatch.client.vocabulary.fitting import find_power
     from denwatch.protocol.degrees import fuzzify, hedge
 
     registry = load_registry()

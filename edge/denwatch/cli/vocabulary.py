@@ -49,7 +49,7 @@ def run(argv: list[str]) -> int:
 def list_shipped(_: argparse.Namespace) -> Iterator[str]:
     """Yield the vocabularies that come with denwatch."""
     from denwatch.client.vocabulary import SHIPPED
-    from denwatch.client.vocabulary.browsing import HASH_DIGITS
+    from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
 
     for name in SHIPPED:
         vocabulary = load_vocabulary([name])
@@ -69,7 +69,7 @@ def count(vocabulary: Vocabulary) -> str:
 
 def show(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield a vocabulary, or one word of it."""
-    from denwatch.client.vocabulary.browsing import browse, describe_vocabulary
+    from denwatch.client.vocabulary.vocabulary import browse, describe_vocabulary
 
     vocabulary = load_vocabulary(arguments.vocabulary)
     word = arguments.word
@@ -129,7 +129,7 @@ def merge(arguments: argparse.Namespace) -> Iterator[str]:
 def import_terms(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield a vocabulary with the terms of an FLL file, or write it to a file."""
     from denwatch.client.errors import LanguageError
-    from denwatch.client.vocabulary.fll import import_fll
+    from denwatch.client.vocabulary.loading import import_fll
 
     text = read_file(Path(arguments.file))
     vocabulary = load_vocabulary(arguments.vocabulary)

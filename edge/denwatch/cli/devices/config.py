@@ -28,9 +28,9 @@ from denwatch.cli.devices.words import Sense
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
-from denwatch.client.vocabulary.browsing import HASH_DIGITS
-from denwatch.client.vocabulary.units import convert as convert_unit
-from denwatch.client.vocabulary.units import find_unit
+from denwatch.client.vocabulary.values import convert as convert_unit
+from denwatch.client.vocabulary.values import find_unit
+from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
 
 DEFAULT_PERIOD = 5000  # ms
 _CSV_LAST = 10**9 - 1  # edge/denwatch/watchdog/sources/csv_file.py takes no larger number

@@ -10,7 +10,7 @@ from denwatch.cli.devices.sensors import Field, Sensor
 from denwatch.cli.devices.words import Sense
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.vocabulary import Attribute
-from denwatch.client.vocabulary.units import UnitError, find_unit, list_spellings
+from denwatch.client.vocabulary.values import UnitError, find_unit, list_spellings
 
 
 def choose_field(sense: Sense, attribute: Attribute, sensor: Sensor) -> Field:

@@ -15,7 +15,7 @@ from denwatch.cli.devices.words import Amount, Clause, Sense
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary import Attribute, ValueKind
-from denwatch.client.vocabulary.units import Unit, find_unit
+from denwatch.client.vocabulary.values import Unit, find_unit
 
 _LAST = (1 << 30) - 1  # what MicroPython counts to without allocating, on 32 bits
 _FINEST = 100_000  # of the scales of a CSV column that are tried

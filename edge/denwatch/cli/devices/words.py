@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Name, SourceSpan
-from denwatch.client.vocabulary.units import UnitError, find_unit, list_spellings
+from denwatch.client.vocabulary.values import UnitError, find_unit, list_spellings
 
 _TOKEN = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+|[\"']")
 _NUMBER = re.compile(r"([+-]?(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}))(?!\d)(.*)")

@@ -35,7 +35,7 @@ from denwatch.cli.devices.words import parse_amount
 from denwatch.cli.failures import WRONG_USAGE, CommandError
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import SourceSpan
-from denwatch.client.vocabulary.browsing import HASH_DIGITS
+from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
 
 
 def write_watchdog(arguments: argparse.Namespace) -> int:

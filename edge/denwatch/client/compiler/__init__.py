@@ -6,6 +6,6 @@
 
 from denwatch.client.compiler.compiler import compile_subscription
 from denwatch.client.compiler.decompiler import decompile
-from denwatch.client.compiler.results import Approximation, CompiledSubscription, Options
+from denwatch.client.compiler.settings import Approximation, CompiledSubscription, Options
 
 __all__ = ["Approximation", "CompiledSubscription", "Options", "compile_subscription", "decompile"]

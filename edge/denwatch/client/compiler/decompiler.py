@@ -9,19 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from denwatch.client.compiler.compiler import COMPACT_PREDICATES, KINDS, compile_subscription
-from denwatch.client.compiler.levels import find_levels
-from denwatch.client.compiler.lowering import resolve_event
-from denwatch.client.compiler.raising import raise_condition
-from denwatch.client.compiler.results import Options
-from denwatch.client.compiler.rules import write_rule
-from denwatch.client.compiler.sets import ConstraintReader
-from denwatch.client.compiler.settings import DEFAULT_THRESHOLD, encode_recent
-from denwatch.client.compiler.shortening import shorten, write_duration, write_threshold
-from denwatch.client.compiler.structure import Connective, Inverse, Leaf, Tree, has_and
-from denwatch.client.compiler.wording import Wording, read_hedges, write_literal
+from denwatch.client.compiler.compiler import (
+    COMPACT_PREDICATES,
+    KINDS,
+    compile_subscription,
+    resolve_event,
+)
+from denwatch.client.compiler.constraint_writer import (
+    Wording,
+    read_hedges,
+    shorten,
+    write_duration,
+    write_literal,
+    write_rule,
+    write_threshold,
+)
+from denwatch.client.compiler.constraints import ConstraintReader
+from denwatch.client.compiler.settings import DEFAULT_THRESHOLD, Options, encode_recent
+from denwatch.client.compiler.structure import Connective, Inverse, Leaf, Tree, find_levels, has_and
 from denwatch.client.errors import LanguageError
-from denwatch.client.plugins import PluginRegistry, load_registry
+from denwatch.client.plugins import PluginRegistry, Recogniser, load_registry
 from denwatch.client.syntax import (
     Aggregator,
     And,
@@ -284,3 +291,71 @@ def _write_band(code: int, attribute: Attribute) -> Quantity:
     span = attribute.high - attribute.low
     found = shorten((code * span / 255,), lambda n: int(n[0] / span * 255 + 0.5) == code)
     return Quantity((found or (code * span / 255,))[0], attribute.unit)
+
+
+# Core syntax back to plug-in predicates: the contrary of lowering, for people who read vectors.
+#
+# A predicate type that lowers to two predicates may have a method `recognise`, see
+# `client.plugins.Recogniser`. What it proposes is a proposal: the decompiler compiles the result
+# and drops it if the bytes differ.
+
+
+def raise_condition(condition: Condition, event: EventType, registry: PluginRegistry) -> Condition:
+    """Return the condition with pairs of predicates replaced by what plug-ins see in them."""
+    if isinstance(condition, PredicateNode):
+        return condition
+    if isinstance(condition, Not):
+        return Not(raise_condition(condition.operand, event, registry))
+    operands = [raise_condition(operand, event, registry) for operand in condition.operands]
+    raised = _raise_pairs(operands, isinstance(condition, Or), event, registry)
+    if len(raised) == 1:
+        return raised[0]
+    return Or(tuple(raised)) if isinstance(condition, Or) else And(tuple(raised))
+
+
+def _raise_pairs(
+    operands: list[Condition], is_or: bool, event: EventType, registry: PluginRegistry
+) -> list[Condition]:
+    """Return the operands with the first pair replaced that a plug-in recognises, and so on.
+
+    "Neither of two" is the contrary of "one of two": under "and" the pair is turned over.
+    """
+    for i, first in enumerate(operands):
+        for j, second in enumerate(operands):
+            if (
+                i == j
+                or not isinstance(first, PredicateNode)
+                or not isinstance(second, PredicateNode)
+            ):
+                continue
+            found = _recognise((first, second), not is_or, event, registry)
+            if found is not None:
+                rest = [o for k, o in enumerate(operands) if k not in (i, j)]
+                return _raise_pairs([*rest, found], is_or, event, registry)
+    return operands
+
+
+def _recognise(
+    pair: tuple[PredicateNode, PredicateNode],
+    turned: bool,
+    event: EventType,
+    registry: PluginRegistry,
+) -> PredicateNode | None:
+    if pair[0].attribute != pair[1].attribute or any(map(_is_dressed, pair)):
+        return None
+    first, second = (replace(p, negated=p.negated != turned) for p in pair)
+    attribute = event.attributes[first.attribute.text]
+    for extension in registry.predicates.values():
+        if isinstance(extension, Recogniser):
+            try:
+                constraint = extension.recognise((first, second), attribute)
+            except LanguageError:
+                continue
+            if constraint is not None:
+                return PredicateNode(first.attribute, constraint, negated=turned)
+    return None
+
+
+def _is_dressed(predicate: PredicateNode) -> bool:
+    """Return whether a predicate has something that belongs to it alone."""
+    return any((predicate.hedges, predicate.possible, predicate.certain, predicate.weight))

@@ -1,22 +1,100 @@
-"""Everything of a subscription that is not its condition: thresholds, times, significance, options.
-
-Each function takes what was written and answers codes of the wire; a rounding that a person might
-notice is appended to the report.
-"""
+"""What compiling gives: the vector, its bytes, what was approximated, and what the node keeps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from denwatch.client.compiler.results import Approximation, Options
+from denwatch.client.compiler.fit import Draft
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import Persistence, Quantity, Recent, Scalar, SubscriptionTree
-from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary, fold_name
+from denwatch.client.syntax import (
+    Persistence,
+    Quantity,
+    Recent,
+    Scalar,
+    SourceSpan,
+    SubscriptionTree,
+    SugenoRule,
+)
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, fold_name
 from denwatch.client.vocabulary.values import read_duration, read_width
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
-from denwatch.protocol.vectors import Significance
+from denwatch.protocol.vectors import MAX_RULE_PREDICATES, Significance, Subscription
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """One place where the vector differs from what was written.
+
+    `error` is the highest difference in degree (0..1); None where no degree is concerned, as for a
+    duration.
+    """
+
+    subject: str
+    message: str
+    error: float | None = None
+    span: SourceSpan | None = None
+
+    def __str__(self) -> str:
+        error = "" if self.error is None else f", at most {self.error:.1%} off"
+        return f"{self.subject}: {self.message}{error}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the vector does not carry: the node's own business with a subscription."""
+
+    name: str | None = None
+    score: float | None = None  # 0..1
+    top: int | None = None  # top k
+    prefer: tuple[tuple[str, str], ...] = ()  # (better, worse), names of subscriptions
+    expiry: float | None = None  # seconds that a delivered notification counts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options that are set, as JSON and CBOR take them."""
+        values = {
+            "name": self.name,
+            "score": self.score,
+            "top": self.top,
+            "prefer": [list(pair) for pair in self.prefer] or None,
+            "expiry": self.expiry,
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Options:
+        """Return the options of a dictionary that `to_dict` may have made."""
+        unknown = set(values) - set(cls.__dataclass_fields__)
+        if unknown:
+            raise LanguageError(f'unknown option "{min(unknown)}"')
+        pairs = tuple((str(better), str(worse)) for better, worse in values.get("prefer", ()))
+        return cls(**{**values, "prefer": pairs})
+
+
+@dataclass(frozen=True)
+class CompiledSubscription:
+    """A subscription ready to send. `data` is the vector's encoding."""
+
+    vector: Subscription
+    data: bytes
+    report: tuple[Approximation, ...]
+    options: Options
+    event: EventType
+    vocabulary: str  # the content hash of the vocabulary that it was compiled with
+
+    @property
+    def error(self) -> float:
+        """The highest error of a predicate's degree that was reported (0..1)."""
+        return max((a.error for a in self.report if a.error is not None), default=0.0)
+
+
+# Everything of a subscription that is not its condition: thresholds, times, significance, options.
+#
+# Each function takes what was written and answers codes of the wire; a rounding that a person might
+# notice is appended to the report.
 
 DEFAULT_THRESHOLD = 128
 _TINY = 1e-9
@@ -190,3 +268,141 @@ def read_options(tree: SubscriptionTree) -> Options:
         prefer=tuple(pairs),
         expiry=read_duration(tree.expiry) if tree.expiry is not None else None,
     )
+
+
+# Weights as written, to whole numbers from 1 to 255.
+
+
+def encode_weights(drafts: Sequence[Draft], report: list[Approximation]) -> list[Draft]:
+    """Return the drafts with their weights; those without one count 1 like in any mean."""
+    weights = []
+    for draft in drafts:
+        weight = draft.source.weight
+        value = 1.0 if weight is None else weight.value
+        if not (0.0 < value < math.inf):
+            raise LanguageError.at_node(f"a weight must be above 0, not {value:g}", weight)
+        weights.append(value)
+    if all(value == int(value) and value <= 255 for value in weights):
+        codes = [int(value) for value in weights]
+    else:
+        codes = _scale(weights)
+        error = _measure(weights, codes)
+        if error > 0.001:
+            text = " : ".join(map(str, codes))
+            report.append(Approximation("weights", f"taken as {text}", error))
+    return [replace(draft, weight=code) for draft, code in zip(drafts, codes, strict=True)]
+
+
+def _scale(weights: Sequence[float]) -> list[int]:
+    """Return the whole numbers whose shares are nearest, small ones if they are as good."""
+    top = max(weights)
+    best: tuple[float, list[int]] | None = None
+    for most in range(1, 256):
+        codes = [max(1, round(value / top * most)) for value in weights]
+        error = _measure(weights, codes)
+        if best is None or error < best[0] - 1e-9:
+            best = error, codes
+    assert best is not None
+    return best[1]
+
+
+def _measure(weights: Sequence[float], codes: Sequence[int]) -> float:
+    """Return how far a weighted mean can be off: half the sum of the shares' differences."""
+    pairs = zip(weights, codes, strict=True)
+    return sum(abs(w / sum(weights) - c / sum(codes)) for w, c in pairs) / 2
+
+
+# Takagi-Sugeno rules: consequents in units, to the wire's coefficients over codes and back.
+#
+# The wire computes c0 + (c1 x + c2 y) / 64 with x and y as 8-bit codes and 255 as a full degree.
+
+SLOPE_SCALE = 64
+
+
+def encode_rules(
+    rules: Sequence[SugenoRule],
+    places: Mapping[int, int],
+    attributes: Sequence[Attribute],
+    report: list[Approximation],
+) -> list[tuple[int, ...]]:
+    """Return one consequent for each pair of predicates, in the wire's order.
+
+    `places` maps a predicate's number as written to its place on the wire, `attributes` are the
+    predicates' attributes in the wire's order.
+    """
+    count = len(attributes)
+    if not 2 <= count <= MAX_RULE_PREDICATES:
+        raise LanguageError.at_node(
+            f"rules need 2 to {MAX_RULE_PREDICATES} predicates, not {count}", rules[0]
+        )
+    is_linear = any(rule.slopes is not None for rule in rules)
+    table: dict[tuple[int, int], tuple[int, ...]] = {}
+    for rule in rules:
+        for number in (rule.first, rule.second):
+            if number not in places:
+                raise LanguageError.at_node(f"there is no predicate {number}", rule)
+        first, second = places[rule.first], places[rule.second]
+        if first == second:
+            raise LanguageError.at_node("a rule is about two predicates", rule)
+        slopes = rule.slopes
+        if first > second:
+            first, second = second, first
+            slopes = (slopes[1], slopes[0]) if slopes else None
+        if (first, second) in table:
+            raise LanguageError.at_node(
+                f"predicates {rule.first} and {rule.second} have a rule already", rule
+            )
+        pair = attributes[first], attributes[second]
+        if is_linear:
+            table[first, second] = encode_linear(rule, slopes, pair, report)
+        else:
+            table[first, second] = (encode_constant(rule.constant),)
+    found = []
+    for i in range(count):
+        for j in range(i + 1, count):
+            if (i, j) not in table:
+                names = f"{attributes[i].name} and {attributes[j].name}"
+                raise LanguageError.at_node(f"the rule of {names} is missing", rules[-1])
+            found.append(table[i, j])
+    return found
+
+
+def encode_constant(constant: Scalar) -> int:
+    if not 0.0 <= constant.value <= 1.0:
+        raise LanguageError.at_node(
+            f"consequent {constant.value:g} is not between 0 and 1", constant
+        )
+    return round(255 * constant.value)
+
+
+def encode_linear(
+    rule: SugenoRule,
+    slopes: tuple[Scalar, Scalar] | None,
+    pair: tuple[Attribute, Attribute],
+    report: list[Approximation],
+) -> tuple[int, ...]:
+    constant = rule.constant.value
+    coefficients = []
+    error = 0.0
+    for slope, attribute in zip(slopes or (), pair, strict=False):
+        if attribute.kind is ValueKind.TEXT and slope.value:
+            raise LanguageError.at_node(f"{attribute.name} is a text and has no slope", slope)
+        scaled = SLOPE_SCALE * slope.value * (attribute.high - attribute.low)
+        code = round(scaled)
+        if not -128 <= code <= 127:
+            raise LanguageError.at_node(
+                f"slope {slope.value:g} is too steep for {attribute.name}",
+                slope,
+                "over the whole domain a consequent may change by 2 at most",
+            )
+        constant += slope.value * attribute.low
+        coefficients.append(code)
+        error += abs(scaled - code) / SLOPE_SCALE
+    first = round(255 * constant)
+    if not -32768 <= first <= 32767:
+        raise LanguageError.at_node(f"consequent {constant:g} is too large", rule.constant)
+    error += abs(255 * constant - first) / 255
+    if error > 0.005:
+        names = f"rule of {pair[0].name} and {pair[1].name}"
+        report.append(Approximation(names, "coefficients rounded", error, rule.span))
+    return (first, *(coefficients or (0, 0)))

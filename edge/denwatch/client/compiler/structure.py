@@ -7,14 +7,16 @@ predicates; this file knows neither sets nor vocabularies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from denwatch.client.compiler.fit import Draft, list_inner_levels
 from denwatch.client.errors import LanguageError
-from denwatch.protocol.degrees import MAX, MIN, PRODUCT
+from denwatch.protocol.cuts import cut, find_level
+from denwatch.protocol.degrees import MAX, MIN, PRODUCT, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, check_pattern
+from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, Subscription, check_pattern
 
 
 @dataclass(frozen=True)
@@ -215,3 +217,127 @@ def _write(
         more = parts[start : start + size - 1]
         out += b"".join(more) + bytes([branch.operator | (len(more) + 1)])
     return out
+
+
+# Which levels of a predicate's set decide about a match: what a fit has to keep.
+
+
+def find_levels(
+    tree: Tree,
+    thresholds: Callable[[int], tuple[int, int]],
+    overall: tuple[int, int],
+    is_lattice: bool,
+) -> dict[Leaf, list[int]]:
+    """Return the levels of each leaf's set, the decisive one first.
+
+    `thresholds` answers a predicate's own (possible, certain). The overall ones concern a single
+    predicate only in a lattice, where degrees are compared and never added or multiplied.
+    """
+    whole = [max(overall), *overall]
+    levels = {}
+    for leaf, signs in find_polarities(tree).items():
+        own = thresholds(leaf.index)
+        wanted: list[int] = []
+        if is_lattice and True in signs:
+            wanted += whole
+        if is_lattice and False in signs:
+            wanted += [256 - level for level in whole if level]
+        wanted += [max(own), *own]
+        levels[leaf] = list_inner_levels((level for level in wanted if level), leaf.negated)
+    return levels
+
+
+# Refuse a subscription that nothing can ever match.
+#
+# Exact for one predicate and for predicates on one attribute joined by "and". A nesting is checked
+# part by part, so a contradiction between parts may pass; what is refused is always empty.
+
+Interval = tuple[int, int]
+
+
+def check_emptiness(
+    tree: Tree,
+    kind: int,
+    wires: Mapping[Leaf, Predicate],
+    vector: Subscription,
+    drafts: Sequence[Draft],
+) -> None:
+    """Raise LanguageError at the predicate that leaves nothing."""
+    threshold = max(vector.threshold, vector.certain)
+    culprit = _Search(kind, wires, threshold).find(tree, threshold)
+    if culprit is not None:
+        draft = drafts[culprit.index]
+        raise LanguageError.at_node(
+            f"empty set: no value of {draft.attribute.name} can satisfy this",
+            draft.source,
+            "the subscription can never match",
+        )
+
+
+class _Search:
+    def __init__(self, kind: int, wires: Mapping[Leaf, Predicate], threshold: int) -> None:
+        self.kind = kind
+        self.wires = wires
+        self.threshold = threshold
+
+    def find(self, tree: Tree, level: int) -> Leaf | None:
+        """Return the leaf that makes a tree empty at a level, None if it is not known to be."""
+        if isinstance(tree, Leaf):
+            return None if self._cut(tree, level) else tree
+        if isinstance(tree, Inverse):
+            return None
+        if tree.is_or:
+            found = [self.find(operand, level) for operand in tree.operands]
+            return found[-1] if all(leaf is not None for leaf in found) else None
+        return self._find_in_and(tree, level)
+
+    def _find_in_and(self, tree: Connective, level: int) -> Leaf | None:
+        remaining: dict[int, list[Interval]] = {}
+        operands = self._flatten(tree)
+        for place, operand in enumerate(operands):
+            needed = self._find_needed(operands, place, level)
+            if isinstance(operand, Leaf):
+                attribute = self.wires[operand].attribute
+                found = self._cut(operand, needed)
+                if attribute in remaining:
+                    found = _intersect(remaining[attribute], found)
+                if not found:
+                    return operand
+                remaining[attribute] = found
+            else:
+                leaf = self.find(operand, needed)
+                if leaf is not None:
+                    return leaf
+        return None
+
+    def _flatten(self, tree: Connective) -> list[Tree]:
+        """Return the operands, those of an "and" within an "and" too where that is the same."""
+        operands: list[Tree] = []
+        for operand in tree.operands:
+            if (
+                isinstance(operand, Connective)
+                and not operand.is_or
+                and self.kind in (MIN, PRODUCT)
+            ):
+                operands += self._flatten(operand)
+            else:
+                operands.append(operand)
+        return operands
+
+    def _find_needed(self, operands: Sequence[Tree], place: int, level: int) -> int:
+        """Return the degree that an operand must reach whatever the others do."""
+        if self.kind in (MIN, SUGENO):
+            return level if self.kind == MIN else 0
+        weights = b""
+        if self.kind == WEIGHTED:
+            weights = bytes(self.wires[o].weight for o in operands if isinstance(o, Leaf))
+        return find_level(self.kind, len(operands), level, weights, place)
+
+    def _cut(self, leaf: Leaf, level: int) -> list[Interval]:
+        predicate = self.wires[leaf]
+        return cut(predicate, max(level, predicate.possible, predicate.certain))
+
+
+def _intersect(first: list[Interval], second: list[Interval]) -> list[Interval]:
+    pairs = [(max(a, c), min(b, d)) for a, b in first for c, d in second]
+    return [(low, high) for low, high in pairs if low <= high]

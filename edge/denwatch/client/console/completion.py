@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from denwatch.client.console.context import Context, Place, find_context
-from denwatch.client.language.phrases import print_condition
+from denwatch.client.language.words_printer import print_condition
 from denwatch.client.syntax import AGGREGATORS, Name, PredicateNode
 from denwatch.client.syntax import NamedTerm as TermSyntax
 from denwatch.client.vocabulary import (
@@ -21,7 +21,7 @@ from denwatch.client.vocabulary import (
     fold_name,
     format_moment,
 )
-from denwatch.client.vocabulary.units import UnitError, find_unit, list_units
+from denwatch.client.vocabulary.values import UnitError, find_unit, list_units
 
 MOST = 8
 _VERBS = (

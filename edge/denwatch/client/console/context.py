@@ -12,7 +12,7 @@ from enum import Enum
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface
-from denwatch.client.language.tables import load_parser
+from denwatch.client.language.grammar import load_parser
 from denwatch.client.plugins import load_registry
 from denwatch.client.syntax import Name
 from denwatch.client.vocabulary import Attribute, EventType, Vocabulary

@@ -12,7 +12,7 @@ from html import escape
 
 from denwatch.client.console.meanings import Meaning
 from denwatch.client.vocabulary import Attribute, ValueKind, format_moment
-from denwatch.client.vocabulary.triples import find_width
+from denwatch.client.vocabulary.fitting import find_width
 from denwatch.protocol.degrees import fuzzify, hedge
 from denwatch.protocol.vectors import Predicate
 

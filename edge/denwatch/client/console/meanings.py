@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from denwatch.client.compiler.drafts import Draft
-from denwatch.client.compiler.lowering import Lowerer, lower_aggregator, resolve_event
-from denwatch.client.compiler.sets import ConstraintReader, FuzzySet
-from denwatch.client.language.phrases import print_condition
+from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
+from denwatch.client.compiler.constraints import ConstraintReader, FuzzySet
+from denwatch.client.compiler.fit import Draft
+from denwatch.client.language.words_printer import print_condition
 from denwatch.client.plugins import load_registry
 from denwatch.client.syntax import SubscriptionTree
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, parse_moment
-from denwatch.client.vocabulary.triples import find_power
+from denwatch.client.vocabulary.fitting import find_power
 from denwatch.protocol.degrees import fuzzify, hedge
 
 

@@ -13,7 +13,7 @@ from denwatch.client.console.curves import Graph, draw_graph, make_device
 from denwatch.client.console.meanings import Meaning, list_meanings
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface, parse
-from denwatch.client.language.phrases import print_words
+from denwatch.client.language.words_printer import print_words
 from denwatch.client.syntax import (
     And,
     Condition,

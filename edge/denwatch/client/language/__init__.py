@@ -43,15 +43,15 @@ def print_as(
 ) -> str:
     """Return the subscription in a surface; with a vocabulary, XML is self-contained."""
     if surface == "xml":
-        from denwatch.client.language.xml_print import print_xml
+        from denwatch.client.language.xml_printer import print_xml
 
         return print_xml(subscription, registry, vocabulary is not None, vocabulary)
     if surface == "json":
-        from denwatch.client.language.json_print import print_json
+        from denwatch.client.language.json import print_json
 
         return print_json(subscription, registry)
     if surface != "words":
         raise ValueError(f'unknown surface "{surface}": words, xml or json')
-    from denwatch.client.language.phrases import print_words
+    from denwatch.client.language.words_printer import print_words
 
     return print_words(subscription, registry)

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.language.lexicon import is_moment
-from denwatch.client.language.values import read_hedge
+from denwatch.client.language.lexicon import is_moment, read_hedge
 from denwatch.client.syntax import (
     About,
     Aggregator,

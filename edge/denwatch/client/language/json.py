@@ -1,26 +1,27 @@
-"""JSON to syntax tree; `json_print.py` is the way back.
+"""JSON with places: every value knows the characters that it came from, so that errors can point.
 
-docs/language.md describes the keys; unknown ones are refused.
-
-    {"when": {"and": [{"attribute": "patient_temperature", "hedges": ["very"], "is": "high"},
-                      {"attribute": "heart_rate", "negated": true, "is": "normal"}]},
-     "possible": 0.7, "valid_for": "2 days"}
+Strict: duplicate keys, NaN, trailing text and nesting beyond a limit are refused. The standard
+library's decoder reads strings; this file adds only the places, which it does not give.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from denwatch.client.errors import LanguageError, join_choices, suggest_names
-from denwatch.client.language.json_source import JsonMember, JsonValue, parse_source
-from denwatch.client.language.values import (
+from denwatch.client.language.lexicon import (
     DURATIONS,
     LIMITS,
     SCALARS,
     read_hedge,
     read_quantity,
     read_value,
+    write_quantity,
+    write_value,
 )
 from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import (
@@ -33,6 +34,7 @@ from denwatch.client.syntax import (
     CrispRange,
     DeadBand,
     Extension,
+    Moment,
     Name,
     NamedTerm,
     Not,
@@ -45,11 +47,145 @@ from denwatch.client.syntax import (
     Recent,
     Scalar,
     Shape,
+    SourceSpan,
     SubscriptionTree,
     SugenoRule,
     Text,
     Value,
 )
+
+MAX_CHARACTERS = 65536
+MAX_DEPTH = 64
+
+Content: TypeAlias = "dict[str, JsonMember] | list[JsonValue] | str | float | bool | None"
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_DECODER = json.JSONDecoder()
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+@dataclass(frozen=True)
+class JsonValue:
+    """A JSON value and where it stands."""
+
+    value: Content
+    span: SourceSpan
+
+
+@dataclass(frozen=True)
+class JsonMember:
+    """A value of an object, and where its key stands."""
+
+    item: JsonValue
+    key: SourceSpan
+
+
+def parse_source(text: str) -> JsonValue:
+    """Return the one value of a JSON text."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
+        raise LanguageError(message, MAX_CHARACTERS + 1)
+    start = 1 if text.startswith("\ufeff") else 0
+    item, end = _parse(text, _skip(text, start), 0)
+    end = _skip(text, end)
+    if end < len(text):
+        raise LanguageError("text after the end of the JSON value", end + 1)
+    return item
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _parse(text: str, at: int, depth: int) -> tuple[JsonValue, int]:
+    if depth > MAX_DEPTH:
+        raise LanguageError(f"nested more than {MAX_DEPTH} deep", at + 1)
+    head = text[at : at + 1]
+    value: Content
+    if head == "{":
+        value, end = _parse_object(text, at, depth)
+    elif head == "[":
+        value, end = _parse_array(text, at, depth)
+    elif head == '"':
+        value, end = _parse_string(text, at)
+    else:
+        value, end = _parse_plain(text, at)
+    return JsonValue(value, SourceSpan(at, end)), end
+
+
+def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, JsonMember], int]:
+    members: dict[str, JsonMember] = {}
+    place = _skip(text, at + 1)
+    if text[place : place + 1] == "}":
+        return members, place + 1
+    while True:
+        if text[place : place + 1] != '"':
+            raise LanguageError("a key in double quotes is expected", place + 1)
+        key, end = _parse_string(text, place)
+        span = SourceSpan(place, end)
+        if key in members:
+            raise LanguageError.at_span(f'the key "{key}" stands here twice', span)
+        place = _skip(text, end)
+        if text[place : place + 1] != ":":
+            raise LanguageError('":" is expected after a key', place + 1)
+        item, end = _parse(text, _skip(text, place + 1), depth + 1)
+        members[key] = JsonMember(item, span)
+        place = _skip(text, end)
+        if text[place : place + 1] == "}":
+            return members, place + 1
+        if text[place : place + 1] != ",":
+            raise LanguageError('"," or "}" is expected', place + 1)
+        place = _skip(text, place + 1)
+
+
+def _parse_array(text: str, at: int, depth: int) -> tuple[list[JsonValue], int]:
+    items: list[JsonValue] = []
+    place = _skip(text, at + 1)
+    if text[place : place + 1] == "]":
+        return items, place + 1
+    while True:
+        item, end = _parse(text, place, depth + 1)
+        items.append(item)
+        place = _skip(text, end)
+        if text[place : place + 1] == "]":
+            return items, place + 1
+        if text[place : place + 1] != ",":
+            raise LanguageError('"," or "]" is expected', place + 1)
+        place = _skip(text, place + 1)
+
+
+def _parse_string(text: str, at: int) -> tuple[str, int]:
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise LanguageError(error.msg.lower(), min(error.pos, len(text)) + 1) from None
+    assert isinstance(value, str)
+    return value, end
+
+
+def _parse_plain(text: str, at: int) -> tuple[float | bool | None, int]:
+    for word, value in _WORDS.items():
+        if text.startswith(word, at):
+            return value, at + len(word)
+    match = _NUMBER.match(text, at)
+    if match is None:
+        raise LanguageError("a JSON value is expected", at + 1)
+    number = float(match.group())
+    if number in (float("inf"), float("-inf")):
+        raise LanguageError.at_span("this number is too large", SourceSpan(at, match.end()))
+    return number, match.end()
+
+
+# JSON to syntax tree; `json_print.py` is the way back.
+#
+# docs/language.md describes the keys; unknown ones are refused.
+#
+#     {"when": {"and": [{"attribute": "patient_temperature", "hedges": ["very"], "is": "high"},
+#                       {"attribute": "heart_rate", "negated": true, "is": "normal"}]},
+#      "possible": 0.7, "valid_for": "2 days"}
 
 _OPERATORS = tuple(operator.value for operator in Operator)
 _CONSTRAINTS = ("is", *_OPERATORS, "between", "about", "shape", "extension")
@@ -304,3 +440,127 @@ def _take_value(item: JsonValue) -> Value:
         _check_keys(item.value, ("text",), ("text",), item)
         return Text(_take_string(item.value["text"].item), span=item.span)
     return Quantity(_take_number(item), None, span=item.span)
+
+
+# Syntax tree to JSON: `parse_json(print_json(tree)) == tree`.
+
+
+def print_json(
+    subscription: SubscriptionTree,
+    registry: PluginRegistry | None = None,
+    indent: int | None = None,
+) -> str:
+    """Return the subscription as JSON: `parse_json(print_json(tree)) == tree`."""
+    document = to_document(subscription, registry)
+    return json.dumps(document, ensure_ascii=False, indent=indent, allow_nan=False)
+
+
+def to_document(
+    subscription: SubscriptionTree, registry: PluginRegistry | None = None
+) -> dict[str, Any]:
+    """Return the subscription as plain dictionaries and lists, as JSON has them."""
+    s = subscription
+    document: dict[str, Any] = {"when": _write_condition(s.condition, registry or load_registry())}
+    for key in ("event", "name"):
+        if getattr(s, key) is not None:
+            document[key] = getattr(s, key).text
+    if s.aggregator is not None:
+        document["aggregator"] = s.aggregator.name
+        if s.aggregator.arguments:
+            arguments = [_write_value(argument) for argument in s.aggregator.arguments]
+            document["aggregator"] = {"name": s.aggregator.name, "arguments": arguments}
+    for key in (*SCALARS, *DURATIONS):
+        value = getattr(s, key)
+        if value is not None:
+            document[key] = _write_value(value) if key in DURATIONS else _write_number(value.value)
+    if s.rules:
+        document["rules"] = [_write_rule(rule) for rule in s.rules]
+    if s.recent is not None:
+        document["recent"] = _write_recent(s.recent)
+    if s.prefer:
+        document["prefer"] = [[prefer.better.text, prefer.worse.text] for prefer in s.prefer]
+    if s.dead_bands:
+        document["dead_bands"] = [
+            {"attribute": band.attribute.text, "width": _write_value(band.width)}
+            for band in s.dead_bands
+        ]
+    if s.persistence is not None:
+        pair = s.persistence.hits, s.persistence.window
+        document["persistence"] = [_write_number(scalar.value) for scalar in pair]
+    if s.why:
+        document["why"] = True
+    return document
+
+
+def _write_condition(condition: Condition, registry: PluginRegistry) -> dict[str, Any]:
+    match condition:
+        case And(operands=operands):
+            return {"and": [_write_condition(operand, registry) for operand in operands]}
+        case Or(operands=operands):
+            return {"or": [_write_condition(operand, registry) for operand in operands]}
+        case Not(operand=operand):
+            return {"not": _write_condition(operand, registry)}
+        case PredicateNode():
+            document: dict[str, Any] = {"attribute": condition.attribute.text}
+            if condition.negated:
+                document["negated"] = True
+            if condition.hedges:
+                document["hedges"] = [hedge.value for hedge in condition.hedges]
+            document |= _write_constraint(condition.constraint, registry)
+            for key in LIMITS:
+                scalar = getattr(condition, key)
+                if scalar is not None:
+                    document[key] = _write_number(scalar.value)
+            return document
+
+
+def _write_constraint(constraint: Constraint, registry: PluginRegistry) -> dict[str, Any]:
+    match constraint:
+        case NamedTerm(name=name):
+            return {"is": name.text}
+        case CrispComparison(operator=operator, value=value):
+            return {operator.value: _write_value(value)}
+        case CrispRange(low=low, high=high):
+            return {"between": [_write_value(low), _write_value(high)]}
+        case About(value=value, spread=spread):
+            within = {} if spread is None else {"within": _write_value(spread)}
+            return {"about": _write_value(value)} | within
+        case Shape(kind=kind, points=points):
+            return {"shape": kind, "points": list(map(_write_value, points))}
+        case Extension(name=name, arguments=arguments):
+            values = list(map(_write_value, arguments))
+            plugin = registry.predicates.get(name)
+            if plugin is None or len(values) > len(plugin.parameters):
+                return {"extension": name, "arguments": values}
+            names = [parameter.name for parameter in plugin.parameters]
+            return {name: dict(zip(names, values, strict=False))}
+
+
+def _write_rule(rule: SugenoRule) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "pair": [rule.first, rule.second],
+        "constant": _write_number(rule.constant.value),
+    }
+    if rule.slopes is not None:
+        document["slopes"] = [_write_number(slope.value) for slope in rule.slopes]
+    return document
+
+
+def _write_recent(recent: Recent) -> str | dict[str, Any]:
+    if recent.phrase is not None:
+        return recent.phrase
+    durations = (("within", recent.within), ("gone", recent.gone))
+    return {key: _write_value(value) for key, value in durations if value is not None}
+
+
+def _write_value(value: Value) -> Any:
+    if isinstance(value, Text):
+        text = write_value(value)
+        return text if text == value.value else {"text": value.value}
+    if isinstance(value, Moment):
+        return write_value(value)
+    return _write_number(value.value) if value.unit is None else write_quantity(value)
+
+
+def _write_number(value: float) -> float | int:
+    return int(value) if value == int(value) and abs(value) < 1e15 else value

@@ -7,24 +7,24 @@ the shape itself, any other is the vocabulary's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.language.lexicon import LASTLY, fold
-from denwatch.client.language.pattern import read_pattern
-from denwatch.client.language.values import (
+from denwatch.client.language.lexicon import (
+    LASTLY,
     LIMITS,
+    fold,
     read_hedge,
     read_quantity,
     read_scalar,
     read_text,
     read_value,
+    share_unit,
 )
-from denwatch.client.language.xml_schema import list_tags, validate
-from denwatch.client.language.xml_sets import FuzzySets, read_fuzzifier
-from denwatch.client.language.xml_source import Element, parse_source
+from denwatch.client.language.xml_source import Element, list_tags, parse_source, validate
 from denwatch.client.plugins import (
     AggregatorType,
     MembershipFunction,
@@ -46,7 +46,9 @@ from denwatch.client.syntax import (
     Hedge,
     Name,
     NamedTerm,
+    Not,
     Operator,
+    Or,
     Persistence,
     PredicateNode,
     Prefer,
@@ -54,8 +56,10 @@ from denwatch.client.syntax import (
     Recent,
     Scalar,
     Shape,
+    SourceSpan,
     SubscriptionTree,
     SugenoRule,
+    Text,
     Value,
 )
 
@@ -309,3 +313,245 @@ def _aggregate(name: str, arguments: Sequence[Value], element: Element) -> Aggre
             raise LanguageError.at_node("an aggregator's argument is a number", argument)
         quantities.append(replace(argument))
     return Aggregator(name, tuple(quantities), span=element.text_span)
+
+
+# Fuzzifiers and the fuzzy sets that an XML subscription defines itself.
+#
+# The paper's fuzzifiers are given by their width: `trapezoidal(width, left, right)` is 1 from left
+# to right and 0 at `width` beyond either, `triangular(width, center)` is 1 at the center. The
+# core's own kinds are given by their points: `trapezoid(a, b, c, d)`, `rising(a, b)` and so on.
+
+_CALL = re.compile(r"\s*([\w-]+)\s*\((.*)\)\s*", re.DOTALL)
+_ARGUMENT = re.compile(r'(?:"(?:\\.|[^"\\])*"|[^,"])+')
+# The paper's kinds: how many numbers they take, and the core's points that they stand for.
+_WIDTHS = {"trapezoidal": 3, "triangular": 2}
+
+
+def read_fuzzifier(element: Element) -> Shape:
+    """Return the shape of `kind(value, ...)`, or of kind and <point>s."""
+    span = element.text_span
+    if "kind" in element.attributes:
+        if element.text:
+            raise LanguageError.at_span("<Fuzzifier> has a kind or a text, not both", element.start)
+        kind = read_text(element.attributes["kind"], element.find_attribute("kind"))
+        points = [read_value(point.text, point.text_span) for point in element.children]
+        return Shape(kind, tuple(points), span=element.start)
+    call = _CALL.fullmatch(element.text)
+    if call is None or element.children:
+        raise LanguageError.at_span(
+            "a fuzzifier is written kind(value, ...)", span, 'as in "trapezoid(36, 37, 38, 39 °C)"'
+        )
+    kind = call[1]
+    points = share_unit([read_value(text, span) for text in _ARGUMENT.findall(call[2])])
+    if kind.casefold() in _WIDTHS:
+        return _convert_widths(kind.casefold(), points, element)
+    return Shape(kind, tuple(points), span=span)
+
+
+def _convert_widths(kind: str, points: list[Value], element: Element) -> Shape:
+    """Return the core's shape of one of the paper's fuzzifiers."""
+    span = element.text_span
+    wanted = "width, left, right" if kind == "trapezoidal" else "width, center"
+    numbers = [point for point in points if isinstance(point, Quantity)]
+    if len(points) != _WIDTHS[kind] or len(numbers) != len(points):
+        raise LanguageError.at_span(f"{kind} takes the numbers ({wanted})", span)
+    if len({number.unit for number in numbers}) > 1:
+        raise LanguageError.at_span(f"{kind} takes one unit", span)
+    width, left, right = numbers[0], numbers[1], numbers[-1]
+    if width.value < 0 or right.value < left.value:
+        raise LanguageError.at_span(f"{kind}: an empty set", span)
+    foot = replace(left, value=left.value - width.value)
+    end = replace(right, value=right.value + width.value)
+    if kind == "triangular":
+        return Shape("triangle", (foot, left, end), span=span)
+    return Shape("trapezoid", (foot, left, right, end), span=span)
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """A set that is another one under hedges."""
+
+    hedges: tuple[Hedge, ...]
+    base: Name
+
+
+class FuzzySets:
+    """The fuzzy sets that a document defines, by attribute and term."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[str, str], Shape | _Derived] = {}
+
+    def add(self, attribute: Name, element: Element) -> None:
+        """Add what an <Attribute> defines; the same set may be written again, another may not."""
+        self._check_domain(element)
+        listed = element.find("Fuzzy-Terms")
+        names = None if listed is None else {fold(name) for name in listed.text.split(",")}
+        for child in element.find_all("Fuzzy-Set"):
+            head = child.children[0]
+            term = read_text(head.text, head.text_span)
+            if names is not None and fold(term) not in names:
+                raise LanguageError.at_span(f'<Fuzzy-Terms> does not list "{term}"', head.text_span)
+            key = fold(attribute.text), fold(term)
+            defined = _read_set(child)
+            if self._sets.setdefault(key, defined) != defined:
+                raise LanguageError.at_span(f'"{term}" is defined twice', head.text_span)
+
+    def find(
+        self, attribute: Name, term: Name
+    ) -> tuple[Shape | NamedTerm, tuple[Hedge, ...]] | None:
+        """Return what a term means in this document, and its hedges; None if it is not defined."""
+        key = fold(attribute.text), fold(term.text)
+        found = self._sets.get(key)
+        hedges: tuple[Hedge, ...] = ()
+        seen = {key}
+        while isinstance(found, _Derived):
+            hedges += found.hedges
+            key = key[0], fold(found.base.text)
+            base = self._sets.get(key)
+            if base is None:
+                return NamedTerm(found.base, span=term.span), hedges
+            if key in seen:
+                raise LanguageError.at_node(f'"{term.text}" is defined by itself', term)
+            seen.add(key)
+            found = base
+        return None if found is None else (replace(found, span=term.span), hedges)
+
+    def _check_domain(self, element: Element) -> None:
+        ends = [element.find("Domain_min"), element.find("Domain_max")]
+        if None in ends:
+            return
+        low, high = (read_value(end.text, end.text_span) for end in ends if end is not None)
+        if isinstance(low, Text) or type(low) is not type(high):
+            raise LanguageError.at_node("the ends of a domain are two numbers or two moments", high)
+        if isinstance(low, Quantity) and isinstance(high, Quantity):
+            if low.unit is not None and high.unit is not None and low.unit != high.unit:
+                raise LanguageError.at_node("the ends of a domain have one unit", high)
+            if low.value >= high.value:
+                raise LanguageError.at_node("the domain is empty: its ends must rise", high)
+
+
+def _read_set(element: Element) -> Shape | _Derived:
+    last = element.children[-1]
+    if last.tag == "Fuzzifier":
+        return read_fuzzifier(last)
+    hedges = tuple(read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
+    return _Derived(hedges, Name(read_text(last.text, last.text_span), span=last.text_span))
+
+
+# Predicate patterns of the XML surface: how numbered predicates are joined.
+#
+# Either an expression, "p1 and (p2 or not p3)", or a code of the DENS paper, "d2c1": letter and
+# count of each group, c for conjunction and d for disjunction. The two groups are joined by the
+# other operator, so d2c1 is (p1 or p2) and p3. Predicates are counted from 1 in document order.
+
+MAX_DEPTH = 48
+
+_TOKEN = re.compile(r"\s*(?:(and|or|not)\b|([()])|p(\d{1,3})\b)", re.IGNORECASE)
+_CODE = re.compile(r"([cd])(\d{1,2})([cd])(\d{1,2})", re.IGNORECASE)
+
+
+def read_pattern(text: str, predicates: Sequence[Condition], span: SourceSpan) -> Condition:
+    """Return the condition that a pattern makes of the predicates; each must take part."""
+    code = _CODE.fullmatch(text.strip())
+    if code:
+        return _read_code(code, predicates, span)
+    return _PatternParser(text, predicates, span).parse()
+
+
+def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: SourceSpan) -> Condition:
+    letters = code[1].lower(), code[3].lower()
+    counts = int(code[2]), int(code[4])
+    inner = {letter for letter, count in zip(letters, counts, strict=True) if count > 1}
+    if len(inner) != 1 or not all(counts):
+        raise LanguageError.at_span(
+            f'the pattern "{code[0]}" is not one of the kind c1d2, c2d1, c2c2, d3c1', span
+        )
+    if sum(counts) != len(predicates):
+        raise LanguageError.at_span(
+            f'the pattern "{code[0]}" joins {sum(counts)} predicates, there are {len(predicates)}',
+            span,
+        )
+    join, outer = (And, Or) if inner == {"c"} else (Or, And)
+    groups = predicates[: counts[0]], predicates[counts[0] :]
+    parts = [group[0] if len(group) == 1 else join(tuple(group), span=span) for group in groups]
+    return outer(tuple(parts), span=span)
+
+
+class _PatternParser:
+    """Recursive descent over a handful of tokens."""
+
+    def __init__(self, text: str, predicates: Sequence[Condition], span: SourceSpan) -> None:
+        self.predicates = predicates
+        self.span = span
+        self.unused = set(range(1, len(predicates) + 1))
+        self.tokens: list[tuple[str, SourceSpan]] = []
+        self.at = 0
+        place = 0
+        text = text.rstrip()
+        while place < len(text):
+            match = _TOKEN.match(text, place)
+            start = place + len(text[place:]) - len(text[place:].lstrip())
+            if match is None:
+                raise self.refuse(
+                    f'"{text[start : start + 1]}" means nothing', SourceSpan(start, start + 1)
+                )
+            self.tokens.append((match.group().strip().lower(), SourceSpan(start, match.end())))
+            place = match.end()
+
+    def refuse(self, message: str, local: SourceSpan | None) -> LanguageError:
+        end = self.tokens[-1][1].end if self.tokens else 0
+        place = local or SourceSpan(end, end)
+        start = self.span.start + place.start
+        return LanguageError.at_span(
+            f"in the pattern: {message}",
+            SourceSpan(start, start + max(1, place.end - place.start)),
+            'as in "p1 and (p2 or not p3)"',
+        )
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def place(self) -> SourceSpan | None:
+        return self.tokens[self.at][1] if self.at < len(self.tokens) else None
+
+    def parse(self) -> Condition:
+        condition = self.parse_joined(("or", "and"), 0)
+        if self.peek():
+            raise self.refuse(f'"{self.peek()}" is not expected', self.place())
+        if self.unused:
+            missing = ", ".join(f"p{number}" for number in sorted(self.unused))
+            raise self.refuse(f"{missing} is missing", None)
+        return condition
+
+    def parse_joined(self, joints: tuple[str, ...], depth: int) -> Condition:
+        """Parse operands of the first joint, whose operands are joined by the next ones."""
+        if depth > MAX_DEPTH:
+            raise self.refuse(f"nested more than {MAX_DEPTH} deep", self.place())
+        if not joints:
+            return self.parse_operand(depth)
+        operands = [self.parse_joined(joints[1:], depth)]
+        while self.peek() == joints[0]:
+            self.at += 1
+            operands.append(self.parse_joined(joints[1:], depth))
+        if len(operands) == 1:
+            return operands[0]
+        return (Or if joints[0] == "or" else And)(tuple(operands), span=self.span)
+
+    def parse_operand(self, depth: int) -> Condition:
+        token, place = self.peek(), self.place()
+        self.at += 1
+        if token == "not":
+            return Not(self.parse_joined((), depth + 1), span=self.span)
+        if token == "(":
+            condition = self.parse_joined(("or", "and"), depth + 1)
+            if self.peek() != ")":
+                raise self.refuse('this "(" is never closed', place)
+            self.at += 1
+            return condition
+        if not token.startswith("p"):
+            raise self.refuse(f'"{token or "the end"}" is not expected', place)
+        number = int(token[1:])
+        if not 1 <= number <= len(self.predicates):
+            raise self.refuse(f"there is no {token}, only {len(self.predicates)} predicates", place)
+        self.unused.discard(number)
+        return replace(self.predicates[number - 1])

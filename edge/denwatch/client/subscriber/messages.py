@@ -57,7 +57,7 @@ def write_text(wanted: str | Tree | Mapping[str, Any]) -> str:
         return wanted
     if isinstance(wanted, Mapping):
         return json.dumps(wanted, ensure_ascii=False, allow_nan=False)
-    from denwatch.client.language.json_print import print_json
+    from denwatch.client.language.json import print_json
 
     return print_json(wanted)
 

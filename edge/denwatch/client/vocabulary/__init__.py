@@ -10,26 +10,34 @@
 from denwatch.client.vocabulary.attributes import (
     Attribute,
     EventType,
+    Membership,
     ValueKind,
     VocabularyTerm,
     format_moment,
     parse_moment,
 )
-from denwatch.client.vocabulary.browsing import browse, describe_attribute, describe_vocabulary
-from denwatch.client.vocabulary.directory import Finding, Publication, PublisherDirectory
-from denwatch.client.vocabulary.fitting import Fit
-from denwatch.client.vocabulary.fll import import_fll, parse_fll
+from denwatch.client.vocabulary.fitting import Fit, Triple
 from denwatch.client.vocabulary.loading import (
     SHIPPED,
     build_vocabulary,
+    import_fll,
     load_shipped,
+    merge_vocabularies,
+    parse_fll,
     parse_vocabulary,
 )
-from denwatch.client.vocabulary.membership import Membership
-from denwatch.client.vocabulary.merging import merge_vocabularies
-from denwatch.client.vocabulary.thesaurus import Synonym, Thesaurus, fold_name
-from denwatch.client.vocabulary.triples import Triple
-from denwatch.client.vocabulary.vocabulary import Vocabulary
+from denwatch.client.vocabulary.vocabulary import (
+    Finding,
+    Publication,
+    PublisherDirectory,
+    Synonym,
+    Thesaurus,
+    Vocabulary,
+    browse,
+    describe_attribute,
+    describe_vocabulary,
+    fold_name,
+)
 
 __all__ = [
     "SHIPPED",

@@ -6,26 +6,28 @@ silent default. The same document, as a plain dictionary, travels between nodes.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.plugins import PluginRegistry, load_registry
-from denwatch.client.syntax import Hedge
+from denwatch.client.syntax import Hedge, Name
 from denwatch.client.vocabulary.attributes import (
+    KINDS,
     Attribute,
     EventType,
+    Membership,
     ValueKind,
     VocabularyTerm,
     parse_moment,
 )
-from denwatch.client.vocabulary.membership import KINDS, Membership
-from denwatch.client.vocabulary.thesaurus import Thesaurus, fold_name
-from denwatch.client.vocabulary.units import UnitError, find_unit
-from denwatch.client.vocabulary.vocabulary import PHRASES, Vocabulary
+from denwatch.client.vocabulary.values import UnitError, find_unit
+from denwatch.client.vocabulary.vocabulary import PHRASES, Thesaurus, Vocabulary, fold_name
 
 POWERS = {
     Hedge.VERY: 2.0,
@@ -353,3 +355,237 @@ def _take(
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise LanguageError(f"{where}: {key} = {value!r} has the wrong type")
     return value
+
+
+# Two vocabularies into one, or a clear error at the first thing they disagree on.
+#
+# What both define alike is fine; what only one defines is taken over. Nothing is ever renamed or
+# renumbered silently, because vectors on the air carry numbers.
+
+_LISTS = ("event", "attribute", "terms", "recent")
+
+
+def merge_vocabularies(
+    first: Vocabulary,
+    second: Vocabulary,
+    name: str | None = None,
+    registry: PluginRegistry | None = None,
+) -> Vocabulary:
+    """Return a vocabulary that says what both say; its name is "first+second" unless given."""
+    document = _merge(dict(first.document), dict(second.document), "", first.name, second.name)
+    document["name"] = name if name is not None else f"{first.name}+{second.name}"
+    texts = dict.fromkeys(text for text in (first.description, second.description) if text)
+    if texts:
+        document["description"] = "; ".join(texts)
+    _check_synonyms(document.get("thesaurus", {}))
+    try:
+        return build_vocabulary(document, registry)
+    except LanguageError as error:
+        raise LanguageError(
+            f"{first.name} and {second.name} do not go together: {error.message}"
+        ) from None
+
+
+def _merge(
+    first: Mapping[str, Any], second: Mapping[str, Any], path: str, one: str, other: str
+) -> dict[str, Any]:
+    """Return both tables in one."""
+    for has, lacks, owner in ((first, second, one), (second, first, other)):
+        for key in has:
+            if key not in lacks and not _may_add(path, key):
+                raise LanguageError(f"conflict at {path}.{key}: only {owner} has it")
+    merged = dict(first)
+    for key, value in second.items():
+        where = f"{path}.{key}" if path else key
+        if key not in merged:
+            merged[key] = value
+        elif isinstance(value, dict) and isinstance(merged[key], dict) and not _is_term(path):
+            merged[key] = _merge(merged[key], value, where, one, other)
+        elif merged[key] != value and where not in ("name", "description"):
+            raise LanguageError(
+                f"conflict at {where}: {one} says {merged[key]!r}, {other} says {value!r}"
+            )
+    return merged
+
+
+def _may_add(path: str, key: str) -> bool:
+    """Return whether a key may be on one side only: things that are listed, and descriptions."""
+    parts = path.split(".")
+    listed = not path or parts[-1] in _LISTS or parts[0] == "thesaurus"
+    return listed or key in ("terms", "description")
+
+
+def _is_term(path: str) -> bool:
+    return path.endswith(".terms")
+
+
+def _check_synonyms(thesaurus: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse one organisation's word with two meanings, however it is written."""
+    for organisation, words in thesaurus.items():
+        seen: dict[str, tuple[str, str]] = {}
+        for word, target in words.items():
+            known = seen.setdefault(fold_name(word), (word, target))
+            if known[1] != target:
+                raise LanguageError(
+                    f'conflict at thesaurus.{organisation}: "{known[0]}" is {known[1]}, '
+                    f'"{word}" is {target}'
+                )
+
+
+# Terms from FLL, the language of fuzzylite: input variables become terms of attributes.
+#
+# Only what has the same meaning here is taken: triangles, trapezoids, rectangles, ramps, bells and
+# Gaussians of full height. Everything else is refused with its line, so that nothing changes its
+# meaning on the way.
+
+Definition = tuple[str, tuple[float, ...]]
+
+
+@dataclass
+class Variable:
+    """An input variable: its range and its terms, as kinds and points of ours."""
+
+    name: str
+    low: float = -math.inf
+    high: float = math.inf
+    terms: dict[str, Definition] = field(default_factory=dict)
+
+
+def parse_fll(text: str) -> dict[str, Variable]:
+    """Return the input variables of an FLL text by name."""
+    variables: dict[str, Variable] = {}
+    current: Variable | None = None
+    offset = 0
+    for line in text.split("\n"):
+        start = offset + len(line) - len(line.lstrip()) + 1
+        offset += len(line) + 1
+        key, _, rest = line.split("#", 1)[0].strip().partition(":")
+        rest = rest.strip()
+        if not key:
+            continue
+        try:
+            if key in ("InputVariable", "OutputVariable", "RuleBlock", "Engine"):
+                current = Variable(rest) if key == "InputVariable" else None
+                if current is not None:
+                    variables[rest] = current
+            elif current is not None and key == "range":
+                current.low, current.high = _read_numbers(rest, 2)
+            elif current is not None and key == "term":
+                name, definition = _read_term(rest)
+                current.terms[name] = definition
+        except LanguageError as error:
+            raise LanguageError(
+                error.message, start, len(line.strip()), error.hint, error.suggestions
+            ) from None
+    return variables
+
+
+def _read_numbers(text: str, count: int) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(word) for word in text.split())
+    except ValueError:
+        raise LanguageError(f'"{text}" are not numbers') from None
+    if any(math.isnan(number) for number in numbers):
+        raise LanguageError("nan is not a place")
+    if len(numbers) == count + 1 and numbers[-1] != 1.0:
+        raise LanguageError(f"a term of height {numbers[-1]:g}; full height is 1")
+    if len(numbers) not in (count, count + 1):
+        raise LanguageError(f"{count} numbers are wanted, {len(numbers)} are here")
+    return numbers[:count]
+
+
+def _read_term(text: str) -> tuple[str, Definition]:
+    words = text.split(None, 2)
+    if len(words) != 3:
+        raise LanguageError("a term is: name, class, parameters")
+    name, kind, rest = words
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise LanguageError(
+            f'the class "{kind}" of term "{name}" has no counterpart',
+            hint=f"known are {', '.join(_READERS)}",
+            suggestions=suggest_names(kind, _READERS),
+        )
+    count, convert = reader
+    return fold_name(name), convert(_read_numbers(rest, count))
+
+
+def _read_trapezoid(points: tuple[float, ...]) -> Definition:
+    a, b, c, d = points
+    if a == b == -math.inf:
+        return "falling", (c, d)
+    if c == d == math.inf:
+        return "rising", (a, b)
+    return "trapezoid", points
+
+
+def _read_triangle(points: tuple[float, ...]) -> Definition:
+    a, b, c = points
+    return _read_trapezoid((a, b, b, c)) if math.inf in map(abs, points) else ("triangle", points)
+
+
+def _read_ramp(points: tuple[float, ...]) -> Definition:
+    start, end = points
+    return ("rising", (start, end)) if start <= end else ("falling", (end, start))
+
+
+_READERS = {
+    "Triangle": (3, _read_triangle),
+    "Trapezoid": (4, _read_trapezoid),
+    "Rectangle": (2, lambda p: ("trapezoid", (min(p), min(p), max(p), max(p)))),
+    "Ramp": (2, _read_ramp),
+    "Bell": (3, lambda p: ("bell", p)),
+    "Gaussian": (2, lambda p: ("gaussian", p)),
+}
+
+
+def import_fll(
+    vocabulary: Vocabulary, text: str, registry: PluginRegistry | None = None
+) -> Vocabulary:
+    """Return the vocabulary with the terms of an FLL text added.
+
+    Each input variable is an attribute by any of its names, "event.attribute" if several events
+    have it, in the attribute's own unit. A term that is there already must be the same.
+    """
+    variables = parse_fll(text)
+    if not variables:
+        raise LanguageError("no InputVariable in this FLL")
+    document: dict[str, Any] = dict(vocabulary.document)
+    for variable in variables.values():
+        found = vocabulary.find_attributes(Name(variable.name))
+        if len(found) > 1:
+            events = ", ".join(f"{a.path}" for a in found)
+            raise LanguageError(f'"{variable.name}" may be {events}', hint="use one of these names")
+        attribute = found[0]
+        if attribute.kind is not ValueKind.NUMBER:
+            raise LanguageError(f"{attribute.path} is a {attribute.kind.value} and has no terms")
+        terms = {
+            name: {kind: [_tidy(p) for p in points]}
+            for name, (kind, points) in variable.terms.items()
+        }
+        document = _add_terms(document, (attribute.event, attribute.name), terms)
+    return build_vocabulary(document, registry)
+
+
+def _tidy(number: float) -> float | int:
+    return int(number) if number.is_integer() else number
+
+
+def _add_terms(
+    document: Mapping[str, Any], path: tuple[str, str], terms: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a copy of the document in which an attribute has more terms."""
+    event, name = path
+    events = dict(document["event"])
+    table = dict(events[event])
+    attributes = dict(table["attribute"])
+    attribute = dict(attributes[name])
+    known = dict(attribute.get("terms", {}))
+    for term, definition in terms.items():
+        if known.setdefault(term, definition) != definition:
+            raise LanguageError(
+                f"{event}.{name} has a term {term} already: {known[term]!r}, not {definition!r}"
+            )
+    attributes[name] = {**attribute, "terms": known}
+    events[event] = {**table, "attribute": attributes}
+    return {**document, "event": events}

@@ -1,24 +1,169 @@
-"""Values as written, to numbers in an attribute's own unit: the only place that converts them.
+"""Units: a small table, because a library of all units costs more to import than all the rest.
 
-Every refusal points at the value: wrong type, unknown unit, unit of something else, outside the
-domain. Plug-ins use these functions too.
+A unit is a dimension, a factor and an offset to the dimension's base unit. Quantities that count
+different things ("bpm" and "/min" of breaths) share a dimension only where one may stand for the
+other. Nothing here knows attributes.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Moment, Quantity, Text, Value
 from denwatch.client.vocabulary.attributes import Attribute, ValueKind, parse_moment
-from denwatch.client.vocabulary.units import (
-    UnitError,
-    convert,
-    convert_width,
-    find_unit,
-    list_spellings,
-    list_units,
-)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """base = value * factor + offset, in the base unit of the dimension."""
+
+    name: str
+    dimension: str
+    factor: float
+    offset: float = 0.0
+
+
+class UnitError(ValueError):
+    """An unknown unit, or two units that measure different things."""
+
+
+# dimension: {unit: (factor, offset)}; the first spelling of a line is the one that is written.
+_TABLE: dict[str, list[tuple[str, float, float]]] = {
+    "temperature": [
+        ("°C degC celsius C ℃", 1.0, 0.0),
+        ("°F degF fahrenheit F ℉", 5.0 / 9.0, -160.0 / 9.0),
+        ("K kelvin", 1.0, -273.15),
+    ],
+    "speed": [
+        ("m/s mps", 1.0, 0.0),
+        ("km/h kmh kph", 1.0 / 3.6, 0.0),
+        ("kn knots knot kt", 1852.0 / 3600.0, 0.0),
+        ("mph mi/h", 0.44704, 0.0),
+        ("ft/s", 0.3048, 0.0),
+    ],
+    "time": [
+        ("s sec second seconds", 1.0, 0.0),
+        ("ms millisecond milliseconds", 0.001, 0.0),
+        ("min minute minutes", 60.0, 0.0),
+        ("h hr hour hours", 3600.0, 0.0),
+        ("d day days", 86400.0, 0.0),
+        ("week weeks", 604800.0, 0.0),
+    ],
+    "length": [
+        ("m metre metres meter meters", 1.0, 0.0),
+        ("mm millimetre millimetres", 0.001, 0.0),
+        ("cm centimetre centimetres", 0.01, 0.0),
+        ("km kilometre kilometres kilometers", 1000.0, 0.0),
+        ("ft foot feet", 0.3048, 0.0),
+        ("mi mile miles", 1609.344, 0.0),
+        ("nmi", 1852.0, 0.0),
+    ],
+    "angle": [
+        ("° deg degree degrees", 1.0, 0.0),
+        ("rad radian radians", 57.29577951308232, 0.0),
+    ],
+    "fraction": [
+        ("% percent", 0.01, 0.0),
+        ("ppm", 1e-6, 0.0),
+        ("ppb", 1e-9, 0.0),
+        ("‰ permille", 0.001, 0.0),
+    ],
+    "rate": [
+        ("bpm", 1.0, 0.0),
+        ("/min per_minute", 1.0, 0.0),
+        ("Hz /s per_second", 60.0, 0.0),
+        ("/h per_hour", 1.0 / 60.0, 0.0),
+    ],
+    "pressure": [
+        ("hPa mbar", 1.0, 0.0),
+        ("Pa", 0.01, 0.0),
+        ("kPa", 10.0, 0.0),
+        ("bar", 1000.0, 0.0),
+        ("mmHg torr", 1.33322387415, 0.0),
+        ("inHg", 33.86388666667, 0.0),
+        ("psi", 68.9475729318, 0.0),
+    ],
+    "power": [("W", 1.0, 0.0), ("kW", 1e3, 0.0), ("MW", 1e6, 0.0)],
+    "irradiance": [("W/m² W/m2", 1.0, 0.0), ("kW/m² kW/m2", 1e3, 0.0)],
+    "precipitation": [("mm/h", 1.0, 0.0), ("in/h", 25.4, 0.0)],
+    "mass": [("kg", 1.0, 0.0), ("g", 0.001, 0.0), ("t tonne tonnes", 1000.0, 0.0)],
+    "voltage": [("V", 1.0, 0.0), ("mV", 0.001, 0.0)],
+    "density": [("mg/m³ mg/m3", 1.0, 0.0), ("µg/m³ ug/m3 μg/m³", 0.001, 0.0)],
+    "glucose": [("mmol/L mmol/l", 1.0, 0.0), ("mg/dL mg/dl", 1 / 18.016, 0.0)],
+}
+
+
+def _build() -> dict[str, Unit]:
+    units = {}
+    for dimension, lines in _TABLE.items():
+        for spellings, factor, offset in lines:
+            names = spellings.split()
+            unit = Unit(names[0], dimension, factor, offset)
+            for name in names:
+                units[name] = unit
+    return units
+
+
+_UNITS = _build()
+# People write "KM/H" and "Celsius". A spelling that means two things without its case ("mW", "MW")
+# is left out.
+_FOLDED: dict[str, Unit | None] = {}
+for _name, _unit in _UNITS.items():
+    _same = _FOLDED.get(_name.casefold(), _unit)
+    _FOLDED[_name.casefold()] = _unit if _same is _unit else None
+
+
+def find_unit(text: str) -> Unit:
+    """Return a unit by any of its spellings."""
+    unit = _UNITS.get(text) or _FOLDED.get(text.casefold())
+    if unit is None:
+        raise UnitError(f'unknown unit "{text}"')
+    return unit
+
+
+def list_units(dimension: str | None = None) -> list[str]:
+    """Return the units of a dimension, or all, as they are written."""
+    names = dict.fromkeys(
+        unit.name for unit in _UNITS.values() if dimension in (None, unit.dimension)
+    )
+    return list(names)
+
+
+def list_spellings() -> list[str]:
+    """Return every spelling that `find_unit` knows; a grammar wants them."""
+    return list(_UNITS)
+
+
+def convert(value: float, source: str, target: str) -> float:
+    """Return a value in another unit: 104 °F is 40 °C."""
+    a, b = _find_pair(source, target)
+    if a is b:
+        return value
+    return (value * a.factor + a.offset - b.offset) / b.factor
+
+
+def convert_width(value: float, source: str, target: str) -> float:
+    """Return a difference in another unit: a step of 9 °F is one of 5 °C."""
+    a, b = _find_pair(source, target)
+    if a is b:
+        return value
+    return value * a.factor / b.factor
+
+
+def _find_pair(source: str, target: str) -> tuple[Unit, Unit]:
+    a = find_unit(source)
+    b = find_unit(target)
+    if a.dimension != b.dimension:
+        raise UnitError(f'"{source}" is a unit of {a.dimension}, not of {b.dimension}')
+    return a, b
+
+
+# Values as written, to numbers in an attribute's own unit: the only place that converts them.
+#
+# Every refusal points at the value: wrong type, unknown unit, unit of something else, outside the
+# domain. Plug-ins use these functions too.
 
 _TOLERANCE = 1e-9
 

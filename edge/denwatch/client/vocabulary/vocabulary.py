@@ -1,21 +1,83 @@
-"""The vocabulary as a whole: look-up of names by any synonym, and its content hash.
+"""The cross-vocabulary thesaurus: what each organisation calls the things of a vocabulary.
 
-Immutable. `loading` builds it, `merging` joins two, `denwatch.client.compiler` asks it. Errors of
-look-up name what exists and is spelled alike.
+A target is a path: "patient", "patient.heart_rate", "patient.heart_rate.high", the last for terms
+and symbols. Two organisations may use one word for different things; then the caller's
+organisation decides, or the event, or it is an error that names both.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Name
 from denwatch.client.vocabulary.attributes import Attribute, EventType, ValueKind, VocabularyTerm
-from denwatch.client.vocabulary.thesaurus import Thesaurus, fold_name
+from denwatch.protocol.vectors import Subscription
+
+
+def fold_name(text: str) -> str:
+    """Return a name as it is compared: case, blanks and hyphens make no difference."""
+    folded = unicodedata.normalize("NFC", text).casefold().strip()
+    return "_".join(folded.replace("-", " ").replace("_", " ").split())
+
+
+@dataclass(frozen=True)
+class Synonym:
+    """One synonym."""
+
+    organisation: str
+    word: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Thesaurus:
+    """Synonyms by organisation."""
+
+    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @cached_property
+    def entries(self) -> tuple[Synonym, ...]:
+        """All synonyms, by organisation and word."""
+        return tuple(
+            Synonym(organisation, word, target)
+            for organisation, words in sorted(self.words.items())
+            for word, target in sorted(words.items())
+        )
+
+    @cached_property
+    def _by_word(self) -> dict[str, list[Synonym]]:
+        index: dict[str, list[Synonym]] = {}
+        for entry in self.entries:
+            index.setdefault(fold_name(entry.word), []).append(entry)
+        return index
+
+    def look_up(self, word: str, organisation: str | None = None) -> list[str]:
+        """Return the targets of a word; the organisation's own meaning goes before all others."""
+        entries = self._by_word.get(fold_name(word), [])
+        own = [entry.target for entry in entries if entry.organisation == organisation]
+        return list(dict.fromkeys(own or [entry.target for entry in entries]))
+
+    def list_synonyms(self, target: str) -> list[Synonym]:
+        """Return what the organisations call a thing."""
+        return [entry for entry in self.entries if entry.target == target]
+
+    def list_words(self, prefix: str, depth: int) -> Iterable[str]:
+        """Yield the synonyms of things so deep under a prefix; for suggestions."""
+        for entry in self.entries:
+            if entry.target.startswith(prefix) and entry.target.count(".") == depth:
+                yield entry.word
+
+
+# The vocabulary as a whole: look-up of names by any synonym, and its content hash.
+#
+# Immutable. `loading` builds it, `merging` joins two, `denwatch.client.compiler` asks it. Errors of
+# look-up name what exists and is spelled alike.
 
 # Temporal phrases: fully recent until, not recent from, in seconds. A vocabulary may change them.
 PHRASES: dict[str, tuple[float, float]] = {
@@ -166,3 +228,174 @@ class Vocabulary:
         """Return what may follow "is" for an attribute: terms or symbols, and their synonyms."""
         own = attribute.symbols if attribute.kind is ValueKind.TEXT else tuple(attribute.terms)
         return [*own, *self.thesaurus.list_words(f"{attribute.path}.", 2)]
+
+
+# Who publishes what: the announcements of watchdogs, looked up by what a subscription needs.
+#
+# State without clock or I/O: the node feeds it with hellos and asks it where a subscription can be
+# served. A publisher that falls silent is forgotten by whoever watches the time.
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One event that a publisher senses, and the attributes of it, as a feature mask."""
+
+    publisher: str
+    event: int
+    features: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What of a wish a publisher can serve: attributes it has, attributes it lacks."""
+
+    publisher: str
+    has: tuple[str, ...]
+    lacks: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the publisher can evaluate the whole subscription."""
+        return not self.lacks
+
+
+class PublisherDirectory:
+    """The publishers that are known, by name."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._publications: dict[tuple[str, int], Publication] = {}
+
+    def announce(self, publisher: str, event: int, features: int) -> None:
+        """Note what a publisher senses of an event; a new announcement replaces the old one."""
+        if not 0 < features <= 0xFFFF:
+            raise LanguageError(f'"{publisher}" announces no attributes of event {event}')
+        self._publications[publisher, event] = Publication(publisher, event, features)
+
+    def announce_names(self, publisher: str, names: Iterable[str]) -> None:
+        """Note what a publisher senses, by any names: "temp", "patient.heart_rate"."""
+        masks: dict[int, int] = {}
+        for text in names:
+            found = self.vocabulary.find_attributes(Name(text))
+            if len(found) > 1:
+                events = ", ".join(attribute.event for attribute in found)
+                raise LanguageError(f'"{text}" is an attribute of several events', hint=events)
+            event = self.vocabulary.events[found[0].event]
+            masks[event.number] = masks.get(event.number, 0) | 1 << found[0].bit
+        for number, mask in masks.items():
+            self.announce(publisher, number, mask)
+
+    def forget(self, publisher: str) -> None:
+        """Forget all that a publisher announced."""
+        for key in [key for key in self._publications if key[0] == publisher]:
+            del self._publications[key]
+
+    def iterate_publications(self) -> Iterator[Publication]:
+        """Yield what is known, by publisher and event."""
+        yield from (self._publications[key] for key in sorted(self._publications))
+
+    def find_publishers(self, subscription: Subscription) -> list[str]:
+        """Return who senses everything that a subscription asks for."""
+        wanted = subscription.features
+        return [
+            p.publisher
+            for p in self.iterate_publications()
+            if p.event == subscription.event and not wanted & ~p.features
+        ]
+
+    def look_up(self, names: Iterable[str], organisation: str | None = None) -> list[Finding]:
+        """Return who senses any of some attributes, by any names; complete ones first."""
+        wanted: list[Attribute] = []
+        for text in names:
+            wanted += self.vocabulary.find_attributes(Name(text), None, organisation)
+        found = []
+        for p in self.iterate_publications():
+            event = self.vocabulary.find_number(p.event)
+            own = [a for a in wanted if event is not None and a.event == event.name]
+            has = tuple(a.name for a in own if p.features >> a.bit & 1)
+            lacks = tuple(a.name for a in own if not p.features >> a.bit & 1)
+            if has:
+                found.append(Finding(p.publisher, has, lacks))
+        return sorted(found, key=lambda finding: len(finding.lacks))
+
+
+# A vocabulary as text to read: for the command line, and for people who look for a word.
+
+HASH_DIGITS = 16  # of the hash in a device's configuration, and in what it says at a node
+
+
+def describe_vocabulary(vocabulary: Vocabulary) -> str:
+    """Return name and hash as devices write it, then the events with their attributes."""
+    lines = [f"{vocabulary.name} {vocabulary.hash[:HASH_DIGITS]}"]
+    if vocabulary.description:
+        lines.append(vocabulary.description)
+    for event in vocabulary.events.values():
+        lines += ["", *_list_event(vocabulary, event)]
+    return "\n".join(lines)
+
+
+def describe_event(vocabulary: Vocabulary, event: EventType) -> str:
+    """Return one event with its attributes."""
+    return "\n".join(_list_event(vocabulary, event))
+
+
+def _list_event(vocabulary: Vocabulary, event: EventType) -> list[str]:
+    title = f"{event.name} ({event.number})"
+    lines = [f"{title}: {event.description}" if event.description else title]
+    width = max(len(name) for name in event.attributes)
+    for attribute in event.attributes.values():
+        words = ", ".join(attribute.terms)
+        lines.append(
+            f"  {attribute.name:{width}}  {attribute.describe_domain():28}  {words}".rstrip()
+        )
+    synonyms = [entry.word for entry in vocabulary.thesaurus.list_synonyms(event.name)]
+    return [*lines, f"  also: {', '.join(synonyms)}"] if synonyms else lines
+
+
+def describe_attribute(
+    vocabulary: Vocabulary, attribute: Attribute, directory: PublisherDirectory | None = None
+) -> str:
+    """Return all about one attribute: domain, terms with their fit, synonyms, publishers."""
+    bits = 16 if attribute.wide else 8
+    lines = [
+        attribute.path + (f": {attribute.description}" if attribute.description else ""),
+        f"  {attribute.kind.value}, {attribute.describe_domain()}, bit {attribute.bit}, "
+        f"{bits} bits, step {attribute.step:.4g}",
+    ]
+    lines += [f"  {describe_term(attribute, term)}" for term in attribute.terms.values()]
+    for entry in vocabulary.thesaurus.entries:
+        if entry.target == attribute.path:
+            lines.append(f'  "{entry.word}" says {entry.organisation}')
+        elif entry.target.startswith(f"{attribute.path}."):
+            term = entry.target.rpartition(".")[2]
+            lines.append(f'  "{entry.word}" says {entry.organisation} for {term}')
+    if directory is not None:
+        names = [f.publisher for f in directory.look_up([attribute.path])]
+        lines.append(f"  published by {', '.join(names) if names else 'nobody'}")
+    return "\n".join(lines)
+
+
+def describe_term(attribute: Attribute, term: VocabularyTerm) -> str:
+    """Return a term's definition and how well the wire follows it."""
+    if term.base is not None:
+        meaning = f"{' '.join(term.hedges)} {term.base}"
+    else:
+        points = " ".join(f"{point:g}" for point in term.membership.points)
+        meaning = f"{term.membership.kind} {points}"
+    fit = attribute.fit_term(term)
+    return f"{term.name}: {meaning} (at most {fit.error:.1%} off)"
+
+
+def browse(vocabulary: Vocabulary, word: str, directory: PublisherDirectory | None = None) -> str:
+    """Return what a word means: an event, or every attribute that is called so."""
+    try:
+        return describe_event(vocabulary, vocabulary.find_event(Name(word)))
+    except LanguageError as not_an_event:
+        try:
+            found = vocabulary.find_attributes(Name(word))
+        except LanguageError as not_an_attribute:
+            names = dict.fromkeys((*not_an_attribute.suggestions, *not_an_event.suggestions))
+            raise LanguageError(
+                f'nothing is called "{word}"', suggestions=list(names)[:3]
+            ) from None
+        return "\n\n".join(describe_attribute(vocabulary, a, directory) for a in found)

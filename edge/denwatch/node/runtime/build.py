@@ -9,8 +9,12 @@ from pathlib import Path
 
 from denwatch.client.version import find_version
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.client.vocabulary.loading import SHIPPED, load_shipped, parse_vocabulary
-from denwatch.client.vocabulary.merging import merge_vocabularies
+from denwatch.client.vocabulary.loading import (
+    SHIPPED,
+    load_shipped,
+    merge_vocabularies,
+    parse_vocabulary,
+)
 from denwatch.node.config import NodeConfig, Replication
 from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
 from denwatch.node.core.home import Home, HomeSettings, Vision

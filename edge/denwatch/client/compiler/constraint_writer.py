@@ -1,15 +1,12 @@
-"""One predicate of a vector back to a constraint: the simplest that compiles to the same triple.
-
-Terms first, with the hedges that the wire names or that were fitted away; then "about", plain
-functions with short numbers, and at last the triple itself, which can say everything.
-"""
+"""Numbers as people write them: the shortest that still mean the same code."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from denwatch.client.compiler.drafts import (
+from denwatch.client.compiler.constraints import ConstraintReader, CrispSet
+from denwatch.client.compiler.fit import (
     Draft,
     Fitted,
     cut_triple,
@@ -17,8 +14,12 @@ from denwatch.client.compiler.drafts import (
     fit_away,
     fit_draft,
 )
-from denwatch.client.compiler.sets import ConstraintReader, CrispSet
-from denwatch.client.compiler.shortening import shorten
+from denwatch.client.compiler.settings import (
+    SLOPE_SCALE,
+    encode_constant,
+    encode_linear,
+    encode_threshold,
+)
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import (
     About,
@@ -32,14 +33,94 @@ from denwatch.client.syntax import (
     Operator,
     PredicateNode,
     Quantity,
+    Scalar,
     Shape,
+    SugenoRule,
     Text,
     Value,
 )
 from denwatch.client.vocabulary import Attribute, Triple, ValueKind, format_moment
-from denwatch.client.vocabulary.triples import find_gamma, find_width
+from denwatch.client.vocabulary.fitting import find_gamma, find_width
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, EXTREMELY, VERY
+from denwatch.protocol.timecode import decode_duration
+
+
+def round_numbers(values: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
+    """Yield the numbers with more and more digits, up to all of them."""
+    previous = None
+    for digits in range(1, 18):
+        rounded = tuple(float(f"{value:.{digits}g}") for value in values)
+        if rounded != previous:
+            yield rounded
+        previous = rounded
+
+
+def shorten(
+    values: tuple[float, ...], means_the_same: Callable[[tuple[float, ...]], bool]
+) -> tuple[float, ...] | None:
+    """Return the numbers with the fewest digits that pass, None if none do."""
+    for rounded in round_numbers(values):
+        try:
+            if means_the_same(rounded):
+                return rounded
+        except LanguageError:  # rounded out of the domain, or out of order
+            continue
+    return None
+
+
+def write_threshold(code: int) -> Scalar:
+    """Return the shortest threshold that is encoded so: rounded down, as encoding rounds up."""
+    for digits in range(1, 17):
+        scale = 10**digits
+        value = math.floor(code * scale / 255) / scale
+        if encode_threshold(Scalar(value), "threshold") == code:
+            return Scalar(value)
+    return Scalar(code / 255)
+
+
+def write_duration(code: int) -> Quantity:
+    """Return the duration of a code in the largest unit that divides it."""
+    seconds = decode_duration(code)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds % size == 0:
+            return Quantity(float(seconds // size), unit)
+    return Quantity(float(seconds), "s")
+
+
+def write_rule(
+    first: int, second: int, coefficients: tuple[int, ...], pair: tuple[Attribute, Attribute]
+) -> SugenoRule:
+    """Return the rule of a consequent, with the shortest numbers that are encoded so."""
+    if len(coefficients) == 1:
+        found = shorten(
+            (coefficients[0] / 255,), lambda n: encode_constant(Scalar(n[0])) == coefficients[0]
+        )
+        assert found is not None  # the full number is encoded so
+        return SugenoRule(first, second, Scalar(found[0]))
+    constant = coefficients[0] / 255
+    slopes = []
+    for code, attribute in zip(coefficients[1:], pair, strict=True):
+        slope = code / (SLOPE_SCALE * (attribute.high - attribute.low)) if code else 0.0
+        constant -= slope * attribute.low
+        slopes.append(slope)
+
+    def build(numbers: tuple[float, ...]) -> SugenoRule:
+        c, a, b = map(Scalar, numbers)
+        return SugenoRule(first, second, c, (a, b))
+
+    def means_the_same(numbers: tuple[float, ...]) -> bool:
+        rule = build(numbers)
+        return encode_linear(rule, rule.slopes, pair, []) == coefficients
+
+    numbers = (constant, slopes[0], slopes[1])
+    return build(shorten(numbers, means_the_same) or numbers)
+
+
+# One predicate of a vector back to a constraint: the simplest that compiles to the same triple.
+#
+# Terms first, with the hedges that the wire names or that were fitted away; then "about", plain
+# functions with short numbers, and at last the triple itself, which can say everything.
 
 _HEDGES = {VERY: Hedge.VERY, EXTREMELY: Hedge.EXTREMELY, 3: Hedge.MORE_OR_LESS}
 _FITTED_AWAY: tuple[tuple[Hedge, ...], ...] = (

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from denwatch.client.errors import LanguageError
+from denwatch.client.language.grammar import KEYWORD, load_parser
 from denwatch.client.language.lexicon import (
     OWN_UNIT,
     OWN_WORD,
+    format_number,
     is_moment,
     say_aggregator,
     spread_unit,
 )
-from denwatch.client.language.tables import KEYWORD, load_parser
 from denwatch.client.plugins import PluginRegistry, load_registry
 from denwatch.client.syntax import (
     About,
@@ -76,14 +77,6 @@ def print_words(subscription: SubscriptionTree, registry: PluginRegistry | None 
 def print_condition(condition: Condition, registry: PluginRegistry | None = None) -> str:
     """Return a condition in words."""
     return _WordsPrinter(registry or load_registry()).print_condition(condition)
-
-
-def format_number(value: float) -> str:
-    """Return the shortest text that reads back as the number."""
-    if value != value or value in (float("inf"), float("-inf")):
-        raise LanguageError(f"{value} cannot be written")
-    text = repr(float(value))
-    return text.removesuffix(".0")
 
 
 class _WordsPrinter:

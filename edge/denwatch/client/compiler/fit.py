@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from denwatch.client.compiler.sets import CrispSet, FuzzySet, Meaning
+from denwatch.client.compiler.constraints import CrispSet, FuzzySet, Meaning
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import Hedge, PredicateNode
 from denwatch.client.vocabulary import Attribute, Fit, Membership, Triple
-from denwatch.client.vocabulary.triples import Demand, find_power, find_width
+from denwatch.client.vocabulary.fitting import Demand, find_power, find_width
 from denwatch.protocol import vectors
 from denwatch.protocol.cuts import invert_hedge
 from denwatch.protocol.degrees import CRISP, EXTREMELY, MORE_OR_LESS, VERY, reach

@@ -14,10 +14,17 @@ from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from denwatch.client.errors import LanguageError
-from denwatch.client.language.lexicon import LASTLY, fold, spread_unit
-from denwatch.client.language.pattern import write_pattern
-from denwatch.client.language.phrases import format_number
-from denwatch.client.language.values import LIMITS, quote, write_quantity, write_text, write_value
+from denwatch.client.language.lexicon import (
+    LASTLY,
+    LIMITS,
+    fold,
+    format_number,
+    quote,
+    spread_unit,
+    write_quantity,
+    write_text,
+    write_value,
+)
 from denwatch.client.plugins import (
     Named,
     PluginRegistry,
@@ -33,6 +40,8 @@ from denwatch.client.syntax import (
     Extension,
     Moment,
     NamedTerm,
+    Not,
+    Or,
     PredicateNode,
     Quantity,
     Scalar,
@@ -300,3 +309,21 @@ def _is_plain(condition: Condition) -> bool:
     if isinstance(condition, And):
         return all(isinstance(operand, PredicateNode) for operand in condition.operands)
     return isinstance(condition, PredicateNode)
+
+
+def write_pattern(condition: Condition, predicates: list[PredicateNode]) -> str:
+    """Return the pattern of a condition; its predicates are appended in the order they stand."""
+    match condition:
+        case PredicateNode():
+            predicates.append(condition)
+            return f"p{len(predicates)}"
+        case Not(operand=operand):
+            inner = write_pattern(operand, predicates)
+            return f"not {inner if isinstance(operand, PredicateNode) else f'({inner})'}"
+        case And(operands=operands) | Or(operands=operands):
+            joint = " and " if isinstance(condition, And) else " or "
+            parts = []
+            for operand in operands:
+                inner = write_pattern(operand, predicates)
+                parts.append(f"({inner})" if isinstance(operand, And | Or) else inner)
+            return joint.join(parts)

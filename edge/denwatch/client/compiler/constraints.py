@@ -26,8 +26,8 @@ from denwatch.client.syntax import (
     Value,
 )
 from denwatch.client.vocabulary import Attribute, Membership, Triple, ValueKind, Vocabulary
-from denwatch.client.vocabulary.membership import KINDS
-from denwatch.client.vocabulary.triples import find_gamma
+from denwatch.client.vocabulary.attributes import KINDS
+from denwatch.client.vocabulary.fitting import find_gamma
 from denwatch.client.vocabulary.values import format_value, read_value, read_width
 from denwatch.protocol.degrees import CRISP
 

@@ -2,7 +2,7 @@
 builds or loads a lark parser.
 
 Building LALR tables from words.lark costs more than all the rest of a compilation, so they are
-shipped as words.tables.json, made by `python -m denwatch.client.language.tables`. They name the
+shipped as words.tables.json, made by `python -m denwatch.client.language.grammar`. They name the
 grammar and the lark version that they were made from; if either is another, the parser is built
 afresh. Plug-ins add words, never rules, so the tables hold with any plug-ins.
 """
