@@ -22,7 +22,7 @@ from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabula
 from denwatch.client.vocabulary.values import read_duration, read_width
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
-from denwatch.protocol.vectors import MAX_RULE_PREDICATES, Significance, Subscription
+from denwatch.protocol.vectors import MAX_RULE_PREDICATES, Significance, SubscriptionVector
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Options:
 class CompiledSubscription:
     """A subscription ready to send. `data` is the vector's encoding."""
 
-    vector: Subscription
+    vector: SubscriptionVector
     data: bytes
     report: tuple[Approximation, ...]
     options: Options

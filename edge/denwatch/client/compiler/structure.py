@@ -16,7 +16,7 @@ from denwatch.protocol.cuts import cut, find_level
 from denwatch.protocol.degrees import MAX, MIN, PRODUCT, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, Subscription, check_pattern
+from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, SubscriptionVector, check_pattern
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def check_emptiness(
     tree: Tree,
     kind: int,
     wires: Mapping[Leaf, Predicate],
-    vector: Subscription,
+    vector: SubscriptionVector,
     drafts: Sequence[Draft],
 ) -> None:
     """Raise LanguageError at the predicate that leaves nothing."""

@@ -17,7 +17,7 @@ from functools import cached_property
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Name
 from denwatch.client.vocabulary.attributes import Attribute, EventType, ValueKind, VocabularyTerm
-from denwatch.protocol.vectors import Subscription
+from denwatch.protocol.vectors import SubscriptionVector
 
 
 def fold_name(text: str) -> str:
@@ -294,7 +294,7 @@ class PublisherDirectory:
         """Yield what is known, by publisher and event."""
         yield from (self._publications[key] for key in sorted(self._publications))
 
-    def find_publishers(self, subscription: Subscription) -> list[str]:
+    def find_publishers(self, subscription: SubscriptionVector) -> list[str]:
         """Return who senses everything that a subscription asks for."""
         wanted = subscription.features
         return [
