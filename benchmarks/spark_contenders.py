@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.spark.daemon import keep_memory
 from denwatch.spark.matching import SharedIndex, build_index, match_files, match_notes
-from denwatch.spark.matching.files import list_parts, read_parts
-from denwatch.spark.matching.job import match_batch
+from denwatch.spark.matching.job import list_parts, match_batch, read_parts
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.spark_sql import DUCKDB, SPARK, SPARK_FORMS, Form, file_subscriptions, match

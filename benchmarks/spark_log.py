@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from denwatch.node.log import DiskFiles, Writer, encode_record
 from denwatch.node.store import MemoryStore
-from denwatch.spark.tables import Tables
+from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from benchmarks.common import say
@@ -60,7 +60,7 @@ def measure_log(spark: SparkSession, folder: Path, records: int) -> float:
     write_log(folder / "log", records)
     for turn in ("first", "second"):
         start = time.perf_counter()
-        counts = Tables(folder / turn).update(spark, [folder / "log"])
+        counts = RecordTables(folder / turn).update(spark, [folder / "log"])
         seconds = time.perf_counter() - start
         if sum(counts.values()) != records:
             raise AssertionError(f"{counts} are not {records} records")

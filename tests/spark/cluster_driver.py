@@ -21,11 +21,11 @@ from unittest.mock import patch
 import pyarrow as pa
 from denwatch.cli import sql
 from denwatch.protocol import notification, subscription
+from denwatch.spark.cluster_bundle import find_unseen
 from denwatch.spark.matching import build_index, match_notes
-from denwatch.spark.matching.index import FOREVER
-from denwatch.spark.matching.stabs import MAX_LIST
+from denwatch.spark.matching.value_index import MAX_LIST
+from denwatch.spark.matching.windows import FOREVER
 from denwatch.spark.session import build_session, list_common
-from denwatch.spark.shipping import find_unseen
 from pyspark.sql import SparkSession
 
 from tests.spark.logs import NOW

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from denwatch.spark.analytics.logs import Logs
 from denwatch.spark.analytics.study import Study
-from denwatch.spark.report.tables import save_table
-from denwatch.spark.tables import Tables
+from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.report.analysis import save_table
+from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 LATE = 60_000
@@ -149,7 +149,7 @@ def be_quick(spark: SparkSession) -> Iterator[None]:
 def write_batch(spark: SparkSession, logs: Path, folder: Path) -> None:
     """Write the tables that a batch makes of whole logs, as `denwatch analyze` does."""
     with be_quick(spark):
-        kept = Tables(folder / "records")
+        kept = RecordTables(folder / "records")
         kept.update(spark, [logs])
         study = Study(Logs(lambda kind: kept.read(spark, kind).drop("day")), late=LATE)
         (folder / "tables").mkdir()

@@ -7,13 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from denwatch.spark.analytics.contacts import join_spans
-from denwatch.spark.analytics.logs import Logs
-from denwatch.spark.analytics.outcomes import judge_outcomes
-from denwatch.spark.analytics.replicas import count_replicas
-from denwatch.spark.analytics.summaries import choose_step
-from denwatch.spark.analytics.terms import _list_terms
-from denwatch.spark.analytics.timeline import Bound, Run, solve_offsets
-from denwatch.spark.analytics.whatif import recommend
+from denwatch.spark.analytics.costs import count_replicas
+from denwatch.spark.analytics.outcomes import choose_step, judge_outcomes
+from denwatch.spark.analytics.subscriptions import _list_terms
+from denwatch.spark.analytics.timeline import Bound, Logs, Run, solve_offsets
+from denwatch.spark.analytics.what_if import recommend
 from denwatch.spark.source import build_schema
 from pyspark.sql import DataFrame, SparkSession
 

@@ -6,8 +6,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from denwatch.spark.matching.blocks import BLOCK, map_blocks, pack_batch
-from denwatch.spark.matching.files import TASK_ROWS, Part, count_tasks
+from denwatch.spark.matching.job import (
+    BLOCK,
+    TASK_ROWS,
+    RowGroup,
+    count_tasks,
+    map_blocks,
+    pack_batch,
+)
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, ShortType, StringType, StructField, StructType
 
@@ -72,5 +78,5 @@ def test_rows_that_come_out_went_in(spark: SparkSession) -> None:
     ],
 )
 def test_every_core_has_equally_many_tasks(rows: list[int], cores: int, tasks: int) -> None:
-    parts = [Part("a.parquet", group, size) for group, size in enumerate(rows)]
+    parts = [RowGroup("a.parquet", group, size) for group, size in enumerate(rows)]
     assert count_tasks(parts, cores) == tasks

@@ -19,12 +19,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from denwatch.node.log.segments import BLOCK, SYNC
-from denwatch.spark.report.quarantine import describe_quarantine
+from denwatch.spark.report.analysis import describe_quarantine
 from denwatch.spark.source import QUARANTINE, build_schema, read_kind
-from denwatch.spark.source.columns import convert_schema
+from denwatch.spark.source.decoding import Wanted, build_problems, convert_schema, read_piece
 from denwatch.spark.source.listing import Piece, list_segments, plan_reading
-from denwatch.spark.source.pieces import Wanted, build_problems, read_piece
-from denwatch.spark.tables import Tables
+from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from tests.spark.logs import NOW, make_blocks, pack_segment, write_segment
@@ -148,7 +147,7 @@ def test_everything_broken_at_once_on_spark(spark: SparkSession, tmp_path: Path)
     records = [row.asDict() for row in read_kind(spark, [tmp_path / "logs"], "attach").collect()]
     bad = [row.asDict() for row in read_kind(spark, [tmp_path / "logs"], QUARANTINE).collect()]
     check_all(records, bad, wanted)
-    tables = Tables(tmp_path / "tables")
+    tables = RecordTables(tmp_path / "tables")
     for _ in range(2):
         counts = tables.update(spark, [tmp_path / "logs"])
         assert counts == {"attach": 43, QUARANTINE: len(wanted)}

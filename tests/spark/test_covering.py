@@ -10,8 +10,8 @@ from denwatch.protocol import subscription
 from denwatch.protocol.degrees import ARITHMETIC, MIN
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
-from denwatch.spark.analytics.covering import find_minimal, sum_minimal
-from denwatch.spark.matching.index import FOREVER
+from denwatch.spark.analytics.subscriptions import find_minimal, sum_minimal
+from denwatch.spark.matching.windows import FOREVER
 from pyspark.sql import DataFrame, SparkSession
 
 NOW = 1_790_000_000_000

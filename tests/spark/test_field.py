@@ -13,9 +13,9 @@ from statistics import quantiles
 from typing import Any, NamedTuple
 
 import pytest
-from denwatch.spark.analytics.logs import Logs
 from denwatch.spark.analytics.study import Study
-from denwatch.spark.tables import Tables
+from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from simulator.day import Day, Plan
@@ -43,7 +43,7 @@ def run_day(plan: Plan, spark: SparkSession, folder: Path) -> Judged:
     logs.mkdir()
     day = Day(replace(plan, logs=str(logs)))
     day.run()
-    tables = Tables(folder / "tables")
+    tables = RecordTables(folder / "tables")
     assert "quarantine" not in tables.update(spark, [logs])
     study = Study(Logs(lambda kind: tables.read(spark, kind).drop("day")), late=LATE)
     truth = {(_sign(note), owner): each for (note, owner), each in day.judge(LATE).items()}

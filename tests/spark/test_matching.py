@@ -27,10 +27,9 @@ from denwatch.spark.matching import (
     match_globally,
     match_notes,
 )
-from denwatch.spark.matching.files import list_parts, share_parts
 from denwatch.spark.matching.index import FOREVER, SharedIndex
-from denwatch.spark.matching.meanings import Meanings
-from denwatch.spark.matching.stabs import (
+from denwatch.spark.matching.job import list_parts, share_parts
+from denwatch.spark.matching.value_index import (
     MAX_LIST,
     VALUES,
     build_stabs,
@@ -38,6 +37,7 @@ from denwatch.spark.matching.stabs import (
     find_max_list,
     match_stabs,
 )
+from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.source import read_kind
 from pyspark.sql import DataFrame, SparkSession
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import random
 
 import pytest
-from denwatch.spark.analytics.arrival import NEVER, Contact, Graph, Stay, find_meeting
-from denwatch.spark.analytics.oracle import find_earliest
-from denwatch.spark.analytics.replay import Carried, World, list_places, make_strategy, replay
+from denwatch.spark.analytics.contacts import (
+    NEVER,
+    ContactGraph,
+    ContactSpan,
+    Stay,
+    find_earliest,
+    find_meeting,
+)
+from denwatch.spark.analytics.what_if import Carried, World, list_places, make_strategy, replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -16,7 +22,7 @@ NODES = "abcdef"
 LAST = 20
 
 
-def flood(contacts: list[Contact], origin: str, time: int) -> dict[str, int]:
+def flood(contacts: list[ContactSpan], origin: str, time: int) -> dict[str, int]:
     """The oracle of the oracle: at each moment everything goes over every link that is up."""
     reached = {origin: time}
     for moment in range(time, LAST + 1):
@@ -31,12 +37,12 @@ def flood(contacts: list[Contact], origin: str, time: int) -> dict[str, int]:
 
 
 @st.composite
-def list_contacts(draw: st.DrawFn) -> list[Contact]:
+def list_contacts(draw: st.DrawFn) -> list[ContactSpan]:
     contacts = []
     for _ in range(draw(st.integers(0, 14))):
         one, other = draw(st.lists(st.sampled_from(NODES), min_size=2, max_size=2, unique=True))
         begin = draw(st.integers(0, LAST))
-        contacts.append(Contact(one, other, begin, draw(st.integers(begin, LAST))))
+        contacts.append(ContactSpan(one, other, begin, draw(st.integers(begin, LAST))))
     return contacts
 
 
@@ -51,8 +57,8 @@ def list_stays(draw: st.DrawFn) -> list[Stay]:
 
 @given(list_contacts(), st.sampled_from(NODES), st.integers(0, LAST))
 @settings(max_examples=200, deadline=None)
-def test_arrivals_are_those_of_a_flood(contacts: list[Contact], origin: str, time: int) -> None:
-    graph = Graph(contacts, NODES)
+def test_arrivals_are_those_of_a_flood(contacts: list[ContactSpan], origin: str, time: int) -> None:
+    graph = ContactGraph(contacts, NODES)
     arrivals = graph.find_arrivals(origin, time)
     expected = flood(contacts, origin, time)
     assert {n: graph.read(arrivals, n) for n in NODES} == {n: expected.get(n, NEVER) for n in NODES}
@@ -60,8 +66,8 @@ def test_arrivals_are_those_of_a_flood(contacts: list[Contact], origin: str, tim
 
 @given(list_contacts(), st.integers(0, LAST), st.integers(0, LAST))
 @settings(max_examples=100, deadline=None)
-def test_nothing_moves_after_the_end(contacts: list[Contact], time: int, until: int) -> None:
-    graph = Graph(contacts, NODES)
+def test_nothing_moves_after_the_end(contacts: list[ContactSpan], time: int, until: int) -> None:
+    graph = ContactGraph(contacts, NODES)
     arrivals = graph.find_arrivals("a", time, until)
     expected = {n: t for n, t in flood(contacts, "a", time).items() if t <= until}
     assert {n: graph.read(arrivals, n) for n in NODES} == {n: expected.get(n, NEVER) for n in NODES}
@@ -82,9 +88,9 @@ def step_to_meeting(
 @given(list_contacts(), list_stays(), st.integers(0, 10), st.integers(0, 10), st.integers(0, LAST))
 @settings(max_examples=200, deadline=None)
 def test_a_meeting_needs_notification_subscription_and_subscriber(
-    contacts: list[Contact], stays: list[Stay], time: int, begins: int, until: int
+    contacts: list[ContactSpan], stays: list[Stay], time: int, begins: int, until: int
 ) -> None:
-    graph = Graph(contacts, NODES)
+    graph = ContactGraph(contacts, NODES)
     note, asked = graph.find_arrivals("a", time), graph.find_arrivals("b", begins)
     met = find_meeting(graph, note, [asked], stays, until)
     expected = step_to_meeting(
@@ -96,7 +102,7 @@ def test_a_meeting_needs_notification_subscription_and_subscriber(
 @given(list_contacts(), list_stays(), st.integers(0, 10))
 @settings(max_examples=100, deadline=None)
 def test_epidemic_copying_is_as_fast_as_possible_and_nothing_is_faster(
-    contacts: list[Contact], stays: list[Stay], time: int
+    contacts: list[ContactSpan], stays: list[Stay], time: int
 ) -> None:
     world = World(contacts, list_places({"x": stays}, {"x": (0, "b")}))
     expected = step_to_meeting(flood(contacts, "a", time), dict.fromkeys(NODES, 0), stays, LAST)
@@ -116,7 +122,7 @@ def test_epidemic_copying_is_as_fast_as_possible_and_nothing_is_faster(
 
 
 def test_a_budget_of_copies_is_shared_in_halves() -> None:
-    contacts = [Contact("a", node, time, time) for time, node in enumerate("bcdef", 1)]
+    contacts = [ContactSpan("a", node, time, time) for time, node in enumerate("bcdef", 1)]
     note = Carried(1, "a", 0, LAST, {"x": (255, [Stay("f", 0, LAST)])})
     places = {"x": [(0, "f")]}
     for copies, relays in ((1, 1), (2, 2), (4, 3), (8, 4), (16, 5)):
@@ -127,7 +133,7 @@ def test_a_budget_of_copies_is_shared_in_halves() -> None:
 
 
 def test_direct_delivery_is_by_the_origin_alone() -> None:
-    contacts = [Contact("a", "b", 1, 2), Contact("b", "c", 3, 4)]
+    contacts = [ContactSpan("a", "b", 1, 2), ContactSpan("b", "c", 3, 4)]
     note = Carried(1, "a", 0, LAST, {"x": (255, [Stay("c", 0, LAST)])})
     world = World(contacts, {"x": [(0, "b"), (3, "c")]})
     (direct,) = replay(world, [note], make_strategy("direct"))
@@ -137,7 +143,7 @@ def test_direct_delivery_is_by_the_origin_alone() -> None:
 
 
 def test_a_subscriber_who_comes_during_a_contact_is_served() -> None:
-    world = World([Contact("a", "b", 1, 9)], {"x": [(0, "c"), (5, "b")]})
+    world = World([ContactSpan("a", "b", 1, 9)], {"x": [(0, "c"), (5, "b")]})
     note = Carried(1, "a", 0, LAST, {"x": (255, [Stay("b", 5, LAST)])})
     (done,) = replay(world, [note], make_strategy("direct"))
     assert done.delivered == {"x": (5, "b")}
@@ -161,12 +167,12 @@ def test_notifications_replayed_apart_fare_as_they_do_together(name: str) -> Non
     assert sum(done.relays for done in together)
 
 
-def make_contacts(rng: random.Random, count: int) -> list[Contact]:
+def make_contacts(rng: random.Random, count: int) -> list[ContactSpan]:
     contacts = []
     for _ in range(count):
         one, other = rng.sample(NODES, 2)
         begin = rng.randrange(LAST)
-        contacts.append(Contact(one, other, begin, min(LAST, begin + rng.randrange(4))))
+        contacts.append(ContactSpan(one, other, begin, min(LAST, begin + rng.randrange(4))))
     return contacts
 
 

@@ -8,9 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from denwatch.spark.source import listing
-from denwatch.spark.source.columns import ALL, QUARANTINE, KindError, build_schema, convert_schema
+from denwatch.spark.source.decoding import (
+    ALL,
+    QUARANTINE,
+    KindError,
+    Wanted,
+    build_problems,
+    build_schema,
+    convert_schema,
+    read_piece,
+)
 from denwatch.spark.source.listing import list_segments, plan_reading
-from denwatch.spark.source.pieces import Wanted, build_problems, read_piece
 
 from tests.log.samples import CATALOGUE
 from tests.spark.logs import NOW, attach, make_blocks, pack_segment, write_segment

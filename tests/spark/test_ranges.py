@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.spark.source.ranges import (
+from denwatch.spark.source.listing import (
     Range,
     count_numbers,
     join_ranges,

@@ -19,9 +19,9 @@ from denwatch.cli import sql as sql_command
 from denwatch.cli.failures import CommandError
 from denwatch.spark.report import EmptyLogsError, Report, analyze
 from denwatch.spark.report import pictures as draw
-from denwatch.spark.report.page import Card, Page, Picture, write_page, write_table
+from denwatch.spark.report.page import Picture, ReportPage, ReportSection, write_page, write_table
 from denwatch.spark.report.svg import (
-    Scale,
+    AxisScale,
     choose_spans,
     choose_ticks,
     choose_times,
@@ -167,7 +167,9 @@ def test_texts_of_the_logs_stay_texts() -> None:
     picture = Picture(
         "p", evil, draw.draw_bars([(evil, 3.0, "main", evil)], evil), evil, "", "", evil
     )
-    page = Page(evil, evil, [Card(evil, evil)], evil, [evil], [picture], [], [(evil, evil)])
+    page = ReportPage(
+        evil, evil, [ReportSection(evil, evil)], evil, [evil], [picture], [], [(evil, evil)]
+    )
     html = write_page(page) + write_table([evil], [[evil]], 1)
     assert "<img" not in html
     assert "&lt;img" in html
@@ -177,8 +179,8 @@ def test_texts_of_the_logs_stay_texts() -> None:
 
 
 def test_scales_and_ticks() -> None:
-    assert Scale(0, 10, 0, 100)(5) == 50
-    assert Scale(1, 100, 0, 100, is_log=True)(10) == 50
+    assert AxisScale(0, 10, 0, 100)(5) == 50
+    assert AxisScale(1, 100, 0, 100, is_log=True)(10) == 50
     assert choose_ticks(0, 100, 5) == [0, 20, 40, 60, 80, 100]
     assert choose_ticks(3, 3) == [3]
     assert choose_spans(10, 70_000) == [10, 100, 1_000, 10_000, 60_000]

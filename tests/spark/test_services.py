@@ -13,8 +13,8 @@ from denwatch.node.core.vocabularies import shorten_hash, write_document
 from denwatch.node.services import FeasibilityRule
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
-from denwatch.spark.matching.meanings import Meanings
-from denwatch.spark.report.regions import draw_regions
+from denwatch.spark.matching.windows import Meanings
+from denwatch.spark.report.pictures import draw_regions
 from denwatch.spark.services import (
     METHODS,
     SERVICES,
@@ -25,10 +25,10 @@ from denwatch.spark.services import (
     read_offers,
     read_wishes,
     recommend_services,
-    refresh,
+    refresh_services,
+    search_region,
     sum_regions,
 )
-from denwatch.spark.services.search import search_region
 from denwatch.spark.source import build_schema
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -216,7 +216,7 @@ def test_news_of_services_may_come_in_any_order_and_twice(spark: SparkSession) -
         state = nothing
         for start in range(cuts):
             batch = spark.createDataFrame(shuffled[start::cuts], SERVICES)
-            state = refresh(state, batch)
+            state = refresh_services(state, batch)
         rows = {(row.region, row.service): (row.has, row.against) for row in state.collect()}
         assert rows == {
             ("north", "bed-1"): (None, []),
@@ -265,7 +265,9 @@ def test_from_logs_to_recommendations(
         make_hello("south", "wide", 1, sense(first, second), own),
     ]
     device = spark.createDataFrame(hellos, build_schema("device"))
-    services = list_live(refresh(spark.createDataFrame([], SERVICES), read_offers(device, names)))
+    services = list_live(
+        refresh_services(spark.createDataFrame([], SERVICES), read_offers(device, names))
+    )
     assert {(row.region, row.service): sorted(row.has) for row in services.collect()} == {
         ("north", "wide"): sorted(called[bit] for bit in (first, second, third)),
         ("north", "narrow"): [called[first]],

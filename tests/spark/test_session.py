@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 from denwatch.cli.failures import CommandError
 from denwatch.cli.spark_common import explain_failure, read_conf, require_shared
-from denwatch.spark.quiet import drop_noise, filter_errors
-from denwatch.spark.session import is_local, list_place
-from denwatch.spark.shipping import (
+from denwatch.spark.cluster_bundle import (
     ArchiveError,
     check_archive,
     find_unseen,
     list_settings,
     pack_code,
 )
+from denwatch.spark.session import drop_noise, filter_errors, is_local, list_place
 from pyspark.sql import SparkSession
 
 from tests.spark.cluster import pack_environment
@@ -35,7 +34,7 @@ def test_only_local_masters_share_our_disk() -> None:
 def test_executors_get_our_packages_and_compiled_kernels_and_no_other_caches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from denwatch.spark.matching.warmup import warm_up
+    from denwatch.spark.matching.job import warm_up
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(tmp_path)))
     warm_up()

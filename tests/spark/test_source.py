@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 from denwatch.spark.source import ALL, QUARANTINE, KindError, read_kind, stream_kind
-from denwatch.spark.source.datasource import LogReader
-from denwatch.spark.source.pruning import Bounds, apply_filters
-from denwatch.spark.source.stream import GoneError, LogStreamReader
-from denwatch.spark.tables import Tables
+from denwatch.spark.source.datasource import (
+    Bounds,
+    GoneError,
+    LogReader,
+    LogStreamReader,
+    apply_filters,
+)
+from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from tests.spark.logs import NOW, attach, make_blocks, write_segment
@@ -134,7 +138,7 @@ def test_spark_streams_with_a_checkpoint(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_tables_can_be_made_again_and_again(spark: SparkSession, tmp_path: Path) -> None:
-    logs, tables = tmp_path / "logs", Tables(tmp_path / "tables")
+    logs, tables = tmp_path / "logs", RecordTables(tmp_path / "tables")
     assert tables.read(spark, "attach").count() == 0
     open_ = write_segment(logs, make_blocks(1, 3), is_closed=False)
     two_days = [[attach(1), attach(2)]]

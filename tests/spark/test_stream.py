@@ -14,8 +14,8 @@ from denwatch.cli.stream import read_span
 from denwatch.spark.stream import engine as engine_module
 from denwatch.spark.stream import ranking
 from denwatch.spark.stream import versions as versions_module
-from denwatch.spark.stream.engine import Engine, StreamSettings
-from denwatch.spark.stream.matching import Matcher
+from denwatch.spark.stream.engine import StreamEngine, StreamSettings
+from denwatch.spark.stream.matching import StreamMatcher
 from denwatch.spark.stream.versions import VersionError, Versions
 from pyspark.sql import SparkSession
 
@@ -43,7 +43,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 def follow(
     session: SparkSession, logs: Path, out: Path, settings: StreamSettings
 ) -> dict[str, object]:
-    engine = Engine(session, [logs], out, settings)
+    engine = StreamEngine(session, [logs], out, settings)
     try:
         return engine.run(once=True)
     finally:
@@ -115,7 +115,7 @@ def test_a_crash_at_any_step_of_a_batch_changes_nothing(
     link = versions_module._replace_link
     places: list[tuple[object, str, Callable[..., object], int]] = [
         *((engine_module, name, _crash_after(getattr(engine_module, name)), 4) for name in STEPS),
-        (Matcher, "update", _crash_after(Matcher.update), 4),
+        (StreamMatcher, "update", _crash_after(StreamMatcher.update), 4),
         # The version has its name, and nobody points to it.
         (versions_module, "_replace_link", _crash_at_switch(lambda *_: None, link), 4),
         # Everybody sees it, and Spark does not know.

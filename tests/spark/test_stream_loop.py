@@ -11,11 +11,9 @@ from typing import NamedTuple
 import pytest
 from denwatch.cli import main
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot, Item
-from denwatch.spark.source.columns import write_map
-from denwatch.spark.stream.engine import Engine, StreamSettings
-from denwatch.spark.stream.operator import Operator
-from denwatch.spark.stream.operator.late import read_subscription
-from denwatch.spark.stream.operator.operator import split_frames
+from denwatch.spark.source.decoding import write_map
+from denwatch.spark.stream.engine import StreamEngine, StreamSettings
+from denwatch.spark.stream.operator_link import OperatorLink, read_subscription, split_frames
 from pyspark.sql import SparkSession
 
 from tests.node.app import App
@@ -70,14 +68,14 @@ def test_a_late_match_reaches_its_subscriber_once_and_the_plan_the_node(
         for folder in folders:
             wait_for("a log", lambda f=folder: any(f.iterdir()))
         time.sleep(1)  # the log's records are on their way from the store to the segments
-        operator = Operator(
+        operator = OperatorLink(
             [site.south.url, f"mqtt://127.0.0.1:{site.north.port + 1}"],
             "ops",
             site.passwords["ops"],
             tmp_path / "handed.json",
         )
         settings = StreamSettings(strategies=("direct", "epidemic"))
-        engine = Engine(spark, folders, tmp_path / "out", settings, loop=operator)
+        engine = StreamEngine(spark, folders, tmp_path / "out", settings, loop=operator)
         with be_quick(spark):
             summary = engine.run(once=True)
         # The notification for medic7, and for chief, who was never seen anywhere in reach, also
@@ -88,7 +86,7 @@ def test_a_late_match_reaches_its_subscriber_once_and_the_plan_the_node(
         (note,) = wait_for("the note", lambda: medic.notes("medic7"))
         assert (note["device"], note["values"]["patient_temperature"]["value"]) == ("bed-1", 40)
         # An operator who has forgotten what was handed over hands it again: nothing changes.
-        forgetful = Operator([site.south.url], "ops", site.passwords["ops"], tmp_path / "none")
+        forgetful = OperatorLink([site.south.url], "ops", site.passwords["ops"], tmp_path / "none")
         version = (tmp_path / "out" / "current").resolve()
         forgetful.publish(spark, version, engine.judged)
         assert forgetful.describe()["handed"] == 2

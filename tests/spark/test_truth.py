@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from denwatch.spark.analytics.decisions import replay_decisions
-from denwatch.spark.analytics.logs import Logs
-from denwatch.spark.analytics.replicas import find_copies
+from denwatch.spark.analytics.costs import find_copies
+from denwatch.spark.analytics.outcomes import replay_decisions
 from denwatch.spark.analytics.study import Study
-from denwatch.spark.tables import Tables
+from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -55,7 +55,7 @@ def case(
     before = {name: spark.conf.get(name) for name in QUICK}
     for name, value in QUICK.items():
         spark.conf.set(name, value)
-    tables = Tables(folder / "tables")
+    tables = RecordTables(folder / "tables")
     counts = tables.update(spark, [folder / "logs"])
     assert "quarantine" not in counts
     logs = Logs(lambda kind: tables.read(spark, kind).drop("day"))

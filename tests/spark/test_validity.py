@@ -8,13 +8,21 @@ from typing import Any, cast
 
 from denwatch.node.core.items import Dot
 from denwatch.node.core.subscribers.registry import Registry
-from denwatch.spark.analytics.timeline import LINK, Bound, Clock, Run, solve_clocks
-from denwatch.spark.analytics.validity import keep_valid, widen_notes, widen_windows
-from denwatch.spark.matching.index import FOREVER
+from denwatch.spark.analytics.timeline import (
+    LINK,
+    Bound,
+    Run,
+    RunClock,
+    keep_valid,
+    solve_clocks,
+    widen_notes,
+    widen_windows,
+)
+from denwatch.spark.matching.windows import FOREVER
 from pyspark.sql import SparkSession
 
 RUNS: tuple[Run, ...] = (("north", 1), ("north", 2), ("south", 1))
-CLOCKS = {RUNS[0]: Clock(0, 0), RUNS[1]: Clock(0, 7), RUNS[2]: Clock(0, 30)}
+CLOCKS = {RUNS[0]: RunClock(0, 0), RUNS[1]: RunClock(0, 7), RUNS[2]: RunClock(0, 30)}
 
 
 class NodeClock:
@@ -75,8 +83,8 @@ def test_widening_and_keeping_is_the_rule_of_the_node(spark: SparkSession) -> No
 def test_the_doubt_of_clocks_is_what_transfers_leave_open() -> None:
     a, b, c = RUNS[0], RUNS[2], ("west", 1)
     both = [Bound(a, b, 40), Bound(b, a, 5)]
-    assert solve_clocks(both) == {a: Clock(0, 0), b: Clock(0, 23)}
+    assert solve_clocks(both) == {a: RunClock(0, 0), b: RunClock(0, 23)}
     # One way only: as nodes do, a frame is taken to be half a minute under way at most.
-    assert solve_clocks([*both, Bound(c, b, 3)])[c] == Clock(0, 23 + LINK // 2)
+    assert solve_clocks([*both, Bound(c, b, 3)])[c] == RunClock(0, 23 + LINK // 2)
     later = ("north", 2)  # a restart: the node's timeline goes on
-    assert solve_clocks(both, [later])[later] == Clock(0, 0)
+    assert solve_clocks(both, [later])[later] == RunClock(0, 0)

@@ -8,7 +8,7 @@ from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
-from denwatch.spark.matching.vectors import decode_notes, decode_subscriptions, explain_note
+from denwatch.spark.matching.kernels import decode_notes, decode_subscriptions, explain_note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -45,7 +45,7 @@ def prepare() -> None:
     keep_memory()
     for name in ("pandas", "pyspark.worker", "denwatch.spark.tables"):
         importlib.import_module(name)
-    from denwatch.spark.matching.warmup import warm_up
+    from denwatch.spark.matching.job import warm_up
 
     warm_up()
     # Spark collects garbage after every task. What is loaded here is none, and need not be

@@ -24,9 +24,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.log.kinds import KINDS
 from denwatch.node.log.segments import write_name
-from denwatch.spark.source.columns import ALL, QUARANTINE, build_schema, convert_schema
-from denwatch.spark.source.listing import Piece, Problem, list_segments, plan_reading
-from denwatch.spark.source.pieces import Wanted, build_problems, read_tables
+from denwatch.spark.source.decoding import (
+    ALL,
+    QUARANTINE,
+    Wanted,
+    build_problems,
+    build_schema,
+    convert_schema,
+    read_tables,
+)
+from denwatch.spark.source.listing import Piece, Quarantined, list_segments, plan_reading
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, StructField, StructType
 
@@ -36,7 +43,7 @@ _DAY = 86_400_000
 _ROW_GROUP = 100_000
 
 
-class Tables:
+class RecordTables:
     """A folder of tables."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -82,7 +89,7 @@ class Tables:
         self._remove_others(entries)
         return self.count()
 
-    def _write_problems(self, problems: Sequence[Problem]) -> dict[str, int]:
+    def _write_problems(self, problems: Sequence[Quarantined]) -> dict[str, int]:
         """Write what the listing found; one that is not read has no day: the first."""
         if not problems:
             return {}

@@ -51,7 +51,7 @@ def run(argv: list[str]) -> int:
     with open_session(
         arguments.master, "denwatch analyze", arguments.archive, arguments.conf
     ) as session:
-        from denwatch.spark.analytics.whatif import STRATEGIES
+        from denwatch.spark.analytics.what_if import STRATEGIES
         from denwatch.spark.report import EmptyLogsError, analyze
 
         strategies = read_strategies(arguments.strategies) or STRATEGIES
@@ -93,7 +93,7 @@ def read_strategies(text: str | None) -> tuple[str, ...]:
     """Return the strategies of a list, checked; none if there is none."""
     if not text:
         return ()
-    from denwatch.spark.analytics.replay import make_strategy
+    from denwatch.spark.analytics.what_if import make_strategy
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:

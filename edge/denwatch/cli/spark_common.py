@@ -73,8 +73,8 @@ def open_session(
     options = read_conf(conf)
     try:
         import pyspark  # noqa: F401 — the first thing that is missing without the extra
+        from denwatch.spark.cluster_bundle import ArchiveError
         from denwatch.spark.session import build_session
-        from denwatch.spark.shipping import ArchiveError
     except ImportError as error:
         message = f"{error.name} is missing: pip install 'denwatch[spark]'"
         raise CommandError(message, MISSING) from None
@@ -118,8 +118,8 @@ def explain_failure(error: Exception) -> str:
 
 def require_shared(session: SparkSession, folders: Iterable[Path]) -> None:
     """Complain if the machines of a cluster do not see the folders that this one does."""
+    from denwatch.spark.cluster_bundle import find_unseen
     from denwatch.spark.session import is_local
-    from denwatch.spark.shipping import find_unseen
 
     if is_local(str(session.sparkContext.master)):
         return

@@ -81,9 +81,9 @@ def build_views(
     session: SparkSession, folders: list[str]
 ) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
     """Return all views: what each says, and how to make it."""
-    from denwatch.spark.analytics.logs import Logs
     from denwatch.spark.analytics.study import Study
-    from denwatch.spark.report.tables import name_ids
+    from denwatch.spark.analytics.timeline import Logs
+    from denwatch.spark.report.analysis import name_ids
     from denwatch.spark.source import QUARANTINE, read_kind
 
     logs = Logs(lambda kind: read_kind(session, folders, kind))

@@ -20,7 +20,7 @@ from denwatch.cli.spark_common import (
 )
 
 if TYPE_CHECKING:
-    from denwatch.spark.stream.operator import Operator
+    from denwatch.spark.stream.operator_link import OperatorLink
 
 _DESCRIPTION = """
 Follows the logs of all nodes below LOGS, as they are written, copied or carried there, in any
@@ -66,7 +66,7 @@ def run(argv: list[str]) -> int:
     with open_session(
         arguments.master, "denwatch stream", arguments.archive, arguments.conf
     ) as session:
-        from denwatch.spark.stream.engine import Engine, StreamSettings
+        from denwatch.spark.stream.engine import StreamEngine, StreamSettings
         from denwatch.spark.stream.versions import VersionError
 
         require_shared(session, [*folders, out])
@@ -76,7 +76,7 @@ def run(argv: list[str]) -> int:
         if strategies:
             settings = StreamSettings(**{**vars(settings), "strategies": strategies})
         try:
-            engine = Engine(session, folders, out, settings, tell=tell, loop=operator)
+            engine = StreamEngine(session, folders, out, settings, tell=tell, loop=operator)
         except VersionError as error:
             raise CommandError(str(error)) from None
         signal.signal(signal.SIGTERM, lambda *_: engine.stop())
@@ -144,19 +144,19 @@ def read_span(text: str) -> float:
     return seconds
 
 
-def _make_operator(arguments: argparse.Namespace) -> Operator | None:
+def _make_operator(arguments: argparse.Namespace) -> OperatorLink | None:
     if not arguments.mqtt:
         return None
     try:
         from denwatch.cli.subscribe import read_password
         from denwatch.client.subscriber.errors import SubscriberError
-        from denwatch.spark.stream.operator import Operator
+        from denwatch.spark.stream.operator_link import OperatorLink
     except ImportError as error:
         message = f"{error.name} is missing: pip install 'denwatch[spark,client]'"
         raise CommandError(message, MISSING) from None
     password = read_password(arguments)
     try:
-        return Operator(
+        return OperatorLink(
             arguments.mqtt,
             arguments.name,
             password,

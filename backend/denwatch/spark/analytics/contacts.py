@@ -1,17 +1,148 @@
-"""Who could reach whom, and when: contacts of nodes and stays of subscribers, as spans of time.
+"""The earliest arrival possible: one item through a network of contacts that come and go. Pure.
 
-A link is logged by both ends, and each may see it come and go a little sooner or later, or crash
-before its end, or have its log lost. A span is all the time in which either says that it was there;
-what went over a link, or was delivered, proves that it was there too. Spans hold from `begin` until
-just before `end`: at the moment of its end a link carries nothing more.
+A contact is a closed span of time in which two nodes can hand over anything at once. Nothing could
+have been faster than what this file finds, so it is what replication is measured against: no limit
+of bandwidth or of copies, and every contact known in advance.
 """
 
 from __future__ import annotations
 
-from denwatch.spark.analytics.arrival import Contact, Stay, group_stays
-from denwatch.spark.analytics.logs import Logs
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from denwatch.spark.analytics.timeline import Logs
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+
+NEVER = np.iinfo(np.int64).max
+Times = npt.NDArray[np.int64]
+
+
+class ContactSpan(NamedTuple):
+    """Two nodes with a link between them from `begin` to `end`, both included; ms."""
+
+    first: str
+    second: str
+    begin: int
+    end: int
+
+
+class Stay(NamedTuple):
+    """A subscriber at a node from `begin` to `end`, both included; ms."""
+
+    node: str
+    begin: int
+    end: int
+
+
+class ContactGraph:
+    """The contacts of a network, by node, in the order in which they end."""
+
+    def __init__(self, contacts: Iterable[ContactSpan], names: Iterable[str] = ()) -> None:
+        contacts = list(contacts)
+        found = {name for contact in contacts for name in contact[:2]} | set(names)
+        self.names = sorted(found)
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        rows = sorted(
+            (self.numbers[one], contact.end, contact.begin, self.numbers[other])
+            for contact in contacts
+            for one, other in (contact[:2], contact[1::-1])
+        )
+        table = np.array(rows, np.int64).reshape(-1, 4)
+        self._starts = np.searchsorted(table[:, 0], np.arange(len(self.names) + 1))
+        self._ends = np.ascontiguousarray(table[:, 1])
+        self._begins = np.ascontiguousarray(table[:, 2])
+        self._others = np.ascontiguousarray(table[:, 3])
+
+    def find_arrivals(self, origin: str, time: int, until: int = NEVER) -> Times:
+        """Return when each node can have an item that `origin` has at `time`, NEVER if it cannot.
+
+        Dijkstra's algorithm; a node that has it at t hands it over in each contact that ends at t
+        or later. Nothing moves after `until`.
+        """
+        arrivals = np.full(len(self.names), NEVER, np.int64)
+        if origin not in self.numbers or time > until:
+            return arrivals
+        waiting = arrivals.copy()
+        arrivals[self.numbers[origin]] = waiting[self.numbers[origin]] = time
+        while True:
+            node = int(waiting.argmin())
+            now = waiting[node]
+            if now == NEVER:
+                return arrivals
+            waiting[node] = NEVER
+            first, last = self._starts[node], self._starts[node + 1]
+            first += np.searchsorted(self._ends[first:last], now)
+            others = self._others[first:last]
+            times = np.maximum(self._begins[first:last], now)
+            is_better = (times < arrivals[others]) & (times <= until)
+            if is_better.any():
+                others, times = others[is_better], times[is_better]
+                np.minimum.at(arrivals, others, times)
+                np.minimum.at(waiting, others, times)
+
+    def read(self, arrivals: Times, node: str) -> int:
+        """Return when a node has it."""
+        number = self.numbers.get(node)
+        return NEVER if number is None else int(arrivals[number])
+
+
+class Meeting(NamedTuple):
+    """Where and when somebody can have something at the earliest, and what that waited for."""
+
+    time: int
+    node: str
+    awaited: str  # nothing, contact, subscription or person
+
+
+def find_meeting(
+    graph: ContactGraph,
+    note: Times,
+    subscriptions: Iterable[Times],
+    stays: Iterable[Stay],
+    until: int,
+) -> Meeting | None:
+    """Return when a subscriber can have a notification at the earliest; None if at no time.
+
+    It takes the notification, one of the matching subscriptions and the subscriber at one node.
+    """
+    asked = list(subscriptions)
+    born = int(note.min(initial=NEVER))
+    best: Meeting | None = None
+    for stay in stays:
+        here = graph.read(note, stay.node)
+        known = min((graph.read(times, stay.node) for times in asked), default=NEVER)
+        time = max(here, known, stay.begin)
+        if time > min(stay.end, until) or time == NEVER or (best and best.time <= time):
+            continue
+        if time == born:
+            awaited = "nothing"
+        elif time == here:
+            awaited = "contact"
+        else:
+            awaited = "subscription" if time == known else "person"
+        best = Meeting(time, stay.node, awaited)
+    return best
+
+
+def group_stays(rows: Iterable[tuple[str, str, int, int]]) -> Mapping[str, list[Stay]]:
+    """Return the stays of each subscriber, in order, from (subscriber, node, begin, end)."""
+    stays: dict[str, list[Stay]] = {}
+    for subscriber, node, begin, end in sorted(rows, key=lambda row: (row[0], row[2], row[3])):
+        stays.setdefault(subscriber, []).append(Stay(node, begin, end))
+    return stays
+
+
+# Who could reach whom, and when: contacts of nodes and stays of subscribers, as spans of time.
+#
+# A link is logged by both ends, and each may see it come and go a little sooner or later, or
+# crash before its end, or have its log lost. A span is all the time in which either says that it
+# was there; what went over a link, or was delivered, proves that it was there too. Spans hold
+# from `begin` until just before `end`: at the moment of its end a link carries nothing more.
 
 
 def find_contacts(logs: Logs) -> DataFrame:
@@ -83,11 +214,11 @@ def join_spans(spans: DataFrame, key: list[str]) -> DataFrame:
     )
 
 
-def collect_contacts(contacts: DataFrame) -> list[Contact]:
+def collect_contacts(contacts: DataFrame) -> list[ContactSpan]:
     """Return contacts as the pure parts want them: with the last moment in which they hold."""
     rows = contacts.orderBy("begin", "end", "first", "second").collect()
     return [
-        Contact(row["first"], row["second"], row["begin"], max(row["begin"], row["end"] - 1))
+        ContactSpan(row["first"], row["second"], row["begin"], max(row["begin"], row["end"] - 1))
         for row in rows
     ]
 
@@ -124,3 +255,119 @@ def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:
     )
     joined = pairs.join(sent, ["first", "second"], "left").join(items, ["first", "second"], "left")
     return joined.fillna(0, ["bytes", *kinds]).orderBy("first", "second")
+
+
+# The oracle on Spark: for each notification and subscriber, the earliest delivery possible.
+#
+# The contacts go to every worker once; notifications are worked on apart, so the answer does not
+# depend on how they are distributed.
+
+ORACLE = (
+    "note_id bigint, owner string, best bigint, best_node string, awaited string, "
+    "open_best bigint, is_present boolean"
+)
+NEEDED = ("note_id", "owner", "origin", "born", "until", "asked")
+
+
+def find_earliest(
+    pairs: DataFrame,
+    contacts: Sequence[ContactSpan],
+    stays: Mapping[str, Sequence[Stay]],
+    end: int,
+) -> DataFrame:
+    """Return, for (notification, subscriber) pairs, when it could have been delivered.
+
+    `pairs` has note_id, owner, origin (where it was read), born (since when it is there), until
+    (from when it is worth nothing; null for no end) and asked, an array of (origin, begins) of
+    the matching subscriptions. `end` is where the logs end.
+
+    Columns: best (null: at no time), best_node, awaited (what the best still waits for: nothing,
+    contact, subscription, person), open_best (if it were worth something for ever), is_present
+    (whether the subscriber was anywhere while it was worth something).
+    """
+    names = sorted({stay.node for kept in stays.values() for stay in kept})
+    work = _build_work(ContactGraph(contacts, names), stays, end)
+    return pairs.select(*NEEDED).repartition("origin", "note_id").mapInPandas(work, ORACLE)
+
+
+def _build_work(
+    graph: ContactGraph, stays: Mapping[str, Sequence[Stay]], end: int
+) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    def work(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        @lru_cache(maxsize=4_096)
+        def find(origin: str, time: int) -> Times:
+            return graph.find_arrivals(origin, time, end)
+
+        for batch in batches:
+            rows = [_judge(graph, stays, end, find, row) for row in batch.itertuples(index=False)]
+            names = [column.split()[0] for column in ORACLE.split(", ")]
+            found = pd.DataFrame(rows, columns=names)
+            yield found.astype({"best": "Int64", "open_best": "Int64"})
+
+    return work
+
+
+def _judge(
+    graph: ContactGraph,
+    stays: Mapping[str, Sequence[Stay]],
+    end: int,
+    find: Callable[[str, int], Times],
+    row: tuple[object, ...],
+) -> tuple[object, ...]:
+    note_id, owner, origin, born, until, asked = row
+    assert isinstance(owner, str)
+    limit = limit_time(until, end)
+    here = stays.get(owner, ())
+    note = find(str(origin), int(born))  # type: ignore[call-overload]
+    known = [find(each["origin"], int(each["begins"])) for each in asked]  # type: ignore[attr-defined]
+    best = find_meeting(graph, note, known, here, limit)
+    free = find_meeting(graph, note, known, here, NEVER)
+    is_present = any(stay.begin <= limit and stay.end >= int(born) for stay in here)  # type: ignore[call-overload]
+    if best is None:
+        return note_id, owner, None, None, None, free and free.time, is_present
+    return note_id, owner, best.time, best.node, best.awaited, free and free.time, is_present
+
+
+def limit_time(until: Any, end: int) -> int:
+    """Return the last moment in which something counts; null, in any of its forms: of the logs."""
+    return end if pd.isna(until) else min(end, int(until) - 1)
+
+
+def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:
+    """Return one row a (notification, subscriber) that match, with what the oracle needs.
+
+    `notes` has note_id, origin, at, doubt, born and expires; `windows` is what
+    `spark.matching.find_windows` returns. Further columns: at, degree, certain, subscriptions,
+    withdrawn (when the last of them was taken back, if all were).
+    """
+    # What expired or was replaced is still delivered for what it matched before.
+    is_gone = F.col("end_reason").isNotNull() & ~F.col("end_reason").isin("expired", "replaced")
+    refresh = F.get_json_object("options", "$.expiry").cast("double") * 1000
+    asked = windows.select(
+        "subscription_id",
+        F.struct("origin", "begins").alias("asked"),
+        F.when(is_gone, F.col("ends")).alias("gone"),
+        refresh.cast("bigint").alias("refresh"),
+    )
+    fresh = F.col("at") + F.col("doubt") + F.col("refresh")
+    return (
+        matches.join(asked, "subscription_id")
+        .join(notes, "note_id")
+        .groupBy("note_id", "owner")
+        .agg(
+            F.first("origin").alias("origin"),
+            F.first("born").alias("born"),
+            F.first("at").alias("at"),
+            F.max("possible").alias("degree"),
+            F.max("certain").alias("certain"),
+            F.sort_array(F.collect_set("subscription_id")).alias("subscriptions"),
+            F.sort_array(F.collect_set("asked")).alias("asked"),
+            F.first("expires").alias("expires"),
+            # Only if all have an end there is one; the last one counts.
+            F.when(F.count("gone") == F.count("*"), F.max("gone")).alias("withdrawn"),
+            F.when(F.count("refresh") == F.count("*"), F.max(fresh)).alias("stale"),
+        )
+        .withColumn("expires", F.expr("least(nullif(expires, 0), stale)"))
+        .withColumn("until", F.least("expires", "withdrawn"))
+        .drop("stale")
+    )

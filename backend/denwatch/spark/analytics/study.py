@@ -10,42 +10,45 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from denwatch.spark.analytics.arrival import Contact, Stay
 from denwatch.spark.analytics.contacts import (
+    ContactSpan,
+    Stay,
     collect_contacts,
     collect_stays,
+    describe_pairs,
     find_contacts,
+    find_earliest,
     find_stays,
     summarise_links,
 )
-from denwatch.spark.analytics.covering import find_minimal, sum_minimal
-from denwatch.spark.analytics.decisions import replay_decisions
-from denwatch.spark.analytics.logs import Logs
-from denwatch.spark.analytics.oracle import describe_pairs, find_earliest
-from denwatch.spark.analytics.outcomes import LATE, judge_outcomes
-from denwatch.spark.analytics.replicas import (
+from denwatch.spark.analytics.costs import (
+    count_refusals,
     count_replicas,
     find_copies,
     measure_costs,
+    measure_sources,
     measure_staleness,
 )
-from denwatch.spark.analytics.sources import count_refusals, measure_sources
-from denwatch.spark.analytics.summaries import (
+from denwatch.spark.analytics.outcomes import (
+    LATE,
     choose_step,
     count_by,
     count_causes,
     count_over_time,
+    judge_outcomes,
+    replay_decisions,
     spread_latency,
     sum_up,
 )
-from denwatch.spark.analytics.terms import count_terms
-from denwatch.spark.analytics.validity import keep_valid, widen_notes, widen_windows
-from denwatch.spark.analytics.whatif import (
+from denwatch.spark.analytics.subscriptions import count_terms, find_minimal, sum_minimal
+from denwatch.spark.analytics.timeline import Logs, keep_valid, widen_notes, widen_windows
+from denwatch.spark.analytics.what_if import (
     STRATEGIES,
     compare_strategies,
     find_homes,
     replay_strategies,
 )
+from denwatch.spark.cluster_bundle import make_scratch
 from denwatch.spark.matching import collect_meanings, find_notes, find_windows, match_globally
 from denwatch.spark.services import (
     SERVICES,
@@ -55,10 +58,9 @@ from denwatch.spark.services import (
     read_offers,
     read_wishes,
     recommend_services,
-    refresh,
+    refresh_services,
     sum_regions,
 )
-from denwatch.spark.shipping import make_scratch
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -133,7 +135,7 @@ class Study:
         return find_stays(self.logs).cache()
 
     @cached_property
-    def contact_list(self) -> list[Contact]:
+    def contact_list(self) -> list[ContactSpan]:
         """The contacts, in order."""
         return collect_contacts(self.contacts)
 
@@ -211,7 +213,7 @@ class Study:
         """One row a device that was there when the logs end: what it offers in its region."""
         device = self.logs.get("device")
         nothing = device.sparkSession.createDataFrame([], SERVICES)
-        return list_live(refresh(nothing, read_offers(device, self.names))).cache()
+        return list_live(refresh_services(nothing, read_offers(device, self.names))).cache()
 
     @cached_property
     def services(self) -> DataFrame:

@@ -10,12 +10,14 @@ what is possible. What most nodes say is taken as the truth.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, reduce
 from itertools import pairwise
 from statistics import median_low
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from denwatch.spark.matching.windows import FOREVER
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 Run = tuple[str, int]  # a node, and which of its runs
@@ -33,7 +35,7 @@ class Bound(NamedTuple):
     most: int
 
 
-class Clock(NamedTuple):
+class RunClock(NamedTuple):
     """By how many ms the clock of a run is ahead of the common timeline, and how wrong that is."""
 
     offset: int
@@ -75,7 +77,7 @@ def solve_offsets(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run
     return {run: clock.offset for run, clock in solve_clocks(bounds, runs).items()}
 
 
-def solve_clocks(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, Clock]:
+def solve_clocks(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, RunClock]:
     """Return the clocks of runs.
 
     Runs are reached over the surest comparisons first; what was never compared is taken as right.
@@ -91,12 +93,12 @@ def solve_clocks(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run,
         if one[0] == other[0]:  # a node's timeline goes on over its restarts
             edges[one].append((_SAME_NODE, 0, other))
             edges[other].append((_SAME_NODE, 0, one))
-    clocks: dict[Run, Clock] = {}
+    clocks: dict[Run, RunClock] = {}
     for start in everyone:
         if start not in clocks:
             found = _walk(edges, start)
             middle = median_low(clock.offset for clock in found.values())
-            clocks |= {run: Clock(c.offset - middle, c.doubt) for run, c in found.items()}
+            clocks |= {run: RunClock(c.offset - middle, c.doubt) for run, c in found.items()}
     return clocks
 
 
@@ -113,14 +115,14 @@ def _compare(most: int | None, most_back: int | None) -> tuple[int, int]:
     return max(0, low), _SAME_NODE - 1
 
 
-def _walk(edges: Mapping[Run, list[tuple[int, int, Run]]], start: Run) -> dict[Run, Clock]:
-    found: dict[Run, Clock] = {}
+def _walk(edges: Mapping[Run, list[tuple[int, int, Run]]], start: Run) -> dict[Run, RunClock]:
+    found: dict[Run, RunClock] = {}
     queue: list[tuple[int, Run, int, int]] = [(0, start, 0, 0)]
     while queue:
         _, run, offset, doubt = heapq.heappop(queue)
         if run in found:
             continue
-        found[run] = Clock(offset, doubt)
+        found[run] = RunClock(offset, doubt)
         for width, ahead, other in edges[run]:
             if other not in found:
                 more = 0 if width == _SAME_NODE else (min(width, LINK) + 1) // 2
@@ -148,3 +150,134 @@ def correct_times(
                 shifted = F.when(is_it, F.col(name) - offset).otherwise(shifted)
             columns[name] = shifted
     return frame.withColumns(columns)
+
+
+# The records of all nodes as analyses want them: by kind, in one timeline, with ends of runs.
+#
+# An analysis gets a `Logs` and asks for kinds; where they come from (segments, Parquet, a test) is
+# the caller's. The only file that knows which columns of a kind are times.
+
+Reader = Callable[[str], DataFrame]
+
+# Times in the clock of the item's origin; all others are in the writing node's.
+_ITEM_TIMES = {"subscribe": ("created", "expires"), "note": ("at", "expires")}
+_OWN_TIMES = {"contact": ("contact",), "contact_end": ("contact", "began")}
+_LIVELY = (  # kinds that tell how long a run lasted
+    *("start", "stop", "contact", "contact_end", "note", "transfer", "subscribe", "unsubscribe"),
+    *("attach", "send", "deliver", "suppress", "device", "purge", "learn_delivered"),
+)
+
+
+class Logs:
+    """All nodes' records. Frames are kept: asking twice for a kind reads it once."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._kinds: dict[str, DataFrame] = {}
+
+    @cached_property
+    def clocks(self) -> dict[Run, RunClock]:
+        """What transfers prove of the clock of each run."""
+        return solve_clocks(find_bounds(self._read("transfer")))
+
+    @cached_property
+    def offsets(self) -> dict[Run, int]:
+        """By how many ms the clock of each run was ahead."""
+        return {run: clock.offset for run, clock in self.clocks.items()}
+
+    def get(self, kind: str) -> DataFrame:
+        """Return the records of a kind, in the common timeline."""
+        if kind not in self._kinds:
+            own = ("time", *_OWN_TIMES.get(kind, ()))
+            items = _ITEM_TIMES.get(kind, ())
+            self._kinds[kind] = correct_times(self._read(kind), self.offsets, own, items).cache()
+        return self._kinds[kind]
+
+    @cached_property
+    def runs(self) -> DataFrame:
+        """One row a run of a node: node, epoch, begins, ends (its last record), records, is_over.
+
+        A run is over if its node stopped in order or started again; of others nobody knows.
+        """
+        parts = [
+            self.get(kind).select("node", "epoch", "time", F.lit(kind == "stop").alias("is_stop"))
+            for kind in _LIVELY
+        ]
+        together = reduce(DataFrame.unionByName, parts)
+        runs = together.groupBy("node", "epoch").agg(
+            F.min("time").alias("begins"),
+            F.max("time").alias("ends"),
+            F.count("*").alias("records"),
+            F.bool_or("is_stop").alias("is_stopped"),
+        )
+        later = F.max("epoch").over(Window.partitionBy("node")) > F.col("epoch")
+        return runs.withColumn("is_over", later | F.col("is_stopped")).drop("is_stopped").cache()
+
+    @cached_property
+    def end(self) -> int:
+        """The time of the last record of all; 0 if there is none."""
+        row = self.runs.agg(F.max("ends").alias("end")).first()
+        return 0 if row is None or row["end"] is None else int(row["end"])
+
+    @cached_property
+    def begin(self) -> int:
+        """The time of the first record of all; 0 if there is none."""
+        row = self.runs.agg(F.min("begins").alias("begin")).first()
+        return 0 if row is None or row["begin"] is None else int(row["begin"])
+
+    def release(self) -> None:
+        """Forget what is kept."""
+        for frame in self._kinds.values():
+            frame.unpersist()
+        self._kinds = {}
+
+
+# When a subscription counts for a notification: the node's own rule, over the logs' clocks.
+#
+# A node asks whether the subscription was there when the reading was made. Times of one run are
+# of one clock and are compared as they are. Of two runs, whatever is possible counts: each clock
+# may be wrong by its doubt, and the reading's own doubt comes on top where the subscription
+# begins.
+#
+# So times are widened before matching, which compares begins - doubt <= at < ends for millions,
+# and afterwards what was widened within one run is looked at again.
+
+
+def widen_windows(windows: DataFrame, clocks: Mapping[Run, RunClock]) -> DataFrame:
+    """Return subscriptions with the longest windows that their clocks allow."""
+    doubt = _find_doubt(clocks)
+    ends = F.when(F.col("ends") == FOREVER, F.col("ends")).otherwise(F.col("ends") + doubt)
+    return windows.withColumns({"begins": F.col("begins") - doubt, "ends": ends})
+
+
+def widen_notes(notes: DataFrame, clocks: Mapping[Run, RunClock]) -> DataFrame:
+    """Return notifications as early as their clocks allow, with a doubt up to the latest."""
+    doubt = _find_doubt(clocks)
+    return notes.withColumns({"at": F.col("at") - doubt, "doubt": F.col("doubt") + 2 * doubt})
+
+
+def keep_valid(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:
+    """Return matches of widened times without those of one run that its one clock rules out.
+
+    `notes` and `windows` have their own times.
+    """
+    read = notes.select("note_id", "at", "doubt", F.struct("origin", "run").alias("note_run"))
+    asked = windows.select(
+        "subscription_id", "begins", "ends", F.struct("origin", "run").alias("own_run")
+    )
+    is_exact = F.expr("begins - doubt <= at and at < ends")
+    return (
+        matches.join(read, "note_id")
+        .join(asked, "subscription_id")
+        .where((F.col("note_run") != F.col("own_run")) | is_exact)
+        .select(*matches.columns)
+    )
+
+
+def _find_doubt(clocks: Mapping[Run, RunClock]) -> Column:
+    found = F.lit(0)
+    for (node, run), clock in sorted(clocks.items()):
+        if clock.doubt:
+            is_it = (F.col("origin") == node) & (F.col("run") == run)
+            found = F.when(is_it, clock.doubt).otherwise(found)
+    return found.cast("bigint")

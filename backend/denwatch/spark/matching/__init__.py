@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from denwatch.spark.matching.files import match_files
-from denwatch.spark.matching.index import FOREVER, SharedIndex, TooManyError, build_index
-from denwatch.spark.matching.job import MATCHES, find_unreadable, match_notes
-from denwatch.spark.matching.meanings import Meanings
-from denwatch.spark.matching.windows import find_notes, find_windows
+from denwatch.spark.matching.index import SharedIndex, TooManyError, build_index
+from denwatch.spark.matching.job import MATCHES, find_unreadable, match_files, match_notes
+from denwatch.spark.matching.windows import FOREVER, Meanings, find_notes, find_windows
 from pyspark.sql import DataFrame
 
 __all__ = [

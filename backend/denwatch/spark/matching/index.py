@@ -22,15 +22,14 @@ import pyarrow as pa
 from denwatch.node.matching.batch import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
 from denwatch.node.matching.plugins import CONTENT, FUZZY
-from denwatch.spark.matching.meanings import Meanings
-from denwatch.spark.matching.stabs import Stabs, build_stabs, load_stabs
-from denwatch.spark.matching.vectors import decode_subscriptions
+from denwatch.spark.matching.kernels import decode_subscriptions
+from denwatch.spark.matching.value_index import Stabs, build_stabs, load_stabs
+from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.session import is_local
 from numpy.typing import NDArray
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-FOREVER = (1 << 63) - 1
 MAX_VOCABULARIES = 62
 ROWS, NAMES, CONTENTS = "rows.npy", "names.json", "content.json"
 

@@ -8,31 +8,51 @@ are not made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+import gc
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from denwatch.node.core.subscribers.notes import Note, describe_content_values
+from denwatch.node.core.subscribers.people import read_filter
+from denwatch.node.matching import index as node_index
 from denwatch.node.matching.batch import MatchBatch, NotificationBatch
-from denwatch.spark.matching.blocks import Batches, map_blocks
-from denwatch.spark.matching.content import match_content
+from denwatch.node.matching.content_index import ContentIndex
+from denwatch.protocol import notification
+from denwatch.protocol.errors import ProtocolError
 from denwatch.spark.matching.index import (
+    CONTENTS,
     NAMES,
     ROWS,
     Shard,
     SharedIndex,
     load_lists,
     load_names,
+    load_owners,
     load_rows,
     load_shard,
 )
-from denwatch.spark.matching.kernels import keep_hits
-from denwatch.spark.matching.stabs import find_exact, match_stabs
-from denwatch.spark.matching.vectors import decode_notes, explain_note
+from denwatch.spark.matching.kernels import (
+    count_readings,
+    decode_notes,
+    explain_note,
+    keep_hits,
+    read_notes,
+)
+from denwatch.spark.matching.value_index import Stabs, find_exact, match_stabs
+from denwatch.spark.matching.windows import Meanings
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, ShortType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, ShortType, StringType, StructField, StructType
 
 MATCHES = StructType(
     [
@@ -207,3 +227,228 @@ def find_words(batch: pa.RecordBatch, vocabularies: dict[bytes, int]) -> NDArray
         codes = coded.indices.fill_null(len(bits)).to_numpy(zero_copy_only=False)
         words = table[codes]
     return words
+
+
+# Matches on their way from Python to Spark: many to a row, as arrays, and made rows there.
+#
+# Every row that Spark takes from Python passes through a chain of iterators and is copied: 50 ns
+# for a match of three numbers. An element of an array takes half of that, in code that Spark
+# generates.
+
+BLOCK = 256  # matches that cross in one row
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def map_blocks(
+    rows: DataFrame, function: Callable[[Batches], Batches], schema: StructType
+) -> DataFrame:
+    """Return what a function makes of Arrow batches, as `mapInArrow` does."""
+    arrays = [StructField(f.name, ArrayType(f.dataType, f.nullable), False) for f in schema]
+    blocks = rows.mapInArrow(make_packer(function), StructType(arrays))
+    first, *others = schema.names
+    spread = blocks.selectExpr(*others, f"posexplode({first}) as (place, {first})")
+    return spread.selectExpr(first, *(f"{name}[place] as {name}" for name in others))
+
+
+def make_packer(function: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """Return a function with the same rows in blocks."""
+    return lambda batches: map(pack_batch, function(batches))
+
+
+def pack_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same columns, cut into lists; no value is copied."""
+    cuts = np.append(np.arange(0, batch.num_rows, BLOCK), batch.num_rows)
+    offsets = pa.array(cuts, pa.int32())
+    lists = [pa.ListArray.from_arrays(offsets, column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(lists, batch.schema.names)
+
+
+# Subscriptions to typed content: the node's own index of filters, in the workers.
+#
+# Such subscriptions are few and written by programs; a notification is told to the index by the
+# names and values that its vocabulary gives it.
+
+_NAMES = ("note_id", "subscription_id", "owner", "possible", "certain", "attribute")
+
+
+@lru_cache(maxsize=2)
+def load_content(path: Path) -> tuple[ContentIndex, Meanings]:
+    """Return the filters by row, and the vocabularies that name values."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    index = ContentIndex()
+    for row, vector in stored["filters"].items():
+        index.add(int(row), read_filter(bytes.fromhex(vector)))
+    documents = {bytes.fromhex(key): text for key, text in stored["documents"].items()}
+    return index, Meanings(documents)
+
+
+def match_content(index: SharedIndex, schema: pa.Schema) -> Callable[[Batches], Batches]:
+    """Return what a task does with its batches; `schema` may have fewer columns than a match."""
+
+    def match_batches(batches: Batches) -> Batches:
+        filters, meanings = load_content(index.find(CONTENTS))
+        rows = load_rows(index.find(ROWS))
+        owners = load_owners(index).to_pylist()
+        for batch in batches:
+            found: list[dict[str, Any]] = []
+            for note in batch.to_pylist():
+                latest = note["at"] + (note["doubt"] or 0)
+                for hit in filters.match(describe_note(note, meanings)):
+                    id_, begins, ends, owner = rows[hit.id, :4].tolist()
+                    if begins <= latest and note["at"] < ends:
+                        degrees = hit.possible, hit.certain, hit.attribute
+                        match = note["note_id"], id_, owners[owner], *degrees
+                        found.append(dict(zip(_NAMES, match, strict=True)))
+            columns = [pa.array([m[f.name] for m in found], f.type) for f in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return match_batches
+
+
+def describe_note(note: dict[str, Any], meanings: Meanings) -> dict[str, Any]:
+    """Return a notification as typed content; nothing of one that cannot be read."""
+    try:
+        vector = notification.decode(note["vector"] or b"")
+    except ProtocolError:
+        return {}
+    event = meanings.find_event(note.get("vocabulary") or b"", vector.event)
+    shown = SimpleNamespace(vector=vector, event=event, device=note.get("device") or "")
+    return cast(dict[str, Any], describe_content_values(cast(Note, shown)))
+
+
+# Notifications that lie in Parquet files: read by the workers themselves, then matched.
+#
+# A row that Spark reads and hands to Python takes about half a microsecond of a core, where
+# matching it takes two. Where notifications are in files anyway, one row each, tasks are told
+# which row groups are theirs, and read them as the Arrow batches that the matcher wants. Every
+# worker must see the files, as for logs. What the matches are does not depend on how the files
+# are cut.
+
+BATCH_ROWS = 50_000  # notifications that are matched at a time
+TASK_ROWS = 500_000  # a task costs Spark 20 ms, and matching so many some 600
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a file."""
+
+    path: str
+    group: int
+    rows: int
+
+
+def match_files(
+    spark: SparkSession,
+    paths: Iterable[str | Path],
+    index: SharedIndex,
+    columns: Sequence[str] = ALL_COLUMNS,
+    *,
+    tasks: int | None = None,
+) -> DataFrame:
+    """Return the matches of the notifications in Parquet files; see `match_notes`."""
+    schema = choose_schema(columns)
+    parts = list_parts(paths)
+    if not parts or not (index.shards or index.content):
+        return spark.createDataFrame([], schema)
+    shares = share_parts(parts, tasks or count_tasks(parts, spark.sparkContext.defaultParallelism))
+    # All of a shard before the next, so that a worker has only one in its memory.
+    units: list[Shard | None] = [*index.shards, *([None] if index.content else [])]
+    work = [(unit, share) for unit in units for share in shares]
+    numbers = spark.range(0, len(work), 1, len(work))  # one to a task
+    return map_blocks(numbers, make_reader(work, index, tuple(columns)), schema)
+
+
+def list_parts(paths: Iterable[str | Path]) -> list[RowGroup]:
+    """Return every row group of the files; a folder stands for the files in it."""
+    parts: list[RowGroup] = []
+    for path in map(Path, paths):
+        for file in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
+            footer = pq.read_metadata(file)
+            sizes = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+            parts += [RowGroup(str(file.resolve()), g, rows) for g, rows in enumerate(sizes)]
+    return parts
+
+
+def count_tasks(parts: Sequence[RowGroup], cores: int) -> int:
+    """Return how many tasks to make: something for every core, equally often."""
+    rows = sum(part.rows for part in parts)
+    return cores * max(1, math.ceil(rows / (cores * TASK_ROWS)))
+
+
+def share_parts(parts: Sequence[RowGroup], tasks: int) -> list[list[RowGroup]]:
+    """Return the parts of each task: neighbours, about equally many rows, none empty."""
+    total = sum(part.rows for part in parts)
+    shares: list[list[RowGroup]] = []
+    seen = 0
+    for part in parts:
+        if not shares or seen * tasks >= total * len(shares):
+            shares.append([])
+        shares[-1].append(part)
+        seen += part.rows
+    return shares
+
+
+def make_reader(
+    work: list[tuple[Shard | None, list[RowGroup]]], index: SharedIndex, columns: tuple[str, ...]
+) -> Callable[[Batches], Batches]:
+    """Return what a task does: it is given the number of its work."""
+
+    def match_work(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                shard, share = work[number]
+                notes = read_parts(share, index)
+                if shard is None:
+                    yield from match_content(index, choose_arrow(columns))(notes)
+                else:
+                    yield from make_matcher(index, shard, columns)(notes)
+
+    return match_work
+
+
+def read_parts(parts: Iterable[RowGroup], index: SharedIndex) -> Batches:
+    """Yield the notifications of some row groups, with the columns that the index looks at."""
+    for part in parts:
+        with pq.ParquetFile(part.path, memory_map=True) as file:
+            names = list_inputs(index, file.schema_arrow.names)
+            yield from file.iter_batches(BATCH_ROWS, [part.group], names, use_threads=False)
+
+
+# Compiling ahead ------------------------------------------------------------------------
+
+
+def warm_up() -> None:
+    """Compile all kernels before workers are forked, and freeze what is loaded.
+
+    Spark's workers collect garbage after every task. What is loaded by now, the compiler above
+    all, is never garbage, and looking through it took as long as matching 30,000 notifications.
+    """
+    node_index.warm_up()
+    data = np.array([0x80, 0, 0, 0, 0, 0, 0, 1, 7], np.uint8)
+    ends = np.array([0, 9], np.int64)
+    counts = np.zeros(1, np.int64)
+    count_readings(data, ends, counts)
+    starts = np.zeros(2, np.int64)
+    points = np.zeros((1, 4), np.int32)
+    attributes, wides = np.zeros(1, np.int32), np.zeros(1, np.uint8)
+    read_notes(data, ends, counts, starts, attributes, points, wides)
+    readings = NotificationBatch(starts, attributes, points, wides, np.zeros(1, np.int64))
+    nothing = Stabs(np.zeros(257, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    match_stabs(readings, nothing, find_exact(starts, points, wides))
+    one = np.zeros(1, np.int64)
+    byte = np.zeros(1, np.uint8)
+    keep_hits(
+        starts,
+        np.zeros(1, np.uint64),
+        byte,
+        byte,
+        np.zeros(1, np.int32),
+        one,
+        one,
+        one,
+        one,
+        np.zeros((1, 5), np.int64),
+    )
+    gc.collect()
+    gc.freeze()

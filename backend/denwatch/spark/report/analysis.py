@@ -6,6 +6,7 @@ everything else is worked out from there.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -13,18 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from denwatch.spark.analytics.logs import Logs
 from denwatch.spark.analytics.outcomes import LATE
-from denwatch.spark.analytics.replay import make_strategy
 from denwatch.spark.analytics.study import Study
-from denwatch.spark.analytics.whatif import STRATEGIES, recommend
-from denwatch.spark.report.contents import Figures, build_page
-from denwatch.spark.report.page import write_page
-from denwatch.spark.report.quarantine import describe_quarantine
-from denwatch.spark.report.tables import save_table, save_text
+from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.what_if import STRATEGIES, make_strategy, recommend
+from denwatch.spark.report.page import Figures, build_page, write_page
 from denwatch.spark.source import QUARANTINE
-from denwatch.spark.tables import Tables
-from pyspark.sql import SparkSession
+from denwatch.spark.tables import RecordTables
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 Tell = Callable[[str], None]
 _SMALL = 300_000  # records
@@ -59,7 +58,7 @@ def analyze(
     tables = out / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     tell("reading logs")
-    kept = Tables(out / "records")
+    kept = RecordTables(out / "records")
     counts = kept.update(spark, folders)
     quarantine = kept.read(spark, QUARANTINE).drop("day")
     bad = save_table(quarantine, tables, QUARANTINE)
@@ -135,3 +134,92 @@ def find_strategy(logs: Logs) -> str:
     """Return the strategy that the nodes used, if they all used one."""
     rows = logs.get("start").where("strategy is not null").select("strategy").distinct().collect()
     return str(rows[0]["strategy"]) if len(rows) == 1 else ""
+
+
+# The tables of a study on the disk, as CSV and Parquet. The only file of the report that writes.
+#
+# Small tables come to the driver and are one file each; large ones (one row a match) are written by
+# Spark as a directory of Parquet alone, so that nothing depends on the driver's memory.
+
+LARGE = (
+    "outcomes",
+    "matches",
+    "notes",
+    "subscriptions",
+    "decisions",
+    "covering",
+    "contacts",
+    "stays",
+    "services",
+)
+IDS = ("note_id", "subscription_id")
+
+
+def name_ids(frame: DataFrame) -> DataFrame:
+    """Return a table with ids as people see them, in hexadecimal."""
+    named = {name: F.lower(F.lpad(F.hex(name), 16, "0")) for name in IDS if name in frame.columns}
+    return frame.withColumns(named) if named else frame
+
+
+def save_table(frame: DataFrame, folder: Path, name: str) -> pd.DataFrame | None:
+    """Write a table; return it if it is small."""
+    frame = name_ids(frame)
+    if name in LARGE:
+        _write_large(frame, folder / f"{name}.parquet")
+        return None
+    table: pd.DataFrame = frame.toPandas()
+    flat = table.copy()
+    for field in frame.schema:
+        if isinstance(field.dataType, ArrayType | StructType):
+            flat[field.name] = [
+                None if v is None else json.dumps(list(v)) for v in flat[field.name]
+            ]
+    _replace(folder / f"{name}.csv", flat.to_csv(index=False).encode())
+    partial = folder / f".{name}.parquet"
+    table.to_parquet(partial, index=False)
+    partial.replace(folder / f"{name}.parquet")
+    return table
+
+
+def _write_large(frame: DataFrame, path: Path) -> None:
+    """Write a directory of Parquet; it has its name only when it is whole."""
+    dropped = [field.name for field in frame.schema if isinstance(field.dataType, BinaryType)]
+    partial = path.with_name(f".{path.name}")
+    frame.drop(*dropped).write.mode("overwrite").parquet(str(partial))
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+    partial.rename(path)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}")
+    partial.write_bytes(data)
+    partial.replace(path)
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    _replace(path, text.encode())
+
+
+# What is in quarantine, in words: how much of what, and the first of it. Pure.
+
+_WORDS = {"damage": "damaged", "duplicate": "there twice", "foreign": "foreign"}
+
+
+def describe_quarantine(bad: pd.DataFrame) -> str:
+    """Return a sentence for people; `bad` has the rows of the quarantine."""
+    if bad.empty:
+        return "nothing in quarantine"
+    counts = bad.groupby("class").size()
+    told = [f"{count} {_WORDS.get(str(kind), str(kind))}" for kind, count in sorted(counts.items())]
+    damaged = bad[bad["class"] == "damage"]
+    lost = int(damaged["length"].dropna().sum())
+    words = f"{len(bad):,} {'part' if len(bad) == 1 else 'parts'} of the logs in quarantine: "
+    words += ", ".join(told)
+    if lost:
+        words += f"; {lost:,} records are known to be lost"
+    worst = (damaged if len(damaged) else bad).iloc[0]
+    return f"{words}; the first: {worst['file']}: {worst['reason']}"

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pandas as pd
-from denwatch.spark.analytics.summaries import choose_step
+from denwatch.spark.analytics.outcomes import choose_step
 from denwatch.spark.report.svg import (
     HEIGHT,
     LEFT,
     RIGHT,
     TOP,
     WIDTH,
-    Scale,
+    AxisScale,
     choose_spans,
     choose_ticks,
     choose_times,
@@ -126,7 +126,7 @@ def draw_bars(rows: list[tuple[str, float, str, str]], label: str, unit: str = "
         return ""
     height = TOP + _ROW * len(rows) + 22
     start = 14 + 6.4 * min(34, max(len(row[0]) for row in rows))
-    x = Scale(0, max(row[1] for row in rows), start, WIDTH - 74)
+    x = AxisScale(0, max(row[1] for row in rows), start, WIDTH - 74)
     parts = []
     for number, (name, value, colour, tip) in enumerate(rows):
         top = TOP + _ROW * number
@@ -249,7 +249,7 @@ def draw_sources(table: pd.DataFrame) -> str:
     height = TOP + 14 + _ROW * len(kept) + 22
     start = 14 + 6.4 * min(34, max(len(str(name)) for name in kept["device"]))
     total = kept["bytes_sent"] + kept["bytes_saved"]
-    x = Scale(0, float(total.max()), start, WIDTH - 94)
+    x = AxisScale(0, float(total.max()), start, WIDTH - 94)
     parts = [draw_key([("main", "bytes sent"), ("good", "bytes saved, at least")], start)]
     for number, row in enumerate(kept.to_dict("records")):
         top = TOP + 10 + _ROW * number
@@ -307,7 +307,7 @@ def draw_strategies(table: pd.DataFrame, best: str, used: str) -> str:
     return frame("".join(parts), "Strategies", HEIGHT + 40)
 
 
-def _label_strategies(table: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
+def _label_strategies(table: pd.DataFrame, x: AxisScale, y: AxisScale) -> list[str]:
     """Return the names beside their dots; those of dots that are close stand together."""
     groups: list[tuple[float, float, list[str]]] = []
     for row in table.sort_values(["copies_per_delivery", "ratio", "strategy"]).to_dict("records"):
@@ -338,3 +338,32 @@ def draw_terms(table: pd.DataFrame) -> str:
         tip = f"{name}: {row['subscriptions']} subscriptions, {row['matches']} matches"
         rows.append((name, float(row["subscriptions"]), "main", tip))
     return draw_bars(rows, "Attributes and terms")
+
+
+# The picture of services by region. Pure, as all pictures are.
+
+_SERVED = (("served", "good"), ("elsewhere", "fair"), ("unserved", "bad"))
+
+
+def draw_regions(table: pd.DataFrame) -> str:
+    """Return how many wishes of each region are served there, elsewhere, or nowhere."""
+    kept = table.sort_values(["wishes", "region"], ascending=[False, True])[:_MOST_ROWS]
+    if kept.empty or not (kept["wishes"].sum() or kept["services"].sum()):
+        return ""
+    height = TOP + 14 + _ROW * len(kept) + 22
+    start = 14 + 6.4 * min(34, max(len(str(name)) for name in kept["region"]))
+    x = AxisScale(0, float(max(kept["wishes"].max(), 1)), start, WIDTH - 134)
+    parts = [draw_key([(colour, name) for name, colour in _SERVED], start)]
+    for number, row in enumerate(kept.to_dict("records")):
+        top = TOP + 10 + _ROW * number
+        parts.append(write_text(start - 6, top + 14, str(row["region"]), "end"))
+        base = 0.0
+        for name, colour in _SERVED:
+            if row[name]:
+                low, high = x(base), x(base + row[name])
+                tip = f"{row['region']}: {name} {row[name]}"
+                parts.append(draw_bar(low, top + 3, high - low, _ROW - 6, colour, tip))
+                base += row[name]
+        words = f"{row['wishes']} wishes, {row['services']} devices"
+        parts.append(write_text(x(base) + 5, top + 14, words, "start"))
+    return frame("".join(parts), "Services by region", height)

@@ -18,7 +18,7 @@ _SPANS = (  # ms that read well
 )
 
 
-class Scale(NamedTuple):
+class AxisScale(NamedTuple):
     """From values to places on the page."""
 
     low: float
@@ -38,10 +38,10 @@ class Scale(NamedTuple):
 
 def make_scales(
     xs: tuple[float, float], ys: tuple[float, float], *, height: int = HEIGHT, is_log: bool = False
-) -> tuple[Scale, Scale]:
+) -> tuple[AxisScale, AxisScale]:
     """Return the scales of a picture with axes; y grows upwards."""
-    x = Scale(xs[0], xs[1], LEFT, WIDTH - RIGHT, is_log)
-    return x, Scale(ys[0], ys[1], height - BOTTOM, TOP)
+    x = AxisScale(xs[0], xs[1], LEFT, WIDTH - RIGHT, is_log)
+    return x, AxisScale(ys[0], ys[1], height - BOTTOM, TOP)
 
 
 def choose_ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -98,8 +98,8 @@ def write_text(x: float, y: float, words: str, anchor: str = "middle", kind: str
 
 
 def draw_axes(
-    x: Scale,
-    y: Scale,
+    x: AxisScale,
+    y: AxisScale,
     x_ticks: Iterable[float],
     y_ticks: Iterable[float],
     write_x: Callable[[float], str] = format_number,

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from denwatch.spark.source.columns import ALL, FIXED, QUARANTINE, KindError, build_schema
-from denwatch.spark.source.datasource import FORMAT, LogSource, OptionError, join_folders
-from denwatch.spark.source.stream import GoneError
+from denwatch.spark.source.datasource import FORMAT, GoneError, LogSource, OptionError, join_folders
+from denwatch.spark.source.decoding import ALL, FIXED, QUARANTINE, KindError, build_schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from denwatch.node.log import Header, SegmentSpan, choose_segments, read_footer, read_header
 from denwatch.node.log.reader import read_segment
 from denwatch.node.log.segments import CLOSED, MAGIC, OPEN, TRAILER
-from denwatch.spark.source.ranges import Range
 
 DAMAGE = "damage"
 DUPLICATE = "duplicate"
@@ -45,7 +44,7 @@ class Piece(NamedTuple):
     is_last: bool  # of its file: it tells of damage behind the last record
 
 
-class Problem(NamedTuple):
+class Quarantined(NamedTuple):
     """A file, or a part of one, that is not read, and why: a row of the quarantine."""
 
     file: str
@@ -70,7 +69,7 @@ class Segment(NamedTuple):
     size: int
 
 
-Found = Segment | Problem | None  # None: begun, and nothing in it yet
+Found = Segment | Quarantined | None  # None: begun, and nothing in it yet
 Known = dict[str, tuple[tuple[int, int], Found]]  # by path: (size, time of change), what it is
 
 
@@ -78,21 +77,21 @@ class Listing(NamedTuple):
     """What is in some folders."""
 
     segments: list[Segment]
-    problems: list[Problem]
+    problems: list[Quarantined]
 
 
-class Plan(NamedTuple):
+class ReadingPlan(NamedTuple):
     """What to read, and what not."""
 
     pieces: list[Piece]
-    problems: list[Problem]
+    problems: list[Quarantined]
 
 
 def list_segments(folders: Iterable[str | Path], known: Known | None = None) -> Listing:
     """Look at every file in the folders and below; `known` spares looking at the same one again."""
     known = {} if known is None else known
     segments: list[Segment] = []
-    problems: list[Problem] = []
+    problems: list[Quarantined] = []
     files, unread = walk_folders(folders)
     problems += unread
     for path in files:
@@ -103,7 +102,7 @@ def list_segments(folders: Iterable[str | Path], known: Known | None = None) -> 
         except FileNotFoundError:
             continue  # closed in this moment: it is there under its other name
         except OSError as error:
-            problems.append(Problem(str(path), DAMAGE, f"cannot be read: {error.strerror}"))
+            problems.append(Quarantined(str(path), DAMAGE, f"cannot be read: {error.strerror}"))
             continue
         known[str(path)] = stamp, found
         if isinstance(found, Segment):
@@ -117,18 +116,18 @@ def _is_known(known: Known, path: Path, stamp: tuple[int, int]) -> bool:
     return known.get(str(path), (None,))[0] == stamp
 
 
-def walk_folders(folders: Iterable[str | Path]) -> tuple[list[Path], list[Problem]]:
+def walk_folders(folders: Iterable[str | Path]) -> tuple[list[Path], list[Quarantined]]:
     """Return all files in the folders and below, each once, in order; and what cannot be looked at.
 
     Links are followed, each folder once.
     """
     files: dict[Path, None] = {}
-    problems: dict[str, Problem] = {}
+    problems: dict[str, Quarantined] = {}
     seen: set[str] = set()
 
     def note(error: OSError) -> None:
         where = str(error.filename)
-        problems[where] = Problem(where, DAMAGE, f"cannot be read: {error.strerror}")
+        problems[where] = Quarantined(where, DAMAGE, f"cannot be read: {error.strerror}")
 
     for folder in map(Path, folders):
         if not folder.exists():
@@ -147,7 +146,7 @@ def walk_folders(folders: Iterable[str | Path]) -> tuple[list[Path], list[Proble
             elif path.is_symlink() or path.exists():  # else it went in this moment
                 is_lost = path.is_symlink() and not path.exists()
                 why = "a link to nothing" if is_lost else "neither a file nor a folder"
-                problems[str(path)] = Problem(str(path), FOREIGN, why)
+                problems[str(path)] = Quarantined(str(path), FOREIGN, why)
     return list(files), list(problems.values())
 
 
@@ -158,7 +157,7 @@ def inspect_file(path: Path) -> Found:
         head = file.read(_HEAD)
         if path.suffix not in (OPEN, CLOSED) and not head.startswith(MAGIC):
             size = path.stat().st_size
-            return Problem(str(path), FOREIGN, explain_foreign(head), 0, size)
+            return Quarantined(str(path), FOREIGN, explain_foreign(head), 0, size)
         header = read_header(head)
         size = file.seek(0, os.SEEK_END)
         footer = None
@@ -188,12 +187,12 @@ def _read_whole(path: Path, is_closed: bool) -> Found:
         if not contents.damages:
             return None
         if MAGIC.startswith(data[: len(MAGIC)]):
-            return Problem(str(path), DAMAGE, contents.damages[0].reason, 0, len(data))
-        return Problem(str(path), FOREIGN, explain_foreign(data[:_HEAD]), 0, len(data))
+            return Quarantined(str(path), DAMAGE, contents.damages[0].reason, 0, len(data))
+        return Quarantined(str(path), FOREIGN, explain_foreign(data[:_HEAD]), 0, len(data))
     return Segment(str(path), is_closed, contents.header, contents.next, (), len(data))
 
 
-def plan_reading(listing: Listing) -> Plan:
+def plan_reading(listing: Listing) -> ReadingPlan:
     """Choose from which file each record is read, so that all are read once."""
     by_path = {segment.path: segment for segment in listing.segments}
     spans = [SegmentSpan(s.path, s.header, s.next) for s in _put_whole_first(listing.segments)]
@@ -205,11 +204,13 @@ def plan_reading(listing: Listing) -> Plan:
         if choice.reason:
             left_out = choice.start - first
             problems.append(
-                Problem(segment.path, DUPLICATE, choice.reason, 0, 0, node, epoch, first, left_out)
+                Quarantined(
+                    segment.path, DUPLICATE, choice.reason, 0, 0, node, epoch, first, left_out
+                )
             )
         if choice.start < segment.next or segment.next == first:
             pieces += split_segment(segment, [(choice.start, segment.next)])
-    return Plan(pieces, problems)
+    return ReadingPlan(pieces, problems)
 
 
 def _put_whole_first(segments: Iterable[Segment]) -> list[Segment]:
@@ -244,3 +245,68 @@ def split_segment(segment: Segment, ranges: Sequence[Range]) -> list[Piece]:
                 pieces.append(Piece(*whose, begin, cut, begin == header.first, cut == last))
                 begin = cut
     return pieces
+
+
+# Ranges of record numbers: what was read of a run, and what is left. Pure.
+#
+# A set of numbers is a list of half-open (start, stop), rising and apart; as text "1-411,500-900",
+# inclusive, which is how a stream's offsets keep it.
+
+Range = tuple[int, int]
+
+
+def join_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """Return ranges in any order and overlap as a set."""
+    joined: list[Range] = []
+    for start, stop in sorted(ranges):
+        if stop <= start:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], stop)
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def subtract_ranges(whole: list[Range], part: list[Range]) -> list[Range]:
+    """Return what is in the first set and not in the second."""
+    left: list[Range] = []
+    for start, stop in whole:
+        for begin, end in part:
+            if end <= start or begin >= stop:
+                continue
+            if begin > start:
+                left.append((start, begin))
+            start = end
+            if start >= stop:
+                break
+        if start < stop:
+            left.append((start, stop))
+    return left
+
+
+def count_numbers(ranges: Iterable[Range]) -> int:
+    """Return how many numbers a set has."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def take_first(ranges: list[Range], count: int) -> list[Range]:
+    """Return the lowest numbers of a set, so many or all."""
+    taken: list[Range] = []
+    for start, stop in ranges:
+        if count <= 0:
+            break
+        taken.append((start, min(stop, start + count)))
+        count -= stop - start
+    return taken
+
+
+def write_ranges(ranges: list[Range]) -> str:
+    """Return a set as text."""
+    return ",".join(f"{start}-{stop - 1}" for start, stop in ranges)
+
+
+def read_ranges(text: str) -> list[Range]:
+    """Return the set of a text."""
+    pairs = [part.split("-") for part in text.split(",") if part]
+    return [(int(start), int(last) + 1) for start, last in pairs]

@@ -13,23 +13,36 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from denwatch.spark.analytics.outcomes import LATE
-from denwatch.spark.analytics.whatif import STRATEGIES
-from denwatch.spark.report.analysis import tune_queries
-from denwatch.spark.source import ALL, stream_kind
-from denwatch.spark.stream.files import join_small, list_folders
-from denwatch.spark.stream.judging import Judged, judge_all
-from denwatch.spark.stream.matching import Matcher
-from denwatch.spark.stream.offers import update_offers
+from denwatch.spark.analytics.study import Study
+from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.what_if import STRATEGIES, recommend
+from denwatch.spark.matching import MATCHES
+from denwatch.spark.report.analysis import find_strategy, save_table, tune_queries
+from denwatch.spark.services import list_live
+from denwatch.spark.source import ALL, QUARANTINE, stream_kind
+from denwatch.spark.stream import matching, ranking
+from denwatch.spark.stream.matching import StreamMatcher, load_windows, read_clocks, read_offsets
 from denwatch.spark.stream.ranking import update_decisions
-from denwatch.spark.stream.records import name_stem, write_records
-from denwatch.spark.stream.summary import build_page, describe_line, save_summary, summarise
-from denwatch.spark.stream.versions import VersionError, Versions
+from denwatch.spark.stream.summary import Judged, build_page, describe_line, save_summary, summarise
+from denwatch.spark.stream.tables import (
+    join_small,
+    list_files,
+    list_folders,
+    name_stem,
+    read_files,
+    read_services,
+    update_offers,
+    write_records,
+)
+from denwatch.spark.stream.versions import Building, VersionError, Versions
+from denwatch.spark.tables import RecordTables
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -65,7 +78,7 @@ class Loop(Protocol):
         """Return what went back, for the summary."""
 
 
-class Engine:
+class StreamEngine:
     """One stream from folders of logs into one folder of tables."""
 
     def __init__(
@@ -86,7 +99,7 @@ class Engine:
         self._loop = loop
         self._versions = Versions(self._out)
         self._work = Path(tempfile.mkdtemp(prefix="denwatch-stream-"))
-        self._matcher = Matcher(self._work)
+        self._matcher = StreamMatcher(self._work)
         self._lock = threading.Lock()  # one version is built at a time
         self._judged = Judged()
         self._is_stale = self._versions.read_manifest().batch >= 0
@@ -272,3 +285,80 @@ def _find_reason(error: StreamingQueryException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "Error:" in line and not line.startswith(("at ", "File "))]
     return ours[-1] if ours else lines[0]
+
+
+# Evaluation -----------------------------------------------------------------------------
+# Outcomes, causes and the recommended strategy, from all records.
+#
+# Any record can change any outcome: a contact that is told a week later can make a miss
+# avoidable. So these tables are not changed but replaced, from the records and the matches that
+# the stream keeps current; the driver decides how often. They are the tables of `denwatch
+# analyze`.
+
+LIVE = (
+    *("outcomes", "headline", "causes", "delivery", "latency", "subscribers", "origins"),
+    *("links", "contacts", "stays", "notes", "subscriptions", "services", "regions"),
+)
+_COMPARED = "strategies"  # the table of the what-if
+
+
+@contextmanager
+def open_study(
+    spark: SparkSession, building: Building, late: int, strategies: tuple[str, ...]
+) -> Iterator[Study]:
+    """Yield a study of a version that takes matches and decisions as they are there."""
+    tables = RecordTables(building.folder / "records")
+    logs = Logs(lambda kind: tables.read(spark, kind).drop("day"))
+    logs.clocks = read_clocks(building.manifest)
+    logs.offsets = read_offsets(building.manifest)
+    study = Study(logs, late=late, strategies=strategies)
+    windows = load_windows(building.folder)
+    if windows is not None:
+        study.subscriptions = spark.createDataFrame(windows)
+    study.matches = matching.parse_ids(matching.read_matches(spark, building)).select(
+        *MATCHES.names
+    )
+    study.ideal = read_decisions(spark, building)
+    study.offers = list_live(read_services(spark, building))
+    try:
+        yield study
+    finally:
+        spark.catalog.clearCache()
+
+
+def read_decisions(spark: SparkSession, building: Building) -> DataFrame:
+    """Return all decisions, settled or open, ids as numbers."""
+    files = list_files(building.make("tables", ranking.TABLE), "*.parquet")
+    return matching.parse_ids(read_files(spark, files, ranking.PUBLIC))
+
+
+def judge_all(
+    spark: SparkSession,
+    building: Building,
+    late: int,
+    strategies: tuple[str, ...],
+    before: Judged | None,
+    *,
+    has_plan: bool,
+) -> Judged:
+    """Replace the judged tables of a version; without a plan, that of before stays."""
+    folder = building.make("tables")
+    judged = Judged()
+    with open_study(spark, building, late, strategies) as study:
+        judged.used = find_strategy(study.logs)
+        listed = study.list_tables()
+        for name in (*LIVE, *((_COMPARED,) if has_plan else ())):
+            table = save_table(listed[name][1](), folder, name)
+            if table is not None:
+                judged.tables[name] = table
+        kept = RecordTables(building.folder / "records").read(spark, QUARANTINE).drop("day")
+        bad = save_table(kept, folder, QUARANTINE)
+        assert bad is not None, "what is damaged is shown"
+        judged.tables[QUARANTINE] = bad
+        judged.end, judged.step = study.logs.end, study.step
+    if has_plan:
+        judged.best, judged.advice = recommend(judged.tables[_COMPARED], judged.used)
+    elif before is not None:
+        judged.best, judged.advice = before.best, before.advice
+    building.manifest.judged = building.manifest.batch
+    return judged

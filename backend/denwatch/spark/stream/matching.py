@@ -12,14 +12,23 @@ which is how a notification meets subscriptions whose records arrive days after 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from denwatch.spark.analytics.logs import Logs
-from denwatch.spark.analytics.timeline import Clock, Run
-from denwatch.spark.analytics.validity import keep_valid, widen_notes, widen_windows
+import pyarrow.parquet as pq
+from denwatch.spark.analytics.timeline import (
+    Logs,
+    Run,
+    RunClock,
+    correct_times,
+    keep_valid,
+    widen_notes,
+    widen_windows,
+)
 from denwatch.spark.matching import (
     FOREVER,
     MATCHES,
@@ -27,26 +36,24 @@ from denwatch.spark.matching import (
     SharedIndex,
     build_index,
     collect_meanings,
+    find_windows,
     match_notes,
 )
-from denwatch.spark.report.tables import IDS, name_ids
-from denwatch.spark.stream.files import add_frame, list_files, read_files, remove_rows
-from denwatch.spark.stream.notes import (
-    NoteChanges,
-    WindowChanges,
-    add_notes,
-    load_windows,
-    read_clocks,
-    read_offsets,
-    set_clocks,
-    update_windows,
+from denwatch.spark.report.analysis import IDS, name_ids
+from denwatch.spark.source import build_schema
+from denwatch.spark.stream.tables import (
+    Written,
+    add_frame,
+    list_files,
+    name_stem,
+    read_files,
+    remove_rows,
 )
-from denwatch.spark.stream.records import Written, name_stem
-from denwatch.spark.stream.versions import Building
-from denwatch.spark.tables import Tables
+from denwatch.spark.stream.versions import STATE, Building, Manifest
+from denwatch.spark.tables import RecordTables, write_parquet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 TABLE = "matches.parquet"
 PUBLIC = StructType(
@@ -67,7 +74,7 @@ class Changes(NamedTuple):
     is_renamed: bool = False  # a vocabulary was explained that was not known before
 
 
-class Matcher:
+class StreamMatcher:
     """Matches the batches of one stream; the index of all subscriptions stays between them."""
 
     def __init__(self, work: Path) -> None:
@@ -76,7 +83,7 @@ class Matcher:
         self._meanings: Meanings | None = None
         self._windows: pa.Table | None = None
         self._index: SharedIndex | None = None
-        self._clocks: dict[Run, Clock] = {}
+        self._clocks: dict[Run, RunClock] = {}
         self._made = 0
 
     @property
@@ -117,7 +124,7 @@ class Matcher:
     def _update_meanings(self, spark: SparkSession, building: Building, is_told: bool) -> bool:
         """Read the vocabularies again; return whether what is known may mean something else."""
         if self._meanings is None or is_told:
-            tables = Tables(building.folder / "records")
+            tables = RecordTables(building.folder / "records")
             self._meanings = collect_meanings(tables.read(spark, "vocabulary"))
         known = [hash_.hex() for hash_ in self._meanings.known]
         if known == building.manifest.meanings:
@@ -263,7 +270,7 @@ class Matcher:
 
 
 def _open_logs(spark: SparkSession, building: Building) -> Logs:
-    tables = Tables(building.folder / "records")
+    tables = RecordTables(building.folder / "records")
     return Logs(lambda kind: tables.read(spark, kind).drop("day"))
 
 
@@ -297,3 +304,157 @@ def parse_ids(frame: DataFrame) -> DataFrame:
 def name_id(id_: int) -> str:
     """Return an id as people see it."""
     return f"{id_ & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+# Notifications and subscriptions as the stream knows them: what a batch adds, and what it
+# changes.
+#
+# A notification is the same in every node's log, so the first record of it is enough. A
+# subscription changes when a record says that it ended, or that a clock was wrong: all of them
+# fit into the driver's memory, and are held against those of the version before.
+
+NOTES, WINDOWS = "notes", "windows.parquet"  # in the version's folder `state`
+_COLUMNS = (
+    *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),
+    *("at", "doubt", "expires", "vocabulary", "vector"),
+)
+NOTE = StructType(
+    [
+        StructField("note_id", LongType()),
+        *(field for name in _COLUMNS for field in build_schema("note") if field.name == name),
+    ]
+)
+
+
+class NoteChanges(NamedTuple):
+    """Notifications in the common timeline: those to be matched anew, and the others."""
+
+    fresh: DataFrame  # never seen before
+    moved: DataFrame | None  # seen before, but their clock was corrected since
+    others: DataFrame
+    rows: int  # of the fresh ones
+
+
+class WindowChanges(NamedTuple):
+    """All subscriptions, and which of them are not as they were."""
+
+    table: pa.Table
+    changed: pa.Table  # new, or different
+    stale: list[int]  # ids of those that were there before, and are different or gone
+
+
+def read_clocks(manifest: Manifest) -> dict[Run, RunClock]:
+    """Return what is known of clocks that are not simply right."""
+    return {(node, run): RunClock(ahead, doubt) for node, run, ahead, doubt in manifest.clocks}
+
+
+def read_offsets(manifest: Manifest) -> dict[Run, int]:
+    """Return by how much clocks are off."""
+    return {run: clock.offset for run, clock in read_clocks(manifest).items()}
+
+
+def set_clocks(manifest: Manifest, clocks: Mapping[Run, RunClock]) -> set[Run]:
+    """Note what is known of clocks; return the runs of which something else is known than before.
+
+    What was read or asked there may now be matched otherwise.
+    """
+    before = read_clocks(manifest)
+    manifest.clocks = [[*run, *clock] for run, clock in sorted(clocks.items()) if any(clock)]
+    after = read_clocks(manifest)
+    return {run for run in before.keys() | after.keys() if before.get(run) != after.get(run)}
+
+
+def add_notes(
+    spark: SparkSession,
+    building: Building,
+    written: dict[str, Written],
+    number: int,
+    moved: set[Run],
+) -> NoteChanges:
+    """Take in the notifications of a batch."""
+    folder = building.make(STATE, NOTES)
+    before = read_files(spark, list_files(folder), NOTE)
+    offsets = read_offsets(building.manifest)
+    rows = 0
+    fresh_files: list[Path] = []
+    if "note" in written:
+        records = read_files(spark, written["note"].files, build_schema("note"))
+        seen = records.select(F.col("item").alias("note_id"), *_COLUMNS)
+        fresh = seen.dropDuplicates(["note_id"])
+        if building.manifest.batch >= 0:
+            fresh = fresh.join(before.select("note_id"), "note_id", "left_anti")
+        known = set(list_files(folder))
+        rows = add_frame(fresh, folder, name_stem(number))
+        fresh_files = [path for path in list_files(folder) if path not in known]
+    fresh = _correct(read_files(spark, fresh_files, NOTE), offsets)
+    _note_latest(building.manifest, fresh_files)
+    if not moved:
+        return NoteChanges(fresh, None, _correct(before, offsets), rows)
+    is_moved = _is_of(moved)
+    shifted = _correct(before.where(is_moved), offsets)
+    return NoteChanges(fresh, shifted, _correct(before.where(~is_moved), offsets), rows)
+
+
+def _note_latest(manifest: Manifest, files: list[Path]) -> None:
+    """Note how far the readings of each node have come.
+
+    Of all nodes the middle one counts: a clock that is a year ahead must not make everything late.
+    """
+    latest = {(node, run): at for node, run, at in manifest.latest}
+    for path in files:
+        table = pq.read_table(path, columns=["origin", "run", "at"])
+        found = table.group_by(["origin", "run"]).aggregate([("at", "max")])
+        for row in found.to_pylist():
+            key = row["origin"], row["run"]
+            latest[key] = max(latest.get(key, 0), row["at_max"])
+    manifest.latest = [[*run, at] for run, at in sorted(latest.items())]
+    offsets = read_offsets(manifest)
+    by_node: dict[str, int] = {}
+    for (node, run), at in latest.items():
+        by_node[node] = max(by_node.get(node, 0), at - offsets.get((node, run), 0))
+    manifest.newest = median_low(by_node.values()) if by_node else 0
+
+
+def read_notes(spark: SparkSession, building: Building) -> DataFrame:
+    """Return all notifications, in the common timeline."""
+    files = list_files(building.make(STATE, NOTES))
+    return _correct(read_files(spark, files, NOTE), read_offsets(building.manifest))
+
+
+def _correct(notes: DataFrame, offsets: dict[Run, int]) -> DataFrame:
+    return correct_times(notes, offsets, (), ("at", "expires"))
+
+
+def _is_of(runs: Iterable[Run]) -> Column:
+    found = F.lit(False)
+    for node, run in sorted(runs):
+        found = found | ((F.col("origin") == node) & (F.col("run") == run))
+    return found
+
+
+def load_windows(folder: Path) -> pa.Table | None:
+    """Return the subscriptions of a version; None if there were none yet."""
+    path = folder / STATE / WINDOWS
+    return pq.read_table(path) if path.exists() else None
+
+
+def update_windows(building: Building, logs: Logs, moved: set[Run]) -> WindowChanges:
+    """Work the subscriptions out anew, and say which are not as they were, or of moved runs."""
+    before = load_windows(building.folder)
+    frame = find_windows(logs.get("subscribe"), logs.get("unsubscribe"))
+    table = frame.toArrow().sort_by("subscription_id")
+    building.make(STATE)
+    write_parquet(building.folder / STATE / WINDOWS, table)
+    if before is None:
+        return WindowChanges(table, table, [])
+    old = {row["subscription_id"]: row for row in before.to_pylist()}
+    rows = table.to_pylist()
+    changed = [
+        row["subscription_id"]
+        for row in rows
+        if old.get(row["subscription_id"]) != row or (row["origin"], row["run"]) in moved
+    ]
+    gone = old.keys() - {row["subscription_id"] for row in rows}
+    stale = sorted(gone | (old.keys() & set(changed)))
+    mask = pc.is_in(table["subscription_id"], pa.array(changed, pa.int64()))
+    return WindowChanges(table, table.filter(mask), stale)

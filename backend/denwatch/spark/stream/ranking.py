@@ -28,12 +28,18 @@ import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from denwatch.spark.analytics.decisions import Replay
-from denwatch.spark.stream.files import add_frame, list_files, remove_rows
-from denwatch.spark.stream.matching import Changes, list_owners, name_id, parse_ids, read_matches
-from denwatch.spark.stream.notes import STATE, load_windows, read_notes
-from denwatch.spark.stream.records import name_stem
-from denwatch.spark.stream.versions import Building
+from denwatch.spark.analytics.outcomes import Replay
+from denwatch.spark.stream.matching import (
+    Changes,
+    list_owners,
+    load_windows,
+    name_id,
+    parse_ids,
+    read_matches,
+    read_notes,
+)
+from denwatch.spark.stream.tables import add_frame, list_files, name_stem, remove_rows
+from denwatch.spark.stream.versions import STATE, Building
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType

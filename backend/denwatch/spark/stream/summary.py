@@ -8,22 +8,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from denwatch.spark.report import pictures as draw
-from denwatch.spark.report.page import Card, Page, Picture, write_page, write_table
+from denwatch.spark.report.analysis import save_text
+from denwatch.spark.report.page import Picture, ReportPage, ReportSection, write_page, write_table
 from denwatch.spark.report.svg import format_number, format_span
-from denwatch.spark.report.tables import save_text
 from denwatch.spark.source import QUARANTINE
-from denwatch.spark.stream.judging import Judged, pick
 from denwatch.spark.stream.versions import Manifest
 
 SUMMARY, PAGE = "summary.json", "live.html"
 _NOTHING = "\u2013"
 _SHOWN = 12  # rows of a table
+
+
+@dataclass
+class Judged:
+    """What was worked out, as far as a page or a message needs it."""
+
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    used: str = ""  # the strategy of all nodes, if it is one
+    best: str = ""  # the strategy to take, "" before anything can be said
+    advice: str = ""
+    end: int = 0  # of the logs, ms
+    step: int = 1  # of `delivery`, ms
+
+
+def pick(table: pd.DataFrame) -> dict[str, Any]:
+    """Return the one row of a table, without what is missing."""
+    if table.empty:
+        return {}
+    row: dict[str, Any] = table.iloc[0].to_dict()
+    return {name: value for name, value in row.items() if value is not None and value == value}
 
 
 def summarise(manifest: Manifest, judged: Judged, loop: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +102,7 @@ def build_page(
                 tables["causes"],
             ),
         ]
-    page = Page(
+    page = ReportPage(
         "The operation now",
         about,
         _list_cards(summary),
@@ -107,7 +127,7 @@ def _show_table(table: pd.DataFrame) -> str:
     return write_table(names, rows.to_numpy().tolist(), max(0, len(table) - _SHOWN))
 
 
-def _list_cards(summary: Mapping[str, Any]) -> list[Card]:
+def _list_cards(summary: Mapping[str, Any]) -> list[ReportSection]:
     head = summary["headline"]
     loop = summary["loop"]
 
@@ -117,14 +137,18 @@ def _list_cards(summary: Mapping[str, Any]) -> list[Card]:
     ratio = head.get("delivery_ratio")
     latency = head.get("p50_ms")
     return [
-        Card(_NOTHING if ratio is None else f"{ratio:.1%}", "delivered of what nobody held back"),
-        Card(_NOTHING if latency is None else format_span(latency), "median latency"),
-        Card(format_number(summary["matches"]), "matches"),
-        Card(show("late"), "late"),
-        Card(show("missed"), f"missed, {show('still_open')} may still come"),
-        Card(show("wrong"), "wrong"),
-        Card(format_number(loop.get("handed", 0)), "items handed to nodes"),
-        Card(format_number(summary["records"].get(QUARANTINE, 0)), "log parts in quarantine"),
+        ReportSection(
+            _NOTHING if ratio is None else f"{ratio:.1%}", "delivered of what nobody held back"
+        ),
+        ReportSection(_NOTHING if latency is None else format_span(latency), "median latency"),
+        ReportSection(format_number(summary["matches"]), "matches"),
+        ReportSection(show("late"), "late"),
+        ReportSection(show("missed"), f"missed, {show('still_open')} may still come"),
+        ReportSection(show("wrong"), "wrong"),
+        ReportSection(format_number(loop.get("handed", 0)), "items handed to nodes"),
+        ReportSection(
+            format_number(summary["records"].get(QUARANTINE, 0)), "log parts in quarantine"
+        ),
     ]
 
 

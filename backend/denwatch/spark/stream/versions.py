@@ -1,15 +1,14 @@
-"""Whole versions of a folder of tables, switched in one step. The only file that switches.
+"""Versions of a folder of tables, switched atomically. The only file that replaces `current`.
 
     DIR/current -> versions/00000012      one link, replaced atomically
     DIR/records -> current/records        never changes
     DIR/tables  -> current/tables         never changes
 
-A version is built beside the others, out of hard links to the files that stay and of new files; it
-gets its name when it is whole, and becomes the one that everybody sees when `current` is replaced.
-So whoever reads, with whatever program, sees all of a batch or nothing of it, and a driver that is
-killed leaves at most a folder that nobody points to, which the next one removes. A file is never
-written twice under one name: whoever lists one version and opens files in the next finds the same
-bytes, or no file.
+A version is built beside the others, from hard links to unchanged files and from new files. It
+gets its name when it is complete and becomes visible when `current` is replaced. So every reader,
+with any program, sees all of a batch or nothing of it, and a killed driver leaves at most a folder
+that no link points to, which the next driver removes. No file name is ever used for other bytes: a
+reader that lists one version and opens files in the next finds the same bytes, or no file.
 """
 
 from __future__ import annotations
@@ -29,22 +28,23 @@ from typing import Any
 FORMAT = 1
 MANIFEST = "manifest.json"
 CURRENT, VERSIONS = "current", "versions"
-SHOWN = ("records", "tables")  # what has a link of its own
+SHOWN = ("records", "tables")  # have a link of their own in DIR
+STATE = "state"  # the folder of a version that only the stream reads
 KEPT_SECONDS = 120.0  # how long readers may go on with a version that was replaced
 _PARTIAL = ".partial-"
 
 
 class VersionError(RuntimeError):
-    """The folder cannot be used, and why."""
+    """The folder cannot be used; the message says why."""
 
 
 @dataclass
 class Manifest:
-    """What a version is: which batches are in it, and what the next one must know."""
+    """Which batches a version contains, and what the next batch must know."""
 
     number: int = 0
-    batch: int = -1  # the last one that is in it
-    judged: int = -1  # the last one that the judged tables know
+    batch: int = -1  # the last one in it
+    judged: int = -1  # the last batch whose outcomes were evaluated
     query: str = ""  # whose batches: the id in Spark's checkpoint
     counts: dict[str, int] = field(default_factory=dict)  # records by kind
     clocks: list[list[Any]] = field(default_factory=list)  # [node, run, ms ahead, ms of doubt]
@@ -56,21 +56,21 @@ class Manifest:
 
 
 class Building:
-    """A version that nobody sees yet."""
+    """A version under construction, not visible yet."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
 
     def make(self, *names: str) -> Path:
-        """Return a folder in it, which is there."""
+        """Return a folder of the version; create it if needed."""
         path = self.folder.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
 
 class Versions:
-    """The versions of one folder; the process that has it open is alone."""
+    """The versions of one folder, locked for this process."""
 
     def __init__(self, folder: Path, keep: float = KEPT_SECONDS) -> None:
         self.folder = folder
@@ -83,7 +83,7 @@ class Versions:
             raise
 
     def close(self) -> None:
-        """Let somebody else have the folder."""
+        """Release the lock on the folder."""
         os.close(self._lock)
 
     def _prepare(self) -> None:
@@ -91,11 +91,12 @@ class Versions:
             link = self.folder / name
             if link.exists() and not link.is_symlink():
                 raise VersionError(
-                    f"{link} is not of a stream: `denwatch analyze` and `stream` need a folder each"
+                    f"{link} was not made by `denwatch stream`: `analyze` and `stream` need a"
+                    " folder each"
                 )
         (self.folder / VERSIONS).mkdir(exist_ok=True)
         now = self._find_current()
-        for path in (self.folder / VERSIONS).iterdir():  # what a killed run was about to finish
+        for path in (self.folder / VERSIONS).iterdir():  # left by a killed run
             if path.name.startswith(_PARTIAL) or (now is None or path.name > now.name):
                 shutil.rmtree(path)
         if now is None:
@@ -113,13 +114,13 @@ class Versions:
 
     @property
     def current(self) -> Path:
-        """The version that everybody sees."""
+        """The folder of the visible version."""
         found = self._find_current()
         assert found is not None, "a folder that is open has a version"
         return found
 
     def read_manifest(self) -> Manifest:
-        """Return what the current version is."""
+        """Return the manifest of the current version."""
         found = self._find_current()
         return Manifest() if found is None else load_manifest(found)
 
@@ -127,11 +128,11 @@ class Versions:
 
     @contextlib.contextmanager
     def build(self) -> Iterator[Building]:
-        """Yield a version that begins as the current one; it is switched to if all goes well."""
+        """Yield a copy of the current version; switch to it unless an error is raised."""
         before = self._find_current()
         manifest = self.read_manifest()
         manifest.number += 1
-        # No name is used twice: workers that outlive a killed driver write where nobody looks.
+        # A new name each time: workers that outlive a killed driver write where nobody looks.
         partial = self.folder / VERSIONS / f"{_PARTIAL}{os.getpid()}-{time.time_ns()}"
         partial.mkdir()
         try:
@@ -158,7 +159,7 @@ class Versions:
         _replace_link(self.folder / CURRENT, f"{VERSIONS}/{name}")
         _sync(self.folder)
         if before is not None:
-            os.utime(before)  # readers have so long from now
+            os.utime(before)  # starts the time that readers have left
 
     def _remove_old(self) -> None:
         current = self.current.name
@@ -170,7 +171,7 @@ class Versions:
 
 
 def load_manifest(version: Path) -> Manifest:
-    """Return what a version is."""
+    """Read the manifest of a version."""
     stored = json.loads((version / MANIFEST).read_text(encoding="utf-8"))
     if stored.pop("format") != FORMAT:
         raise VersionError(f"{version} was written by another version of denwatch: name a new DIR")
@@ -185,7 +186,7 @@ def _lock_folder(folder: Path) -> int:
     except OSError as error:
         os.close(handle)
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise VersionError(f"{folder}: another `denwatch stream` writes there") from None
+            raise VersionError(f"{folder}: another `denwatch stream` is writing there") from None
         raise
     return handle
 
@@ -200,7 +201,7 @@ def _replace_link(path: Path, target: str) -> None:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Make the same files in another folder, without copying them where the disk can."""
+    """Link the files into another folder; copy them if the file system has no hard links."""
     for folder, _, names in os.walk(source):
         there = target / Path(folder).relative_to(source)
         there.mkdir(exist_ok=True)
@@ -214,7 +215,7 @@ def _link_tree(source: Path, target: Path) -> None:
 
 
 def _sync_new(folder: Path) -> None:
-    """Bring to the disk what is in no older version."""
+    """Flush to disk the files that no older version has."""
     for place, _, names in os.walk(folder):
         is_new = False
         for name in names:

@@ -1,21 +1,20 @@
-"""The network's minimal set of subscriptions, and what sending only that saves on the air.
-
-Three steps, each on fewer rows than the one before, none on the driver:
-
-1. Of subscriptions with the same bytes the one with the lowest id stays.
-2. Those with the same feature mask are held against each other, in chunks of at most `CHUNK`.
-3. What is left of an event is held against each other, with masks nested.
-
-A subscription that is dropped in one step is covered by what the step keeps; and what covers may in
-turn be dropped only for others that cover it. So everything dropped is covered by what is active in
-the end. Chunks go by the bytes of vectors: the answer does not depend on how rows are distributed.
-"""
+"""What people ask for: attributes and terms of all subscriptions, with what they matched."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import parse
+from denwatch.client.syntax import (
+    Constraint,
+    CrispComparison,
+    CrispRange,
+    NamedTerm,
+    PredicateNode,
+    iterate_predicates,
+)
 from denwatch.node.covering import Approximate, Covering, Domains
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
 from denwatch.node.covering.entries import CoveringEntry, sort_widest_first
@@ -25,6 +24,81 @@ from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import SubscriptionVector
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+
+TERMS = "subscription_id bigint, attribute string, term string"
+_UNREAD = "(in other words)"  # content filters, and what a newer language says
+
+
+def count_terms(windows: DataFrame, matches: DataFrame) -> DataFrame:
+    """Return attributes and terms: subscriptions, subscribers, and matches of those.
+
+    `windows` and `matches` are those of `denwatch.spark.matching`. The most asked for come first.
+    """
+    words = windows.select("subscription_id", "words", "language")
+    said = words.mapInPandas(_read_words, TERMS)
+    matched = matches.groupBy("subscription_id").agg(F.count("*").alias("matches"))
+    return (
+        said.join(windows.select("subscription_id", "owner"), "subscription_id")
+        .join(matched, "subscription_id", "left")
+        .groupBy("attribute", "term")
+        .agg(
+            F.countDistinct("subscription_id").alias("subscriptions"),
+            F.countDistinct("owner").alias("subscribers"),
+            F.coalesce(F.sum("matches"), F.lit(0)).alias("matches"),
+        )
+        .orderBy(F.desc("subscriptions"), F.desc("matches"), "attribute", "term")
+    )
+
+
+def _read_words(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for batch in batches:
+        rows = [
+            (int(row.subscription_id), *pair)
+            for row in batch.itertuples(index=False)
+            for pair in _list_terms(row.words, row.language)
+        ]
+        yield pd.DataFrame(rows, columns=["subscription_id", "attribute", "term"])
+
+
+def _list_terms(words: str, language: int) -> list[tuple[str, str]]:
+    if language != FUZZY:
+        return [(_UNREAD, "")]
+    try:
+        condition = parse(words).condition
+    except LanguageError:
+        return [(_UNREAD, "")]
+    found = [_describe(predicate) for predicate in iterate_predicates(condition)]
+    return list(dict.fromkeys(found))
+
+
+def _describe(predicate: PredicateNode) -> tuple[str, str]:
+    said = _name(predicate.constraint)
+    hedges = " ".join(predicate.hedges)
+    parts = ("not" if predicate.negated else "", hedges, said)
+    name = predicate.attribute.text.rpartition(".")[2]
+    return name, " ".join(part for part in parts if part)
+
+
+def _name(constraint: Constraint) -> str:
+    if isinstance(constraint, NamedTerm):
+        return constraint.name.text
+    if isinstance(constraint, CrispComparison):
+        return str(constraint.operator.value)
+    return "between" if isinstance(constraint, CrispRange) else type(constraint).__name__.lower()
+
+
+# The network's minimal set of subscriptions, and what sending only that saves on the air.
+#
+# Three steps, each on fewer rows than the one before, none on the driver:
+#
+# 1. Of subscriptions with the same bytes the one with the lowest id stays.
+# 2. Those with the same feature mask are held against each other, in chunks of at most `CHUNK`.
+# 3. What is left of an event is held against each other, with masks nested.
+#
+# A subscription that is dropped in one step is covered by what the step keeps; and what covers
+# may in turn be dropped only for others that cover it. So everything dropped is covered by what
+# is active in the end. Chunks go by the bytes of vectors: the answer does not depend on how rows
+# are distributed.
 
 SAME, COVERED, UNREADABLE = "same", "covered", "unreadable"
 CHUNK = 2_000  # subscriptions that are held against each other at once

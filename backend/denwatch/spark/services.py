@@ -1,0 +1,350 @@
+"""The best services for each wish of a region, by the finders of `node.services`. On Spark.
+
+Regions are worked on apart. A region with many wishes is shared by several tasks, each of which has
+all its services; within a task services are added in the order of their names, which also decides
+ties. So the answer depends neither on how rows are distributed nor on how many tasks there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from denwatch.node.matching.plugins import FUZZY
+from denwatch.node.services import (
+    BasicSvdFinder,
+    ExactFinder,
+    ExhaustiveFinder,
+    FeasibilityRule,
+    Finder,
+    RandomFinder,
+    ServiceRequest,
+    SumFinder,
+    WeightedSvdFinder,
+)
+from denwatch.protocol import subscription as codec
+from denwatch.protocol.errors import ProtocolError
+from denwatch.spark.matching.windows import Meanings
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+WISHES = "region string, wish string, wants array<string>, against array<string>"
+FOUND = "region string, wish string, place int, service string, squared int, probes bigint"
+_ARROW = pa.schema(
+    [
+        ("region", pa.string()),
+        ("wish", pa.string()),
+        ("place", pa.int32()),
+        ("service", pa.string()),
+        ("squared", pa.int32()),
+        ("probes", pa.int64()),
+    ]
+)
+
+Make = Callable[[int, np.random.Generator], Finder]
+METHODS: dict[str, Make] = {
+    "exact": lambda width, _: ExactFinder(width),
+    "basic": lambda width, _: BasicSvdFinder(width),
+    "weighted": WeightedSvdFinder,
+    "sums": lambda width, _: SumFinder(width),
+    "random": lambda width, _: RandomFinder(width),
+    "exhaustive": lambda width, _: ExhaustiveFinder(width),
+}
+
+
+def find_services(
+    services: DataFrame,
+    wishes: DataFrame,
+    *,
+    method: str = "exact",
+    rule: FeasibilityRule = FeasibilityRule.POSITIVE,
+    limit: int = 1,
+    parts: int = 1,
+    seed: int = 0,
+) -> DataFrame:
+    """Return the best services of each wish, FOUND; a wish that none serves has no row.
+
+    `services` are live ones (region, service, has, against), `wishes` has WISHES. `squared` is the
+    squared distance: under POSITIVE with binary attributes, how many attributes a service has
+    beyond the wish. `probes` is what finding them cost. A region is shared by up to `parts` tasks.
+    """
+    if method not in METHODS:
+        raise ValueError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
+    if limit < 1 or parts < 1:
+        raise ValueError(f"limit and parts are at least 1, not {limit} and {parts}")
+    offered = services.select("region", "service", "has", "against").withColumn(
+        "part", F.explode(F.sequence(F.lit(0), F.lit(parts - 1)))
+    )
+    # Of the same type on both sides: rows are brought together by its hash.
+    part = F.pmod(F.xxhash64("wish"), parts).cast("int")
+    asked = wishes.select(*("region", "wish", "wants", "against"), part.alias("part"))
+
+    def search(offers: pa.Table, requests: pa.Table) -> pa.Table:
+        return search_region(offers, requests, method, rule, limit, seed)
+
+    groups = offered.groupBy("region", "part"), asked.groupBy("region", "part")
+    return groups[0].cogroup(groups[1]).applyInArrow(search, FOUND)
+
+
+def search_region(
+    offers: pa.Table, requests: pa.Table, method: str, rule: FeasibilityRule, limit: int, seed: int
+) -> pa.Table:
+    """Answer the wishes of one region."""
+    rows: list[tuple[str, str, int, str, int, int]] = []
+    if offers.num_rows and requests.num_rows:
+        offered = sorted(offers.to_pylist(), key=lambda row: str(row["service"]))
+        asked = sorted(requests.to_pylist(), key=lambda row: str(row["wish"]))
+        region = str(asked[0]["region"])
+        names = _list_names(offered, "has") | _list_names(asked, "wants")
+        places = {name: place for place, name in enumerate(sorted(names))}
+        width = max(1, len(places))
+        finder = METHODS[method](width, _seed_rng(seed, region))
+        vectors = [encode(row["has"], row["against"], places, width) for row in offered]
+        finder.add_many([row["service"] for row in offered], vectors)
+        for row in asked:
+            values = tuple(encode(row["wants"], row["against"], places, width).tolist())
+            rng = _seed_rng(seed, region, str(row["wish"]))
+            result = finder.find(ServiceRequest(values, rule, limit=limit), rng)
+            for place, match in enumerate(result.matches, 1):
+                best = place, str(match.identity), match.squared
+                rows.append((region, row["wish"], *best, result.probes))
+    columns = zip(*rows, strict=True) if rows else ([] for _ in _ARROW)
+    return pa.table([pa.array(column) for column in columns], schema=_ARROW)
+
+
+def encode(
+    plus: Sequence[str] | None, minus: Sequence[str] | None, places: dict[str, int], width: int
+) -> npt.NDArray[np.int8]:
+    """Return a vector: 1 for what is wanted or there, -1 for what is refused."""
+    values = np.zeros(width, np.int8)
+    values[[places[name] for name in plus or ()]] = 1
+    values[[places[name] for name in minus or ()]] = -1
+    return values
+
+
+def _list_names(rows: list[dict[str, list[str] | None]], column: str) -> set[str]:
+    return {name for row in rows for key in (column, "against") for name in row[key] or ()}
+
+
+def _seed_rng(seed: int, *names: str) -> np.random.Generator:
+    """Return a source of chance that a region, or a wish in it, has for itself."""
+    digest = hashlib.sha256("\0".join((str(seed), *names)).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+
+# Offers and wishes from the nodes' logs: what devices sense, and what subscriptions ask for.
+#
+# An attribute is called `event.attribute` as its vocabulary names it, so that devices and people
+# with different vocabularies that mean the same find each other; one that no document names is
+# called by its numbers, and its vocabulary's.
+
+Names = dict[tuple[bytes, int], dict[int, str]]  # by vocabulary and event: attributes by bit
+Frames = Iterator[pd.DataFrame]
+_BITS = 16
+_EVENTS = 64
+
+
+def list_names(meanings: Meanings) -> Names:
+    """Return how the known vocabularies call attributes."""
+    names: Names = {}
+    for hash_ in meanings.known:
+        for number in range(_EVENTS):
+            event = meanings.find_event(hash_, number)
+            if event is not None:
+                named = {a.bit: f"{event.name}.{a.name}" for a in event.attributes.values()}
+                names[hash_, number] = named
+    return names
+
+
+def name_features(names: Names, vocabulary: bytes, event: int, features: int) -> list[str]:
+    """Return the attributes of a mask."""
+    known = names.get((vocabulary, event), {})
+    other = f"{vocabulary.hex()}:{event}"
+    return [known.get(bit, f"{other}.{bit}") for bit in range(_BITS) if features >> bit & 1]
+
+
+def read_offers(device: DataFrame, names: Names) -> DataFrame:
+    """Return what records of the kind `device` say, as updates for `refresh_services`: SERVICES.
+
+    A hello offers what the device senses; a device that went silent offers nothing.
+    """
+    said = device.where("not is_up or senses is not null").select(
+        "node", "device", "epoch", "number", "is_up", "senses", "vocabulary"
+    )
+    return said.mapInPandas(_make_offers(names), SERVICES)
+
+
+def _make_offers(names: Names) -> Callable[[Frames], Frames]:
+    def read(batches: Frames) -> Frames:
+        for batch in batches:
+            rows: list[tuple[object, ...]] = []
+            for row in batch.itertuples(index=False):
+                has = None
+                if row.is_up:
+                    has = [
+                        name
+                        for sense in map(int, row.senses)
+                        for name in name_features(
+                            names, bytes(row.vocabulary or b""), sense >> 32, sense & 0xFFFF
+                        )
+                    ]
+                version = {"epoch": int(row.epoch), "number": int(row.number)}
+                rows.append((row.node, row.device, version, has, []))
+            columns = ["region", "service", "version", "has", "against"]
+            yield pd.DataFrame(rows, columns=columns)
+
+    return read
+
+
+def read_wishes(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> DataFrame:
+    """Return what the subscriptions in force at a time (ms) ask for, where their owners are then.
+
+    `windows` and `stays` are those of `spark.matching` and `spark.analytics`. Who was at no
+    node yet is looked for where the subscription was made. The columns are those of WISHES; `wish`
+    is the subscription's id in hexadecimal.
+    """
+    places = (
+        stays.where(F.col("begin") <= at)
+        .groupBy(F.col("subscriber").alias("owner"))
+        .agg(F.max_by("node", F.struct("end", "begin", "node")).alias("here"))
+    )
+    live = windows.where(
+        (F.col("begins") <= at) & (F.col("ends") > at) & (F.col("language") == FUZZY)
+    )
+    asked = live.join(places, "owner", "left").select(
+        F.coalesce("here", "origin").alias("region"),
+        F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("wish"),
+        "vocabulary",
+        "vector",
+    )
+    return asked.mapInPandas(_make_wishes(names), WISHES)
+
+
+def _make_wishes(names: Names) -> Callable[[Frames], Frames]:
+    def read(batches: Frames) -> Frames:
+        for batch in batches:
+            rows: list[tuple[object, ...]] = []
+            for row in batch.itertuples(index=False):
+                try:
+                    vector = codec.decode(bytes(row.vector or b""))
+                except ProtocolError:  # matching tells of it
+                    continue
+                wants = name_features(
+                    names, bytes(row.vocabulary or b""), vector.event, vector.features
+                )
+                rows.append((row.region, row.wish, wants, []))
+            yield pd.DataFrame(rows, columns=["region", "wish", "wants", "against"])
+
+    return read
+
+
+# What is offered where, kept current: later news of a service replaces earlier.
+#
+# News may come in any order, twice, and in batches of any size: what counts is the version, which
+# rises with every record that a node writes. What was withdrawn is kept as a row without
+# attributes, so that older news that comes after it changes nothing.
+
+SERVICES = (
+    "region string, service string, version struct<epoch: bigint, number: bigint>, "
+    "has array<string>, against array<string>"
+)
+_KEY = ("region", "service")
+
+
+def refresh_services(services: DataFrame, updates: DataFrame) -> DataFrame:
+    """Return the services after some updates; both have the columns of SERVICES.
+
+    `has` lists the attributes that a service has, `against` those that it refuses (ternary ones);
+    a null in `has` withdraws it.
+    """
+    both = services.select(*_columns()).unionByName(updates.select(*_columns()))
+    said = F.struct("has", "against")
+    latest = both.groupBy(*_KEY).agg(
+        F.max("version").alias("version"), F.max_by(said, F.col("version")).alias("said")
+    )
+    return latest.select(*_KEY, "version", "said.has", "said.against")
+
+
+def list_live(services: DataFrame) -> DataFrame:
+    """Return the services that are offered now."""
+    return services.where("has is not null")
+
+
+def _columns() -> list[str]:
+    return [*_KEY, "version", "has", "against"]
+
+
+# Which device serves each subscription best where its owner is, and how well regions are served.
+#
+# Both searches are made: the exact one, which is what is recommended, and SVDS beside it, so that
+# their answers and their cost can be compared on the site's own data. For a wish that nobody in its
+# region serves, the best of all other regions is named.
+
+EVERYWHERE = ""  # the region of those who look in all regions
+_PARTS = 4
+
+
+def recommend_services(services: DataFrame, wishes: DataFrame, windows: DataFrame) -> DataFrame:
+    """Return one row a wish: who serves it best.
+
+    `services` are live. Columns: region, owner, subscription_id, words, wants, service (null: none
+    here), beyond (attributes that it has and nobody asked for), probes, svd_service, svd_beyond,
+    svd_probes, elsewhere (region and device, where there is none here).
+    """
+    exact = find_services(services, wishes, method="exact", parts=_PARTS).select(
+        "region", "wish", "service", F.col("squared").alias("beyond"), "probes"
+    )
+    svd = find_services(services, wishes, method="weighted", parts=_PARTS).select(
+        "region",
+        "wish",
+        F.col("service").alias("svd_service"),
+        F.col("squared").alias("svd_beyond"),
+        F.col("probes").alias("svd_probes"),
+    )
+    here = wishes.join(exact, ["region", "wish"], "left").join(svd, ["region", "wish"], "left")
+    unserved = here.where("service is null").withColumn("region", F.lit(EVERYWHERE))
+    anywhere = services.withColumn("service", F.concat_ws(": ", "region", "service")).withColumn(
+        "region", F.lit(EVERYWHERE)
+    )
+    others = find_services(anywhere, unserved, method="exact", parts=_PARTS).select(
+        "wish", F.col("service").alias("elsewhere")
+    )
+    known = windows.select(
+        F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("wish"),
+        *("subscription_id", "owner", "words"),
+    )
+    return (
+        here.join(others, "wish", "left")
+        .join(known, "wish")
+        .select(
+            *("region", "owner", "subscription_id", "words", "wants", "service", "beyond"),
+            *("probes", "svd_service", "svd_beyond", "svd_probes", "elsewhere"),
+        )
+        .orderBy("region", "owner", "subscription_id")
+    )
+
+
+def sum_regions(services: DataFrame, recommended: DataFrame) -> DataFrame:
+    """Return one row a region: services, wishes, served, unserved, and what both searches cost.
+
+    Columns: region, services, wishes, served, elsewhere (served by another region only), unserved,
+    beyond and svd_beyond (mean), probes and svd_probes (mean).
+    """
+    offered = services.groupBy("region").agg(F.count("*").alias("services"))
+    is_here, is_there = F.col("service").isNotNull(), F.col("elsewhere").isNotNull()
+    asked = recommended.groupBy("region").agg(
+        F.count("*").alias("wishes"),
+        F.count_if(is_here).alias("served"),
+        F.count_if(~is_here & is_there).alias("elsewhere"),
+        F.count_if(~is_here & ~is_there).alias("unserved"),
+        *(
+            F.round(F.avg(name), 2).alias(name)
+            for name in ("beyond", "svd_beyond", "probes", "svd_probes")
+        ),
+    )
+    counts = ["services", "wishes", "served", "elsewhere", "unserved"]
+    return offered.join(asked, "region", "full").fillna(0, counts).orderBy("region")

@@ -1,0 +1,348 @@
+"""An operator's loop: after each judgement, late matches and the plan to whoever can be reached.
+
+What a node has acknowledged is remembered beside the tables, so that it is not sent with every
+batch; forgetting it costs nothing but bytes, because a node takes every item once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from denwatch.client.subscriber.errors import SubscriberError
+from denwatch.client.subscriber.link import (
+    Arrived,
+    Failed,
+    Identity,
+    Link,
+    Listened,
+    Opened,
+    Sent,
+    Waker,
+)
+from denwatch.client.subscriber.servers import Server, parse_server
+from denwatch.node.core.interface import OPERATORS, STATUS
+from denwatch.node.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    NotificationBody,
+    SubscriptionBody,
+    encode_body,
+)
+from denwatch.node.core.operators import Plan, encode_items, encode_plan
+from denwatch.spark.report.analysis import save_text
+from denwatch.spark.stream.matching import parse_ids
+from denwatch.spark.stream.summary import Judged
+from denwatch.spark.tables import RecordTables
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+_FRAME_ITEMS = 100
+_FRAME_BYTES = 60_000  # below what any node takes in one packet
+_REMEMBERED = 100_000  # items that were handed over
+_SAME = {"direct": "spray:1"}  # what nodes call a strategy that only analysis has a name for
+
+
+class OperatorLink:
+    """Goes to nodes and tells them what all logs together say."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        name: str,
+        password: str | None,
+        memory: Path,
+        *,
+        ca: str | None = None,
+        is_insecure: bool = False,
+    ) -> None:
+        """`memory` is the file of what was handed over; SubscriberError for a wrong address."""
+        self._servers = [parse_server(url) for url in urls]
+        self._identity = Identity(name, password, ca, is_insecure)
+        for server in self._servers:
+            self._identity.build_context(server)
+        self._memory = memory
+        self._handed = _load(memory)
+        self._plans: dict[str, str] = {}
+        self._troubles: dict[str, str] = {}
+        self._count = 0
+
+    def close(self) -> None:
+        """End; nothing is open between two judgements."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what went back, for the summary."""
+        return {
+            "handed": self._count,
+            "plans": dict(sorted(self._plans.items())),
+            "troubles": dict(self._troubles),
+        }
+
+    def publish(self, spark: SparkSession, version: Path, judged: Judged) -> None:
+        """Tell the nodes that can be reached what is new for them."""
+        links = list(self._open_links())
+        try:
+            found = {node: link for link in links for node in link.nodes}
+            now = int(time.time() * 1000)
+            self._hand(found, find_handovers(spark, version, found, now))
+            for node, link in sorted(found.items()):
+                self._plan(node, link, judged)
+        finally:
+            for link in links:
+                link.close()
+
+    def _open_links(self) -> Iterator[NodeLink]:
+        for server in self._servers:
+            link = NodeLink(server, self._identity)
+            try:
+                link.open()
+            except SubscriberError as error:
+                link.close()
+                self._troubles[server.url] = str(error).removeprefix(f"{server.url}: ")
+                continue
+            self._troubles.pop(server.url, None)
+            yield link
+
+    def _hand(self, links: dict[str, NodeLink], handovers: list[Handover]) -> None:
+        for node, link in sorted(links.items()):
+            known = self._handed.setdefault(node, {})
+            items = [h.item for h in handovers if h.node == node and h.item.dot.id not in known]
+            frames = list(split_frames(items))
+            done = link.send(node, (encode_items(frame) for frame in frames))
+            for item in (item for frame in frames[:done] for item in frame):
+                known[item.dot.id] = None
+                self._count += 1
+            while len(known) > _REMEMBERED:
+                del known[next(iter(known))]
+        stored = {node: list(ids) for node, ids in self._handed.items() if ids}
+        if stored:
+            save_text(self._memory, json.dumps(stored))
+
+    def _plan(self, node: str, link: NodeLink, judged: Judged) -> None:
+        strategy = _SAME.get(judged.best, judged.best)
+        if not strategy or self._plans.get(node) == strategy:
+            return
+        if link.send(node, [encode_plan(Plan(strategy, judged.advice, judged.end))]):
+            self._plans[node] = strategy
+
+
+def split_frames(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Yield items in frames that a node takes."""
+    frame: list[Item] = []
+    size = 0
+    for item in items:
+        weight = len(item.body) + len(item.signature) + 64
+        if frame and (len(frame) >= _FRAME_ITEMS or size + weight > _FRAME_BYTES):
+            yield frame
+            frame, size = [], 0
+        frame.append(item)
+        size += weight
+    if frame:
+        yield frame
+
+
+def _load(memory: Path) -> dict[str, dict[int, None]]:
+    try:
+        stored = json.loads(memory.read_text(encoding="utf-8"))
+        return {node: dict.fromkeys(map(int, ids)) for node, ids in stored.items()}
+    except (FileNotFoundError, ValueError, AttributeError, TypeError):
+        return {}  # then a node is told once more what it has
+
+
+# Which items are to be handed to which node, so that a subscriber still gets what was missed.
+#
+# A match is worth it if it was missed, by nobody's wish, and still counts for somebody. It goes
+# to the node where its subscriber was last, if that can be reached, else to any that can: nodes
+# pass it on. What goes are the notification and the subscription as their origins signed them,
+# each only if the logs do not say that the node has it. The node verifies both, takes each once,
+# and delivers as if a peer had brought them.
+
+CAUSES = ("replication", "partition", "away", "space")  # misses that a hand-over can mend
+Read = Callable[[Mapping[str, Any]], Item]
+MOST = 10_000  # items found at a time: the others follow when these are there
+
+
+class Handover(NamedTuple):
+    """One item for one node."""
+
+    node: str
+    item: Item
+
+
+def find_handovers(
+    spark: SparkSession, version: Path, reachable: Iterable[str], now: int
+) -> list[Handover]:
+    """Return what the reachable nodes lack of what subscribers still wait for.
+
+    `version` is one of the stream's with its outcomes; `now` (ms) leaves out what is over by now.
+    """
+    nodes = sorted(set(reachable))
+    path = version / "tables" / "outcomes.parquet"
+    if not nodes or not path.exists():
+        return []
+    waiting = (
+        parse_ids(spark.read.parquet(str(path)))
+        .where(F.col("is_open") & F.col("cause").isin(*CAUSES))
+        .where(F.col("until").isNull() | (F.col("until") > now))
+        .select("note_id", "owner")
+        .limit(MOST)
+    )
+    wanted = waiting.join(_find_places(spark, version, nodes), "owner", "left").withColumn(
+        "target", F.coalesce("place", F.lit(nodes[0]))
+    )
+    notes = wanted.select(F.col("note_id").alias("item"), "target").distinct()
+    matches = parse_ids(spark.read.parquet(str(version / "tables" / "matches.parquet")))
+    asked = (
+        wanted.join(matches.select("note_id", "owner", "subscription_id"), ["note_id", "owner"])
+        .select(F.col("subscription_id").alias("item"), "target")
+        .distinct()
+    )
+    records = RecordTables(version / "records")
+    return [
+        *_collect(asked, records.read(spark, "subscribe"), read_subscription),
+        *_collect(notes, records.read(spark, "note"), read_note),
+    ]
+
+
+def _find_places(spark: SparkSession, version: Path, nodes: list[str]) -> DataFrame:
+    """Return the reachable node where each subscriber was last."""
+    stays = spark.read.parquet(str(version / "tables" / "stays.parquet"))
+    last = F.max_by("node", F.struct("end", "begin", "node")).alias("place")
+    here = stays.where(F.col("node").isin(*nodes))
+    return here.groupBy(F.col("subscriber").alias("owner")).agg(last)
+
+
+def _collect(wanted: DataFrame, records: DataFrame, read: Read) -> list[Handover]:
+    """Return the wanted items that are signed, and that their targets have not logged."""
+    known = records.select("item", F.col("node").alias("target"))
+    lacking = wanted.join(known, ["item", "target"], "left_anti")
+    signed = records.where("signature is not null").dropDuplicates(["item"])
+    rows = lacking.join(signed, "item").orderBy("target", "origin", "run", "sequence").collect()
+    return [Handover(row["target"], read(row.asDict())) for row in rows]
+
+
+def read_note(row: Mapping[str, Any]) -> Item:
+    """Return a notification as its origin made it, from a record of the log."""
+    body = NotificationBody(
+        row["device"],
+        row["device_epoch"],
+        row["device_sequence"],
+        row["at"],
+        row["doubt"],
+        bytes(row["vocabulary"]),
+        bytes(row["vector"]),
+    )
+    return _make_item(row, NOTIFICATION, encode_body(body))
+
+
+def read_subscription(row: Mapping[str, Any]) -> Item:
+    """Return a subscription as its origin made it, from a record of the log."""
+    body = SubscriptionBody(
+        row["owner"],
+        row["role"],
+        row["words"],
+        row["created"],
+        row["language"],
+        bytes(row["vocabulary"]),
+        bytes(row["vector"]),
+        json.loads(row["options"]),
+    )
+    return _make_item(row, SUBSCRIPTION, encode_body(body))
+
+
+def _make_item(row: Mapping[str, Any], kind: int, body: bytes) -> Item:
+    dot = Dot(row["origin"], row["run"], row["sequence"])
+    return Item(dot, kind, row["expires"], body, bytes(row["signature"]))
+
+
+# MQTT connections of an operator to nodes: who is there, and messages that are acknowledged.
+#
+# A node's acknowledgement is its commit, so what `send` says is there, is there. Nobody waits here
+# for a node that is not: a link that fails is tried again the next time that there is something.
+
+_PATIENCE = 5.0  # s for an answer
+_QUIET = 1.0  # s after which no more nodes are behind a server
+
+
+class NodeLink:
+    """One connection, from `open` to `close`; `nodes` are those whose status is there."""
+
+    def __init__(self, server: Server, identity: Identity) -> None:
+        self.server = server
+        self.nodes: list[str] = []
+        self._identity = identity
+        self._link: Link | None = None
+        self._waker = Waker()
+        self._happened: list[object] = []
+
+    def open(self) -> None:
+        """Connect, and find out which nodes are there; SubscriberError if that is nobody."""
+        client = f"operator-{self._identity.name}-{time.time_ns() % 1_000_000}"
+        link = self._link = Link(
+            self.server, self._identity, client, is_passing=True, timeout=_PATIENCE
+        )
+        link.open()
+        self._wait(Opened)
+        link.listen((f"{STATUS}+",))
+        self._wait(Listened)
+        found: dict[str, None] = {}
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end and not (found and self._is_quiet()):
+            for event in self._take():
+                if isinstance(event, Arrived):
+                    link.acknowledge(event.mid)
+                    name = event.topic.removeprefix(STATUS)
+                    found |= {name: None} if event.payload else {}
+        self.nodes = sorted(found)
+        if not found:
+            raise SubscriberError(f"{self.server.url}: connected, but no node says its name there")
+
+    def send(self, node: str, payloads: Iterable[bytes]) -> int:
+        """Send frames to a node, one after the other; return how many it has on its disk."""
+        assert self._link is not None, "a link is opened first"
+        done = 0
+        for number, payload in enumerate(payloads, 1):
+            self._link.send(OPERATORS + node, payload, number)
+            try:
+                self._wait(Sent)
+            except SubscriberError:
+                return done
+            done += 1
+        return done
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._link is not None:
+            with suppress(OSError):
+                self._link.close()
+            self._link = None
+        self._waker.close()
+
+    def _is_quiet(self) -> bool:
+        assert self._link is not None, "a link is opened first"
+        self._happened += self._link.poll(_QUIET, self._waker)
+        return not self._happened
+
+    def _take(self) -> list[object]:
+        assert self._link is not None, "a link is opened first"
+        if not self._happened:
+            self._happened += self._link.poll(0.2, self._waker)
+        found, self._happened = self._happened, []
+        return found
+
+    def _wait(self, kind: type) -> None:
+        """Wait for something to happen; SubscriberError if it does not."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            for event in self._take():
+                if isinstance(event, Failed):
+                    raise SubscriberError(f"{self.server.url}: {event.reason}")
+                if isinstance(event, kind):
+                    return
+        raise SubscriberError(f"{self.server.url}: no answer")
