@@ -27,7 +27,7 @@ from denwatch.spark.matching import (
     match_globally,
     match_notes,
 )
-from denwatch.spark.matching.index import FOREVER, SharedIndex
+from denwatch.spark.matching.index import SharedIndex
 from denwatch.spark.matching.job import list_parts, share_parts
 from denwatch.spark.matching.value_index import (
     MAX_LIST,
@@ -37,7 +37,7 @@ from denwatch.spark.matching.value_index import (
     find_max_list,
     match_stabs,
 )
-from denwatch.spark.matching.windows import Meanings
+from denwatch.spark.matching.windows import FOREVER, Meanings
 from denwatch.spark.source import read_kind
 from pyspark.sql import DataFrame, SparkSession
 
