@@ -12,7 +12,7 @@ from typing import Any
 
 from denwatch.node.core.interface import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
 from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.node.runtime.station import Effects
+from denwatch.node.runtime.durable_node import Effects
 from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading

@@ -1,7 +1,7 @@
 """Nodes in one process, on emulated disks that fail where a plan says: no sockets, no real clock.
 
-Each node is the real thing from the MQTT server's bytes down to the store's operations: `Station`
-with all parts, `MemoryStore` with `Faults`, the log's `Writer`. A node that dies loses its links
+Each node is the real thing from the MQTT server's bytes down to the store's operations: a
+`DurableNode` with all protocols, `MemoryStore` with `Faults`, the log's `Writer`. A node that dies loses its links
 and all that was not committed, and is built anew from its medium. Everything happens in rounds:
 clients say something, each node takes all of it, commits once, and only then answers.
 """
@@ -29,9 +29,9 @@ from denwatch.node.mqtt.interface import (
 )
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.runtime.build import build_assembly
-from denwatch.node.runtime.clock import SteadyClock
-from denwatch.node.runtime.station import Effects, Station
+from denwatch.node.runtime.build import build_node, read_limits
+from denwatch.node.runtime.durable_node import DurableNode, Effects
+from denwatch.node.runtime.process import SteadyClock
 from denwatch.node.security import Keyring, open_keyring
 from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore, Store, StoreError
 
@@ -150,14 +150,14 @@ class Host:
         read = lambda: self.now / 1000  # noqa: E731
         clock = SteadyClock(lead, read, read)
         store = cast("Store", self.store)  # what is used of it, both have
-        assembly = build_assembly(config, keyring, self.plan.vocabulary, store, clocks)
+        built = build_node(config, keyring, self.plan.vocabulary, store, clocks)
         # Names are not the matter here: everybody is let in under the one that he gives.
-        server = MqttServer(OpenRules(), assembly.limits)
-        node = assembly.station.node
-        self.station = Station(node, self.store, server, lambda _: None, clocks.stamp)
-        self.station.restore(clock.read())
+        server = MqttServer(OpenRules(), read_limits(config))
+        node = built.durable_node.node
+        self.durable_node = DurableNode(node, self.store, server, lambda _: None, clocks.stamp)
+        self.durable_node.restore(clock.read())
         self._clock = clock
-        self.station.log("start", assembly.describe_start(), clock.read())
+        self.durable_node.log("start", built.status.describe_start(), clock.read())
         self.writer = Writer(self.store, self.files)
         self.commit()
         self.is_up = True
@@ -172,7 +172,7 @@ class Host:
                 return
             for give in inputs:
                 give()
-            self.station.tick(self._clock.read())
+            self.durable_node.tick(self._clock.read())
             self.commit()
             self.writer.move(self._clock.read())
             self.store.commit()
@@ -181,7 +181,7 @@ class Host:
 
     def commit(self) -> None:
         """Make everything durable, then let it out."""
-        self.perform(self.station.commit())
+        self.perform(self.durable_node.commit())
 
     def perform(self, effects: Effects) -> None:
         """Let out what may be known now."""
@@ -223,10 +223,12 @@ class Host:
 
     def deliver(self, event: Event, committed: Callable[[], None] | None = None) -> None:
         """Give the node an event of a connection that it opened itself."""
-        self._inputs.append(lambda: self.station.deliver(event, self._clock.read(), committed))
+        self._inputs.append(
+            lambda: self.durable_node.receive_event(event, self._clock.read(), committed)
+        )
 
     def _take(self, event: Input) -> None:
-        self._inputs.append(lambda: self.station.take(event, self._clock.read()))
+        self._inputs.append(lambda: self.durable_node.receive_input(event, self._clock.read()))
 
     # Afterwards -----------------------------------------------------------------------------
 

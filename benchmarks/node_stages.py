@@ -14,7 +14,7 @@ from types import FrameType
 
 from denwatch.node.config import load_config
 from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, Send
-from denwatch.node.runtime.build import open_node
+from denwatch.node.runtime.process import open_node
 
 from benchmarks.node_client import Login, write_connect, write_publish, write_subscribe
 from benchmarks.node_loads import RELAY_WINDOW
@@ -89,7 +89,7 @@ class Bench:
 
     def __init__(self, node: Node, device: Device, person: int) -> None:
         self._opened = open_node(load_config(node.config))
-        self._station = self._opened.assembly.station
+        self._durable_node = self._opened.built.durable_node
         self._device = device
         self._received = 0
         name = name_person(person)
@@ -103,7 +103,7 @@ class Bench:
             self._take(LinkReceived(link, write_connect(login, True) + write_subscribe(topics)))
         for _ in range(100):  # vectors go down, some at a time
             self._answer()
-            self._station.tick(self._opened.clock.read())
+            self._durable_node.tick(self._opened.clock.read())
         gc.collect()  # as the process does
         gc.freeze()
 
@@ -136,11 +136,11 @@ class Bench:
         self._opened.store.close()
 
     def _take(self, event: LinkOpened | LinkReceived) -> None:
-        self._station.take(event, self._opened.clock.read())
+        self._durable_node.receive_input(event, self._opened.clock.read())
 
     def _answer(self) -> None:
         """Commit, and acknowledge what was sent."""
-        for output in self._station.commit().outputs:
+        for output in self._durable_node.commit().outputs:
             if type(output) is Send:
                 acks = list(_acknowledge(output.data))
                 if output.link == _PERSON:

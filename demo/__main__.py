@@ -20,7 +20,7 @@ from random import Random
 from denwatch.cli import main as denwatch
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse
-from denwatch.node.runtime.warmup import warm_up
+from denwatch.node.runtime.process import warm_up
 
 from demo.bridges import Bridges
 from demo.cast import NodeProcess, Person, WatchdogProcess, make_folder

@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Protocol
 
-from denwatch.node.runtime.discovery import list_addresses
+from denwatch.node.runtime.links import list_addresses
 
 from demo.bridges import Bridges
 from demo.site import call, find_free_ports

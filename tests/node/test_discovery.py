@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
-from denwatch.node.runtime.discovery import SERVICE
+from denwatch.node.runtime.links import SERVICE
 from zeroconf import ServiceInfo, Zeroconf
 
 from tests.node.hosting import HostedNode, wait_for
@@ -141,7 +141,7 @@ def test_a_false_announcement_learns_nothing(site: Site) -> None:
     with Trap(host) as trap:
         trap.announce("stranger", has_tls=True)
         trap.announce(GHOST, has_tls=False)
-        wait_for("the refusal", lambda: f"{GHOST} is said to be at {host} without" in node.journal)
+        wait_for("the refusal", lambda: f"ignoring {GHOST} at {host}," in node.journal)
         assert trap.heard == []
         trap.announce(GHOST, has_tls=True)
         wait_for("a call", lambda: trap.heard, 60)

@@ -13,7 +13,7 @@ import pytest
 from denwatch.node.core.devices import part as devices_part
 from denwatch.node.core.devices.registry import Device, Number
 from denwatch.node.log import LogError
-from denwatch.node.runtime.station import Effects
+from denwatch.node.runtime.durable_node import Effects
 
 from benchmarks.durability_points import Point, Scenario, count_faults, list_points, try_points
 from benchmarks.durability_site import make_node_site
@@ -89,9 +89,9 @@ class HastyHost(Host):
     """Lets everything out before it is committed."""
 
     def commit(self) -> None:
-        effects, self.station._effects = self.station._effects, Effects()
+        effects, self.durable_node._effects = self.durable_node._effects, Effects()
         self.perform(effects)
-        self.station.commit()
+        self.durable_node.commit()
 
 
 def test_answering_before_the_commit_would_lose_what_was_acknowledged(

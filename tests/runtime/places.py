@@ -1,4 +1,4 @@
-"""Nodes at places with clocks of their own: real cores, stations and stores, in memory.
+"""Nodes at places with clocks of their own: real cores, durable nodes and stores, in memory.
 
 `World.real` is the true time. What each machine shows is off by its `error`, and what a machine
 without a battery shows falls at each start. Frames between nodes take their time.
@@ -32,8 +32,8 @@ from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.runtime.clock import SteadyClock
-from denwatch.node.runtime.station import Station
+from denwatch.node.runtime.durable_node import DurableNode
+from denwatch.node.runtime.process import SteadyClock
 from denwatch.node.store import EmulatedDisk, MemoryStore
 from denwatch.protocol import notification
 
@@ -101,8 +101,8 @@ class Place:
         protocols = Protocols(self.subscribers, peers=self.peers)
         node = Node(self.item_store, store, protocols)
         node.receivers[DEVICES] = sensor.receive
-        self.station = Station(node, store, None, lambda _: None, self.clocks.stamp)
-        self.station.restore(self.clock.read())
+        self.durable_node = DurableNode(node, store, None, lambda _: None, self.clocks.stamp)
+        self.durable_node.restore(self.clock.read())
 
     def stop(self) -> None:
         """Die: what was not committed is gone."""
@@ -121,19 +121,19 @@ class Place:
 
     def do(self, event: Event) -> None:
         """Let something happen here."""
-        self.station.deliver(event, self.now)
+        self.durable_node.receive_event(event, self.now)
         self._commit()
 
     def tick(self) -> None:
         """Do what a process does several times a second."""
         jump = self.clock.find_jump()
         if jump:
-            self.station.set_clock(jump, self.now)
-        self.station.tick(self.now)
+            self.durable_node.set_clock(jump, self.now)
+        self.durable_node.tick(self.now)
         self._commit()
 
     def _commit(self) -> None:
-        for publish in self.station.commit().outgoing:
+        for publish in self.durable_node.commit().outgoing:
             topic, payload = publish.topic, publish.payload
             if topic.startswith(PEERS):
                 self.world.post(self.name, topic.removeprefix(PEERS), payload)

@@ -8,8 +8,9 @@ import pytest
 from denwatch.cli.node import run
 from denwatch.node.config import NodeConfig, load_config
 from denwatch.node.config.model import Replication
-from denwatch.node.runtime import clock
-from denwatch.node.runtime.build import Opened, name_strategy, open_node
+from denwatch.node.runtime import process
+from denwatch.node.runtime.build import name_strategy
+from denwatch.node.runtime.process import OpenedNode, open_node
 
 RIGHT = 1_800_000_000.0  # s
 YEAR = 365 * 86_400_000
@@ -23,12 +24,12 @@ def config(tmp_path: Path) -> NodeConfig:
     return load_config(tmp_path / "node.toml")
 
 
-def open_at(config: NodeConfig, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Opened:
+def open_at(config: NodeConfig, seconds: float, monkeypatch: pytest.MonkeyPatch) -> OpenedNode:
     """Open the node on a machine that shows this time."""
-    monkeypatch.setattr(clock.time, "time", lambda: seconds)
+    monkeypatch.setattr(process.time, "time", lambda: seconds)
     opened = open_node(config)
-    opened.assembly.station.tick(opened.clock.read())
-    opened.assembly.station.commit()
+    opened.built.durable_node.tick(opened.clock.read())
+    opened.built.durable_node.commit()
     return opened
 
 
@@ -37,7 +38,7 @@ def test_time_goes_on_over_starts_and_the_status_says_how_far_the_machine_is_off
 ) -> None:
     opened = open_at(config, RIGHT, monkeypatch)
     now = opened.clock.read()
-    described = opened.assembly.describe(now, 0, {})
+    described = opened.built.status.describe(now, 0)
     assert described["at"] == now
     assert (described["clock_ms"], described["doubt_ms"]) == (0, 0)
     assert described["lag_ms"] is None
@@ -45,7 +46,7 @@ def test_time_goes_on_over_starts_and_the_status_says_how_far_the_machine_is_off
     again = open_at(config, 5.0, monkeypatch)
     later = again.clock.read()
     assert now <= later < now + MINUTE
-    described = again.assembly.describe(later, 0, {})
+    described = again.built.status.describe(later, 0)
     assert abs(int(str(described["at"])) - 5_000) < MINUTE
     assert abs(int(str(described["clock_ms"])) + RIGHT * 1000) < MINUTE
     again.store.close()
@@ -55,16 +56,16 @@ def test_a_clock_that_is_set_while_the_node_runs_is_kept_over_starts(
     config: NodeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = open_at(config, 5.0, monkeypatch)
-    monkeypatch.setattr(clock.time, "time", lambda: RIGHT)
+    monkeypatch.setattr(process.time, "time", lambda: RIGHT)
     before = opened.clock.read()
     jump = opened.clock.find_jump()
-    opened.assembly.station.set_clock(jump, opened.clock.read())
-    opened.assembly.station.commit()
-    assert abs(opened.assembly.clocks.date(opened.clock.read()) - RIGHT * 1000) < MINUTE
+    opened.built.durable_node.set_clock(jump, opened.clock.read())
+    opened.built.durable_node.commit()
+    assert abs(opened.built.clocks.date(opened.clock.read()) - RIGHT * 1000) < MINUTE
     opened.store.close()
     again = open_at(config, RIGHT + 60, monkeypatch)
     assert 0 < again.clock.read() - before < 2 * MINUTE  # its own time is still of 1970
-    assert again.assembly.clocks.wall > 50 * YEAR
+    assert again.built.clocks.wall > 50 * YEAR
     again.store.close()
 
 

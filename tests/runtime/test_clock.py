@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.node.runtime.clock import SteadyClock
+from denwatch.node.runtime.process import SteadyClock
 
 
 class Machine:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def read_page(metrics: Metrics) -> dict[tuple[str, str], float]:
-    port = metrics.serve("127.0.0.1", 0)
+    port = metrics.serve("127.0.0.1", 0, lambda: {"subscriptions": 7})
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
             text = page.read().decode()
@@ -24,7 +24,7 @@ def read_page(metrics: Metrics) -> dict[tuple[str, str], float]:
 
 
 def test_counters_and_gauges_are_on_the_page() -> None:
-    metrics = Metrics("north", lambda: {"subscriptions": 7})
+    metrics = Metrics("north")
     metrics.count(Count("notes_delivered", 2))
     metrics.count(Count("notes_delivered"))
     metrics.count(Count("device_refused", 1, "tag"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.devices.registry import Device
 from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.runtime.publishers import list_publishers
+from denwatch.node.runtime.metrics import list_publishers
 
 RESCUE = Vocabularies(load_shipped("rescue"))
 PATIENT, FIRE = (RESCUE.own.events[name].number for name in ("patient", "fire"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from denwatch.node.log.segments import Header, pack_header
-from denwatch.node.runtime.segments import remove_old_segments
+from denwatch.node.runtime.process import remove_old_segments
 
 DAY = 86_400_000
 

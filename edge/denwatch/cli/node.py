@@ -31,8 +31,7 @@ def run(argv: list[str]) -> int:
     try:
         from denwatch.cli.node_init import run_init
         from denwatch.node.config import load_config
-        from denwatch.node.runtime.journal import start_journal
-        from denwatch.node.runtime.main import check_node, serve_node
+        from denwatch.node.runtime.process import check_node, serve_node, start_logging
         from denwatch.node.store import StoreError
     except ModuleNotFoundError as error:
         raise CommandError(
@@ -44,7 +43,7 @@ def run(argv: list[str]) -> int:
         config = load_config(Path(arguments.config))
         if arguments.broker:
             config = dataclasses.replace(config, broker=_read_broker(arguments.broker))
-        start_journal(config.name, arguments.log, arguments.level)
+        start_logging(config.name, arguments.log, arguments.level)
         if arguments.check:
             check_node(config)
             print(f"{config.name}: configuration, keys and store are good")

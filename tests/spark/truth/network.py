@@ -1,7 +1,7 @@
 """Real nodes wired in memory, whose logs go to the disk: a run that a script decides to the ms.
 
-Each node is the station and the core that a process runs, with a store in memory and the node's own
-log writer. Links, people and devices are the script's: a frame between nodes takes no time, an app
+Each node is the durable node that a process runs, with a store in memory and the node's own log
+writer. Links, people and devices are the script's: a frame between nodes takes no time, an app
 acknowledges at once while it is attached. Nothing here reads a clock or draws at random, so the
 same script writes the same logs.
 """
@@ -40,7 +40,7 @@ from denwatch.node.core.transaction import Added, Removed
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.runtime.station import Station
+from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.store import MemoryStore
 from denwatch.protocol.frames import Link
 
@@ -116,7 +116,7 @@ class Host:
             item_store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
         )
         node = Node(item_store, store, Protocols(subscribers, devices, peers), self._watch)
-        self.station = Station(node, store, None, lambda _: None, clocks.stamp)
+        self.durable_node = DurableNode(node, store, None, lambda _: None, clocks.stamp)
         self.writer = Writer(store, DiskFiles(folder))
 
     def _watch(self, change: Added | Removed) -> None:
@@ -158,9 +158,9 @@ class Network:
             path = folder / name
             path.mkdir(parents=True, exist_ok=True)
             self.hosts[name] = host = Host(self, name, path, strategy, skew, keep)
-            host.station.restore(self.now + skew)
+            host.durable_node.restore(self.now + skew)
             fields = {"software": "denwatch script", "strategy": strategy}
-            host.station.log("start", fields, self.now + skew)
+            host.durable_node.log("start", fields, self.now + skew)
 
     # Time -----------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Network:
         while self.now < until:
             self.now = min(until, self.now + 1_000)
             for host in self.hosts.values():
-                host.station.tick(self.now + host.skew)
+                host.durable_node.tick(self.now + host.skew)
                 self._flush(host)
 
     def close(self, *, crashed: str = "") -> None:
@@ -179,7 +179,7 @@ class Network:
                 host.store.commit()
                 host.writer.move(self.now + host.skew)
             else:
-                host.station.log("stop", {"reason": "the end"}, self.now + host.skew)
+                host.durable_node.log("stop", {"reason": "the end"}, self.now + host.skew)
                 host.writer.close(self.now + host.skew)
 
     # Nodes ----------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Network:
     # Between --------------------------------------------------------------------------------
 
     def _feed(self, host: Host, event: Event) -> None:
-        host.station.deliver(event, self.now + host.skew)
+        host.durable_node.receive_event(event, self.now + host.skew)
         self._flush(host)
 
     def _flush(self, host: Host) -> None:
@@ -255,9 +255,9 @@ class Network:
         queue = deque([host])
         while queue:
             sender = queue.popleft()
-            for publish in sender.station.commit().outgoing:
+            for publish in sender.durable_node.commit().outgoing:
                 for receiver, event in self._route(sender, publish):
-                    receiver.station.deliver(event, self.now + receiver.skew)
+                    receiver.durable_node.receive_event(event, self.now + receiver.skew)
                     queue.append(receiver)
             sender.writer.move(self.now + sender.skew)
             sender.store.commit()

@@ -1,10 +1,10 @@
-"""Puts a node together from its configuration: the only file that knows all parts by name."""
+"""Puts a node together from its configuration: the only file that knows all protocols by name."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from denwatch.client.version import find_version
@@ -18,9 +18,7 @@ from denwatch.client.vocabulary.loading import (
 from denwatch.node.config import NodeConfig, Replication
 from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
 from denwatch.node.core.home import Home, HomeSettings, Vision
-from denwatch.node.core.interface import Count
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operators import Operators
 from denwatch.node.core.peers import PeerPart, PeerSettings
@@ -30,27 +28,14 @@ from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.runtime.clock import SteadyClock, read_wall
-from denwatch.node.runtime.publishers import list_publishers
-from denwatch.node.runtime.station import Station
-from denwatch.node.runtime.status import StatusTimer
-from denwatch.node.security import Access, Keyring, RateLimit, RoleTable, open_keyring
+from denwatch.node.runtime.durable_node import DurableNode
+from denwatch.node.runtime.metrics import Metrics, NodeStatus
+from denwatch.node.security import Access, Keyring, RateLimit, RoleTable
 from denwatch.node.security.access import grant_home
-from denwatch.node.store import Store
+from denwatch.node.store import Storage
 
-DATABASE = "node.db"
 _FEW_NODES = 64  # among which every notification may go everywhere
 _BROKER_WINDOW = 400  # notifications: twice what our library reports at once
-
-
-@dataclass
-class Counter:
-    """Where counts go; the metrics take the place of nowhere when they are there."""
-
-    target: Callable[[Count], None] = field(default=lambda _: None)
-
-    def __call__(self, what: Count) -> None:
-        self.target(what)
 
 
 @dataclass(frozen=True)
@@ -68,119 +53,29 @@ class _Roles:
 
 
 @dataclass(frozen=True)
-class Assembly:
-    """The parts of one node that the process around it talks to."""
+class BuiltNode:
+    """A node that is put together, and what the process around it needs of it."""
 
-    config: NodeConfig
+    durable_node: DurableNode
+    subscribers: Subscribers
+    clocks: Clocks
     keyring: Keyring
     access: Access
-    limits: Limits
-    station: Station
-    item_store: ItemStore
-    subscribers: Subscribers
-    devices: Devices
-    peers: PeerPart
-    clocks: Clocks
-    vocabularies: Vocabularies
-    operators: Operators
-    counter: Counter
-    status: StatusTimer
-
-    def describe_start(self) -> dict[str, object]:
-        """Return the fields of the log's record of a start."""
-        strategy = self.peers.kit.settings.strategy
-        return {"software": f"denwatch {find_version()}", "strategy": strategy}
-
-    def read_gauges(self, now: int) -> dict[str, float]:
-        """Return what there is of everything now."""
-        devices = self.devices.describe()
-        return {
-            "subscriptions": self.item_store.count(SUBSCRIPTION),
-            "notifications": self.item_store.count(NOTIFICATION),
-            "waiting": self.subscribers.count_waiting(),
-            "attached": self.subscribers.count_attached(),
-            "peers": len(self.station.peers),
-            "clock_doubt_ms": self.clocks.doubt_peers(now),
-            **{f"devices_{name}": number for name, number in devices.items()},
-        }
-
-    def describe(self, now: int, uptime: int, totals: dict[str, int]) -> dict[str, object]:
-        """Return the node's status; times are in ms.
-
-        `at` is what the machine's clock shows, `clock_ms` by how much that is ahead of the node's
-        own timeline, `doubt_ms` by how much the node may be wrong about the timeline of a peer
-        that it is linked with. `lag_ms` is for how long something has been waiting to be
-        exchanged with such a peer, at most: 0 if all are up to date, null if there is none.
-        """
-        gauges = self.read_gauges(now)
-        return {
-            "node": self.config.name,
-            "version": find_version(),
-            "epoch": self.item_store.epoch,
-            "at": self.clocks.date(now),
-            "uptime_s": uptime // 1000,
-            "subscriptions": gauges["subscriptions"],
-            "notifications": gauges["notifications"],
-            "queue": gauges["waiting"],
-            "attached": gauges["attached"],
-            "delivered": totals.get("notes_delivered", 0),
-            "devices": gauges["devices_present"],
-            "publishers": list_publishers(self.devices.list_devices(), self.vocabularies),
-            "peers": sorted(self.station.peers),
-            "lag_ms": self.peers.find_lag(now),
-            "plan": self.operators.describe(),
-            "clock_ms": self.clocks.wall,
-            "doubt_ms": gauges["clock_doubt_ms"],
-            "conflicts": self.keyring.conflicts,
-            "counts": totals,
-        }
+    status: NodeStatus
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A node that is ready to run."""
-
-    config: NodeConfig
-    assembly: Assembly
-    store: Store
-    clock: SteadyClock
-
-
-def open_node(config: NodeConfig) -> Opened:
-    """Open store and keys, and restore the node; StoreError, SecurityError or ValueError."""
-    keyring = open_keyring(config.folder)
-    if keyring.name != config.name:
-        raise ValueError(f"node.toml is of {config.name}, the keys beside it are of {keyring.name}")
-    vocabulary = load_vocabularies(config.vocabulary)
-    config.data.mkdir(parents=True, exist_ok=True)
-    (config.data / "log").mkdir(exist_ok=True)
-    # A store that was lost and made anew must not number its items as the lost one did.
-    first_epoch = max(1, int(read_wall()))
-    store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch)
-    try:
-        clocks = Clocks(config.name, store.epoch)
-        clock = SteadyClock(clocks.restore(store, int(read_wall() * 1000)))
-        assembly = build_assembly(config, keyring, vocabulary, store, clocks)
-        assembly.station.restore(clock.read())
-    except BaseException:
-        store.close()
-        raise
-    return Opened(config, assembly, store, clock)
-
-
-def build_assembly(
+def build_node(
     config: NodeConfig,
     keyring: Keyring,
     vocabulary: Vocabulary,
-    store: Store,
+    store: Storage,
     clocks: Clocks,
-) -> Assembly:
-    """Put the parts together."""
+) -> BuiltNode:
+    """Put a node together; nothing is restored yet."""
     assistant = config.home_assistant
     besides = {assistant.user: grant_home(assistant.prefix)} if assistant else {}
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
     roles = RoleTable(config.roles)
-    limits = read_limits(config)
     item_store = ItemStore(config.name, store.epoch, keyring.sign, clocks.localise)
     vocabularies = Vocabularies(vocabulary)
     subscribers = Subscribers(
@@ -226,29 +121,16 @@ def build_assembly(
     operators = Operators(
         item_store, peers.kit.gate, peers, is_following=config.replication.follow_plan
     )
-    node = Node(item_store, store, Protocols(subscribers, devices, peers, operators, home, trust))
-    counter = Counter()
+    protocols = Protocols(subscribers, devices, peers, operators, home, trust)
     server = None
     if config.broker is None:
         pace = RateLimit(config.limits.messages_per_second, config.limits.burst)
-        server = MqttServer(access, limits, pace)
-    station = Station(node, store, server, counter, clocks.stamp)
-    return Assembly(
-        config,
-        keyring,
-        access,
-        limits,
-        station,
-        item_store,
-        subscribers,
-        devices,
-        peers,
-        clocks,
-        vocabularies,
-        operators,
-        counter,
-        StatusTimer(config.status.interval_seconds * 1000),
-    )
+        server = MqttServer(access, read_limits(config), pace)
+    metrics = Metrics(config.name)
+    node = Node(item_store, store, protocols)
+    durable_node = DurableNode(node, store, server, metrics.count, clocks.stamp)
+    status = NodeStatus(durable_node, protocols, clocks, vocabularies, keyring, metrics)
+    return BuiltNode(durable_node, subscribers, clocks, keyring, access, status)
 
 
 def read_limits(config: NodeConfig) -> Limits:

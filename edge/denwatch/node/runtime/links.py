@@ -1,12 +1,14 @@
-"""Connections that a node opens: to other nodes' servers, or to somebody else's broker.
+"""Connections that a node opens, to other nodes' servers or to a broker, and discovery.
 
-The only file of a node that imports paho. paho runs its own thread for each connection; events go
-to the node through `deliver`, which is called in that thread and must pass them on safely. A
-message is acknowledged when the node says so, after its commit: what is lost before, comes again.
+The only file of a node that imports paho, zeroconf and ifaddr. paho runs its own thread for each
+connection; events go to the node through `deliver`, which is called in that thread and must pass
+them on safely. A message is acknowledged after the node's commit: what is lost before that is sent
+again. Discovery announces this node on the local network (DNS-SD) and reports other nodes.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
 import ssl
@@ -16,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import ifaddr
 import paho.mqtt.client as paho
 from denwatch.node.core.interface import (
     DEVICES,
@@ -35,16 +38,20 @@ from denwatch.node.core.interface import (
 )
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
+from zeroconf import IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf
 
 _log = logging.getLogger("denwatch.links")
 Deliver = Callable[[Event, Callable[[], None] | None], None]
-KEEP_ALIVE = 15
+Found = Callable[[str, str, int, bool], None]  # name, host, port, whether it speaks TLS
+SERVICE = "_denwatch._tcp.local."
+KEEP_ALIVE = 15  # s
+_RESOLVE_WITHIN = 3_000  # ms to resolve an announcement
 _FIRST_DELAY, _LONGEST_DELAY = 1, 30  # s between attempts
 
 
 @dataclass(frozen=True)
-class Address:
-    """Where a server is and how to enter: a name and a password, TLS unless it is None."""
+class ServerLogin:
+    """Where a server is, and the name and password for it; without TLS if `tls` is None."""
 
     host: str
     port: int
@@ -54,17 +61,17 @@ class Address:
 
 
 class Connection:
-    """One MQTT connection that comes back by itself; subclasses say what passes over it."""
+    """One MQTT connection that reconnects by itself; subclasses define what passes over it."""
 
     filters: tuple[str, ...] = ()
     in_flight = 100
 
-    def __init__(self, client_id: str, address: Address, deliver: Deliver) -> None:
+    def __init__(self, client_id: str, address: ServerLogin, deliver: Deliver) -> None:
         self.address = address
         self.is_up = False
         self._deliver = deliver
         self._tokens: dict[int, Publish] = {}  # by message id, until the server has it
-        self._trouble = ""  # why there is no link, as it was told last
+        self._reported = ""  # why there is no link, as it was logged last
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id, clean_session=True, manual_ack=True
         )
@@ -82,17 +89,17 @@ class Connection:
         self._client = client
 
     def start(self) -> None:
-        """Begin to connect, and keep at it."""
+        """Begin to connect, and retry until `stop`."""
         self._client.connect_async(self.address.host, self.address.port, KEEP_ALIVE)
         self._client.loop_start()
 
     def stop(self) -> None:
-        """Leave in order."""
+        """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()
 
     def send(self, message: Publish) -> None:
-        """Send a message; what the server does not take before the link breaks, is lost."""
+        """Send a message; it is lost if the link breaks before the server has it."""
         if not self.is_up:
             return
         info = self._client.publish(message.topic, message.payload, message.qos, message.retain)
@@ -105,31 +112,31 @@ class Connection:
         self, client: paho.Client, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._tell_trouble(f"refused: {str(reason).lower()}")
+            self._report_failure(f"refused: {str(reason).lower()}")
         else:
             client.subscribe([(topic, 1) for topic in self.filters])
 
     def _failed(self, _client: paho.Client, _data: Any) -> None:
-        self._tell_trouble(str(sys.exception()))  # paho calls us while it handles it
+        self._report_failure(str(sys.exception()))  # paho calls us while it handles it
 
-    def _tell_trouble(self, why: str) -> None:
-        """Tell why there is no link: once, however often it is tried."""
-        if why != self._trouble:
-            self._trouble = why
+    def _report_failure(self, why: str) -> None:
+        """Log why there is no link: once for each reason, however often it is tried."""
+        if why != self._reported:
+            self._reported = why
             _log.warning("no link to %s:%d: %s", self.address.host, self.address.port, why)
 
     def _subscribed(
         self, client: paho.Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
     ) -> None:
         if any(reason.is_failure for reason in reasons):
-            self._tell_trouble("refused: these topics are not ours")
+            self._report_failure("refused: these topics are not ours")
             found = client.socket()
             with suppress(OSError):
                 if isinstance(found, socket.socket):
-                    found.shutdown(socket.SHUT_RDWR)  # which paho takes for a loss, and comes back
+                    found.shutdown(socket.SHUT_RDWR)  # paho sees a lost link, and reconnects
             return
         self.is_up = True
-        self._trouble = ""
+        self._reported = ""
         self.rise()
 
     def _disconnected(
@@ -165,14 +172,14 @@ class Connection:
         """The connection is gone."""
 
     def receive(self, message: Message, acknowledge: Callable[[], None]) -> None:
-        """Take a message; `acknowledge` is called after the commit."""
+        """Pass a message on; `acknowledge` is called after the commit."""
         self._deliver(message, acknowledge)
 
 
 class PeerConnection(Connection):
     """A link to another node's own server."""
 
-    def __init__(self, own: str, peer: str, address: Address, deliver: Deliver) -> None:
+    def __init__(self, own: str, peer: str, address: ServerLogin, deliver: Deliver) -> None:
         self.peer = peer
         self.filters = (PEERS + own,)
         super().__init__(f"{own}-to-{peer}", address, deliver)
@@ -190,18 +197,18 @@ class PeerConnection(Connection):
 class BrokerConnection(Connection):
     """Somebody else's broker, in the place of our own server.
 
-    A broker does not say who listens. So whoever asks for something is taken to listen for the
-    answer, and a node whose status is there is a peer. `risen` is called when the connection is
-    there: then those who asked before are to be asked whether they still listen. The broker's
-    acknowledgement counts for apps that never report what they have: a broker may forget.
+    A broker does not say who listens. So whoever sends a request is assumed to listen for the
+    reply, and a node with a retained status is a peer. `risen` is called when the connection is
+    up: then earlier subscribers are asked whether they still listen. The broker's acknowledgement
+    counts only for apps that never report what they received, because a broker may forget.
     """
 
     def __init__(
-        self, own: str, address: Address, deliver: Deliver, risen: Callable[[], None]
+        self, own: str, address: ServerLogin, deliver: Deliver, risen: Callable[[], None]
     ) -> None:
         self.own = own
         self._risen = risen
-        self._reporters: set[str] = set()  # the note topics of apps that report what they have
+        self._reporters: set[str] = set()  # the note topics of apps that report what they received
         self.filters = (
             REQUESTS + "+",
             DEVICES + "+/hello",
@@ -227,11 +234,11 @@ class BrokerConnection(Connection):
 
     def receive(self, message: Message, acknowledge: Callable[[], None]) -> None:
         if message.topic.startswith(STATUS):
-            self._note_node(message.topic.removeprefix(STATUS), bool(message.payload))
+            self._record_node(message.topic.removeprefix(STATUS), bool(message.payload))
             acknowledge()
             return
         if message.topic.startswith(REQUESTS):
-            self._note_reports(NOTES + message.topic.removeprefix(REQUESTS), message.payload)
+            self._record_reports(NOTES + message.topic.removeprefix(REQUESTS), message.payload)
         self._deliver(message, acknowledge)
         is_there = bool(message.payload)  # a device's will is an empty hello
         for topic in _guess_listeners(message.topic):
@@ -239,8 +246,8 @@ class BrokerConnection(Connection):
                 (self._known.add if is_there else self._known.discard)(topic)
                 self._deliver(Listening(topic, is_there), None)
 
-    def _note_reports(self, topic: str, payload: bytes) -> None:
-        """Note whether an app reports: its library begins with that; plain ones number nothing."""
+    def _record_reports(self, topic: str, payload: bytes) -> None:
+        """Record whether an app reports what it received: our library does, plain clients do not."""
         if payload.startswith(b'{"received"'):
             self._reporters.add(topic)
         elif topic in self._reporters and b'"request"' not in payload:
@@ -256,7 +263,7 @@ class BrokerConnection(Connection):
         else:
             super()._report(mid)
 
-    def _note_node(self, name: str, is_up: bool) -> None:
+    def _record_node(self, name: str, is_up: bool) -> None:
         topic = PEERS + name
         if name == self.own or (topic in self._known) == is_up:
             return
@@ -276,3 +283,89 @@ def _guess_listeners(topic: str) -> tuple[str, ...]:
     if topic.startswith(DEVICES) and topic.endswith("/hello"):
         return (topic.removesuffix("hello") + "sv",)
     return ()
+
+
+# Discovery ----------------------------------------------------------------------------------
+
+
+class Discovery:
+    """Announces this node and reports others; `found` is called in zeroconf's thread.
+
+    An announcement is only a hint where a node may be: names that are not among the known nodes
+    are ignored, and whoever answers must prove its name like any peer.
+    """
+
+    def __init__(self, name: str, found: Found, interfaces: list[str] | None = None) -> None:
+        self._name = name
+        self._found = found
+        self._interfaces = interfaces
+        self._zeroconf: Zeroconf | None = None
+        self._browser: ServiceBrowser | None = None
+
+    def start(self, addresses: list[str], port: int, has_tls: bool) -> None:
+        """Announce our server, and look for others."""
+        self._zeroconf = Zeroconf(interfaces=self._interfaces) if self._interfaces else Zeroconf()
+        info = ServiceInfo(
+            SERVICE,
+            f"{self._name}.{SERVICE}",
+            parsed_addresses=addresses,
+            port=port,
+            properties={"tls": "1" if has_tls else "0"},
+            server=f"{self._name}.local.",
+        )
+        self._zeroconf.register_service(info)
+        self._browser = ServiceBrowser(self._zeroconf, SERVICE, listener=_Listener(self._report))
+
+    def stop(self) -> None:
+        """Withdraw the announcement."""
+        if self._zeroconf is not None:
+            self._zeroconf.unregister_all_services()
+            self._zeroconf.close()
+
+    def _report(self, zeroconf: Zeroconf, service: str) -> None:
+        name = service.removesuffix("." + SERVICE)
+        info = zeroconf.get_service_info(SERVICE, service, _RESOLVE_WITHIN)
+        if name == self._name or info is None or info.port is None:
+            return
+        hosts = info.parsed_addresses(IPVersion.V4Only) or info.parsed_addresses()
+        if hosts:
+            host = choose_near(hosts)
+            self._found(name, host, info.port, info.properties.get(b"tls") == b"1")
+
+
+class _Listener(ServiceListener):
+    def __init__(self, report: Callable[[Zeroconf, str], None]) -> None:
+        self._report = report
+
+    def add_service(self, zc: Zeroconf, type_: str, name: str) -> None:  # noqa: ARG002
+        self._report(zc, name)
+
+    def update_service(self, zc: Zeroconf, type_: str, name: str) -> None:  # noqa: ARG002
+        self._report(zc, name)
+
+    def remove_service(self, zc: Zeroconf, type_: str, name: str) -> None:
+        """Ignore it: a link that breaks is noticed by itself."""
+
+
+def list_addresses() -> list[str]:
+    """Return this machine's IPv4 addresses, those that others reach if there are any."""
+    found = [str(address.ip) for address in _list_interfaces()]
+    outside = [text for text in found if not ipaddress.ip_address(text).is_loopback]
+    return outside or found
+
+
+def choose_near(hosts: list[str]) -> str:
+    """Return the first of a node's addresses that is in a network of ours, else the first."""
+    for host in hosts:
+        if any(ipaddress.ip_address(host) in near.network for near in _list_interfaces()):
+            return host
+    return hosts[0]
+
+
+def _list_interfaces() -> list[ipaddress.IPv4Interface]:
+    return [
+        ipaddress.IPv4Interface(f"{ip.ip}/{ip.network_prefix}")
+        for adapter in ifaddr.get_adapters()
+        for ip in adapter.ips
+        if ip.is_IPv4
+    ]

@@ -1,33 +1,44 @@
-"""Metrics for Prometheus: what the core counts, and a small page that shows it.
+"""What a node reports about itself: metrics for Prometheus, and its status as one JSON object.
 
-The only file that imports prometheus_client. Names are `denwatch_<what>_total`, with one label
-`kind` where the core gives one, and gauges that are asked for when the page is read.
+The only file that imports prometheus_client. Metrics are named `denwatch_<what>_total`, with one
+label `kind` where the core gives one, and gauges that are read when somebody opens the page. The
+status is published on `dens/1/status/<node>`, retained.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from threading import Thread
+from typing import Any
 from wsgiref.simple_server import WSGIServer
 
+from denwatch.client.version import find_version
+from denwatch.node.core.devices.registry import Device
 from denwatch.node.core.interface import Count
+from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
+from denwatch.node.core.node import Protocols
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.runtime.durable_node import DurableNode
+from denwatch.node.security import Keyring
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+MOST_NAMES = 100  # devices that a status names
+
 
 class Metrics:
-    """One node's counters; gauges come from a function at the time somebody looks."""
+    """A node's counters, and the page that shows them with its gauges."""
 
-    def __init__(self, node: str, read_gauges: Callable[[], Mapping[str, float]]) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, node: str) -> None:
         self._node = node
         self._totals: dict[tuple[str, str], int] = {}
-        self._read_gauges = read_gauges
+        self._read_gauges: Callable[[], Mapping[str, float]] = dict
         self._server: tuple[WSGIServer, Thread] | None = None
-        self.registry.register(self)
 
     def count(self, what: Count) -> None:
-        """Add one count of the core: on the path of every message, so a dictionary is all."""
+        """Add one count of the core. Called for every message, so it does no more than that."""
         key = (what.name, what.label)
         self._totals[key] = self._totals.get(key, 0) + what.amount
 
@@ -39,7 +50,7 @@ class Metrics:
         }
 
     def collect(self) -> Iterable[Metric]:
-        """Yield counters and gauges; prometheus_client's interface."""
+        """Yield counters and gauges; prometheus_client calls it."""
         counters: dict[str, CounterMetricFamily] = {}
         for (name, label), total in sorted(self._totals.copy().items()):
             if name not in counters:
@@ -53,9 +64,12 @@ class Metrics:
             gauge.add_metric([self._node], value)
             yield gauge
 
-    def serve(self, host: str, port: int) -> int:
+    def serve(self, host: str, port: int, read_gauges: Callable[[], Mapping[str, float]]) -> int:
         """Show the page on http://host:port/metrics; return the port."""
-        self._server = start_http_server(port, host, registry=self.registry)
+        self._read_gauges = read_gauges
+        registry = CollectorRegistry()
+        registry.register(self)
+        self._server = start_http_server(port, host, registry=registry)
         return int(self._server[0].server_port)
 
     def stop(self) -> None:
@@ -64,3 +78,124 @@ class Metrics:
             self._server[0].shutdown()
             self._server[0].server_close()
             self._server[1].join()
+
+
+class NodeStatus:
+    """Reads the state of a node for the metrics page and for its published status."""
+
+    def __init__(
+        self,
+        durable_node: DurableNode,
+        protocols: Protocols,
+        clocks: Clocks,
+        vocabularies: Vocabularies,
+        keyring: Keyring,
+        metrics: Metrics,
+    ) -> None:
+        assert protocols.peers is not None, "a node that runs has all protocols"
+        assert protocols.operators is not None
+        assert protocols.subscribers is not None
+        assert protocols.devices is not None
+        self.metrics = metrics
+        self._peers = protocols.peers
+        self._operators = protocols.operators
+        self._subscribers = protocols.subscribers
+        self._devices = protocols.devices
+        self._durable_node = durable_node
+        self._clocks = clocks
+        self._vocabularies = vocabularies
+        self._keyring = keyring
+
+    def describe_start(self) -> dict[str, object]:
+        """Return the fields of the log's record of a start."""
+        strategy = self._peers.kit.settings.strategy
+        return {"software": f"denwatch {find_version()}", "strategy": strategy}
+
+    def read_gauges(self, now: int) -> dict[str, float]:
+        """Return how many there are of everything now."""
+        item_store = self._durable_node.node.item_store
+        devices = self._devices.describe()
+        return {
+            "subscriptions": item_store.count(SUBSCRIPTION),
+            "notifications": item_store.count(NOTIFICATION),
+            "waiting": self._subscribers.count_waiting(),
+            "attached": self._subscribers.count_attached(),
+            "peers": len(self._durable_node.peers),
+            "clock_doubt_ms": self._clocks.doubt_peers(now),
+            **{f"devices_{name}": number for name, number in devices.items()},
+        }
+
+    def describe(self, now: int, uptime: int) -> dict[str, object]:
+        """Return the node's status; times are in ms.
+
+        `at` is what the machine's clock shows, `clock_ms` by how much that is ahead of the node's
+        own timeline, `doubt_ms` by how much the node may be wrong about the timeline of a peer
+        that it is linked with. `lag_ms` is for how long something has been waiting to be
+        exchanged with such a peer, at most: 0 if all are up to date, null if there is none.
+        """
+        gauges = self.read_gauges(now)
+        totals = self.metrics.read_totals()
+        item_store = self._durable_node.node.item_store
+        return {
+            "node": item_store.name,
+            "version": find_version(),
+            "epoch": item_store.epoch,
+            "at": self._clocks.date(now),
+            "uptime_s": uptime // 1000,
+            "subscriptions": gauges["subscriptions"],
+            "notifications": gauges["notifications"],
+            "queue": gauges["waiting"],
+            "attached": gauges["attached"],
+            "delivered": totals.get("notes_delivered", 0),
+            "devices": gauges["devices_present"],
+            "publishers": list_publishers(self._devices.list_devices(), self._vocabularies),
+            "peers": sorted(self._durable_node.peers),
+            "lag_ms": self._peers.find_lag(now),
+            "plan": self._operators.describe(),
+            "clock_ms": self._clocks.wall,
+            "doubt_ms": gauges["clock_doubt_ms"],
+            "conflicts": self._keyring.conflicts,
+            "counts": totals,
+        }
+
+    def encode(self, now: int, uptime: int) -> bytes:
+        """Return the payload of the status message."""
+        return json.dumps(self.describe(now, uptime), separators=(",", ":")).encode()
+
+
+def list_publishers(
+    devices: Iterable[Device], vocabularies: Vocabularies, limit: int = MOST_NAMES
+) -> list[dict[str, Any]]:
+    """Return groups of devices: an event, its attributes, who is present, who is away, and how
+    many more there are.
+
+    The status is published again and again, so its size is bounded: devices that sense the same
+    are in one group, and beyond `limit` names they are only counted. Present devices are named
+    first. An event or attribute that no vocabulary here knows is named by its number.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], list[Device]] = {}
+    for device in devices:
+        for number, (features, _) in device.senses.items():
+            event = vocabularies.find_event(device.vocabulary, number)
+            names = []
+            for bit in range(16):
+                if features >> bit & 1:
+                    attribute = event.find_bit(bit) if event is not None else None
+                    names.append(attribute.name if attribute else f"attribute_{bit}")
+            name = event.name if event is not None else f"event_{number}"
+            groups.setdefault((name, tuple(names)), []).append(device)
+    listed: list[dict[str, Any]] = []
+    for (event_name, attributes), members in sorted(groups.items()):
+        members.sort(key=lambda device: (not device.is_present, device.name))
+        named = members[: max(0, limit)]
+        limit -= len(named)
+        listed.append(
+            {
+                "event": event_name,
+                "attributes": list(attributes),
+                "present": [device.name for device in named if device.is_present],
+                "away": [device.name for device in named if not device.is_present],
+                "more": len(members) - len(named),
+            }
+        )
+    return listed

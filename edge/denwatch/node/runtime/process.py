@@ -1,58 +1,113 @@
-"""A running node: listener, connections, store, log and clock around one station.
+"""A running node: opening it, its listener, connections, log and clock, and how it ends.
 
-Everything that changes the node happens in one thread, in `_take`, `_flush` and `_tick`; each ends
-with one commit for all that came together, and only then with what is sent.
+Everything that changes the node happens in one thread, in `_receive_inputs`, `_receive_events` and
+`_tick`; each ends with one commit for all that came together, and only then sends what follows.
+`serve_node` is what `denwatch node` runs once it has a configuration. The only file of a node that
+asks the machine for the time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import json
 import logging
+import signal
 import socket
 import ssl
+import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from denwatch.node.config import NodeConfig, ServerAddress
 from denwatch.node.config.loading import is_loopback
 from denwatch.node.core.interface import PEERS, REPLIES, STATUS, Event, Publish
 from denwatch.node.core.subscribers.replies import encode_question
-from denwatch.node.log import DiskFiles, Writer
+from denwatch.node.covering import Approximate, Covering
+from denwatch.node.covering.boxes import box_vector
+from denwatch.node.log import DiskFiles, Writer, read_header
+from denwatch.node.log.segments import CLOSED
+from denwatch.node.matching import index
 from denwatch.node.mqtt.interface import Input
 from denwatch.node.mqtt.listener import Listener
-from denwatch.node.runtime.build import Assembly
-from denwatch.node.runtime.clock import SteadyClock
-from denwatch.node.runtime.discovery import Discovery, list_addresses
-from denwatch.node.runtime.links import Address as LinkAddress
-from denwatch.node.runtime.links import BrokerConnection, Connection, PeerConnection
-from denwatch.node.runtime.metrics import Metrics
-from denwatch.node.runtime.segments import remove_old_segments
-from denwatch.node.runtime.status import encode_status
-from denwatch.node.store import Store
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.runtime.build import BuiltNode, build_node, load_vocabularies, read_limits
+from denwatch.node.runtime.links import (
+    BrokerConnection,
+    Connection,
+    Discovery,
+    PeerConnection,
+    ServerLogin,
+    list_addresses,
+)
+from denwatch.node.security import open_keyring
+from denwatch.node.store import Store, StoreError, StoreFull
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 _log = logging.getLogger("denwatch.node")
+DATABASE = "node.db"
 TICK = 0.25  # s
-_PRUNE_EVERY = 3_600_000  # ms
+TOLERANCE = 2_000  # ms between the two clocks that count as drift, not as a correction
+_PRUNE_EVERY = 3_600_000  # ms between two looks for old segments
 _HINTS = 1_000  # announced names that are kept
 _LOG_BATCH = 20_000  # records moved to the segments at a time
+_PAUSE = 5.0  # s before a node with a full disk tries again
+_DEFECTS, _PERIOD = 5, 60.0  # so many within so many seconds end the process
+_DAY = 86_400_000  # ms
+_SEGMENT_HEAD = 1024  # bytes that hold a segment's header
+_PATIENCE = 3.0  # s of compiling before it is reported
+_COMPILING = "compiling the matcher for this machine, which takes a minute, once"
+
+
+@dataclass(frozen=True)
+class OpenedNode:
+    """A node with its store and its clock, ready to run."""
+
+    config: NodeConfig
+    built: BuiltNode
+    store: Store
+    clock: SteadyClock
+
+
+def open_node(config: NodeConfig) -> OpenedNode:
+    """Open store and keys, and restore the node; StoreError, SecurityError or ValueError."""
+    keyring = open_keyring(config.folder)
+    if keyring.name != config.name:
+        raise ValueError(f"node.toml is of {config.name}, the keys beside it are of {keyring.name}")
+    vocabulary = load_vocabularies(config.vocabulary)
+    config.data.mkdir(parents=True, exist_ok=True)
+    (config.data / "log").mkdir(exist_ok=True)
+    # A store that was lost and made anew must not number its items as the lost one did.
+    first_epoch = max(1, int(read_wall()))
+    store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch)
+    try:
+        clocks = Clocks(config.name, store.epoch)
+        clock = SteadyClock(clocks.restore(store, int(read_wall() * 1000)))
+        built = build_node(config, keyring, vocabulary, store, clocks)
+        built.durable_node.restore(clock.read())
+    except BaseException:
+        store.close()
+        raise
+    return OpenedNode(config, built, store, clock)
 
 
 class Process:
-    """One node between start and stop. Raises what the store raises: see `denwatch.cli.node`."""
+    """One node between start and stop; `run` raises what the store raises."""
 
-    def __init__(
-        self, config: NodeConfig, assembly: Assembly, store: Store, clock: SteadyClock
-    ) -> None:
-        self.config = config
-        self.assembly = assembly
-        self.station = assembly.station
-        self.clock = clock
+    def __init__(self, opened: OpenedNode) -> None:
+        config = self.config = opened.config
+        self.clock = opened.clock
+        self.durable_node = opened.built.durable_node
         self.ports: list[int] = []
-        self.metrics_port = 0
-        self._store = store
-        self._started = clock.read()
-        self._listener = Listener(self._take, assembly.limits)
+        self._built = opened.built
+        self._started = opened.clock.read()
+        self._listener = Listener(self._receive_inputs, read_limits(config))
         self._connections: dict[str, Connection] = {}
         self._hints: dict[str, ServerAddress] = {}  # where peers are by their announcements
         self._broker: BrokerConnection | None = None
@@ -60,18 +115,17 @@ class Process:
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._metrics = Metrics(config.name, self._read_gauges)
-        assembly.counter.target = self._metrics.count
+        self._status_at = 0  # when the next status is due
         self._discovery = Discovery(config.name, self._found)
         self._log_folder = config.data / "log"
         self._prune_at = 0
         self._writer = Writer(
-            store,
+            opened.store,
             DiskFiles(str(self._log_folder)),
             segment_bytes=config.log.segment_bytes,
             segment_age=config.log.rotate_seconds * 1000,
         )
-        self._generation = assembly.keyring.generation
+        self._generation = opened.built.keyring.generation
 
     # Life -----------------------------------------------------------------------------------
 
@@ -94,10 +148,10 @@ class Process:
             await self._close()
 
     def _log_start(self, now: int) -> None:
-        self.station.log("start", self.assembly.describe_start(), now)
-        wall = self.assembly.clocks.wall
+        self.durable_node.log("start", self._built.status.describe_start(), now)
+        wall = self._built.clocks.wall
         if wall:  # the sum of a run's records is what the machine's clock is ahead of their times
-            self.station.log("clock", {"offset": wall, "source": "start"}, now)
+            self.durable_node.log("clock", {"offset": wall, "source": "start"}, now)
 
     def stop(self) -> None:
         """Ask for the end; `run` returns after it."""
@@ -112,11 +166,11 @@ class Process:
             where = config.broker.address
             self._broker = BrokerConnection(
                 config.name,
-                LinkAddress(
+                ServerLogin(
                     where.host, where.port, config.broker.user, config.broker.password, context
                 ),
                 self._deliver,
-                self._rejoin,
+                self._reconnect,
             )
             self._broker.start()
         else:
@@ -126,18 +180,22 @@ class Process:
         for peer in config.peers:
             self._connect(peer.name, peer.address)
         if config.metrics is not None:
-            self.metrics_port = self._metrics.serve(config.metrics.host, config.metrics.port)
+            self._built.status.metrics.serve(
+                config.metrics.host,
+                config.metrics.port,
+                lambda: self._built.status.read_gauges(self.clock.read()),
+            )
         if config.has_zeroconf and config.broker is None:
             await asyncio.to_thread(self._announce)
 
     async def _close(self) -> None:
         await asyncio.to_thread(self._close_connections)
         if self._failure is None:
-            self._guard(self._say_goodbye)
+            self._guard(self._report_stop)
         await self._listener.stop()
         if self._failure is None:
             self._writer.close(self.clock.read())
-        self._metrics.stop()
+        self._built.status.metrics.stop()
 
     def _close_connections(self) -> None:
         self._discovery.stop()
@@ -147,31 +205,32 @@ class Process:
 
     # Input ----------------------------------------------------------------------------------
 
-    def _take(self, inputs: list[Input]) -> None:
-        """Take what all links brought in one turn of the loop."""
-        self._guard(lambda: self._take_all(inputs))
+    def _receive_inputs(self, inputs: list[Input]) -> None:
+        """Receive what all links of our server brought in one turn of the event loop."""
 
-    def _take_all(self, inputs: list[Input]) -> None:
-        now = self.clock.read()
-        for event in inputs:
-            self.station.take(event, now)
-        self._commit()
+        def receive() -> None:
+            now = self.clock.read()
+            for event in inputs:
+                self.durable_node.receive_input(event, now)
+            self._commit()
+
+        self._guard(receive)
 
     def _deliver(self, event: Event, committed: Callable[[], None] | None) -> None:
-        """Take an event in a connection's own thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: we are leaving
-            self._loop.call_soon_threadsafe(self._arrive, event, committed)
+        """Receive an event in a connection's own thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: we are stopping
+            self._loop.call_soon_threadsafe(self._queue_event, event, committed)
 
-    def _arrive(self, event: Event, committed: Callable[[], None] | None) -> None:
+    def _queue_event(self, event: Event, committed: Callable[[], None] | None) -> None:
         if not self._arrived:
-            self._loop.call_soon(self._guard, self._flush)
+            self._loop.call_soon(self._guard, self._receive_events)
         self._arrived.append((event, committed))
 
-    def _flush(self) -> None:
+    def _receive_events(self) -> None:
         arrived, self._arrived = self._arrived, []
         now = self.clock.read()
         for event, committed in arrived:
-            self.station.deliver(event, now, committed)
+            self.durable_node.receive_event(event, now, committed)
         self._commit()
 
     def _tick(self) -> None:
@@ -179,16 +238,17 @@ class Process:
         now = self.clock.read()
         if jump:
             _log.warning("the clock was set by %.3f s", jump / 1000)
-            self.station.set_clock(jump, now)
+            self.durable_node.set_clock(jump, now)
         self._reload_keys(now)
         self._follow_hints()
-        self.station.tick(now)
-        if self.assembly.status.is_due(now):
+        self.durable_node.tick(now)
+        if now >= self._status_at:
+            self._status_at = now + self.config.status.interval_seconds * 1000
             self._publish_status(now)
         self._commit()
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """Do some work; a failure ends the run, because memory may be ahead of the disk."""
+        """Do some work. A failure ends the run, because memory may be ahead of the disk."""
         if self._failure is not None:
             return
         try:
@@ -200,7 +260,7 @@ class Process:
     # Output ---------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        effects = self.station.commit()
+        effects = self.durable_node.commit()
         self._listener.perform(effects.outputs)
         for publish in effects.outgoing:
             self._send(publish)
@@ -235,27 +295,27 @@ class Process:
             if removed:
                 _log.info("removed %d segments of the log older than %d days", len(removed), days)
 
-    # Around ---------------------------------------------------------------------------------
+    # Links, keys, status --------------------------------------------------------------------
 
     def _connect(self, name: str, address: ServerAddress) -> None:
-        credentials = self.assembly.keyring.make_credentials(name)
+        credentials = self._built.keyring.make_credentials(name)
         if credentials is None:
             _log.warning("peer %s is not among the known nodes yet: denwatch keys list", name)
             return
         context = make_client_context(self.config.tls.ca) if address.has_tls else None
-        link = LinkAddress(address.host, address.port, *credentials, context)
+        link = ServerLogin(address.host, address.port, *credentials, context)
         connection = PeerConnection(self.config.name, name, link, self._deliver)
         self._connections[name] = connection
         connection.start()
 
-    def _rejoin(self) -> None:
-        """Find out who listens at a broker that we came (back) to, in its connection's thread."""
+    def _reconnect(self) -> None:
+        """Find out who listens at a broker that we (re)connected to, in its connection's thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ask_who_listens)
 
     def _ask_who_listens(self) -> None:
         question = encode_question(self.config.name)
-        for name in self.assembly.subscribers.list_owners():
+        for name in self._built.subscribers.list_owners():
             self._send(Publish(REPLIES + name, question))
 
     def _announce(self) -> None:
@@ -266,66 +326,65 @@ class Process:
                 return
 
     def _found(self, name: str, host: str, port: int, has_tls: bool) -> None:
-        """Take somebody's announcement, in zeroconf's thread."""
+        """Receive an announcement, in zeroconf's thread."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._meet, name, ServerAddress(host, port, has_tls))
+            self._loop.call_soon_threadsafe(
+                self._add_hint, name, ServerAddress(host, port, has_tls)
+            )
 
-    def _meet(self, name: str, address: ServerAddress) -> None:
+    def _add_hint(self, name: str, address: ServerAddress) -> None:
         if not address.has_tls and not is_loopback(address.host):
-            _log.warning("%s is said to be at %s without TLS: passed over", name, address.host)
+            _log.warning("ignoring %s at %s, which is announced without TLS", name, address.host)
         elif name in self._hints or len(self._hints) < _HINTS:
             self._hints[name] = address
             self._follow_hints()
 
     def _follow_hints(self) -> None:
-        """Call nodes that were announced, at the newest address unless an older one works."""
+        """Connect to announced nodes, at the newest address unless an older one works."""
         listed = {peer.name for peer in self.config.peers}
         for name, address in self._hints.items():
             old = self._connections.get(name)
             place = None if old is None else (old.address.host, old.address.port)
             is_new = place != (address.host, address.port)
-            # Of two nodes that see each other, the first by name calls.
+            # Of two nodes that see each other, the first by name connects.
             if name < self.config.name or name in listed or not is_new or (old and old.is_up):
                 continue
-            if self.assembly.keyring.kind_of(name) != "node":
-                continue  # not yet, or a stranger
+            if self._built.keyring.kind_of(name) != "node":
+                continue  # unknown, or its key has not arrived yet
             if old is not None:
                 self._loop.run_in_executor(None, old.stop)  # it waits for its thread
             _log.info("found %s at %s:%d", name, address.host, address.port)
             self._connect(name, address)
 
     def _reload_keys(self, now: int) -> None:
-        keyring = self.assembly.keyring
+        keyring = self._built.keyring
         try:
             keyring.reload_if_changed()
         except ValueError as error:
             _log.error("the keys on the disk are not used: %s", error)
-        self.assembly.access.note_time(now)
+        self._built.access.note_time(now)
         if keyring.generation != self._generation:
             self._generation = keyring.generation
-            self.assembly.subscribers.forget_roles()
+            self._built.subscribers.forget_roles()
             for peer in self.config.peers:
                 if peer.name not in self._connections and keyring.kind_of(peer.name) == "node":
                     self._connect(peer.name, peer.address)
-            for user in self.station.list_users():
-                if not self.assembly.access.is_welcome(user):
-                    _log.warning("%s is no longer welcome", user)
-                    self.station.expel(user, now)
+            for user in self.durable_node.list_users():
+                if not self._built.access.is_welcome(user):
+                    _log.warning("disconnecting %s, which has no access any more", user)
+                    self.durable_node.expel(user, now)
 
     def _publish_status(self, now: int) -> None:
-        described = self.assembly.describe(now, now - self._started, self._metrics.read_totals())
+        payload = self._built.status.encode(now, now - self._started)
         topic = STATUS + self.config.name
-        self.station.publish(Publish(topic, encode_status(described), 1, retain=True), now)
-        self.station.report_server(now)
+        self.durable_node.publish(Publish(topic, payload, 1, retain=True), now)
+        self.durable_node.report_server(now)
 
-    def _say_goodbye(self) -> None:
+    def _report_stop(self) -> None:
         now = self.clock.read()
-        self.station.publish(Publish(STATUS + self.config.name, b"", 1, retain=True), now)
-        self.station.log("stop", {"reason": "asked to"}, now)
+        self.durable_node.publish(Publish(STATUS + self.config.name, b"", 1, retain=True), now)
+        self.durable_node.log("stop", {"reason": "asked to"}, now)
         self._commit()
-
-    def _read_gauges(self) -> dict[str, float]:
-        return self.assembly.read_gauges(self.clock.read())
 
 
 def make_server_context(config: NodeConfig) -> ssl.SSLContext:
@@ -348,3 +407,181 @@ def _resolve(host: str) -> list[str]:
     if host in ("0.0.0.0", "::"):
         return list_addresses()
     return list(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(host, None)))
+
+
+# Start and end ----------------------------------------------------------------------------
+
+
+def check_node(config: NodeConfig) -> None:
+    """Open a node and close it again; raises what is wrong with it."""
+    open_node(config).store.close()
+
+
+def serve_node(config: NodeConfig) -> None:
+    """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot go on.
+
+    After a full disk, or a defect of ours, memory may be ahead of the disk: the node starts again
+    from what is there. A defect that comes back again and again ends the process.
+    """
+    defects: deque[float] = deque(maxlen=_DEFECTS)
+    warm_up(lambda words: print(f"{config.name}: {words}", file=sys.stderr, flush=True))
+    while True:
+        opened = open_node(config)
+        try:
+            asyncio.run(_serve(opened))
+            return
+        except StoreFull as error:
+            _log.error("%s; nothing is acknowledged until there is room", error)
+            time.sleep(_PAUSE)
+        except (StoreError, OSError):
+            raise
+        except Exception:
+            defects.append(time.monotonic())
+            if len(defects) == _DEFECTS and defects[-1] - defects[0] < _PERIOD:
+                raise
+            _log.exception("a defect ended this run; the node starts again from its store")
+        finally:
+            opened.store.close()
+
+
+async def _serve(opened: OpenedNode) -> None:
+    process = Process(opened)
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, process.stop)
+    # What was built at the start stays: the garbage collector need not visit it again.
+    gc.collect()
+    gc.freeze()
+    await process.run(lambda: _print_ready(process))
+
+
+def _print_ready(process: Process) -> None:
+    config = process.config
+    if config.broker is not None:
+        where = f"at the broker {config.broker.address.host}:{config.broker.address.port}"
+    else:
+        where = "on " + ", ".join(
+            f"{'mqtts' if address.has_tls else 'mqtt'}://{address.host}:{port}"
+            for address, port in zip(config.listen, process.ports, strict=True)
+        )
+    print(f"{config.name} is ready {where}", flush=True)
+
+
+# The machine's clock ----------------------------------------------------------------------
+
+
+def read_wall() -> float:
+    """Return what the machine's clock shows, in seconds since 1970."""
+    return time.time()
+
+
+def _read_elapsed() -> float:
+    """Return seconds that never fall and count while the machine sleeps, where it can say so."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+class SteadyClock:
+    """Milliseconds that start at the wall clock's, or later, and go on evenly.
+
+    `lead` is by how much the node's own timeline is ahead of the wall clock at the start: a
+    machine without a battery may wake up years ago.
+    """
+
+    def __init__(
+        self,
+        lead: int = 0,
+        wall: Callable[[], float] = read_wall,
+        monotonic: Callable[[], float] = _read_elapsed,
+    ) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._base = int(wall() * 1000) + lead
+        self._difference = -lead
+
+    def read(self) -> int:
+        """Return the time."""
+        return self._base + int((self._monotonic() - self._started) * 1000)
+
+    def find_jump(self) -> int:
+        """Return by how many ms somebody set the wall clock since the last call; usually 0."""
+        difference = int(self._wall() * 1000) - self.read()
+        jump = difference - self._difference
+        if abs(jump) < TOLERANCE:
+            return 0
+        self._difference = difference
+        return jump
+
+
+# The process's own log, old segments, compilation ahead -----------------------------------
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "from": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def start_logging(node: str, style: str, level: str) -> None:
+    """Send the process's own log to stderr: a line for each event, as text or as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    if style == "json":
+        handler.setFormatter(_JsonFormatter())
+    else:
+        text = f"%(asctime)s {node} %(levelname)s %(message)s"
+        handler.setFormatter(logging.Formatter(text, "%H:%M:%S"))
+    logger = logging.getLogger("denwatch")
+    logger.handlers[:] = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+
+
+def remove_old_segments(folder: Path, keep_days: int, now: int) -> list[str]:
+    """Remove closed log segments begun so many days before `now`; return their names.
+
+    The age is that of the time in a segment's own header, which is in the node's timeline: a
+    machine's clock that is corrected after years must not make everything look old at once.
+    """
+    if not keep_days:
+        return []
+    removed = []
+    for path in sorted(folder.glob(f"*{CLOSED}")):
+        with path.open("rb") as file:
+            header = read_header(file.read(_SEGMENT_HEAD))
+        if header is not None and now - header.time > keep_days * _DAY:
+            path.unlink()
+            removed.append(path.name)
+    return removed
+
+
+def warm_up(say: Callable[[str], None]) -> None:
+    """Run every kernel once, so that the first request does not wait; `say` so if it takes long.
+
+    From the cache on the disk it takes a second, on a new machine a minute of processor time, once.
+    """
+    timer = threading.Timer(_PATIENCE, say, (_COMPILING,))
+    timer.daemon = True
+    timer.start()
+    try:
+        index.warm_up()
+        _warm_covering()
+    finally:
+        timer.cancel()
+
+
+def _warm_covering() -> None:
+    covering: Covering[int] = Covering(policy=Approximate())
+    for number in range(6):
+        wide = Predicate(0, 10, 20 + number, 100)
+        predicates = [wide, Predicate(1, 5 * number, 200, 100)][: 1 + number % 2]
+        covering.subscribe(number, box_vector(SubscriptionVector(0, predicates)))
+    covering.unsubscribe(0)
+    covering.rebuild()

@@ -1,7 +1,14 @@
-"""A node's core, its own MQTT server and its store, put together: what comes in, what goes out.
+"""A durable node: core, MQTT server and store; what comes in, commit, what goes out.
 
-No sockets and no clock here. Inputs are fed one by one; their writes go to the store at once, in
-the open group. What is to be sent waits until `commit` has returned: the one rule of durability.
+THE RULE OF DURABILITY. Inputs are fed one by one; their writes and log records go to the store at
+once, in the open group. Everything that would leave the node waits in `Effects` until `commit` has
+returned. So nothing is acknowledged, answered or sent before it is on the disk.
+
+    listener ── receive_input ──► server ──► core ──► store.apply
+    connections ── receive_event ──────────►  │
+    commit ──► store.commit ──► Effects: outputs (listener), outgoing (connections), committed
+
+No sockets and no clock here.
 """
 
 from __future__ import annotations
@@ -36,15 +43,15 @@ _REFUSALS = 20  # records of the server's refusals in a second: strangers must n
 
 @dataclass
 class Effects:
-    """What to do after the commit: for the listener, for the node's connections, for nobody."""
+    """What to do after the commit: outputs of our server, messages for connections, callbacks."""
 
     outputs: list[Output] = field(default_factory=list)
     outgoing: list[Publish] = field(default_factory=list)
     committed: list[Callable[[], None]] = field(default_factory=list)
 
 
-class Station:
-    """One node between its links and its disk. Without a server, a broker takes its place."""
+class DurableNode:
+    """One node between its links and its disk. Without a server it uses somebody else's broker."""
 
     def __init__(
         self,
@@ -65,20 +72,22 @@ class Station:
         self._refusals = (0, 0)  # the second, and how many in it
 
     def restore(self, now: int) -> None:
-        """Take up what an earlier run left."""
+        """Load what an earlier run saved."""
         if self.server is not None:
             self.server.restore(self.store, now)
         self.node.restore()
 
     # In -------------------------------------------------------------------------------------
 
-    def take(self, event: Input, now: int) -> None:
-        """Take what the listener of our server reports."""
+    def receive_input(self, event: Input, now: int) -> None:
+        """Receive what the listener of our server reports."""
         assert self.server is not None, "there is no listener without a server"
         self._pass_on(self.server.take(event, now), now)
 
-    def deliver(self, event: Event, now: int, committed: Callable[[], None] | None = None) -> None:
-        """Take an event of a connection that we opened."""
+    def receive_event(
+        self, event: Event, now: int, committed: Callable[[], None] | None = None
+    ) -> None:
+        """Receive an event of a connection that we opened; call `committed` after the commit."""
         if isinstance(event, PeerUp):
             self._connected.add(event.name)
         elif isinstance(event, PeerDown):
@@ -94,15 +103,15 @@ class Station:
         self._feed(Tick(), now)
 
     def set_clock(self, offset: int, now: int) -> None:
-        """Note that somebody set the machine's clock."""
+        """Tell the core that somebody set the machine's clock."""
         self._feed(ClockSet(offset), now)
 
     def publish(self, message: Publish, now: int) -> None:
-        """Publish something of the process itself: its status."""
+        """Publish a message of the process itself: its status."""
         self._route(deque(), message, now)
 
     def log(self, kind: str, fields: Mapping[str, object], now: int) -> None:
-        """Write a record of the process itself: its start, its end, its troubles."""
+        """Write a record of the process itself: its start, its end."""
         self.store.apply((), [encode_record(kind, fields, now, self._stamp(now))])
 
     def report_server(self, now: int) -> None:
@@ -122,15 +131,15 @@ class Station:
     # Out ------------------------------------------------------------------------------------
 
     def commit(self) -> Effects:
-        """Make everything durable, and return what may be done now."""
+        """Make everything durable; return what is to be done now."""
         self.store.commit()
         effects, self._effects = self._effects, Effects()
         return effects
 
-    # Between --------------------------------------------------------------------------------
+    # Inside ---------------------------------------------------------------------------------
 
     def _pass_on(self, outputs: list[Output], now: int) -> None:
-        """Keep what is for the listener, and feed the node with the rest."""
+        """Keep what is for the listener, and pass the rest to the core."""
         events: deque[Event] = deque()
         self._sort_out(outputs, events, now)
         while events:
@@ -163,7 +172,7 @@ class Station:
         return self._refusals[1] <= _REFUSALS
 
     def _feed(self, event: Event, now: int) -> None:
-        """Let the node handle an event, and everything that follows from it at once."""
+        """Let the core handle an event, and everything that follows from it at once."""
         events: deque[Event] = deque([event])
         while events:
             found = self._translate(events.popleft())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from denwatch.node.config import load_config
-from denwatch.node.runtime import main
-from denwatch.node.runtime.build import Opened
+from denwatch.node.runtime import process
+from denwatch.node.runtime.process import OpenedNode
 from denwatch.node.store import StoreFailed, StoreFull
 
 from tests.node.hosting import make_node
@@ -20,7 +20,7 @@ class Stage:
         self.endings = list(endings)
         self.epochs: list[int] = []
 
-    async def serve(self, opened: Opened) -> None:
+    async def serve(self, opened: OpenedNode) -> None:
         self.epochs.append(opened.store.epoch)
         ending = self.endings.pop(0)
         if ending is not None:
@@ -30,9 +30,9 @@ class Stage:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *endings: BaseException | None) -> Stage:
     node = make_node(tmp_path / "north", "north")
     stage = Stage(*endings)
-    monkeypatch.setattr(main, "_serve", stage.serve)
-    monkeypatch.setattr(main, "_PAUSE", 0)
-    main.serve_node(load_config(node.folder / "node.toml"))
+    monkeypatch.setattr(process, "_serve", stage.serve)
+    monkeypatch.setattr(process, "_PAUSE", 0)
+    process.serve_node(load_config(node.folder / "node.toml"))
     return stage
 
 
