@@ -1,9 +1,10 @@
 """Nodes in one process, on emulated disks that fail where a plan says: no sockets, no real clock.
 
 Each node is the real thing from the MQTT server's bytes down to the store's operations: a
-`DurableNode` with all protocols, `MemoryStore` with `Faults`, the log's `Writer`. A node that dies loses its links
-and all that was not committed, and is built anew from its medium. Everything happens in rounds:
-clients say something, each node takes all of it, commits once, and only then answers.
+`DurableNode` with all protocols, `MemoryStore` with `Faults`, the log's `Writer`. A node that dies
+loses its links and all that was not committed, and is built anew from its medium. Everything
+happens in rounds: clients say something, each node takes all of it, commits once, and only then
+answers.
 """
 
 from __future__ import annotations

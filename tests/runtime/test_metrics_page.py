@@ -34,13 +34,13 @@ RESCUE = load_shipped("rescue")
 def list_counts() -> dict[str, bool]:
     """Return the counts of the source by name, and whether each has a label."""
     found: dict[str, bool] = {}
-    for path in (REPOSITORY / "edge" / "dens").rglob("*.py"):
+    for path in (REPOSITORY / "edge" / "denwatch" / "node").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             called = node.func
-            is_turn = isinstance(called, ast.Attribute) and ast.unparse(called) == "turn.count"
-            if not is_turn and not (isinstance(called, ast.Name) and called.id == "Count"):
+            is_count = ast.unparse(called) in ("transaction.count", "Count")
+            if not is_count:
                 continue
             has_label = len(node.args) > 2 or any(k.arg == "label" for k in node.keywords)
             for part in ast.walk(node.args[0]):

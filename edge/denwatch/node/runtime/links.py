@@ -247,7 +247,7 @@ class BrokerConnection(Connection):
                 self._deliver(Listening(topic, is_there), None)
 
     def _record_reports(self, topic: str, payload: bytes) -> None:
-        """Record whether an app reports what it received: our library does, plain clients do not."""
+        """Record whether an app reports what it received: our library does, plain clients no."""
         if payload.startswith(b'{"received"'):
             self._reporters.add(topic)
         elif topic in self._reporters and b'"request"' not in payload:
