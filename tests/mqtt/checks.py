@@ -23,22 +23,22 @@ def check_all(world: World, heard: dict[str, bool]) -> None:
 def check_accounts(world: World) -> None:
     """Bytes are those of the messages that are there."""
     total = 0
-    for session in world.server.exchange.sessions.values():
-        deliveries = [*session.flight.values(), *session.queue]
-        assert session.bytes == sum(delivery.parcel.size for delivery in deliveries)
+    for session in world.server.sessions.all.values():
+        deliveries = [*session.in_flight.values(), *session.queue]
+        assert session.bytes == sum(delivery.message.size for delivery in deliveries)
         total += session.bytes
-    assert world.server.exchange.outbound.bytes == total
+    assert world.server.sessions.bytes == total
 
 
 def check_bounds(world: World) -> None:
     """No limit is passed."""
     limits = world.limits
-    retained = world.server.exchange.retained
+    retained = world.server.sessions.retained
     assert retained.count <= limits.retained
-    assert len(world.server.exchange.sessions) <= limits.sessions
-    assert len(world.server._links.wills) <= limits.wills
-    for session in world.server.exchange.sessions.values():
-        assert len(session.flight) <= limits.window
+    assert len(world.server.sessions.all) <= limits.sessions
+    assert len(world.server._wills) <= limits.wills
+    for session in world.server.sessions.all.values():
+        assert len(session.in_flight) <= limits.window
         assert len(session.queue) <= limits.queue + limits.retained
         assert len(session.inbound) <= limits.inbound
         assert len(session.subscriptions) <= limits.subscriptions
@@ -47,39 +47,39 @@ def check_bounds(world: World) -> None:
 
 def check_links(world: World) -> None:
     """Links and sessions agree; closed ones are gone; who is held has something that waits."""
-    links = world.server._links
-    for number, link in links.all.items():
+    links, waiting = world.server._links, world.server._waiting
+    for number, link in links.items():
         assert link.number == number
         assert number not in world.closed
         if link.session is not None:
             assert link.session.link == number
-        assert (link.waiting is not None) == (number in links.held)
+        assert (link.waiting is not None) == (number in waiting)
         if link.waiting is None:
             assert not link.is_paused
-    for key, session in world.server.exchange.sessions.items():
+    for key, session in world.server.sessions.all.items():
         assert key == (session.user, session.client)
         if session.link:
-            assert links.all[session.link].session is session
+            assert links[session.link].session is session
         else:
-            assert not any(d.is_directed for d in (*session.flight.values(), *session.queue))
+            assert not any(d.is_directed for d in (*session.in_flight.values(), *session.queue))
 
 
 def check_index(world: World) -> None:
     """Everybody is found by their filters, and nobody else."""
-    exchange = world.server.exchange
+    sessions = world.server.sessions
     exact: dict[str, dict[MqttSession, int]] = {}
-    for session in exchange.sessions.values():
+    for session in sessions.all.values():
         for name, qos in session.subscriptions.items():
             if "+" not in name and "#" not in name:
                 exact.setdefault(name, {})[session] = qos
-    assert exchange.index._exact == exact
+    assert sessions.index._exact == exact
 
 
 def check_listeners(world: World, heard: dict[str, bool]) -> None:
     """The node knows who listens."""
     live = {
         name
-        for session in world.server.exchange.sessions.values()
+        for session in world.server.sessions.all.values()
         if session.link
         for name in session.subscriptions
         if is_listened(name)
@@ -104,14 +104,14 @@ def check_store(world: World) -> None:
 
 def describe(server: MqttServer) -> object:
     sessions = {}
-    for key, session in server.exchange.sessions.items():
+    for key, session in server.sessions.all.items():
         if session.is_persistent:
-            kept = [d for d in (*session.flight.values(), *session.queue) if not d.is_directed]
+            kept = [d for d in (*session.in_flight.values(), *session.queue) if not d.is_directed]
             messages = sorted(
-                (d.number, d.parcel.topic, d.parcel.payload, d.qos, d.retain, d.is_released)
+                (d.number, d.message.topic, d.message.payload, d.qos, d.retain, d.is_released)
                 for d in kept
             )
             numbers = {d.number: d.id for d in kept if d.qos == 2}
             sessions[key] = (session.subscriptions, set(session.inbound), messages, numbers)
-    retained = {p.topic: (p.payload, p.qos) for p in server.exchange.retained.find_all("#")}
+    retained = {p.topic: (p.payload, p.qos) for p in server.sessions.retained.find_all("#")}
     return sessions, retained

@@ -50,7 +50,7 @@ def test_who_does_not_belong_is_told_so_and_changes_nothing(data: bytes, code: i
     assert world.take(link) == [Got("connack", payload=bytes([0, code]))]
     assert link in world.closed
     assert world.server.counts["connects_refused"] == 1
-    assert not world.server.exchange.sessions
+    assert not world.server.sessions.all
     assert not world.take_events(Message)
 
 
@@ -119,7 +119,7 @@ def test_ablation_sessions_by_client_id_alone(monkeypatch: pytest.MonkeyPatch) -
         def get(self, key: tuple[str, str], default: object = None) -> object:  # type: ignore[override]
             return super().get(("", key[1]), default)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(world.server.exchange, "sessions", ByClient())
+    monkeypatch.setattr(world.server.sessions, "all", ByClient())
     with pytest.raises(AssertionError, match="somebody else's messages"):
         check_that_sessions_belong_to_their_users(world)
 
@@ -134,7 +134,7 @@ def test_a_revoked_user_is_out_with_everything_it_had() -> None:
     assert set(world.closed) == {first, 2}
     assert other not in world.closed
     assert world.store.count() == 0
-    assert list(world.server.exchange.sessions) == [("dog-1", "c")]
+    assert list(world.server.sessions.all) == [("dog-1", "c")]
 
 
 class TestStatus:

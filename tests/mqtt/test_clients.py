@@ -102,7 +102,7 @@ class TestPaho:
             for qos in (0, 1, 2)
         )
         client.stop()
-        wait_for(lambda: not host.server.exchange.sessions)
+        wait_for(lambda: not host.server.sessions.all)
 
     def test_a_thousand_messages_arrive_once_and_in_order(self, host: Host) -> None:
         receiver, sender = Paho(host, "r"), Paho(host, "s")
@@ -186,7 +186,7 @@ class TestMosquittoClients:
     @pytest.mark.parametrize("qos", ["0", "1", "2"])
     def test_publishing_and_subscribing(self, host: Host, qos: str) -> None:
         reader = run_mosquitto("mosquitto_sub", host, "-q", qos, "-t", "a/#", "-C", "2", "-v")
-        wait_for(lambda: host.server.exchange.index.find_all("a/b"))
+        wait_for(lambda: host.server.sessions.index.find_all("a/b"))
         for text in ("one", "two"):
             run_mosquitto("mosquitto_pub", host, "-q", qos, "-t", "a/b", "-m", text).wait(TIMEOUT)
         assert reader.communicate(timeout=TIMEOUT)[0] == b"a/b one\na/b two\n"

@@ -125,7 +125,7 @@ class TestTokens:
         world.take_events()
         for token in range(1, 5):
             world.publish(NOTES, b"x", token=token)
-        assert world.closed[link] == "it does not keep up"
+        assert world.closed[link] == "the client does not keep up"
         assert world.take_events(Listening) == [Listening(NOTES, False)]
 
 
@@ -149,7 +149,7 @@ def check_that_nothing_directed_is_kept(world: World) -> None:
     world.publish(NOTES, b"while away", token=2)
     link = world.connect("app", clean=False)
     assert world.take(link) == [], "the node sends these itself: they would come twice"
-    assert world.server.exchange.outbound.bytes == 0
+    assert world.server.sessions.bytes == 0
     assert world.store.count() == 2, "the session and its subscription, and no message"
 
 
@@ -184,8 +184,8 @@ class TestAblation:
 
     def test_the_rule_of_exact_listeners(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world = World()
-        find_all = world.server.exchange.index.find_all
-        monkeypatch.setattr(world.server.exchange.index, "get_exact", find_all)
+        find_all = world.server.sessions.index.find_all
+        monkeypatch.setattr(world.server.sessions.index, "get_exact", find_all)
         with pytest.raises(AssertionError, match="the medic has nothing"):
             check_that_onlookers_do_not_acknowledge(world)
 
@@ -202,7 +202,7 @@ class TestAblation:
             TestTokens().test_what_a_lost_listener_had_goes_to_another()
 
     def test_sending_slow_listeners_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("denwatch.node.mqtt.server.Links.drop_slow", lambda *_: None)
+        monkeypatch.setattr("denwatch.node.mqtt.server.MqttServer._close_slow", lambda *_: None)
         test = TestTokens()
         with pytest.raises((AssertionError, KeyError)):
             test.test_a_listener_that_does_not_keep_up_is_sent_away_so_that_the_node_hears()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from denwatch.node.mqtt import Limits, TokenBucket
+from denwatch.node.mqtt import Limits
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.mqtt import wire
 from tests.mqtt.checks import check_all, hear
-from tests.mqtt.wire import Got, World
+from tests.mqtt.wire import Got, TokenBucket, World
 
 SMALL = Limits(
     window=2,

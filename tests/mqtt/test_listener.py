@@ -90,7 +90,7 @@ def test_the_end_of_a_connection_is_reported() -> None:
     with Host() as host:
         peer = Peer(host)
         peer.socket.close()
-        host.wait_for(lambda: not host.server.exchange.sessions)
+        host.wait_for(lambda: not host.server.sessions.all)
         assert not host.listener.links
 
 
@@ -161,7 +161,7 @@ def test_who_never_reads_is_sent_away() -> None:
         slow, fast = Peer(host, "slow"), Peer(host, "fast")
         slow.send(wire.subscribe(1, ("t", 0)))
         assert slow.read(5)[0] == 0x90
-        while ("", "slow") in host.server.exchange.sessions:
+        while ("", "slow") in host.server.sessions.all:
             fast.send(wire.publish("t", bytes(100_000), 1, 1))
             assert fast.read(4) == wire.puback(1)
         wait_for(lambda: len(host.listener.links) == 1)
@@ -194,7 +194,7 @@ def test_a_publisher_that_must_wait_is_not_read() -> None:
             sender.send(data)
         sender.socket.settimeout(TIMEOUT)
         assert sender.read(8) == wire.puback(1) + wire.puback(2)
-        assert host.server.exchange.outbound.bytes < 3 * len(payload)
+        assert host.server.sessions.bytes < 3 * len(payload)
 
 
 def test_tls_lets_in_who_trusts_it(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_clean_sessions_leave_no_trace_in_the_store() -> None:
     world.send(link, wire.subscribe(1, ("t", 2)), wire.publish("t", b"x", 2, 1))
     assert world.store.count() == 0
     world.restart()
-    assert not world.server.exchange.sessions
+    assert not world.server.sessions.all
 
 
 def test_the_numbers_of_the_queue_go_on_after_a_restart() -> None:
@@ -260,7 +260,7 @@ def run_and_check(operations: list[tuple[str, int]]) -> None:
                 assert client.received.count(payload) == 1, "delivered twice"
     queued = [delivery for space in (QUEUE, INBOUND) for delivery in node.world.store.scan(space)]
     assert queued == [], "what was acknowledged stays in the store"
-    assert node.world.server.exchange.outbound.bytes == 0
+    assert node.world.server.sessions.bytes == 0
     assert set(node.world.store.spaces) <= set(SPACES)
 
 
@@ -278,7 +278,7 @@ CUT = [("cut after", 0), ("send 2", 0), ("join", 0), ("join", 1)]
 def test_ablation_inbound_ids_that_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     run_and_check(CUT)
     monkeypatch.setattr(
-        "denwatch.node.mqtt.sessions.Sessions.accept_inbound",
+        "denwatch.node.mqtt.sessions.Sessions.receive_qos2",
         lambda _, session, number: session.inbound.__setitem__(number, None),
     )
     with pytest.raises(AssertionError, match=r"twice|deletes"):
@@ -288,8 +288,8 @@ def test_ablation_inbound_ids_that_are_not_written(monkeypatch: pytest.MonkeyPat
 def test_ablation_queues_that_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     away = [("leave", 1), ("send 1", 0), ("cut after", 0), ("send 1", 0)]
     run_and_check(away)
-    for name in ("_keep", "_forget"):
-        monkeypatch.setattr(f"denwatch.node.mqtt.sessions.Outbound.{name}", lambda *_: None)
+    for name in ("_store", "_delete"):
+        monkeypatch.setattr(f"denwatch.node.mqtt.sessions.Sessions.{name}", lambda *_: None)
     with pytest.raises(AssertionError, match="not delivered"):
         run_and_check(away)
 

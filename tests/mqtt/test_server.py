@@ -138,7 +138,7 @@ class TestMessages:
         world.send(link, wire.pubrec(number), wire.pubrec(number))
         assert world.take(link) == [Got("pubrel", number)] * 2
         world.send(link, wire.pubcomp(number))
-        assert world.server.exchange.outbound.bytes == 0
+        assert world.server.sessions.bytes == 0
 
     def test_overlapping_subscriptions_give_one_message_at_the_best_qos(self) -> None:
         world = World()
@@ -171,7 +171,7 @@ class TestMessages:
             seen += [message.payload for message in got]
             world.send(link, *(wire.puback(message.id) for message in got))
         assert seen == [b"%d" % i for i in range(8)]
-        assert world.server.exchange.outbound.bytes == 0
+        assert world.server.sessions.bytes == 0
 
     def test_acknowledgements_of_nothing_change_nothing(self) -> None:
         world = World()
@@ -192,7 +192,7 @@ class TestMessages:
         world.take(link)
         world.publish("t", b"kept")
         assert [got.id for got in world.take(link)] == [1]
-        world.server.exchange.sessions["", "c"].last_id = 65_534
+        world.server.sessions.all["", "c"].last_id = 65_534
         for _ in range(2):
             world.publish("t")
         assert [got.id for got in world.take(link)] == [65_535, 2]
@@ -243,8 +243,8 @@ class TestSessions:
         assert world.store.count() == 3
         world.lose(world.connect("c", clean=True))
         assert world.store.count() == 0
-        assert not world.server.exchange.sessions
-        assert world.server.exchange.outbound.bytes == 0
+        assert not world.server.sessions.all
+        assert world.server.sessions.bytes == 0
 
     def test_a_session_that_stays_away_ends_and_that_is_reported(self) -> None:
         world = World(limits=Limits(session_ms=1000))
@@ -252,12 +252,12 @@ class TestSessions:
         world.send(link, wire.subscribe(1, ("t", 1)), wire.DISCONNECT)
         world.publish("t", b"x")
         world.tick(1000)
-        assert world.server.exchange.sessions
+        assert world.server.sessions.all
         world.tick(1)
-        assert not world.server.exchange.sessions
+        assert not world.server.sessions.all
         assert world.store.count() == 0
         (refused,) = world.take_refusals()
-        assert refused.why == "away for too long; 1 messages waited"
+        assert refused.why == "away for too long; 1 messages were waiting"
 
     def test_subscriptions_are_bounded(self) -> None:
         world = World(limits=Limits(subscriptions=2))

@@ -53,7 +53,7 @@ class TestRetained:
         world.send(link, wire.publish("c", payload, 1, 1, retain=True))
         assert "too many retained" in world.closed[link]
         assert not world.take(link), "and it is not acknowledged"
-        assert world.server.exchange.retained.count == 2
+        assert world.server.sessions.retained.count == 2
 
     def test_what_cannot_be_retained_for_the_node_or_a_will_is_sent_and_reported(self) -> None:
         world = World(limits=Limits(retained=1))
@@ -67,7 +67,7 @@ class TestRetained:
             "retaining b",
             "retaining the will of ",
         ]
-        assert world.server.exchange.retained.count == 1
+        assert world.server.sessions.retained.count == 1
 
     def test_more_retained_messages_than_the_queue_holds_all_arrive(self) -> None:
         world = World(limits=Limits(window=2, queue=3))
@@ -103,7 +103,7 @@ class TestWills:
         world.tick(15_000)
         assert dying not in world.closed
         world.tick(1)
-        assert world.closed[dying] == "silent beyond its keep-alive"
+        assert world.closed[dying] == "nothing received within its keep-alive"
         assert world.take_messages(listener) == [("w", b"gone", 1)]
 
     def test_any_packet_keeps_it_alive(self) -> None:

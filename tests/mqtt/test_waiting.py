@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.interface import Message
-from denwatch.node.mqtt import Limits, Pause, Resume, TokenBucket
-from denwatch.node.mqtt.sessions import Outbound
+from denwatch.node.mqtt import Limits, Pause, Resume
+from denwatch.node.mqtt.sessions import Sessions
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.mqtt import wire
-from tests.mqtt.wire import Got, World
+from tests.mqtt.wire import Got, TokenBucket, World
 
 SMALL = Limits(window=1, queue=2, waiting=4, hold_ms=1000)
 
@@ -59,7 +59,7 @@ def test_a_publisher_waits() -> None:
 
 def test_ablation_a_queue_that_drops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rule the publisher is acknowledged at once: the check must notice."""
-    monkeypatch.setattr(Outbound, "has_room", lambda *_: True)
+    monkeypatch.setattr(Sessions, "has_room", lambda *_: True)
     with pytest.raises(AssertionError, match="there is no room"):
         check_that_a_publisher_waits(World(limits=SMALL))
 
@@ -121,7 +121,7 @@ def test_the_receiver_is_sent_away_if_its_session_is_clean() -> None:
     receiver, sender = make_full(world, clean=True)
     world.send(sender, wire.publish("t", b"4", 1, 4))
     world.tick(1001)
-    assert world.closed == {receiver: "it does not keep up"}
+    assert world.closed == {receiver: "the client does not keep up"}
     assert world.take(sender) == [Got("puback", 4)]
 
 
@@ -203,7 +203,7 @@ def test_all_queues_together_are_bounded() -> None:
     sender = world.connect("s")
     for number in range(1, 30):
         world.send(sender, wire.publish("ab"[number % 2], bytes(100), 1, number))
-    assert world.server.exchange.outbound.bytes <= 2_000
+    assert world.server.sessions.bytes <= 2_000
     assert 3 < len(world.take(sender)) < 8
 
 
@@ -219,7 +219,7 @@ def test_qos_0_is_dropped_for_a_client_that_does_not_read_and_counted() -> None:
     world.tick(500)
     assert link not in world.closed
     world.tick(1)
-    assert world.closed[link] == "it does not read"
+    assert world.closed[link] == "the client does not read"
 
 
 def test_a_pace_makes_a_user_wait_and_nobody_else() -> None:

@@ -106,6 +106,27 @@ PINGREQ = packet(0xC0)
 DISCONNECT = packet(0xE0)
 
 
+class TokenBucket:
+    """A pace for every user: so many messages a second, and a burst of so many at once."""
+
+    def __init__(self, per_second: int, burst: int) -> None:
+        if per_second < 1 or burst < 1:
+            raise ValueError("a pace below one message")
+        self._per_second = per_second
+        self._full = burst * 1000  # thousandths of a message
+        self._buckets: dict[str, tuple[int, int]] = {}  # user: (level, when)
+
+    def delay(self, user: str, size: int, now: int) -> int:  # noqa: ARG002
+        """Take one message from the user's bucket, or return when there will be one."""
+        level, when = self._buckets.get(user, (self._full, now))
+        level = min(self._full, level + (now - when) * self._per_second)
+        if level < 1000:
+            self._buckets[user] = (level, now)
+            return -((level - 1000) // self._per_second)
+        self._buckets[user] = (level - 1000, now)
+        return 0
+
+
 class Got(NamedTuple):
     """A packet from the server."""
 

@@ -1,8 +1,8 @@
 """The node's own MQTT 3.1.1 server: packets and sessions without I/O, and a listener for sockets.
 
-server = Server(rules)
+server = MqttServer(rules)
 listener = Listener(on_input)       # calls on_input(inputs) with all that arrived
-outputs = server.take(input, now)   # writes first, commit, then listener.perform(outputs)
+outputs = server.take(input, now)   # perform the writes, commit, then listener.perform(outputs)
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from denwatch.node.mqtt.interface import (
     Rules,
     Send,
     ServerRefusal,
-    TokenBucket,
 )
 from denwatch.node.mqtt.listener import Listener
 from denwatch.node.mqtt.packets import MalformedError
 from denwatch.node.mqtt.records import INBOUND, QUEUE, RETAINED, SESSIONS, SUBSCRIPTIONS
 from denwatch.node.mqtt.server import MqttServer
 
-SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)  # of the store, and only the server's
+# The spaces of the store that belong to the server.
+SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)
 
 __all__ = [
     "SPACES",
@@ -52,5 +52,4 @@ __all__ = [
     "Rules",
     "Send",
     "ServerRefusal",
-    "TokenBucket",
 ]

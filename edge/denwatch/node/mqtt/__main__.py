@@ -1,8 +1,8 @@
-"""The server alone, in memory: for interoperability suites and benchmarks, not for use.
+"""The server alone, in memory, for interoperability suites and benchmarks only.
 
     python -m denwatch.node.mqtt --port 18830 --open --refuse test/nosubscribe
 
-Nothing is durable here, so a PUBACK means nothing: `denwatch node` is the real thing.
+Nothing is stored, so a PUBACK promises nothing: use `denwatch node` for real work.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _TICK_S = 0.25
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Return the options; without --open nothing starts, because everybody is let in."""
+    """Return the options. --open is required because this server accepts everybody."""
     parser = argparse.ArgumentParser(prog="python -m denwatch.node.mqtt", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--open", action="store_true", help="let everybody do everything")
-    parser.add_argument("--refuse", action="append", default=[], help="a filter nobody may have")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
+    parser.add_argument("--open", action="store_true", help="allow everything to everybody")
+    parser.add_argument("--refuse", action="append", default=[], help="a topic filter to refuse")
     options = parser.parse_args(argv)
     if not options.open:
-        parser.error("this server has no names and keys: say --open if that is what you want")
+        parser.error("this server has no names and keys; pass --open to run it all the same")
     return options
 
 
 class Runner:
-    """A server, its listener, and no store."""
+    """Runs a server and its listener without a store."""
 
     def __init__(self, server: MqttServer) -> None:
         self.server = server
         self.listener = Listener(self._take)
 
     async def run(self, host: str, port: int, until: asyncio.Event) -> None:
-        """Serve until told to stop; the port is printed when it is open."""
+        """Serve until `until` is set; print the port when it is open."""
         print(await self.listener.start(host, port), flush=True)
         while not until.is_set():
             with contextlib.suppress(TimeoutError):

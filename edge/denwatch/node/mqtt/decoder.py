@@ -1,9 +1,9 @@
 """Bytes from a client in, packets out; the only file that reads MQTT's bytes.
 
-`take` returns None while a packet is not complete: that is a value, not an error. What breaks the
-protocol or a limit raises MalformedError with the byte, and the link is of no more use. A packet
-that is too long is refused by its header, so that a link never holds more than one packet and what
-came with it.
+`take` returns None while a packet is not complete: that is a value, not an error. Bytes that break
+the protocol or a limit raise MalformedError with their place, and the link must be closed. A packet
+that is too long is refused by its header, so a link never keeps more than one packet and the bytes
+that arrived with it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FLAGS = {1: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 10: 2, 12: 0, 14: 0}
 
 
 class Decoder:
-    """Of one link; `limit` is the longest packet at the moment."""
+    """The decoder of one link; `limit` is the longest packet that is accepted now."""
 
     __slots__ = ("_at", "_data", "_limits", "_need", "_part", "_raw_topic", "_topic", "limit")
 
@@ -49,12 +49,12 @@ class Decoder:
         self._data = b""  # what is being read
         self._at = 0
         self._part = bytearray()  # a packet that is not complete
-        self._need = 0  # bytes before it is worth looking at it again
+        self._need = 0  # bytes that it needs before we look at it again
         self._raw_topic = b""
         self._topic = ""
 
     def feed(self, data: bytes) -> None:
-        """Add what has arrived; everything before must have been taken."""
+        """Add bytes that have arrived; `take` must have returned None before."""
         if self._part:
             part = self._part
             part += data
@@ -100,7 +100,8 @@ class Decoder:
         kind = _ACKNOWLEDGEMENTS.get(first)
         if kind is not None:
             if size != 2:
-                raise MalformedError(f"{kind.__name__.upper()} of {size} bytes", 1)
+                name = kind.__name__.removesuffix("Packet").upper()
+                raise MalformedError(f"{name} of {size} bytes", 1)
             number = data[body] << 8 | data[body + 1]
             if not number:
                 raise MalformedError("a packet id of zero", body - start)
@@ -255,7 +256,7 @@ class Decoder:
 
 
 class _Body:
-    """The rest of a packet after its fixed header, taken piece by piece."""
+    """The rest of a packet after its fixed header, read piece by piece."""
 
     __slots__ = ("at", "data", "end", "start")
 
@@ -267,7 +268,7 @@ class _Body:
 
     @property
     def place(self) -> int:
-        """Where we are, counted from the start of the packet."""
+        """The offset of the next byte from the start of the packet."""
         return self.at - self.start
 
     def take_byte(self, what: str) -> int:

@@ -1,8 +1,8 @@
-"""What goes into the MQTT server and what comes out, and what it asks of its surroundings.
+"""What goes into the MQTT server, what comes out, its limits, and what its user must provide.
 
-Whoever runs the server performs the `Write`s of a step, and commits, before anything else that the
-step gave out: so a PUBACK says that the message is on the disk. `Message`, `Listening` and
-`Acknowledged` are for the node's core. `Send`, `Close`, `Pause` and `Resume` are for the listener.
+Whoever runs the server performs the `Write`s of a call, and commits, before any other output of the
+call: so a PUBACK means that the message is on the disk. `Message`, `Listening` and `Acknowledged`
+are for the node's core. `Send`, `Close`, `Pause` and `Resume` are for the listener.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LinkLost(NamedTuple):
 
 
 class LinkBlocked(NamedTuple):
-    """The client does not read what we send, or does so again."""
+    """The client stopped reading what we send, or reads again."""
 
     link: int
     is_blocked: bool
@@ -73,9 +73,9 @@ class Resume(NamedTuple):
 
 
 class ServerRefusal(NamedTuple):
-    """Something that was not done, for the log: by whom, what, and why."""
+    """Something that was refused, for the log: by whom, what, and why."""
 
-    link: int  # 0: no link any more
+    link: int  # 0: the link is gone
     user: str
     what: str
     why: str
@@ -83,20 +83,20 @@ class ServerRefusal(NamedTuple):
 
 Output = Send | Close | Pause | Resume | ServerRefusal | Message | Listening | Acknowledged | Write
 
-# Contracts ----------------------------------------------------------------------------------
+# What the user of the server provides --------------------------------------------------------
 
 
 class Rules(Protocol):
     """Who may do what. `user` is the name that CONNECT gave and `authenticate` accepted."""
 
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:
-        """Return CONNACK's code: 0 lets the client in, 4 and 5 do not."""
+        """Return CONNACK's code: 0 accepts the client, anything else refuses it."""
 
     def may_publish(self, user: str, topic: str) -> bool:
-        """Tell whether a user may publish to a topic."""
+        """Return whether a user may publish to a topic."""
 
     def may_subscribe(self, user: str, name: str) -> bool:
-        """Tell whether a user may subscribe to a filter."""
+        """Return whether a user may subscribe to a filter."""
 
 
 class Pace(Protocol):
@@ -113,7 +113,7 @@ class OpenRules:
         self._refused = refused
 
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
-        """Let everybody in."""
+        """Accept everybody."""
         return 0
 
     def may_publish(self, user: str, topic: str) -> bool:  # noqa: ARG002
@@ -125,53 +125,32 @@ class OpenRules:
         return name not in self._refused
 
 
-class TokenBucket:
-    """A pace for every user: so many messages a second, and a burst of so many at once."""
-
-    def __init__(self, per_second: int, burst: int) -> None:
-        if per_second < 1 or burst < 1:
-            raise ValueError("a pace below one message")
-        self._per_second = per_second
-        self._full = burst * 1000  # thousandths of a message
-        self._buckets: dict[str, tuple[int, int]] = {}  # user: (level, when)
-
-    def delay(self, user: str, size: int, now: int) -> int:  # noqa: ARG002
-        """Take one message from the user's bucket, or return when there will be one."""
-        level, when = self._buckets.get(user, (self._full, now))
-        level = min(self._full, level + (now - when) * self._per_second)
-        if level < 1000:
-            self._buckets[user] = (level, now)
-            return -((level - 1000) // self._per_second)
-        self._buckets[user] = (level - 1000, now)
-        return 0
-
-
-# Every limit of the MQTT server in one place: sizes, numbers and times.
-#
-# What a client can make the server keep is bounded by these and by nothing else; each is checked
-# where its comment says.
+# Limits -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes, times in milliseconds."""
+    """What clients can make the server keep is bounded by these and by nothing else.
 
-    # Of packets: the decoder.
+    Sizes in bytes, times in milliseconds; each is checked in the file that its heading names.
+    """
+
+    # Of packets: decoder.py.
     packet_bytes: int = 262_144
-    connect_bytes: int = 16_384  # of a packet from somebody who was not let in yet
+    connect_bytes: int = 16_384  # of a packet before CONNECT was accepted
     topic_bytes: int = 1_024  # of a topic name or filter
     topic_levels: int = 32
     client_bytes: int = 256  # of a client id
     filters: int = 64  # in one SUBSCRIBE or UNSUBSCRIBE
 
-    # Of a session: the exchange.
+    # Of a session: sessions.py.
     subscriptions: int = 1_000
     window: int = 32  # messages sent and not acknowledged
     queue: int = 1_000  # messages that wait for the window or for the client to come back
     queue_bytes: int = 4_194_304
     inbound: int = 1_024  # QoS 2 messages that the client did not release yet
 
-    # Of all sessions together: the exchange.
+    # Of all sessions together: sessions.py and server.py.
     sessions: int = 10_000
     user_sessions: int = 256  # of one user that stay when their clients leave
     total_queue_bytes: int = 268_435_456
@@ -179,21 +158,19 @@ class Limits:
     retained_bytes: int = 67_108_864
     wills: int = 1_000  # that wait for room in somebody's queue
 
-    # Of a link: the server.
-    waiting: int = 64  # packets decoded and not taken, while a receiver has no room
+    # Of a link: server.py.
+    waiting: int = 64  # packets decoded and not handled, while a receiver has no room
     waiting_bytes: int = 262_144  # of their payloads
     connect_ms: int = 10_000  # from the connection to CONNECT
     hold_ms: int = 20_000  # a publisher waits for room before it is refused
     slow_ms: int = 60_000  # a client may leave what we sent unread
     session_ms: int = 604_800_000  # a persistent session may be away, within one run of the node
 
-    # Of a socket: the listener.
+    # Of a socket: listener.py.
     links: int = 2_000
-    buffer_bytes: int = (
-        262_144  # unsent, before the link counts as blocked and is not read any more
-    )
+    buffer_bytes: int = 262_144  # unsent, before the link is blocked and not read any more
     buffer_limit_bytes: int = 16_777_216  # unsent, before the link is cut
-    farewell_ms: int = 5_000  # a closed link may take to read what was sent before
+    farewell_ms: int = 5_000  # a closed link has to read what was sent before
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -205,13 +182,14 @@ class Limits:
             raise ValueError("limit packet_bytes: MQTT has no packets beyond 268,435,460 bytes")
 
 
-# Collects what one call of the server gives out: changes first, then bytes, then closings.
-#
-# All bytes for one link become one `Send`, so that a burst of publishes is answered with one write.
+# Outputs ------------------------------------------------------------------------------------
 
 
 class Outputs:
-    """The outputs of the call that is under way."""
+    """Collects the outputs of one call of the server: writes first, then bytes, then closings.
+
+    All bytes for one link become one `Send`, so a burst of publishes is answered by one write.
+    """
 
     __slots__ = ("_closes", "_outputs", "_sends", "add")
 
@@ -234,7 +212,7 @@ class Outputs:
         self._closes.append(Close(link, reason))
 
     def finish(self) -> list[Output]:
-        """Return everything in order, and start anew."""
+        """Return everything in order, and start again empty."""
         outputs = self._outputs
         for link, chunks in self._sends.items():
             outputs.append(Send(link, chunks[0] if len(chunks) == 1 else b"".join(chunks)))

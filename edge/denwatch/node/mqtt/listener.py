@@ -1,9 +1,9 @@
 """The asyncio side of the MQTT server: TCP and TLS; the only file with its sockets.
 
-It gathers what all links bring in one turn of the loop and hands it over as one batch, so that one
-commit can serve many publishers. It sends nothing by itself: whoever commits calls `perform`
-afterwards. Memory is bounded: a link that does not read what it is sent is not read from either,
-and is cut when too much waits for it.
+It collects what all links receive in one iteration of the event loop and passes it on as one batch,
+so that one commit serves many publishers. It sends nothing by itself: whoever commits calls
+`perform` afterwards. Memory is bounded: we stop reading from a link whose client does not read, and
+abort it when too many bytes wait for it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from denwatch.node.mqtt.interface import (
 
 
 class Listener:
-    """Links of any number of addresses, numbered through.
+    """Accepts connections on any number of addresses and numbers them.
 
-    `on_input` must not raise: asyncio would log that and go on, and the batch would stay without
-    an answer.
+    `on_input` must not raise: asyncio would log that and go on, and the batch would never be
+    answered.
     """
 
     def __init__(self, on_input: Callable[[list[Input]], None], limits: Limits | None = None):
@@ -53,7 +53,7 @@ class Listener:
         return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop listening and close all links; what they lose is not reported any more."""
+        """Stop listening and close all links, without reporting them as lost."""
         for server in self._servers:
             server.close()
         for connection in list(self.links.values()):
@@ -64,7 +64,7 @@ class Listener:
         self._servers.clear()
 
     def perform(self, outputs: Iterable[Output]) -> None:
-        """Do what a step asks of links, with one write for each; other outputs are passed over."""
+        """Perform the outputs for links, with one write for each; other outputs are ignored."""
         sends: dict[int, list[bytes]] = {}
         others: list[Close | Pause | Resume] = []
         for output in outputs:
@@ -85,7 +85,7 @@ class Listener:
                 connection.hold(type(other) is Pause)
 
     def send(self, link: int, data: bytes) -> None:
-        """Send now; a link that is gone, or closed already, is passed over."""
+        """Send now; a link that is gone or closed is ignored."""
         connection = self.links.get(link)
         if connection is not None:
             connection.send(data)
@@ -97,7 +97,7 @@ class Listener:
             connection.close()
 
     def admit(self, connection: _Connection) -> int:
-        """Give a connection its number; 0: there are too many."""
+        """Return the number of a new connection; 0: there are too many."""
         if len(self.links) >= self.limits.links:
             return 0
         self._last += 1
@@ -105,7 +105,7 @@ class Listener:
         return self._last
 
     def report(self, event: Input) -> None:
-        """Put an input into the batch that goes out when all ready sockets were read."""
+        """Add an input to the batch that is passed on when all ready sockets were read."""
         if not self._inputs:
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._inputs.append(event)
@@ -116,7 +116,7 @@ class Listener:
 
 
 class _Connection(asyncio.Protocol):
-    """One link."""
+    """One connection."""
 
     transport: asyncio.Transport
 
@@ -186,7 +186,7 @@ class _Connection(asyncio.Protocol):
         self._farewell = loop.call_later(delay, self.transport.abort)
 
     def hold(self, is_held: bool) -> None:
-        """Stop reading, or go on, for the server's sake."""
+        """Stop reading, or read again, as the server asks."""
         self._is_held = is_held
         self._apply()
 

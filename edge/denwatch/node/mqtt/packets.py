@@ -31,7 +31,7 @@ class MalformedError(Exception):
 
 
 class Will(NamedTuple):
-    """What the server publishes for a client that goes without a word."""
+    """What the server publishes for a client that is lost without DISCONNECT."""
 
     topic: str
     payload: bytes
@@ -111,7 +111,7 @@ PINGRESP = b"\xd0\x00"
 
 
 def write_connack(code: int, is_present: bool = False) -> bytes:
-    """Return CONNACK; `is_present` says that the session was there before."""
+    """Return CONNACK; `is_present`: the session existed before."""
     return bytes((0x20, 2, is_present, code))
 
 

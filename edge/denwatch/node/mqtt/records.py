@@ -1,4 +1,4 @@
-"""The server's durable records: keys and values, both ways; the only file that knows their bytes.
+"""What the MQTT server stores: keys and values of records, both ways. Only this file knows them.
 
 Neither user names nor client ids nor topics contain U+0000, so it separates the parts of a key.
 """
@@ -21,10 +21,10 @@ _ID_BYTES = 2
 
 
 class StoredRecordError(Exception):
-    """A record in the store that this version cannot have written: space and key."""
+    """A record in the store that no version of this server has written: space and key."""
 
     def __init__(self, space: str, key: bytes) -> None:
-        super().__init__(f"record {key!r} of {space} is not one of ours")
+        super().__init__(f"record {key!r} of {space} was not written by this server")
 
 
 class QueueRecord(NamedTuple):

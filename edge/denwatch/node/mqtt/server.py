@@ -1,21 +1,31 @@
-"""The MQTT 3.1.1 server without I/O: what arrives, what the node publishes, and time.
+"""The MQTT 3.1.1 server without I/O: links, what each packet does, wills, and time.
 
 Nothing here reads a clock, a socket or a random source; the same inputs give the same outputs.
-`now` is in ms and never falls; take what arrived before calling `tick`, so that a node that was
+`now` is in ms and never falls. Handle what arrived before calling `tick`, so that a node that was
 busy does not blame its clients.
 
-A publisher waits when a receiver has no room (or when its pace says so): the packet is put aside
-with what follows it, acknowledgements and pings excepted, and is taken again when there is room.
-Beyond a bounded number of packets the link is not read any more. After `hold_ms` the receiver is
-sent away if it has a clean session, and otherwise the publisher, without an acknowledgement: it
-sends the message again. Nothing that a client published with QoS 1 or 2 is ever dropped.
+THEORY. A *link* is a connection; it has a session from CONNECT on (sessions.py). A packet is either
+handled completely or not at all. It is not handled when a receiver has no room, or when the user
+publishes faster than its pace: then it waits, with everything that follows it on the link except
+acknowledgements and pings, and is tried again whenever a queue gets room. Beyond a bounded number
+of packets the link is not read any more (`Pause`). After `hold_ms` the receiver is disconnected if
+its session is clean; otherwise the publisher is, without an acknowledgement, and sends again.
+
+INVARIANTS
+  1. Nothing that a client published with QoS 1 or 2 is dropped after its acknowledgement.
+  2. PUBACK and PUBREC are outputs of the same call as the `Write`s and the `Message`; whoever runs
+     the server commits before it sends.
+  3. `_waiting` holds exactly the links whose `waiting` is not None.
+  4. A will is published once, unless DISCONNECT came first; it may wait for room like a publisher.
+
+EXAMPLE. a publishes with QoS 1 to b, whose queue is full: no PUBACK, a waits. b sends PUBACK for an
+older message, which makes room: in the same call a's packet is handled, and a gets its PUBACK.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from denwatch.node.core.interface import Message, Publish, Reader
 from denwatch.node.mqtt import packets
@@ -34,231 +44,49 @@ from denwatch.node.mqtt.interface import (
     Rules,
     ServerRefusal,
 )
-from denwatch.node.mqtt.packets import MalformedError, Packet, Will
-from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage, restore_exchange
+from denwatch.node.mqtt.packets import (
+    ConnectPacket,
+    DisconnectPacket,
+    MalformedError,
+    Packet,
+    PingreqPacket,
+    PubackPacket,
+    PubcompPacket,
+    PublishPacket,
+    PubrecPacket,
+    PubrelPacket,
+    SubscribePacket,
+    UnsubscribePacket,
+    Will,
+)
+from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage
 
-if TYPE_CHECKING:
-    from denwatch.node.mqtt.sessions import Sessions
-
-# Do not wait behind what waits.
-_PASSING = (
-    packets.PubackPacket,
-    packets.PubrecPacket,
-    packets.PubcompPacket,
-    packets.PingreqPacket,
+COUNTS = (
+    "connects",
+    "connects_refused",
+    "takeovers",
+    "timeouts",  # no CONNECT, nothing within the keep-alive, a client that stopped reading
+    "malformed",
+    "messages_received",
+    "messages_sent",
+    "refused",  # publishes and subscriptions
+    "held",  # publishes that had to wait
+    "slow",  # receivers that were disconnected
+    "dropped_qos0",
+    "sessions_expired",
 )
 
-
-class MqttServer:
-    """Every method returns its outputs: perform the writes first, then commit, then the rest."""
-
-    def __init__(
-        self, rules: Rules, limits: Limits | None = None, pace: Pace | None = None
-    ) -> None:
-        self.limits = limits = limits or Limits()
-        self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
-        self._step = step = Outputs()
-        self.exchange = Sessions(limits, step, self.counts)
-        self._links = Links(self.exchange, limits, step, self.counts)
-        reception = Reception(self._links, self.exchange, rules, pace, limits, step, self.counts)
-        self._process = reception.process
-
-    def restore(self, reader: Reader, now: int) -> None:
-        """Take up what an earlier run left; called once, before anything else."""
-        restore_exchange(self.exchange, reader, now)
-
-    # From the listener -----------------------------------------------------------------------
-
-    def take(self, event: Input, now: int) -> list[Output]:
-        """Take whatever the listener reports."""
-        if type(event) is LinkReceived:
-            return self.receive(event.link, event.data, now)
-        if type(event) is LinkOpened:
-            return self.open(event.link, now)
-        if type(event) is LinkBlocked:
-            return self.block(event.link, event.is_blocked, now)
-        return self.lost(event.link, now)
-
-    def open(self, link: int, now: int) -> list[Output]:
-        """Take a new connection."""
-        self._links.all[link] = ClientLink(link, self.limits, now)
-        return []
-
-    def receive(self, link: int, data: bytes, now: int) -> list[Output]:
-        """Take bytes of a connection; those of one that was closed are passed over."""
-        links = self._links.all
-        here = links.get(link)
-        if here is None:
-            return []
-        here.seen = now
-        decoder = here.decoder
-        decoder.feed(data)
-        try:
-            while link in links:
-                packet = decoder.take()
-                if packet is None:
-                    break
-                if here.waiting is not None:
-                    self._wait(here, packet, now)
-                elif not self._process(here, packet, now):
-                    self._hold(here, packet, now)
-        except MalformedError as error:
-            self.counts["malformed"] += 1
-            self._step.add(ServerRefusal(link, here.user, "bytes", str(error)))
-            self._links.drop(here, str(error), now)
-        return self._finish(now)
-
-    def lost(self, link: int, now: int) -> list[Output]:
-        """Take the end of a connection, with or without our doing."""
-        here = self._links.all.get(link)
-        if here is None:
-            return []
-        self._links.leave(here, now)
-        return self._finish(now)
-
-    def block(self, link: int, is_blocked: bool, now: int) -> list[Output]:
-        """Note that a client does not read what is sent to it, or does so again."""
-        here = self._links.all.get(link)
-        if here is None:
-            return []
-        here.seen = now
-        here.blocked_since = now if is_blocked else -1
-        if here.session is not None:
-            self.exchange.block(here.session, is_blocked)
-        return self._finish(now)
-
-    # From the node ---------------------------------------------------------------------------
-
-    def publish(self, message: Publish, now: int) -> list[Output]:
-        """Publish for the node. A receiver that has no room misses it, and that is reported."""
-        topic, payload, qos, retain, token = message
-        parcel = SharedMessage(topic, payload, qos, token)
-        if retain:
-            if self.exchange.retained.has_room(parcel):
-                self.exchange.retained.put(parcel)
-            else:
-                self._links.refuse(None, f"retaining {topic}", "too many retained messages")
-        for session in self.exchange.route_own(parcel):
-            self._links.refuse(None, f"publishing to {topic}", f"{session.user} has no room")
-        return self._finish(now)
-
-    def report(self, now: int) -> list[Output]:
-        """Publish the counts under $SYS."""
-        outputs: list[Output] = []
-        for topic, number in describe_server(self.counts, len(self._links.all), self.exchange):
-            outputs += self.publish(Publish(topic, b"%d" % number, 0, True), now)
-        return outputs
-
-    def list_users(self) -> list[str]:
-        """Return the names of those who are connected."""
-        links = self._links.all.values()
-        return sorted({link.user for link in links if link.session is not None})
-
-    def expel(self, user: str, now: int) -> list[Output]:
-        """Close all links of a user and forget its sessions and wills: its key was revoked."""
-        for link in list(self._links.all.values()):
-            if link.session is not None and link.user == user:
-                link.will = None
-                self._links.drop(link, "the user was revoked", now)
-        for session in list(self.exchange.sessions.values()):
-            if session.user == user:
-                self.exchange.remove(session)
-        return self._finish(now)
-
-    # Time ------------------------------------------------------------------------------------
-
-    def tick(self, now: int) -> list[Output]:
-        """Do what is due; to be called about once a second."""
-        for link in list(self._links.all.values()):
-            reason = link.find_fault(self.limits, now)
-            if reason:
-                self.counts["timeouts"] += 1
-                self._links.drop(link, reason, now)
-        for link in list(self._links.held.values()):
-            if link.number in self._links.held:  # not sent away as another's receiver
-                self._give_up(link, now)
-        self._expire_sessions(now)
-        self.exchange.outbound.was_freed = True  # a pace may have room again
-        return self._finish(now)
-
-    def _expire_sessions(self, now: int) -> None:
-        for session in list(self.exchange.sessions.values()):
-            if not session.link and now - session.away_since > self.limits.session_ms:
-                waiting = self.exchange.remove(session)
-                self.counts["sessions_expired"] += 1
-                why = f"away for too long; {waiting} messages waited"
-                self._step.add(ServerRefusal(0, session.user, f"session {session.client}", why))
-
-    def _finish(self, now: int) -> list[Output]:
-        """Let those go on who waited for room, send slow listeners away, return the outputs."""
-        exchange, links = self.exchange, self._links
-        while exchange.outbound.slow or (
-            exchange.outbound.was_freed and (links.held or links.wills)
-        ):
-            if exchange.outbound.slow:
-                links.drop_slow(exchange.outbound.slow.pop(), now)
-                continue
-            exchange.outbound.was_freed = False
-            links.retry_wills()
-            for link in list(links.held.values()):
-                self._go_on(link, now)
-        return self._step.finish()
-
-    # Waiting ---------------------------------------------------------------------------------
-
-    def _hold(self, link: ClientLink, packet: Packet, now: int) -> None:
-        """Put a packet aside that cannot be taken now."""
-        link.waiting = deque((packet,))
-        link.since = now
-        self._links.held[link.number] = link
-        self.counts["held"] += 1
-
-    def _wait(self, link: ClientLink, packet: Packet, now: int) -> None:
-        """Put a packet behind one that waits; acknowledgements may be what makes the room."""
-        if type(packet) in _PASSING or link.waiting is None:
-            self._process(link, packet, now)
-            return
-        link.waiting.append(packet)
-        if type(packet) is packets.PublishPacket:
-            link.waiting_bytes += len(packet.payload)
-        is_full = (
-            len(link.waiting) >= self.limits.waiting
-            or link.waiting_bytes >= self.limits.waiting_bytes
-        )
-        if is_full and not link.is_paused:
-            link.is_paused = True
-            self._step.add(Pause(link.number))
-
-    def _go_on(self, link: ClientLink, now: int) -> None:
-        """Take what waits, as far as there is room."""
-        waiting = link.waiting
-        while waiting and link.number in self._links.held:
-            if not self._process(link, waiting[0], now):
-                return
-            waiting.popleft()
-            link.since = now
-        if self._links.held.pop(link.number, None) is None:
-            return  # the link has gone meanwhile
-        link.waiting = None
-        link.waiting_bytes = 0
-        link.seen = now
-        if link.is_paused:
-            link.is_paused = False
-            self._step.add(Resume(link.number))
-
-    def _give_up(self, link: ClientLink, now: int) -> None:
-        """End a wait for room that took too long."""
-        blocker = link.blocker
-        if blocker is None or now - link.since <= self.limits.hold_ms:
-            return
-        if not blocker.is_persistent:
-            self._links.drop_slow(blocker, now)
-        else:
-            self._links.refuse(link, "publishing", f"{blocker.user} has no room")
-            self._links.drop(link, f"a receiver has no room: {blocker.user}", now)
-
-
-# The links of a server: who is connected, when a link must go, and the will that it leaves.
+_SYSTEM = "$SYS/"  # only the server publishes there
+_BROKER = f"{_SYSTEM}broker/"
+_CONNECT_REFUSALS = {
+    packets.BAD_PROTOCOL: "not MQTT 3.1.1",
+    packets.BAD_CLIENT_ID: "a persistent session needs a client id",
+    packets.UNAVAILABLE: "too many sessions",
+    packets.BAD_LOGIN: "wrong user name or password",
+    packets.FORBIDDEN: "not allowed",
+}
+# Handled at once, even if something waits on the link: they may be what makes the room.
+_PASSING = (PubackPacket, PubrecPacket, PubcompPacket, PingreqPacket)
 
 
 class ClientLink:
@@ -287,233 +115,398 @@ class ClientLink:
         self.keep_ms = 0
         self.seen = now
         self.will: Will | None = None
-        self.waiting: deque[Packet] | None = None  # packets that cannot be taken yet
-        self.waiting_bytes = 0  # since the first of them
+        self.waiting: deque[Packet] | None = None  # packets that cannot be handled yet
+        self.waiting_bytes = 0  # of their payloads, without the first
         self.since = now  # when it began to wait; before CONNECT, when it was opened
         self.blocker: MqttSession | None = None  # who has no room; None: it is the pace
         self.is_paid = False  # the pace has counted the packet that waits
-        self.is_paused = False  # it is not read
-        self.blocked_since = -1  # it does not read
+        self.is_paused = False  # we do not read from it
+        self.blocked_since = -1  # since when it does not read; -1: it reads
 
     @property
     def user(self) -> str:
-        """The name that it was let in with."""
+        """The user name that was accepted at CONNECT."""
         return self.session.user if self.session else ""
 
     def find_fault(self, limits: Limits, now: int) -> str:
-        """Return why the link must go now; "" if it may stay."""
+        """Return why the link must be closed now; "" if it may stay."""
         if self.session is None:
             return "no CONNECT in time" if now - self.since > limits.connect_ms else ""
         if self.blocked_since >= 0:
-            return "it does not read" if now - self.blocked_since > limits.slow_ms else ""
+            late = now - self.blocked_since > limits.slow_ms
+            return "the client does not read" if late else ""
         if self.keep_ms and now - self.seen > self.keep_ms and not self.is_paused:
-            return "silent beyond its keep-alive"
+            return "nothing received within its keep-alive"
         return ""
 
 
-class Links:
-    """All links; `held` are those with packets that wait."""
+class MqttServer:
+    """Every method returns its outputs: perform the writes first, then commit, then the rest."""
 
     def __init__(
-        self, exchange: Sessions, limits: Limits, step: Outputs, counts: dict[str, int]
+        self, rules: Rules, limits: Limits | None = None, pace: Pace | None = None
     ) -> None:
-        self.all: dict[int, ClientLink] = {}
-        self.held: dict[int, ClientLink] = {}
-        self.wills: deque[tuple[str, Will]] = deque()  # that wait for room
-        self._exchange = exchange
-        self._limits = limits
-        self._step = step
-        self._counts = counts
+        self.limits = limits = limits or Limits()
+        self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
+        self._outputs = Outputs()
+        self.sessions = Sessions(limits, self._outputs, self.counts)
+        self._rules = rules
+        self._pace = pace
+        self._links: dict[int, ClientLink] = {}
+        self._waiting: dict[int, ClientLink] = {}  # links with packets that wait
+        self._wills: deque[tuple[str, Will]] = deque()  # wills that wait for room, with their user
+        self._handlers: dict[type[Packet], Callable[..., bool]] = {
+            PublishPacket: self._handle_publish,
+            PubackPacket: self._handle_puback,
+            PubrecPacket: self._handle_pubrec,
+            PubrelPacket: self._handle_pubrel,
+            PubcompPacket: self._handle_pubcomp,
+            SubscribePacket: self._handle_subscribe,
+            UnsubscribePacket: self._handle_unsubscribe,
+            PingreqPacket: self._handle_pingreq,
+            DisconnectPacket: self._handle_disconnect,
+            ConnectPacket: self._handle_second_connect,
+        }
 
-    def drop(self, link: ClientLink, reason: str, now: int) -> None:
+    def restore(self, reader: Reader, now: int) -> None:
+        """Load what an earlier run stored; called once, before anything else."""
+        self.sessions.restore(reader, now)
+
+    # From the listener -----------------------------------------------------------------------
+
+    def take(self, event: Input, now: int) -> list[Output]:
+        """Handle whatever the listener reports."""
+        if type(event) is LinkReceived:
+            return self.receive(event.link, event.data, now)
+        if type(event) is LinkOpened:
+            return self.open(event.link, now)
+        if type(event) is LinkBlocked:
+            return self.block(event.link, event.is_blocked, now)
+        return self.lost(event.link, now)
+
+    def open(self, link: int, now: int) -> list[Output]:
+        """Handle a new connection."""
+        self._links[link] = ClientLink(link, self.limits, now)
+        return []
+
+    def receive(self, link: int, data: bytes, now: int) -> list[Output]:
+        """Handle bytes of a connection; those of one that was closed are ignored."""
+        links = self._links
+        here = links.get(link)
+        if here is None:
+            return []
+        here.seen = now
+        decoder = here.decoder
+        decoder.feed(data)
+        try:
+            while link in links:
+                packet = decoder.take()
+                if packet is None:
+                    break
+                if here.waiting is not None:
+                    self._queue_packet(here, packet, now)
+                elif not self._process(here, packet, now):
+                    here.waiting = deque((packet,))
+                    here.since = now
+                    self._waiting[link] = here
+                    self.counts["held"] += 1
+        except MalformedError as error:
+            self.counts["malformed"] += 1
+            self._outputs.add(ServerRefusal(link, here.user, "bytes", str(error)))
+            self._close(here, str(error), now)
+        return self._finish(now)
+
+    def lost(self, link: int, now: int) -> list[Output]:
+        """Handle the end of a connection, whoever closed it."""
+        here = self._links.get(link)
+        if here is None:
+            return []
+        self._remove_link(here, now)
+        return self._finish(now)
+
+    def block(self, link: int, is_blocked: bool, now: int) -> list[Output]:
+        """Record that a client stopped reading what is sent to it, or reads again."""
+        here = self._links.get(link)
+        if here is None:
+            return []
+        here.seen = now
+        here.blocked_since = now if is_blocked else -1
+        if here.session is not None:
+            self.sessions.block(here.session, is_blocked)
+        return self._finish(now)
+
+    # From the node ---------------------------------------------------------------------------
+
+    def publish(self, message: Publish, now: int) -> list[Output]:
+        """Publish for the node. A receiver that has no room misses it, which is reported."""
+        topic, payload, qos, retain, token = message
+        shared = SharedMessage(topic, payload, qos, token)
+        if retain:
+            self._retain(shared, f"retaining {topic}")
+        for session in self.sessions.route_own(shared):
+            self._refuse(None, f"publishing to {topic}", f"{session.user} has no room")
+        return self._finish(now)
+
+    def report(self, now: int) -> list[Output]:
+        """Publish the counts under $SYS."""
+        outputs: list[Output] = []
+        for topic, number in self._describe():
+            outputs += self.publish(Publish(topic, b"%d" % number, 0, True), now)
+        return outputs
+
+    def _describe(self) -> Iterator[tuple[str, int]]:
+        """Yield topics and numbers; the names are Mosquitto's where it has one."""
+        sessions = self.sessions
+        yield _BROKER + "clients/connected", sum(1 for s in sessions.all.values() if s.link)
+        yield _BROKER + "clients/total", len(sessions.all)
+        yield _BROKER + "connections", len(self._links)
+        yield _BROKER + "messages/received", self.counts["messages_received"]
+        yield _BROKER + "messages/sent", self.counts["messages_sent"]
+        yield _BROKER + "retained messages/count", sessions.retained.count
+        yield _BROKER + "store/bytes", sessions.bytes
+        for name in COUNTS:
+            yield f"{_BROKER}counts/{name}", self.counts[name]
+
+    def list_users(self) -> list[str]:
+        """Return the names of the users that are connected."""
+        return sorted({link.user for link in self._links.values() if link.session is not None})
+
+    def expel(self, user: str, now: int) -> list[Output]:
+        """Close all links of a user and delete its sessions and wills: its key was revoked."""
+        for link in list(self._links.values()):
+            if link.session is not None and link.user == user:
+                link.will = None
+                self._close(link, "the user was revoked", now)
+        for session in list(self.sessions.all.values()):
+            if session.user == user:
+                self.sessions.remove(session)
+        return self._finish(now)
+
+    # Time ------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> list[Output]:
+        """Do what is due; to be called about once a second."""
+        for link in list(self._links.values()):
+            reason = link.find_fault(self.limits, now)
+            if reason:
+                self.counts["timeouts"] += 1
+                self._close(link, reason, now)
+        for link in list(self._waiting.values()):
+            if link.number in self._waiting:  # not closed meanwhile as another's receiver
+                self._give_up(link, now)
+        self._expire_sessions(now)
+        self.sessions.was_freed = True  # a pace may have room again
+        return self._finish(now)
+
+    def _expire_sessions(self, now: int) -> None:
+        for session in list(self.sessions.all.values()):
+            if not session.link and now - session.away_since > self.limits.session_ms:
+                waiting = self.sessions.remove(session)
+                self.counts["sessions_expired"] += 1
+                why = f"away for too long; {waiting} messages were waiting"
+                self._outputs.add(ServerRefusal(0, session.user, f"session {session.client}", why))
+
+    def _finish(self, now: int) -> list[Output]:
+        """Go on with those who waited for room, disconnect slow listeners, return the outputs."""
+        sessions = self.sessions
+        while sessions.slow or (sessions.was_freed and (self._waiting or self._wills)):
+            if sessions.slow:
+                self._close_slow(sessions.slow.pop(), now)
+                continue
+            sessions.was_freed = False
+            for _ in range(len(self._wills)):
+                user, will = self._wills.popleft()
+                if not self._publish_will(user, will):
+                    self._wills.append((user, will))
+            for link in list(self._waiting.values()):
+                self._go_on(link, now)
+        return self._outputs.finish()
+
+    # Waiting for room ------------------------------------------------------------------------
+
+    def _queue_packet(self, link: ClientLink, packet: Packet, now: int) -> None:
+        """Put a packet behind one that waits, unless it may pass."""
+        if type(packet) in _PASSING or link.waiting is None:
+            self._process(link, packet, now)
+            return
+        link.waiting.append(packet)
+        if type(packet) is PublishPacket:
+            link.waiting_bytes += len(packet.payload)
+        is_full = (
+            len(link.waiting) >= self.limits.waiting
+            or link.waiting_bytes >= self.limits.waiting_bytes
+        )
+        if is_full and not link.is_paused:
+            link.is_paused = True
+            self._outputs.add(Pause(link.number))
+
+    def _go_on(self, link: ClientLink, now: int) -> None:
+        """Handle what waits, as far as there is room."""
+        waiting = link.waiting
+        while waiting and link.number in self._waiting:
+            if not self._process(link, waiting[0], now):
+                return
+            waiting.popleft()
+            link.since = now
+        if self._waiting.pop(link.number, None) is None:
+            return  # the link was closed meanwhile
+        link.waiting = None
+        link.waiting_bytes = 0
+        link.seen = now
+        if link.is_paused:
+            link.is_paused = False
+            self._outputs.add(Resume(link.number))
+
+    def _give_up(self, link: ClientLink, now: int) -> None:
+        """End a wait for room that took too long."""
+        blocker = link.blocker
+        if blocker is None or now - link.since <= self.limits.hold_ms:
+            return
+        if not blocker.is_persistent:
+            self._close_slow(blocker, now)
+        else:
+            self._refuse(link, "publishing", f"{blocker.user} has no room")
+            self._close(link, f"a receiver has no room: {blocker.user}", now)
+
+    # Links and wills -------------------------------------------------------------------------
+
+    def _close(self, link: ClientLink, reason: str, now: int) -> None:
         """Close a link from our side; its will is published."""
-        self._step.close(link.number, reason)
-        self.leave(link, now)
+        self._outputs.close(link.number, reason)
+        self._remove_link(link, now)
 
-    def drop_slow(self, session: MqttSession, now: int) -> None:
-        """Send a session's client away that does not keep up."""
+    def _close_slow(self, session: MqttSession, now: int) -> None:
+        """Disconnect the client of a session that does not keep up."""
         if session.link:
-            self._counts["slow"] += 1
-            self.drop(self.all[session.link], "it does not keep up", now)
+            self.counts["slow"] += 1
+            self._close(self._links[session.link], "the client does not keep up", now)
 
-    def leave(self, link: ClientLink, now: int) -> None:
-        """Take a link away that is gone; its will is published, or waits for room."""
-        del self.all[link.number]
-        self.held.pop(link.number, None)
+    def _remove_link(self, link: ClientLink, now: int) -> None:
+        """Forget a link that is gone; its will is published, or waits for room."""
+        del self._links[link.number]
+        self._waiting.pop(link.number, None)
         session, will = link.session, link.will
         if session is None:
             return
-        self._exchange.detach(session, now)
+        self.sessions.detach(session, now)
         if will is None or self._publish_will(session.user, will):
             return
-        if len(self.wills) < self._limits.wills:
-            self.wills.append((session.user, will))
+        if len(self._wills) < self.limits.wills:
+            self._wills.append((session.user, will))
         else:
-            self.refuse(None, f"the will of {session.user}", "too many wills wait")
-
-    def retry_wills(self) -> None:
-        """Publish the wills that there is room for by now."""
-        for _ in range(len(self.wills)):
-            user, will = self.wills.popleft()
-            if not self._publish_will(user, will):
-                self.wills.append((user, will))
-
-    def refuse(self, link: ClientLink | None, what: str, why: str) -> None:
-        """Count and report what was not done."""
-        self._counts["refused"] += 1
-        number, user = (link.number, link.user) if link else (0, "")
-        self._step.add(ServerRefusal(number, user, what, why))
+            self._refuse(None, f"the will of {session.user}", "too many wills wait")
 
     def _publish_will(self, user: str, will: Will) -> bool:
-        parcel = SharedMessage(will.topic, will.payload, will.qos)
-        if self._exchange.route(parcel) is not None:
+        message = SharedMessage(will.topic, will.payload, will.qos)
+        if self.sessions.route(message) is not None:
             return False
         if will.retain:
-            if self._exchange.retained.has_room(parcel):
-                self._exchange.retained.put(parcel)
-            else:
-                self.refuse(None, f"retaining the will of {user}", "too many retained messages")
-        self._step.add(Message(user, will.topic, will.payload))
+            self._retain(message, f"retaining the will of {user}")
+        self._outputs.add(Message(user, will.topic, will.payload))
         return True
 
-
-# What each packet of a client does: CONNECT, PUBLISH, SUBSCRIBE and the rest, and who may.
-#
-# A packet that cannot be taken now changes nothing, and `process` says so; it will be offered
-# again.
-
-_SYSTEM = "$SYS/"  # only the server speaks there
-
-_ANSWERS = {
-    packets.BAD_PROTOCOL: "not MQTT 3.1.1",
-    packets.BAD_CLIENT_ID: "a session to keep needs a client id",
-    packets.UNAVAILABLE: "too many sessions",
-    packets.BAD_LOGIN: "wrong user name or password",
-    packets.FORBIDDEN: "not allowed",
-}
-
-
-class Reception:
-    """Takes packets one by one."""
-
-    def __init__(
-        self,
-        links: Links,
-        exchange: Sessions,
-        rules: Rules,
-        pace: Pace | None,
-        limits: Limits,
-        step: Outputs,
-        counts: dict[str, int],
-    ) -> None:
-        self._links = links
-        self._exchange = exchange
-        self._rules = rules
-        self._pace = pace
-        self._limits = limits
-        self._step = step
-        self._counts = counts
-
-    def process(self, link: ClientLink, packet: packets.Packet, now: int) -> bool:
-        """Take a packet; False: it must wait, and nothing has changed."""
-        session = link.session
-        if session is None:
-            if isinstance(packet, packets.ConnectPacket):
-                self._connect(link, packet, now)
-            else:
-                self._counts["malformed"] += 1
-                self._links.drop(link, "a packet before CONNECT", now)
-            return True
-        if type(packet) is packets.PublishPacket:
-            return self._publish(link, session, packet, now)
-        if type(packet) is packets.PubackPacket:
-            self._exchange.outbound.acknowledge(session, packet.id)
-            return True
-        return self._take_other(link, session, packet, now)
-
-    def _take_other(
-        self, link: ClientLink, session: MqttSession, packet: packets.Packet, now: int
-    ) -> bool:
-        send = self._step.send
-        if isinstance(packet, packets.PubrecPacket):
-            self._exchange.outbound.record(session, packet.id)
-        elif isinstance(packet, packets.PubrelPacket):
-            self._exchange.release_inbound(session, packet.id)
-            send(link.number, packets.write_pubcomp(packet.id))
-        elif isinstance(packet, packets.PubcompPacket):
-            self._exchange.outbound.complete(session, packet.id)
-        elif isinstance(packet, packets.SubscribePacket):
-            return self._subscribe(link, session, packet)
-        elif isinstance(packet, packets.UnsubscribePacket):
-            for name in packet.filters:
-                self._exchange.unsubscribe(session, name)
-            send(link.number, packets.write_unsuback(packet.id))
-        elif isinstance(packet, packets.PingreqPacket):
-            send(link.number, packets.PINGRESP)
-        elif isinstance(packet, packets.DisconnectPacket):
-            link.will = None
-            self._links.drop(link, "", now)
+    def _retain(self, message: SharedMessage, what: str) -> None:
+        if self.sessions.retained.has_room(message):
+            self.sessions.retained.put(message)
         else:
-            self._counts["malformed"] += 1
-            self._links.drop(link, "a second CONNECT", now)
+            self._refuse(None, what, "too many retained messages")
+
+    def _refuse(self, link: ClientLink | None, what: str, why: str) -> None:
+        """Count and report what was not done."""
+        self.counts["refused"] += 1
+        number, user = (link.number, link.user) if link else (0, "")
+        self._outputs.add(ServerRefusal(number, user, what, why))
+
+    # Packets: every handler returns False if the packet must wait; then nothing has changed ---
+
+    def _process(self, link: ClientLink, packet: Packet, now: int) -> bool:
+        session = link.session
+        if session is not None:
+            return self._handlers[type(packet)](link, session, packet, now)
+        if isinstance(packet, ConnectPacket):
+            self._connect(link, packet, now)
+        else:
+            self.counts["malformed"] += 1
+            self._close(link, "a packet before CONNECT", now)
         return True
 
-    # PUBLISH ---------------------------------------------------------------------------------
-
-    def _publish(
-        self, link: ClientLink, session: MqttSession, packet: packets.PublishPacket, now: int
+    def _handle_publish(
+        self, link: ClientLink, session: MqttSession, packet: PublishPacket, now: int
     ) -> bool:
         topic, payload, qos, retain, _, number = packet
-        exchange = self._exchange
-        if qos == 2 and number in session.inbound:  # it came before
-            self._step.send(link.number, packets.write_pubrec(number))
+        sessions = self.sessions
+        if qos == 2 and number in session.inbound:  # a repetition
+            self._outputs.send(link.number, packets.write_pubrec(number))
             return True
-        parcel = SharedMessage(topic, payload, qos)
-        fault = self._find_fault(session, parcel, retain)
+        message = SharedMessage(topic, payload, qos)
+        fault = self._find_fault(session, message, retain)
         if fault:
-            self._links.refuse(link, f"publishing to {topic}", fault)
-            self._links.drop(link, f"publishing to {topic}: {fault}", now)
+            self._refuse(link, f"publishing to {topic}", fault)
+            self._close(link, f"publishing to {topic}: {fault}", now)
             return True
         if self._pace is not None and not link.is_paid:
             if self._pace.delay(session.user, len(payload), now) > 0:
                 link.blocker = None
                 return False
             link.is_paid = True
-        blocker = exchange.route(parcel)
+        blocker = sessions.route(message)
         if blocker is not None:
             link.blocker = blocker
             return False
         link.is_paid = False
         if retain:
-            exchange.retained.put(parcel)
-        self._counts["messages_received"] += 1
-        self._step.add(Message(session.user, topic, payload))
+            sessions.retained.put(message)
+        self.counts["messages_received"] += 1
+        self._outputs.add(Message(session.user, topic, payload))
         if qos == 1:
-            self._step.send(link.number, packets.write_puback(number))
+            self._outputs.send(link.number, packets.write_puback(number))
         elif qos == 2:
-            exchange.accept_inbound(session, number)
-            self._step.send(link.number, packets.write_pubrec(number))
+            sessions.receive_qos2(session, number)
+            self._outputs.send(link.number, packets.write_pubrec(number))
         return True
 
-    def _find_fault(self, session: MqttSession, parcel: SharedMessage, retain: bool) -> str:
-        """Return why a message cannot be taken, now or later; "" if it can."""
-        if not self._may_publish(session.user, parcel.topic):
+    def _find_fault(self, session: MqttSession, message: SharedMessage, retain: bool) -> str:
+        """Return why a message is refused, now and later; "" if it is not."""
+        if not self._may_publish(session.user, message.topic):
             return "not allowed"
-        if parcel.qos == 2 and len(session.inbound) >= self._limits.inbound:
+        if message.qos == 2 and len(session.inbound) >= self.limits.inbound:
             return "too many QoS 2 messages not released"
-        if retain and not self._exchange.retained.has_room(parcel):
+        if retain and not self.sessions.retained.has_room(message):
             return "too many retained messages"
         return ""
 
     def _may_publish(self, user: str, topic: str) -> bool:
         return not topic.startswith(_SYSTEM) and self._rules.may_publish(user, topic)
 
-    # SUBSCRIBE -------------------------------------------------------------------------------
-
-    def _subscribe(
-        self, link: ClientLink, session: MqttSession, packet: packets.SubscribePacket
+    def _handle_puback(
+        self, _link: ClientLink, session: MqttSession, packet: PubackPacket, _now: int
     ) -> bool:
-        if len(session.queue) >= self._limits.queue:  # what is retained would come on top
+        self.sessions.receive_puback(session, packet.id)
+        return True
+
+    def _handle_pubrec(
+        self, _link: ClientLink, session: MqttSession, packet: PubrecPacket, _now: int
+    ) -> bool:
+        self.sessions.receive_pubrec(session, packet.id)
+        return True
+
+    def _handle_pubrel(
+        self, link: ClientLink, session: MqttSession, packet: PubrelPacket, _now: int
+    ) -> bool:
+        self.sessions.receive_pubrel(session, packet.id)
+        self._outputs.send(link.number, packets.write_pubcomp(packet.id))
+        return True
+
+    def _handle_pubcomp(
+        self, _link: ClientLink, session: MqttSession, packet: PubcompPacket, _now: int
+    ) -> bool:
+        self.sessions.receive_pubcomp(session, packet.id)
+        return True
+
+    def _handle_subscribe(
+        self, link: ClientLink, session: MqttSession, packet: SubscribePacket, _now: int
+    ) -> bool:
+        if len(session.queue) >= self.limits.queue:  # retained messages would come on top
             link.blocker = session
             return False
         codes: list[int] = []
@@ -521,53 +514,79 @@ class Reception:
             fault = ""
             if not self._rules.may_subscribe(session.user, name):
                 fault = "not allowed"
-            elif not self._exchange.subscribe(session, name, qos):
+            elif not self.sessions.subscribe(session, name, qos):
                 fault = "too many subscriptions"
             if fault:
-                self._links.refuse(link, f"subscribing to {name}", fault)
+                self._refuse(link, f"subscribing to {name}", fault)
             codes.append(packets.REFUSED if fault else qos)
-        self._step.send(link.number, packets.write_suback(packet.id, codes))
+        self._outputs.send(link.number, packets.write_suback(packet.id, codes))
         granted = zip(packet.filters, codes, strict=True)
         new = [wanted for wanted, code in granted if code != packets.REFUSED]
-        self._exchange.deliver_retained(session, new)
+        self.sessions.deliver_retained(session, new)
         return True
 
-    # CONNECT ---------------------------------------------------------------------------------
+    def _handle_unsubscribe(
+        self, link: ClientLink, session: MqttSession, packet: UnsubscribePacket, _now: int
+    ) -> bool:
+        for name in packet.filters:
+            self.sessions.unsubscribe(session, name)
+        self._outputs.send(link.number, packets.write_unsuback(packet.id))
+        return True
 
-    def _connect(self, link: ClientLink, packet: packets.ConnectPacket, now: int) -> None:
-        code = self._judge(packet)
+    def _handle_pingreq(
+        self, link: ClientLink, _session: MqttSession, _packet: PingreqPacket, _now: int
+    ) -> bool:
+        self._outputs.send(link.number, packets.PINGRESP)
+        return True
+
+    def _handle_disconnect(
+        self, link: ClientLink, _session: MqttSession, _packet: DisconnectPacket, now: int
+    ) -> bool:
+        link.will = None
+        self._close(link, "", now)
+        return True
+
+    def _handle_second_connect(
+        self, link: ClientLink, _session: MqttSession, _packet: ConnectPacket, now: int
+    ) -> bool:
+        self.counts["malformed"] += 1
+        self._close(link, "a second CONNECT", now)
+        return True
+
+    def _connect(self, link: ClientLink, packet: ConnectPacket, now: int) -> None:
+        code = self._check_connect(packet)
         if code:
-            self._counts["connects_refused"] += 1
-            why = _ANSWERS.get(code, f"reason {code}")
+            self.counts["connects_refused"] += 1
+            why = _CONNECT_REFUSALS.get(code, f"reason {code}")
             what = f"client {packet.client}" if packet.client else "a client without an id"
-            self._step.add(ServerRefusal(link.number, packet.user, what, why))
-            self._step.send(link.number, packets.write_connack(code))
-            self._links.drop(link, why, now)
+            self._outputs.add(ServerRefusal(link.number, packet.user, what, why))
+            self._outputs.send(link.number, packets.write_connack(code))
+            self._close(link, why, now)
             return
-        exchange = self._exchange
+        sessions = self.sessions
         # A session is its user's: nobody else can take it over by its client id. No client can
         # send U+0000, so the names of those without an id are nobody's.
         key = (packet.user, packet.client or f"\0{link.number}")
-        session = exchange.sessions.get(key)
+        session = sessions.all.get(key)
         if session is not None and session.link:
-            self._counts["takeovers"] += 1
-            self._links.drop(self._links.all[session.link], "its client id connected again", now)
-            session = exchange.sessions.get(key)
+            self.counts["takeovers"] += 1
+            self._close(self._links[session.link], "its client id connected again", now)
+            session = sessions.all.get(key)
         if session is not None and packet.is_clean:
-            exchange.remove(session)
+            sessions.remove(session)
             session = None
         is_present = session is not None
         if session is None:
-            session = exchange.create(*key, not packet.is_clean)
-        self._counts["connects"] += 1
+            session = sessions.create(*key, not packet.is_clean)
+        self.counts["connects"] += 1
         link.session = session
         link.will = packet.will
         link.keep_ms = packet.keep_alive * 1500
-        link.decoder.limit = self._limits.packet_bytes
-        self._step.send(link.number, packets.write_connack(packets.ACCEPTED, is_present))
-        exchange.attach(session, link.number)
+        link.decoder.limit = self.limits.packet_bytes
+        self._outputs.send(link.number, packets.write_connack(packets.ACCEPTED, is_present))
+        sessions.attach(session, link.number)
 
-    def _judge(self, packet: packets.ConnectPacket) -> int:
+    def _check_connect(self, packet: ConnectPacket) -> int:
         """Return CONNACK's code."""
         if packet.level != 4:
             return packets.BAD_PROTOCOL
@@ -578,45 +597,10 @@ class Reception:
             return code
         if packet.will and not self._may_publish(packet.user, packet.will.topic):
             return packets.FORBIDDEN
-        exchange, limits = self._exchange, self._limits
-        if (packet.user, packet.client) in exchange.sessions:
+        if (packet.user, packet.client) in self.sessions.all:
             return packets.ACCEPTED
-        is_full = len(exchange.sessions) >= limits.sessions
+        is_full = len(self.sessions.all) >= self.limits.sessions
         if not packet.is_clean:
-            is_full = is_full or exchange.count_kept(packet.user) >= limits.user_sessions
+            kept = self.sessions.count_persistent(packet.user)
+            is_full = is_full or kept >= self.limits.user_sessions
         return packets.UNAVAILABLE if is_full else packets.ACCEPTED
-
-
-# What the server says of itself: counts, and the `$SYS` topics under which brokers state them.
-
-COUNTS = (
-    "connects",
-    "connects_refused",
-    "takeovers",
-    "timeouts",  # no CONNECT, silence beyond the keep-alive, a reader that stopped
-    "malformed",
-    "messages_received",
-    "messages_sent",
-    "refused",  # publishes and subscriptions
-    "held",  # publishes that had to wait
-    "slow",  # receivers that were sent away
-    "dropped_qos0",
-    "sessions_expired",
-)
-
-_ROOT = "$SYS/broker/"
-
-
-def describe_server(
-    counts: dict[str, int], links: int, exchange: Sessions
-) -> Iterator[tuple[str, int]]:
-    """Yield topics and numbers; the names are Mosquitto's where it has one."""
-    yield _ROOT + "clients/connected", sum(1 for s in exchange.sessions.values() if s.link)
-    yield _ROOT + "clients/total", len(exchange.sessions)
-    yield _ROOT + "connections", links
-    yield _ROOT + "messages/received", counts["messages_received"]
-    yield _ROOT + "messages/sent", counts["messages_sent"]
-    yield _ROOT + "retained messages/count", exchange.retained.count
-    yield _ROOT + "store/bytes", exchange.outbound.bytes
-    for name in COUNTS:
-        yield f"{_ROOT}counts/{name}", counts[name]

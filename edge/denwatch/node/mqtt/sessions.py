@@ -1,6 +1,26 @@
-"""A client's session: subscriptions, messages in flight and queued, inbound QoS 2 ids.
+"""Sessions of MQTT clients: subscriptions, who receives a message, queues, what a restart restores.
 
-Pure data with its own bookkeeping; `exchange.py` decides what goes in and what is made durable.
+THEORY. A session belongs to one client id of one user. It has subscriptions, messages *in flight*
+(sent, not acknowledged, at most `limits.window` of them), a *queue* of messages that wait for the
+window or for the client to come back, and the ids of QoS 2 messages that the client has not
+released. A message that goes to several sessions exists once (`SharedMessage`); each session has
+its own `OutgoingMessage` that refers to it.
+
+INVARIANTS
+  1. A client's message of QoS 1 or 2 goes to every subscriber or to none. If one has no room,
+     `route` changes nothing and returns that session, so that the publisher can wait.
+  2. What waits for a persistent session is in the store (space `mqtt.queue`) from the transaction
+     that queued it until the transaction that received the client's acknowledgement.
+  3. Messages on directed topics (between the node and one client, see topics.py) are never kept for
+     a session that is away: the node keeps them itself and sends them again.
+  4. The node's token is acknowledged once, and only by a session that subscribed to exactly that
+     topic: somebody who looks on through a wildcard does not acknowledge for the subscriber.
+  5. `session.bytes` is the size of what is in flight and queued; `Sessions.bytes` is their sum.
+
+EXAMPLE. medic7 has a persistent session with the filter `chat/#`, QoS 1, and is away. Somebody
+publishes to `chat/a`: `route` finds the session, has room, and queues an `OutgoingMessage` with
+number 1 and a `Write` into `mqtt.queue`. medic7 connects: `attach` sends it with packet id 1, now
+in flight. PUBACK 1 arrives: it leaves the flight, and a `Write` deletes its record.
 """
 
 from __future__ import annotations
@@ -40,14 +60,14 @@ from denwatch.node.mqtt.topics import FilterIndex, TopicTree, is_directed, is_li
 class SharedMessage:
     """A message, shared by all who receive it."""
 
-    __slots__ = ("_first", "_start", "carriers", "payload", "qos", "token", "topic")
+    __slots__ = ("_first", "_start", "holders", "payload", "qos", "token", "topic")
 
     def __init__(self, topic: str, payload: bytes, qos: int, token: int = 0) -> None:
         self.topic = topic
         self.payload = payload
         self.qos = qos
-        self.token = token  # 0: nobody asked, or somebody has acknowledged it
-        self.carriers = 0  # sessions that have it and whose acknowledgement counts
+        self.token = token  # 0: the node did not ask, or somebody has acknowledged it
+        self.holders = 0  # sessions that have it and whose acknowledgement counts
         self._first = 0  # the first byte of `_start`
         self._start = b""  # of the packet, up to the topic: the same for most receivers
 
@@ -67,42 +87,42 @@ class SharedMessage:
 
 
 class OutgoingMessage:
-    """One session's copy of a parcel."""
+    """One session's copy of a message."""
 
     __slots__ = (
-        "counts",
+        "acknowledges",
         "id",
         "is_directed",
         "is_released",
         "is_repeated",
+        "message",
         "number",
-        "parcel",
         "qos",
         "retain",
     )
 
     def __init__(
-        self, parcel: SharedMessage, qos: int, retain: bool, is_directed: bool, counts: bool
+        self, message: SharedMessage, qos: int, retain: bool, is_directed: bool, acknowledges: bool
     ) -> None:
-        self.parcel = parcel
+        self.message = message
         self.qos = qos
         self.retain = retain
         self.is_directed = is_directed
-        self.counts = counts  # its acknowledgement is the parcel's
-        self.number = 0  # in the durable queue; 0: it is not there
-        self.id = 0
-        self.is_released = False  # QoS 2: PUBREC came
+        self.acknowledges = acknowledges  # its acknowledgement is the shared message's
+        self.number = 0  # in the stored queue; 0: it is not stored
+        self.id = 0  # the packet id, once it was sent
+        self.is_released = False  # QoS 2: PUBREC has arrived
         self.is_repeated = False  # it may have been sent before
 
 
 class MqttSession:
-    """Of one client id of one user."""
+    """The session of one client id of one user. Plain data; `Sessions` decides what goes in."""
 
     __slots__ = (
         "away_since",
         "bytes",
         "client",
-        "flight",
+        "in_flight",
         "inbound",
         "is_blocked",
         "is_persistent",
@@ -123,75 +143,134 @@ class MqttSession:
         self.is_blocked = False  # the client does not read
         self.away_since = 0
         self.subscriptions: dict[str, int] = {}
-        self.flight: dict[int, OutgoingMessage] = {}  # in the order of sending
+        self.in_flight: dict[int, OutgoingMessage] = {}  # in the order of sending
         self.queue: deque[OutgoingMessage] = deque()
-        self.bytes = 0  # of flight and queue
-        self.inbound: dict[int, None] = {}
+        self.bytes = 0  # of what is in flight and queued
+        self.inbound: dict[int, None] = {}  # ids of QoS 2 messages that are not released
         self.last_id = 0
 
-    def take_id(self) -> int:
-        """Return the next packet id that is not in flight: 1 to 65,535, and from the start."""
-        flight = self.flight
+    def allocate_id(self) -> int:
+        """Return the next packet id that is not in flight: 1 to 65,535, then from the start."""
+        in_flight = self.in_flight
         number = self.last_id
         while True:
             number = number % 65_535 + 1
-            if number not in flight:
+            if number not in in_flight:
                 self.last_id = number
                 return number
 
 
-# Sessions and their subscriptions: who gets a message, who listens, what a lost session leaves.
-#
-# The rules that hold here:
-# - A message of QoS 1 or 2 is routed to everybody at once or to nobody: if one receiver has no
-# room, `route` changes nothing and names that receiver, so that the publisher can be made to
-# wait.
-# - Only a session that subscribed to exactly a topic acknowledges the node's messages there;
-# somebody who looks on through a wildcard does not.
+class RetainedMessages:
+    """The last message of each topic, bounded in number and bytes.
+
+    Those of topics that start with `$` are in memory only: the server publishes them again.
+    """
+
+    def __init__(self, limits: Limits, outputs: Outputs) -> None:
+        self._limits = limits
+        self._outputs = outputs
+        self._tree: TopicTree[SharedMessage] = TopicTree()
+        self.count = 0
+        self.bytes = 0
+
+    def has_room(self, message: SharedMessage) -> bool:
+        """Return whether a message can be retained; an empty one, which deletes, always can."""
+        if not message.payload:
+            return True
+        before = self._tree.get(message.topic)
+        count = self.count + (before is None)
+        size = self.bytes + message.size - (before.size if before else 0)
+        return count <= self._limits.retained and size <= self._limits.retained_bytes
+
+    def put(self, message: SharedMessage) -> None:
+        """Replace the retained message of a topic; an empty payload deletes it."""
+        if message.payload:
+            self._account(self._tree.put(message.topic, message), message)
+            value = write_retained(message.qos, message.payload)
+        else:
+            before = self._tree.remove(message.topic)
+            if before is None:
+                return
+            self._account(before, None)
+            value = None
+        if not message.topic.startswith("$"):
+            self._outputs.add(Write(RETAINED, message.topic.encode(), value))
+
+    def find_all(self, name: str) -> Iterator[SharedMessage]:
+        """Yield the retained messages that a filter matches."""
+        return self._tree.find_all(name)
+
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run retained."""
+        for key, value in reader.scan(RETAINED):
+            topic, qos, payload = read_retained(key, value)
+            message = SharedMessage(topic, payload, qos)
+            self._account(self._tree.put(topic, message), message)
+
+    def _account(self, before: SharedMessage | None, after: SharedMessage | None) -> None:
+        if before is not None:
+            self.count -= 1
+            self.bytes -= before.size
+        if after is not None:
+            self.count += 1
+            self.bytes += after.size
 
 
 class Sessions:
     """All sessions of a server."""
 
-    def __init__(self, limits: Limits, step: Outputs, counts: dict[str, int]) -> None:
-        self.sessions: dict[tuple[str, str], MqttSession] = {}
-        self.retained = RetainedMessages(limits, step)
+    def __init__(self, limits: Limits, outputs: Outputs, counts: dict[str, int]) -> None:
+        self.all: dict[tuple[str, str], MqttSession] = {}  # by user and client id
+        self.retained = RetainedMessages(limits, outputs)
         self.index: FilterIndex[MqttSession] = FilterIndex()
-        self.outbound = Outbound(limits, step, counts)
+        self.slow: list[MqttSession] = []  # sessions whose client must be disconnected
+        self.was_freed = False  # a queue has got room since the server last looked
+        self.bytes = 0  # in flight and queued, of all sessions
+        self._last_number = 0  # of a stored message
+        self._listeners: dict[str, int] = {}  # connected sessions by exact topic
         self._limits = limits
-        self._step = step
-        self._listeners: dict[str, int] = {}
+        self._outputs = outputs
+        self._counts = counts
 
-    # Sessions ------------------------------------------------------------------------------
+    # Start and end of sessions -------------------------------------------------------------
 
     def create(self, user: str, client: str, is_persistent: bool) -> MqttSession:
         """Start a session."""
         session = MqttSession(user, client, is_persistent)
-        self.sessions[user, client] = session
+        self.all[user, client] = session
         if is_persistent:
-            self._step.add(Write(SESSIONS, session.key, VERSION))
+            self._outputs.add(Write(SESSIONS, session.key, VERSION))
         return session
 
     def remove(self, session: MqttSession) -> int:
         """End a session that is away; return how many messages waited for it."""
-        del self.sessions[session.user, session.client]
+        del self.all[session.user, session.client]
         for name in session.subscriptions:
             self.index.remove(name, session)
-        waiting = self.outbound.discard(session)
+        waiting = (*session.in_flight.values(), *session.queue)
+        self._free(session, session.bytes)
+        for outgoing in waiting:
+            if outgoing.number:
+                self._delete(session, outgoing)
         if session.is_persistent:
             for name in session.subscriptions:
                 key = make_subscription_key(session.key, name)
-                self._step.add(Write(SUBSCRIPTIONS, key, None))
+                self._outputs.add(Write(SUBSCRIPTIONS, key, None))
             for number in session.inbound:
-                self._step.add(Write(INBOUND, make_inbound_key(session.key, number), None))
-            self._step.add(Write(SESSIONS, session.key, None))
-        return waiting
+                self._outputs.add(Write(INBOUND, make_inbound_key(session.key, number), None))
+            self._outputs.add(Write(SESSIONS, session.key, None))
+        return len(waiting)
 
     def attach(self, session: MqttSession, link: int) -> None:
-        """Connect a session: what was sent and not acknowledged goes again, then what waited."""
+        """Connect a session: send again what was not acknowledged, then what waited."""
         session.link = link
         session.is_blocked = False
-        self.outbound.resume(session)
+        for outgoing in session.in_flight.values():
+            if outgoing.is_released:
+                self._outputs.send(link, write_pubrel(outgoing.id))
+            else:
+                self._send(session, outgoing)
+        self.send_queued(session)
         for name in session.subscriptions:
             self._count_listener(name, 1)
 
@@ -202,17 +281,21 @@ class Sessions:
         session.link = 0
         session.is_blocked = False
         session.away_since = now
-        orphans = self.outbound.take_directed(session)
+        orphans = self._withdraw_directed(session)
         if not session.is_persistent:
             self.remove(session)
-        for delivery in orphans:
-            self._hand_over(delivery)
+        for outgoing in orphans:
+            self._hand_over(outgoing)
 
     def block(self, session: MqttSession, is_blocked: bool) -> None:
-        """Note that a client stopped reading, or reads again."""
+        """Record that a client stopped reading, or reads again."""
         session.is_blocked = is_blocked
         if not is_blocked:
-            self.outbound.pump(session)
+            self.send_queued(session)
+
+    def count_persistent(self, user: str) -> int:
+        """Return how many persistent sessions a user has."""
+        return sum(1 for s in self.all.values() if s.user == user and s.is_persistent)
 
     # Subscriptions -------------------------------------------------------------------------
 
@@ -225,7 +308,7 @@ class Sessions:
         self.index.add(name, session, qos)
         if session.is_persistent:
             key = make_subscription_key(session.key, name)
-            self._step.add(Write(SUBSCRIPTIONS, key, bytes((qos,))))
+            self._outputs.add(Write(SUBSCRIPTIONS, key, bytes((qos,))))
         if is_new:
             self._count_listener(name, 1)
         return True
@@ -236,86 +319,20 @@ class Sessions:
             return
         self.index.remove(name, session)
         if session.is_persistent:
-            self._step.add(Write(SUBSCRIPTIONS, make_subscription_key(session.key, name), None))
+            self._outputs.add(Write(SUBSCRIPTIONS, make_subscription_key(session.key, name), None))
         self._count_listener(name, -1)
 
     def deliver_retained(self, session: MqttSession, filters: list[tuple[str, int]]) -> None:
         """Send what is retained below some filters, each message once, with the best QoS."""
         found: dict[SharedMessage, int] = {}
         for name, qos in filters:
-            for parcel in self.retained.find_all(name):
-                found[parcel] = max(found.get(parcel, 0), min(qos, parcel.qos))
-        for parcel, qos in found.items():
-            self.outbound.deliver(session, parcel, qos, True, False, False)
-
-    def count_kept(self, user: str) -> int:
-        """Return how many persistent sessions a user has."""
-        return sum(1 for s in self.sessions.values() if s.user == user and s.is_persistent)
-
-    # Routing -------------------------------------------------------------------------------
-
-    def route(self, parcel: SharedMessage) -> MqttSession | None:
-        """Hand a message to everybody who subscribed; or to nobody, and return who has no room."""
-        targets = self.index.find_all(parcel.topic)
-        if not targets:
-            return None
-        directed = is_directed(parcel.topic)
-        if parcel.qos and not directed:
-            size = parcel.size
-            for session, granted in targets.items():
-                if granted and session.bytes and not self.outbound.has_room(session, size):
-                    return session
-        self._deliver_all(parcel, targets, directed)
-        return None
-
-    def route_own(self, parcel: SharedMessage) -> list[MqttSession]:
-        """Hand the node's own message to everybody who has room; return those who have none."""
-        targets = self.index.find_all(parcel.topic)
-        directed = is_directed(parcel.topic)
-        full: list[MqttSession] = []
-        if parcel.qos and not directed:
-            size = parcel.size
-            full = [
-                s
-                for s, granted in targets.items()
-                if granted and not self.outbound.has_room(s, size)
-            ]
-            if full:
-                targets = {s: granted for s, granted in targets.items() if s not in full}
-        self._deliver_all(parcel, targets, directed)
-        return full
-
-    def _deliver_all(
-        self, parcel: SharedMessage, targets: dict[MqttSession, int], directed: bool
-    ) -> None:
-        exact = self.index.get_exact(parcel.topic) if parcel.token else None
-        qos = parcel.qos
-        for session, granted in targets.items():
-            counts = exact is not None and session in exact
-            self.outbound.deliver(
-                session, parcel, qos if qos < granted else granted, False, directed, counts
-            )
-
-    def _hand_over(self, delivery: OutgoingMessage) -> None:
-        """Give what a lost session did not acknowledge to another listener of the same topic.
-
-        When there is none the node hears that nobody listens, and sends it again itself.
-        """
-        parcel = delivery.parcel
-        if not delivery.counts or not parcel.token or parcel.carriers:
-            return
-        listeners = [
-            (session, granted)
-            for session, granted in (self.index.get_exact(parcel.topic) or {}).items()
-            if session.link
-        ]
-        for session, granted in listeners:
-            if self.outbound.has_room(session, parcel.size):
-                self.outbound.deliver(session, parcel, min(parcel.qos, granted), False, True, True)
-                return
-        self.outbound.slow += [session for session, _ in listeners]
+            for message in self.retained.find_all(name):
+                found[message] = max(found.get(message, 0), min(qos, message.qos))
+        for message, qos in found.items():
+            self.deliver(session, message, qos, True, False, False)
 
     def _count_listener(self, name: str, change: int) -> None:
+        """Report the first and the last listener of a topic to the node."""
         if not is_listened(name):
             return
         before = self._listeners.get(name, 0)
@@ -325,45 +342,12 @@ class Sessions:
         else:
             del self._listeners[name]
         if not before or not after:
-            self._step.add(Listening(name, after > 0))
+            self._outputs.add(Listening(name, after > 0))
 
-    # QoS 2 inbound -------------------------------------------------------------------------
-
-    def accept_inbound(self, session: MqttSession, number: int) -> None:
-        """Note a QoS 2 message of a client until the client releases it."""
-        session.inbound[number] = None
-        if session.is_persistent:
-            self._step.add(Write(INBOUND, make_inbound_key(session.key, number), PRESENT))
-
-    def release_inbound(self, session: MqttSession, number: int) -> None:
-        """Take PUBREL: the packet id is free for another message."""
-        if session.inbound.pop(number, 0) is None and session.is_persistent:
-            self._step.add(Write(INBOUND, make_inbound_key(session.key, number), None))
-
-
-# Messages on their way to clients: windows, queues, acknowledgements, and their durable copies.
-#
-# The rules that hold here:
-# - What waits for a persistent session is written when it is handed over, and taken away when the
-#   client has acknowledged it.
-# - Messages on directed topics are never kept for a session that is away: the node keeps them.
-# - A parcel's token is answered once, by the first delivery that counts.
-
-
-class Outbound:
-    """Hands parcels to sessions."""
-
-    def __init__(self, limits: Limits, step: Outputs, counts: dict[str, int]) -> None:
-        self.slow: list[MqttSession] = []  # listeners that must be sent away: they do not keep up
-        self.was_freed = False  # room was made in a queue since somebody last looked
-        self.bytes = 0  # in all queues and flights
-        self.last_number = 0  # of a durable message
-        self._limits = limits
-        self._step = step
-        self._counts = counts
+    # Routing -------------------------------------------------------------------------------
 
     def has_room(self, session: MqttSession, size: int) -> bool:
-        """Tell whether a queue can take one more; an empty one always can."""
+        """Return whether a queue has room for one more; an empty one always has."""
         if not session.bytes:
             return True
         limits = self._limits
@@ -373,293 +357,278 @@ class Outbound:
             and self.bytes + size <= limits.total_queue_bytes
         )
 
+    def route(self, message: SharedMessage) -> MqttSession | None:
+        """Deliver to every subscriber; or to none, and return one that has no room."""
+        targets = self.index.find_all(message.topic)
+        if not targets:
+            return None
+        directed = is_directed(message.topic)
+        if message.qos and not directed:
+            size = message.size
+            for session, granted in targets.items():
+                if granted and session.bytes and not self.has_room(session, size):
+                    return session
+        self._deliver_all(message, targets, directed)
+        return None
+
+    def route_own(self, message: SharedMessage) -> list[MqttSession]:
+        """Deliver the node's own message to all who have room; return those who have none."""
+        targets = self.index.find_all(message.topic)
+        directed = is_directed(message.topic)
+        full: list[MqttSession] = []
+        if message.qos and not directed:
+            size = message.size
+            full = [s for s, granted in targets.items() if granted and not self.has_room(s, size)]
+            if full:
+                targets = {s: granted for s, granted in targets.items() if s not in full}
+        self._deliver_all(message, targets, directed)
+        return full
+
+    def _deliver_all(
+        self, message: SharedMessage, targets: dict[MqttSession, int], directed: bool
+    ) -> None:
+        exact = self.index.get_exact(message.topic) if message.token else None
+        qos = message.qos
+        for session, granted in targets.items():
+            acknowledges = exact is not None and session in exact
+            self.deliver(
+                session, message, qos if qos < granted else granted, False, directed, acknowledges
+            )
+
+    def _hand_over(self, outgoing: OutgoingMessage) -> None:
+        """Give what a lost session did not acknowledge to another listener of the same topic.
+
+        If there is none, the node is told that nobody listens, and sends it again itself later.
+        """
+        message = outgoing.message
+        if not outgoing.acknowledges or not message.token or message.holders:
+            return
+        listeners = [
+            (session, granted)
+            for session, granted in (self.index.get_exact(message.topic) or {}).items()
+            if session.link
+        ]
+        for session, granted in listeners:
+            if self.has_room(session, message.size):
+                self.deliver(session, message, min(message.qos, granted), False, True, True)
+                return
+        self.slow += [session for session, _ in listeners]
+
+    # Sending -------------------------------------------------------------------------------
+
     def deliver(
         self,
         session: MqttSession,
-        parcel: SharedMessage,
+        message: SharedMessage,
         qos: int,
         retain: bool,
         directed: bool,
-        counts: bool,
+        acknowledges: bool,
     ) -> None:
-        """Send a parcel or queue it. `counts`: this copy's acknowledgement is the parcel's."""
+        """Send a message to one session, or queue it."""
         if not session.link and (directed or not qos):
             return
         is_ready = session.link and not session.is_blocked
-        delivery = OutgoingMessage(parcel, qos, retain, directed, counts)
+        outgoing = OutgoingMessage(message, qos, retain, directed, acknowledges)
         if not qos:
             if is_ready:
-                self._send(session, delivery)
-                if counts:
-                    self._acknowledge_parcel(parcel)
+                self._send(session, outgoing)
+                if acknowledges:
+                    self._acknowledge_token(message)
                 return
-            if not (counts and directed):
+            if not (acknowledges and directed):
                 self._counts["dropped_qos0"] += 1
                 return
-        if directed and not self.has_room(session, parcel.size):
+        if directed and not self.has_room(session, message.size):
             self.slow.append(session)
             return
-        if counts:
-            parcel.carriers += 1
-        size = parcel.size
+        if acknowledges:
+            message.holders += 1
+        size = message.size
         session.bytes += size
         self.bytes += size
         if session.is_persistent and not directed:
-            self.last_number += 1
-            delivery.number = self.last_number
-        if is_ready and not session.queue and len(session.flight) < self._limits.window:
-            self._transmit(session, delivery)
-            if delivery.number and qos == 1:
-                self._keep(session, delivery)
+            self._last_number += 1
+            outgoing.number = self._last_number
+        if is_ready and not session.queue and len(session.in_flight) < self._limits.window:
+            self._transmit(session, outgoing)
+            if outgoing.number and qos == 1:
+                self._store(session, outgoing)
         else:
-            session.queue.append(delivery)
-            if delivery.number:
-                self._keep(session, delivery)
+            session.queue.append(outgoing)
+            if outgoing.number:
+                self._store(session, outgoing)
 
-    def pump(self, session: MqttSession) -> None:
+    def send_queued(self, session: MqttSession) -> None:
         """Send from the queue what the window allows."""
         queue = session.queue
         while queue and session.link and not session.is_blocked:
-            if queue[0].qos and len(session.flight) >= self._limits.window:
+            if queue[0].qos and len(session.in_flight) >= self._limits.window:
                 break
-            delivery = queue.popleft()
-            if delivery.qos:
-                self._transmit(session, delivery)
+            outgoing = queue.popleft()
+            if outgoing.qos:
+                self._transmit(session, outgoing)
             else:
-                self._send(session, delivery)
-                self._settle(session, delivery)
+                self._send(session, outgoing)
+                self._finish(session, outgoing)
 
-    def _transmit(self, session: MqttSession, delivery: OutgoingMessage) -> None:
-        delivery.id = session.take_id()
-        session.flight[delivery.id] = delivery
-        self._send(session, delivery)
-        if delivery.qos == 2 and delivery.number:
-            self._keep(session, delivery)  # with its id, which the client knows it by
+    def _transmit(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
+        outgoing.id = session.allocate_id()
+        session.in_flight[outgoing.id] = outgoing
+        self._send(session, outgoing)
+        if outgoing.qos == 2 and outgoing.number:
+            self._store(session, outgoing)  # with its packet id, which the client knows it by
 
-    def _send(self, session: MqttSession, delivery: OutgoingMessage) -> None:
-        first = 0x30 | delivery.qos << 1
-        if delivery.retain:
+    def _send(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
+        first = 0x30 | outgoing.qos << 1
+        if outgoing.retain:
             first |= 1
-        if delivery.is_repeated:
+        if outgoing.is_repeated:
             first |= 8
         self._counts["messages_sent"] += 1
-        self._step.send(session.link, delivery.parcel.write(first, delivery.id))
+        self._outputs.send(session.link, outgoing.message.write(first, outgoing.id))
 
-    # Coming and going ----------------------------------------------------------------------
+    def _withdraw_directed(self, session: MqttSession) -> list[OutgoingMessage]:
+        """Remove and return what is not kept for a session that is away (invariant 3).
 
-    def resume(self, session: MqttSession) -> None:
-        """Send again what was not acknowledged, then what waited: the session is connected."""
-        for delivery in session.flight.values():
-            if delivery.is_released:
-                self._step.send(session.link, write_pubrel(delivery.id))
-            else:
-                self._send(session, delivery)
-        self.pump(session)
-
-    def take_directed(self, session: MqttSession) -> list[OutgoingMessage]:
-        """Take back what is not kept for a session that is away; the rest will go again."""
-        taken: list[OutgoingMessage] = []
-        for number, delivery in list(session.flight.items()):
-            delivery.is_repeated = True
-            if delivery.is_directed:
-                del session.flight[number]
-                taken.append(delivery)
-        queued = [delivery for delivery in session.queue if delivery.is_directed]
+        Everything else in flight may arrive twice from now on.
+        """
+        withdrawn: list[OutgoingMessage] = []
+        for number, outgoing in list(session.in_flight.items()):
+            outgoing.is_repeated = True
+            if outgoing.is_directed:
+                del session.in_flight[number]
+                withdrawn.append(outgoing)
+        queued = [outgoing for outgoing in session.queue if outgoing.is_directed]
         if queued:
-            kept = [delivery for delivery in session.queue if not delivery.is_directed]
+            kept = [outgoing for outgoing in session.queue if not outgoing.is_directed]
             session.queue.clear()
             session.queue.extend(kept)
-        taken += queued
-        for delivery in taken:
-            self._free(session, delivery.parcel.size)
-            delivery.parcel.carriers -= delivery.counts
-        return taken
-
-    def discard(self, session: MqttSession) -> int:
-        """Drop everything of a session that ends; return how many messages waited for it."""
-        self._free(session, session.bytes)
-        waiting = (*session.flight.values(), *session.queue)
-        for delivery in waiting:
-            if delivery.number:
-                self._forget(session, delivery)
-        return len(waiting)
+        withdrawn += queued
+        for outgoing in withdrawn:
+            self._free(session, outgoing.message.size)
+            outgoing.message.holders -= outgoing.acknowledges
+        return withdrawn
 
     # Acknowledgements ----------------------------------------------------------------------
 
-    def acknowledge(self, session: MqttSession, number: int) -> None:
-        """Take PUBACK; one that fits nothing is passed over, as clients send those too."""
-        delivery = session.flight.get(number)
-        if delivery is not None and delivery.qos == 1:
-            del session.flight[number]
-            self._settle(session, delivery)
+    def receive_puback(self, session: MqttSession, number: int) -> None:
+        """End a QoS 1 message. An unknown id is ignored: clients send those too."""
+        outgoing = session.in_flight.get(number)
+        if outgoing is not None and outgoing.qos == 1:
+            del session.in_flight[number]
+            self._finish(session, outgoing)
             if session.queue:
-                self.pump(session)
+                self.send_queued(session)
 
-    def record(self, session: MqttSession, number: int) -> None:
-        """Take PUBREC: the client has the message; from now on only PUBREL goes again."""
-        delivery = session.flight.get(number)
+    def receive_pubrec(self, session: MqttSession, number: int) -> None:
+        """Release a QoS 2 message: the client has it, from now on only PUBREL is sent again."""
+        outgoing = session.in_flight.get(number)
         # An unknown id is answered too: the client would keep it for ever.
-        if delivery is not None and delivery.qos == 2 and not delivery.is_released:
-            delivery.is_released = True
-            if delivery.number:
-                self._keep(session, delivery)
-        self._step.send(session.link, write_pubrel(number))
+        if outgoing is not None and outgoing.qos == 2 and not outgoing.is_released:
+            outgoing.is_released = True
+            if outgoing.number:
+                self._store(session, outgoing)
+        self._outputs.send(session.link, write_pubrel(number))
 
-    def complete(self, session: MqttSession, number: int) -> None:
-        """Take PUBCOMP."""
-        delivery = session.flight.get(number)
-        if delivery is not None and delivery.is_released:
-            del session.flight[number]
-            self._settle(session, delivery)
-            self.pump(session)
+    def receive_pubcomp(self, session: MqttSession, number: int) -> None:
+        """End a QoS 2 message."""
+        outgoing = session.in_flight.get(number)
+        if outgoing is not None and outgoing.is_released:
+            del session.in_flight[number]
+            self._finish(session, outgoing)
+            self.send_queued(session)
 
-    def _settle(self, session: MqttSession, delivery: OutgoingMessage) -> None:
-        self._free(session, delivery.parcel.size)
-        if delivery.number:
-            self._forget(session, delivery)
-        if delivery.counts:
-            delivery.parcel.carriers -= 1
-            self._acknowledge_parcel(delivery.parcel)
+    def receive_qos2(self, session: MqttSession, number: int) -> None:
+        """Remember the id of a QoS 2 message of a client until the client releases it."""
+        session.inbound[number] = None
+        if session.is_persistent:
+            self._outputs.add(Write(INBOUND, make_inbound_key(session.key, number), PRESENT))
 
-    def _acknowledge_parcel(self, parcel: SharedMessage) -> None:
-        if parcel.token:
-            self._step.add(Acknowledged(parcel.topic, parcel.token))
-            parcel.token = 0
+    def receive_pubrel(self, session: MqttSession, number: int) -> None:
+        """Forget the id of a QoS 2 message of a client: it is free for another message."""
+        if session.inbound.pop(number, 0) is None and session.is_persistent:
+            self._outputs.add(Write(INBOUND, make_inbound_key(session.key, number), None))
 
-    # Bookkeeping ---------------------------------------------------------------------------
+    def _finish(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
+        self._free(session, outgoing.message.size)
+        if outgoing.number:
+            self._delete(session, outgoing)
+        if outgoing.acknowledges:
+            outgoing.message.holders -= 1
+            self._acknowledge_token(outgoing.message)
 
-    def _keep(self, session: MqttSession, delivery: OutgoingMessage) -> None:
-        parcel = delivery.parcel
-        record = QueueRecord(
-            parcel.topic,
-            parcel.payload,
-            delivery.qos,
-            delivery.retain,
-            delivery.is_released,
-            delivery.id if delivery.qos == 2 else 0,
-        )
-        key = make_queue_key(session.key, delivery.number)
-        self._step.add(Write(QUEUE, key, write_queue_value(record)))
-
-    def _forget(self, session: MqttSession, delivery: OutgoingMessage) -> None:
-        self._step.add(Write(QUEUE, make_queue_key(session.key, delivery.number), None))
+    def _acknowledge_token(self, message: SharedMessage) -> None:
+        if message.token:
+            self._outputs.add(Acknowledged(message.topic, message.token))
+            message.token = 0
 
     def _free(self, session: MqttSession, size: int) -> None:
         session.bytes -= size
         self.bytes -= size
         self.was_freed = True
 
+    # The stored queue, and what a restart restores ------------------------------------------
 
-# Retained messages: the last one of each topic, bounded in number and bytes.
-#
-# Those of topics that start with `$` live in memory only: the server states them anew.
+    def _store(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
+        message = outgoing.message
+        record = QueueRecord(
+            message.topic,
+            message.payload,
+            outgoing.qos,
+            outgoing.retain,
+            outgoing.is_released,
+            outgoing.id if outgoing.qos == 2 else 0,
+        )
+        key = make_queue_key(session.key, outgoing.number)
+        self._outputs.add(Write(QUEUE, key, write_queue_value(record)))
 
+    def _delete(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
+        self._outputs.add(Write(QUEUE, make_queue_key(session.key, outgoing.number), None))
 
-class RetainedMessages:
-    """Gives out a `Write` for every change."""
+    def restore(self, reader: Reader, now: int) -> None:
+        """Load persistent sessions, all of them away, and retained messages."""
+        self.retained.restore(reader)
+        sessions: dict[bytes, MqttSession] = {}
 
-    def __init__(self, limits: Limits, step: Outputs) -> None:
-        self._limits = limits
-        self._step = step
-        self._tree: TopicTree[SharedMessage] = TopicTree()
-        self.count = 0
-        self.bytes = 0
+        def find(session_key: bytes, space: str, key: bytes) -> MqttSession:
+            session = sessions.get(session_key)
+            if session is None:
+                raise StoredRecordError(space, key)
+            return session
 
-    def has_room(self, parcel: SharedMessage) -> bool:
-        """Tell whether a message can be retained; taking one away always can."""
-        if not parcel.payload:
-            return True
-        before = self._tree.get(parcel.topic)
-        count = self.count + (before is None)
-        size = self.bytes + parcel.size - (before.size if before else 0)
-        return count <= self._limits.retained and size <= self._limits.retained_bytes
+        for key, value in reader.scan(SESSIONS):
+            if value != VERSION:
+                raise StoredRecordError(SESSIONS, key)
+            user, client = read_session_key(key)
+            session = MqttSession(user, client, True)
+            session.away_since = now
+            sessions[key] = self.all[user, client] = session
+        for key, value in reader.scan(SUBSCRIPTIONS):
+            session_key, name, qos = read_subscription(key, value)
+            session = find(session_key, SUBSCRIPTIONS, key)
+            session.subscriptions[name] = qos
+            self.index.add(name, session, qos)
+        for key, _ in reader.scan(INBOUND):
+            session_key, number = read_inbound_key(key)
+            find(session_key, INBOUND, key).inbound[number] = None
+        for key, value in reader.scan(QUEUE):
+            session_key, number = read_queue_key(key)
+            record = read_queue_value(key, value)
+            self._restore_queued(find(session_key, QUEUE, key), number, record)
 
-    def put(self, parcel: SharedMessage) -> None:
-        """Keep a message in place of its topic's last one; an empty one takes that away."""
-        if parcel.payload:
-            self._account(self._tree.put(parcel.topic, parcel), parcel)
-            value = write_retained(parcel.qos, parcel.payload)
+    def _restore_queued(self, session: MqttSession, number: int, record: QueueRecord) -> None:
+        message = SharedMessage(record.topic, record.payload, record.qos)
+        outgoing = OutgoingMessage(message, record.qos, record.retain, False, False)
+        outgoing.number = number
+        outgoing.is_released = record.is_released
+        # Whether QoS 1 was sent before is not stored; a repetition must say that it may be one.
+        outgoing.is_repeated = record.qos == 1 or record.id > 0
+        if record.id:
+            outgoing.id = record.id
+            session.in_flight[record.id] = outgoing
         else:
-            before = self._tree.remove(parcel.topic)
-            if before is None:
-                return
-            self._account(before, None)
-            value = None
-        if not parcel.topic.startswith("$"):
-            self._step.add(Write(RETAINED, parcel.topic.encode(), value))
-
-    def find_all(self, name: str) -> Iterator[SharedMessage]:
-        """Yield the retained messages that a filter matches."""
-        return self._tree.find_all(name)
-
-    def restore(self, reader: Reader) -> None:
-        """Take up what an earlier run retained."""
-        for key, value in reader.scan(RETAINED):
-            topic, qos, payload = read_retained(key, value)
-            parcel = SharedMessage(topic, payload, qos)
-            self._account(self._tree.put(topic, parcel), parcel)
-
-    def _account(self, before: SharedMessage | None, after: SharedMessage | None) -> None:
-        if before is not None:
-            self.count -= 1
-            self.bytes -= before.size
-        if after is not None:
-            self.count += 1
-            self.bytes += after.size
-
-
-# Takes up at start what an earlier run of the server left in the store.
-
-
-def restore_exchange(exchange: Sessions, reader: Reader, now: int) -> None:
-    """Bring back persistent sessions, all of them away, and retained messages."""
-    exchange.retained.restore(reader)
-    sessions: dict[bytes, MqttSession] = {}
-    for key, value in reader.scan(SESSIONS):
-        if value != VERSION:
-            raise StoredRecordError(SESSIONS, key)
-        user, client = read_session_key(key)
-        session = MqttSession(user, client, True)
-        session.away_since = now
-        sessions[key] = exchange.sessions[user, client] = session
-    for key, value in reader.scan(SUBSCRIPTIONS):
-        owner, name, qos = read_subscription(key, value)
-        session = _find_session(sessions, owner, SUBSCRIPTIONS, key)
-        session.subscriptions[name] = qos
-        exchange.index.add(name, session, qos)
-    for key, _ in reader.scan(INBOUND):
-        owner, number = read_inbound_key(key)
-        _find_session(sessions, owner, INBOUND, key).inbound[number] = None
-    for key, value in reader.scan(QUEUE):
-        owner, number = read_queue_key(key)
-        session = _find_session(sessions, owner, QUEUE, key)
-        _restore_delivery(exchange, session, number, key, value)
-
-
-def _restore_delivery(
-    exchange: Sessions, session: MqttSession, number: int, key: bytes, value: bytes
-) -> None:
-    record = read_queue_value(key, value)
-    parcel = SharedMessage(record.topic, record.payload, record.qos)
-    delivery = OutgoingMessage(parcel, record.qos, record.retain, False, False)
-    delivery.number = number
-    delivery.is_released = record.is_released
-    # Whether QoS 1 was sent before is not written down; a repetition must say that it may be one.
-    delivery.is_repeated = record.qos == 1 or record.id > 0
-    if record.id:
-        delivery.id = record.id
-        session.flight[record.id] = delivery
-    else:
-        session.queue.append(delivery)
-    session.bytes += parcel.size
-    exchange.outbound.bytes += parcel.size
-    exchange.outbound.last_number = max(exchange.outbound.last_number, number)
-
-
-def _find_session(
-    sessions: dict[bytes, MqttSession], owner: bytes, space: str, key: bytes
-) -> MqttSession:
-    session = sessions.get(owner)
-    if session is None:
-        raise StoredRecordError(space, key)
-    return session
+            session.queue.append(outgoing)
+        session.bytes += message.size
+        self.bytes += message.size
+        self._last_number = max(self._last_number, number)

@@ -1,7 +1,8 @@
-"""Topic names and filters: which are valid, who subscribed to what, and what is special to DENS.
+"""Topic names and filters: which are valid, who subscribed to what, and which are special to DENS.
 
 `FilterIndex` finds the subscribers of a topic: filters without wildcards by one dictionary look-up,
-the others through a tree of levels. `TopicTree` is the other way round: the topics below a filter.
+the others in a tree with one node for each level. `TopicTree` finds the opposite: the topics that
+a filter matches.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 _LISTENED_PREFIXES = (NOTES, REPLIES, PEERS)
-_FOR_ALL = (STATUS, HOME)  # ordinary topics: whoever may listen, listens
+_FOR_ALL = (STATUS, HOME)  # ordinary topics with any number of listeners
 
 
 def is_directed(topic: str) -> bool:
-    """Tell whether a topic is between the node and one client: nothing is kept there for others.
+    """Return whether a topic is between the node and one client; then no queue is kept for it.
 
-    What the node sends it keeps itself until somebody listens. What it is sent must not wait for
-    the queue of an onlooker who went away: a watchdog would be refused for that.
+    The node itself keeps what it sends until somebody listens. What a watchdog sends to the node
+    must not wait for the queue of a third client that subscribed too and went away.
     """
     return topic.startswith(ROOT) and not topic.startswith(_FOR_ALL)
 
 
 def is_listened(topic: str) -> bool:
-    """Tell whether the node wants to know of listeners to exactly this topic."""
+    """Return whether the node must be told who listens to exactly this topic."""
     if "+" in topic or "#" in topic:
         return False
     return topic.startswith(_LISTENED_PREFIXES) or (
@@ -37,7 +38,7 @@ def is_listened(topic: str) -> bool:
 
 
 def has_wildcard(name: str) -> bool:
-    """Tell whether a filter can match more than one topic."""
+    """Return whether a filter can match more than one topic."""
     return "+" in name or "#" in name
 
 
@@ -55,7 +56,7 @@ def find_filter_fault(name: str) -> str:
 
 
 class _FilterLevel(Generic[Key]):
-    """One level of the tree of filters: who ends here, who ends in # below, and what follows."""
+    """A node of the filter tree: whose filters end here, whose end with # here, what follows."""
 
     __slots__ = ("below", "branches", "here")
 
@@ -88,7 +89,7 @@ class FilterIndex(Generic[Key]):
         ends[key] = qos
 
     def remove(self, name: str, key: Key) -> None:
-        """Unsubscribe; empty levels go."""
+        """Unsubscribe; levels that become empty are removed."""
         if not has_wildcard(name):
             subscribers = self._exact.get(name)
             if subscribers is not None:
@@ -113,11 +114,11 @@ class FilterIndex(Generic[Key]):
             del path[-1].branches[levels.pop()]
 
     def get_exact(self, topic: str) -> dict[Key, int] | None:
-        """Return who subscribed to just this topic. Not to be changed."""
+        """Return who subscribed to exactly this topic. The caller must not change it."""
         return self._exact.get(topic)
 
     def find_all(self, topic: str) -> dict[Key, int]:
-        """Return everybody whose filters match, with their best QoS. Not to be changed."""
+        """Return everybody whose filters match, with their best QoS. Do not change it."""
         exact = self._exact.get(topic)
         if not self._wild:
             return exact or {}
@@ -177,7 +178,7 @@ class TopicTree(Generic[Value]):
         return before
 
     def remove(self, topic: str) -> Value | None:
-        """Remove a topic; return its value. Empty levels go."""
+        """Remove a topic; return its value. Levels that become empty are removed."""
         levels = topic.split("/")
         path = [self._root]
         for level in levels:
