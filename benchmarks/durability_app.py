@@ -63,9 +63,15 @@ def start_receiver(config: dict[str, Any]) -> paho.Client:
 
 def run_subscriber(config: dict[str, Any], life: int) -> None:
     """Take notifications with the library, and never return."""
-    from denwatch.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
+    from denwatch.client.subscriber import (
+        BackOff,
+        HandlerTransaction,
+        ReceivedNotification,
+        Subscriber,
+        SubscriberOptions,
+    )
 
-    def handle(note: Note, transaction: Transaction) -> None:
+    def handle(note: ReceivedNotification, transaction: HandlerTransaction) -> None:
         number = round(note.values["east"]["value"])
         row = (note.fields["device"], number)
         transaction.execute("INSERT INTO seen VALUES (?, ?)", row)
@@ -76,8 +82,8 @@ def run_subscriber(config: dict[str, Any], life: int) -> None:
         config["password"],
         [f"mqtt://127.0.0.1:{config['port']}"],
         store=config["store"],
-        on_note=handle,
-        settings=Settings(BackOff(50, 300), patience=1_000, report_delay=200),
+        on_notification=handle,
+        settings=SubscriberOptions(BackOff(50, 300), patience=1_000, report_delay=200),
     )
     prepare_table(config["store"])
     with subscriber:

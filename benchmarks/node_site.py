@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from denwatch.cli.node_init import init_node
+from denwatch.cli.node import init_node
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.config import load_config
 from denwatch.node.core.item_store import CONTEXT

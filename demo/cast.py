@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from denwatch.client.subscriber import Note, Subscriber
-from denwatch.client.subscriber.core import Settings
-from denwatch.client.subscriber.inbox import Transaction
+from denwatch.client.subscriber import ReceivedNotification, Subscriber
+from denwatch.client.subscriber.core import SubscriberOptions
+from denwatch.client.subscriber.store import HandlerTransaction
 
 from demo.site import Site
 from firmware_tests.runtimes import REPOSITORY, find_library, find_unix
@@ -120,7 +120,7 @@ class Person:
         self.name = name
         self.node = node
         self.words = words
-        self.notes: list[Note] = []
+        self.notes: list[ReceivedNotification] = []
         self.delays: list[float] = []  # s from the reading to the app
         self._site = site
         self._subscriber = Subscriber(
@@ -128,8 +128,8 @@ class Person:
             site.passwords[name],
             [site.url(node)],
             store=site.folder / f"{name}.db",
-            on_note=self._take,
-            settings=Settings(),
+            on_notification=self._take,
+            settings=SubscriberOptions(),
         )
 
     def ask(self) -> None:
@@ -146,7 +146,7 @@ class Person:
         """Close the app."""
         self._subscriber.close()
 
-    def _take(self, note: Note, transaction: Transaction) -> None:  # noqa: ARG002
+    def _take(self, note: ReceivedNotification, transaction: HandlerTransaction) -> None:  # noqa: ARG002
         if note.at is not None:
             self.delays.append(time.time() - note.at / 1000)
         self.notes.append(note)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from denwatch.client.subscriber import Note
+from denwatch.client.subscriber import ReceivedNotification
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -99,7 +99,7 @@ class View:
         return Group(Text(self._title, style="bold"), Text(state), dogs, nodes, people)
 
 
-def describe_note(note: Note) -> str:
+def describe_note(note: ReceivedNotification) -> str:
     """Return a notification in one line."""
     values = ", ".join(
         f"{name} {entry.get('value')} {entry.get('unit', '')}".strip()

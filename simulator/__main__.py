@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from denwatch.cli.common import build_parser
-from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 
 _SUMMARY = "An emulated day in the field."
 _DESCRIPTION = """

@@ -12,7 +12,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from denwatch.cli.publish import announce_senses
+from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.operators import Plan, encode_plan
@@ -66,7 +66,7 @@ class Place:
         return App(self.node.port, name, self.passwords[name]).wait()
 
     def publish(self, readings: list[NotificationVector]) -> None:
-        senses = announce_senses(readings, RESCUE)
+        senses = find_coverage(readings, RESCUE)
         with Publisher(read_key(self.key), RESCUE, senses, timeout=30) as publisher:
             publisher.run(1.5)
             publisher.publish(readings)

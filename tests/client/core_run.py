@@ -6,12 +6,13 @@ import json
 import random
 from typing import Any
 
-from denwatch.client.subscriber.actions import (
+from denwatch.client.subscriber.core import (
     Action,
-    Send,
+    PublishMessage,
+    SubscriberCore,
+    SubscriberOptions,
 )
-from denwatch.client.subscriber.core import Core, Settings
-from denwatch.client.subscriber.servers import BackOff, Server, parse_server
+from denwatch.client.subscriber.servers import BackOff, NodeUrl, parse_server
 
 from tests.client.node import build_note
 
@@ -24,9 +25,9 @@ NOTES, REPLIES = "dens/1/note/medic7", "dens/1/reply/medic7"
 class Run:
     """A core, and all that it asked for."""
 
-    def __init__(self, *servers: Server, seed: int = 1) -> None:
-        settings = Settings(BackOff(1_000, 8_000))
-        self.core = Core("medic7", servers or (A,), random.Random(seed), settings)
+    def __init__(self, *servers: NodeUrl, seed: int = 1) -> None:
+        settings = SubscriberOptions(BackOff(1_000, 8_000))
+        self.core = SubscriberCore("medic7", servers or (A,), random.Random(seed), settings)
         self.now = 1_000_000
         self.done: list[Action] = []
 
@@ -52,7 +53,7 @@ NOTHING = {"received": []}  # a report that only says that we listen
 
 
 def read_sent(actions: list[Action]) -> list[dict[str, Any]]:
-    found = [json.loads(action.payload) for action in actions if isinstance(action, Send)]
+    found = [json.loads(action.payload) for action in actions if isinstance(action, PublishMessage)]
     return [document for document in found if document != NOTHING]
 
 

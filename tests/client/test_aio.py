@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.client.subscriber import AsyncSubscriber, Promise, RefusedError, UnconfirmedError
+from denwatch.client.subscriber import (
+    AsyncSubscriber,
+    Promise,
+    RequestRefusedError,
+    UnconfirmedError,
+)
 
 from tests.client.node import build_note
 from tests.client.plant import Place, find_dead_url
@@ -34,13 +39,13 @@ def test_asking_and_receiving(place: Place, connect: Connect) -> None:
         async with connect(place) as medic:
             assert (await medic.subscribe(WORDS, "fever")).state == "active"
             assert [s["name"] for s in await medic.list()] == ["fever"]
-            with pytest.raises(RefusedError) as caught:
+            with pytest.raises(RequestRefusedError) as caught:
                 await medic.subscribe("lottery is high")
             assert caught.value.at == 1
             place.node.emit(NAME, *(build_note(i) for i in range(10)))
             place.node.emit(NAME, *(build_note(i) for i in range(10)))
             found = []
-            async for note in medic.notes():
+            async for note in medic.notifications():
                 found.append(note.fields["index"])
                 if len(found) == 10:
                     break
@@ -58,7 +63,7 @@ def test_a_note_in_hand_comes_again_and_handled_ones_do_not(place: Place, connec
             if places:
                 await medic.subscribe(WORDS, "fever")
                 place.node.emit(NAME, *(build_note(i) for i in range(5)))
-            notes = medic.notes(timeout=0.5 if not places else 20)
+            notes = medic.notifications(timeout=0.5 if not places else 20)
             async for note in notes:
                 found.append(note.fields["index"])
                 if len(found) == count:
@@ -76,7 +81,7 @@ def test_waiting_does_not_stop_the_loop_and_can_be_cancelled(connect: Connect) -
         async with connect(promise=Promise.AT_MOST_ONCE) as medic:
 
             async def listen() -> None:
-                async for _ in medic.notes():
+                async for _ in medic.notifications():
                     pass
 
             task = asyncio.create_task(listen())
@@ -99,7 +104,7 @@ def test_closing_ends_the_notes(connect: Connect) -> None:
         async with connect() as medic:
 
             async def listen() -> int:
-                return len([note async for note in medic.notes()])
+                return len([note async for note in medic.notifications()])
 
             task = asyncio.create_task(listen())
             await asyncio.sleep(0.1)
@@ -118,7 +123,7 @@ def test_handlers_get_the_transaction(place: Place, connect: Connect, tmp_path: 
             transaction.execute("INSERT INTO seen VALUES (?)", (note.fields["index"],))
             loop.call_soon_threadsafe(seen.put_nowait, note.fields["index"])
 
-        async with connect(place, on_note=handle) as medic:
+        async with connect(place, on_notification=handle) as medic:
             await medic.subscribe(WORDS, "fever")
             place.node.emit(NAME, *(build_note(i) for i in range(3)))
             return [await asyncio.wait_for(seen.get(), 20) for _ in range(3)]

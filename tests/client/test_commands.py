@@ -202,12 +202,12 @@ def test_nobody_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("--as", "a/b"), 1, "is no name"),
-        (("--node", "http://x"), 1, "no address of a node"),
+        (("--as", "a/b"), 1, "is not a name"),
+        (("--node", "http://x"), 1, "not the address of a node"),
         (("--node", "mqtt://192.0.2.1", "--password-file", "PASSWORD"), 1, "in the clear"),
         (("--password-file", "/no/such"), 3, "No such file"),
         (("--count", "0"), 2, "no count"),
-        (("--for", "nan"), 2, "no number of seconds"),
+        (("--for", "nan"), 2, "not a number of seconds"),
         (("--store", "/proc/x/y"), 3, "/proc/x"),
     ],
 )
@@ -226,13 +226,13 @@ def test_wrong_arguments_are_told_in_a_line(
 def test_nothing_asked_for(shell: Shell) -> None:
     status, _, err = shell.run("subscribe")
     assert status == 2
-    assert "nothing was asked for yet" in err
+    assert "there is no subscription yet" in err
 
 
 def test_the_live_table(place: Place, shell: Shell) -> None:
     with open_terminal(shell, "subscribe", WORDS, "--name", "fever") as terminal:
         emit_when_subscribed(place, 3)
-        terminal.wait_for("medic7: fever.*counts for.*possible.*patient bed3.*40.1 °C")
+        terminal.wait_for("medic7: fever.*valid for.*possible.*patient bed3.*40.1 °C")
         terminal.wait_for(f"connected {re.escape(place.url)}")
         terminal.text = ""
         place.kill_broker()
@@ -261,7 +261,7 @@ def test_sigterm_ends_it_like_ctrl_c(place: Place, shell: Shell) -> None:
     with shell.start("subscribe", WORDS) as process:
         wait_for(lambda: place.node.subscriptions, "the subscription")
         assert process.stderr is not None
-        while "in place" not in process.stderr.readline():
+        while "is active" not in process.stderr.readline():
             pass
         time.sleep(0.2)
         process.terminate()

@@ -6,17 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from denwatch.client.subscriber.actions import (
-    Acknowledge,
-    Close,
-    Listen,
-    Open,
-    Request,
-    Send,
-    State,
-    Tell,
+from denwatch.client.subscriber.core import (
+    AcknowledgeMessage,
+    CloseLink,
+    ConnectionState,
+    ConnectionStatus,
+    OpenLink,
+    PublishMessage,
+    SubscriberRequest,
+    SubscribeTopics,
 )
-from denwatch.client.subscriber.servers import Server, parse_server
+from denwatch.client.subscriber.servers import NodeUrl, parse_server
 
 from tests.client.core_run import NOTES, NOTHING, REPLIES, A, B, Run, find, read_sent
 from tests.client.node import number
@@ -24,14 +24,16 @@ from tests.client.node import number
 
 def test_one_server_is_opened_without_probing() -> None:
     run = Run()
-    assert find(run.core.tick(run.now), Open) == [Open(A, False)]
-    assert run.core.opened(run.now) == [Listen((REPLIES, NOTES))]
-    assert find(run.core.listened(run.now), Tell) == [Tell(State.ONLINE, A.url)]
+    assert find(run.core.tick(run.now), OpenLink) == [OpenLink(A, False)]
+    assert run.core.opened(run.now) == [SubscribeTopics((REPLIES, NOTES))]
+    assert find(run.core.listened(run.now), ConnectionStatus) == [
+        ConnectionStatus(ConnectionState.ONLINE, A.url)
+    ]
 
 
 def test_a_report_opens_each_link_and_answers_a_node_that_asks() -> None:
     run = Run()
-    (first,) = find(run.go_online(), Send)
+    (first,) = find(run.go_online(), PublishMessage)
     assert json.loads(first.payload) == NOTHING
     run.note(1)
     run.core.failed("lost", run.now)
@@ -39,13 +41,13 @@ def test_a_report_opens_each_link_and_answers_a_node_that_asks() -> None:
     assert read_sent(run.go_online())[0] == {"received": [number(1)]}
     payload = json.dumps({"ok": True, "ask": "listening", "node": "north"}).encode()
     asked = run.core.receive(REPLIES, payload, 8, run.now)
-    assert [json.loads(send.payload) for send in find(asked, Send)] == [NOTHING]
-    assert Acknowledge(8) in asked
+    assert [json.loads(send.payload) for send in find(asked, PublishMessage)] == [NOTHING]
+    assert AcknowledgeMessage(8) in asked
 
 
 def test_nothing_is_sent_before_the_topics_are_heard() -> None:
     run = Run()
-    run.core.ask(Request("1", "subscribe", "fever", "pain is severe"), run.now)
+    run.core.ask(SubscriberRequest("1", "subscribe", "fever", "pain is severe"), run.now)
     assert not read_sent(run.core.tick(run.now) + run.core.opened(run.now))
     assert read_sent(run.core.listened(run.now)) == [
         {"subscribe": "pain is severe", "name": "fever", "request": "1"}
@@ -85,8 +87,8 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
     run.core.tick(run.now)
     assert run.core.tick(run.now + 4_999) == []
     actions = run.core.tick(run.now + 5_000)
-    assert actions[0] == Close()
-    assert run.core.state is State.IDLE
+    assert actions[0] == CloseLink()
+    assert run.core.state is ConnectionState.IDLE
 
 
 def test_servers_can_be_changed_while_connected() -> None:
@@ -94,25 +96,25 @@ def test_servers_can_be_changed_while_connected() -> None:
     run.go_online()
     assert run.core.use_servers([A, B], run.now) == []
     actions = run.core.use_servers([B], run.now)
-    assert actions[0] == Close()
-    assert find(actions, Open) == [Open(B, False)]
+    assert actions[0] == CloseLink()
+    assert find(actions, OpenLink) == [OpenLink(B, False)]
 
 
-def choose_among(offers: list[dict[str, Any] | None], failing: set[int]) -> Server | None:
+def choose_among(offers: list[dict[str, Any] | None], failing: set[int]) -> NodeUrl | None:
     """Probe servers that answer, keep silent (None) or fail; return which is opened then."""
     servers = [parse_server(f"mqtt://10.0.0.{i + 1}") for i in range(len(offers))]
     run = Run(*servers)
     actions = run.core.tick(run.now)
-    while opened := find(actions, Open):
+    while opened := find(actions, OpenLink):
         server, is_probe = opened[0]
         if not is_probe:
-            assert isinstance(server, Server)
+            assert isinstance(server, NodeUrl)
             return server
         index = servers.index(server)
         if index in failing:
             actions = run.core.failed("unreachable", run.now)
             continue
-        assert run.core.opened(run.now) == [Listen((REPLIES,))], "no notes while probing"
+        assert run.core.opened(run.now) == [SubscribeTopics((REPLIES,))], "no notes while probing"
         (question,) = read_sent(run.core.listened(run.now))
         assert question["probe"] == []
         offer = offers[index]
@@ -121,7 +123,7 @@ def choose_among(offers: list[dict[str, Any] | None], failing: set[int]) -> Serv
             actions = run.core.tick(run.now)
         else:
             actions = run.reply(question["request"], **offer)
-        assert find(actions, Close)
+        assert find(actions, CloseLink)
     return None
 
 
@@ -157,8 +159,8 @@ def test_after_a_loss_another_server_is_taken() -> None:
     run.core.failed("unreachable", run.now)  # A, while probing
     run.core.opened(run.now)
     (question,) = read_sent(run.core.listened(run.now))
-    assert find(run.reply(question["request"]), Open) == [Open(B, False)]
+    assert find(run.reply(question["request"]), OpenLink) == [OpenLink(B, False)]
     run.core.opened(run.now)
     run.core.listened(run.now)
     run.now += 60_000  # A has rested
-    assert find(run.core.failed("lost", run.now), Open) == [Open(A, False)]
+    assert find(run.core.failed("lost", run.now), OpenLink) == [OpenLink(A, False)]

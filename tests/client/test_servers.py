@@ -10,20 +10,24 @@ from typing import Any
 
 import cbor2
 import pytest
-from denwatch.client.subscriber.errors import SubscriberError
+from denwatch.client.subscriber.display import (
+    RankedNotifications,
+    describe_notification,
+    describe_span,
+)
 from denwatch.client.subscriber.link import Identity
 from denwatch.client.subscriber.messages import (
-    Note,
+    ReceivedNotification,
+    SubscriberError,
     Topics,
     derive_name,
-    read_note,
+    read_notification,
     read_reply,
     write_probe,
     write_text,
 )
 from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.subscriber.session import find_name
-from denwatch.client.subscriber.view import Board, describe_note, describe_span
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,8 +85,8 @@ def test_a_name_stands_in_a_topic(name: str) -> None:
 # Messages ----------------------------------------------------------------------------------------
 
 
-def take_note(**fields: Any) -> Note:
-    found = read_note(json.dumps(build_note(1, **fields)).encode())
+def take_note(**fields: Any) -> ReceivedNotification:
+    found = read_notification(json.dumps(build_note(1, **fields)).encode())
     assert found is not None
     return found
 
@@ -98,7 +102,9 @@ def test_times_are_read_as_numbers_and_as_texts() -> None:
 
 def test_a_note_in_cbor_is_the_same_note() -> None:
     document = build_note(1)
-    assert read_note(cbor2.dumps(document)) == read_note(json.dumps(document).encode())
+    assert read_notification(cbor2.dumps(document)) == read_notification(
+        json.dumps(document).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +118,7 @@ def test_certain_and_possible(possible: float, certain: float, is_certain: bool)
 @given(st.binary(max_size=60) | st.from_type(dict).map(repr).map(str.encode))
 def test_foreign_bytes_are_no_message_and_no_error(payload: bytes) -> None:
     read_reply(payload)
-    read_note(payload)
+    read_notification(payload)
 
 
 _VALUES: Any = st.recursive(
@@ -132,10 +138,10 @@ _KEYS = (
     st.fixed_dictionaries({"id": st.text() | st.integers()}, optional=dict.fromkeys(_KEYS, _VALUES))
 )
 def test_whatever_a_node_says_can_be_shown(document: dict[str, Any]) -> None:
-    note = read_note(json.dumps(document).encode())
+    note = read_notification(json.dumps(document).encode())
     if note is not None:
-        describe_note(note, 1_000)
-        Board().add([note], 1_000)
+        describe_notification(note, 1_000)
+        RankedNotifications().add([note], 1_000)
 
 
 def test_refusals_carry_column_and_hint() -> None:
@@ -175,7 +181,7 @@ def test_a_probe_asks_for_what_fits() -> None:
 
 
 def test_the_board_ranks_and_lets_go_of_what_has_expired() -> None:
-    board = Board(limit=3)
+    board = RankedNotifications(limit=3)
     notes = [
         take_note(id=name, score=score, degree=degree, at=at, expires=expires)
         for name, score, degree, at, expires in (
@@ -213,7 +219,7 @@ def test_a_row_tells_values_doubt_and_reason() -> None:
         expires=70_000,
         device="bed3",
     )
-    row = describe_note(note, 10_000)
+    row = describe_notification(note, 10_000)
     assert row[:7] == (
         "possible",
         "0.25..0.90",

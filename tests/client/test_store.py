@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.client.subscriber import Promise, StoreError, TransactionError
-from denwatch.client.subscriber.actions import KeepAnswer, KeepNote, KeepReported, Request
-from denwatch.client.subscriber.inbox import Inbox
-from denwatch.client.subscriber.messages import Reply, read_note
-from denwatch.client.subscriber.store import Store
+from denwatch.client.subscriber import Promise, SubscriberStoreError, TransactionError
+from denwatch.client.subscriber.core import (
+    MarkReported,
+    StoreNotification,
+    StoreReply,
+    SubscriberRequest,
+)
+from denwatch.client.subscriber.messages import Reply, read_notification
+from denwatch.client.subscriber.store import Inbox, SubscriberStore
 
 from tests.client.node import build_note, number
 
@@ -30,11 +34,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "medic7.db"
 
 
-def keep(index: int, **fields: Any) -> KeepNote:
+def keep(index: int, **fields: Any) -> StoreNotification:
     payload = json.dumps(build_note(index, **fields)).encode()
-    note = read_note(payload)
+    note = read_notification(payload)
     assert note is not None
-    return KeepNote(note, payload, 5)
+    return StoreNotification(note, payload, 5)
 
 
 def drain(inbox: Inbox) -> list[int]:
@@ -50,7 +54,7 @@ def drain(inbox: Inbox) -> list[int]:
 
 
 def test_it_is_safe_against_a_power_cut(path: Path) -> None:
-    store = Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
     ask = store._connection.execute
     assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
     assert ask("PRAGMA synchronous").fetchone() == (2,)  # FULL
@@ -58,11 +62,11 @@ def test_it_is_safe_against_a_power_cut(path: Path) -> None:
 
 
 def test_a_note_is_new_once_and_reported_again_when_it_comes_again(path: Path) -> None:
-    store = Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
     assert store.keep([keep(1), keep(2), keep(1)]) == 2
     keys = store.list_unreported()
     assert keys == [json.dumps(number(1)), json.dumps(number(2))]
-    assert store.keep([KeepReported(tuple(keys))]) == 0
+    assert store.keep([MarkReported(tuple(keys))]) == 0
     assert store.list_unreported() == []
     assert store.keep([keep(2)]) == 0
     assert store.list_unreported() == [json.dumps(number(2))]
@@ -70,14 +74,14 @@ def test_a_note_is_new_once_and_reported_again_when_it_comes_again(path: Path) -
 
 
 def test_one_reading_through_two_nodes_is_one_note_and_both_nodes_are_told(path: Path) -> None:
-    store = Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
     inbox = Inbox(path, Clock())
     assert store.keep([keep(1, reading="cuff/3/9"), keep(2, reading="cuff/3/9")]) == 1
     assert store.keep([keep(3, reading="cuff/3/10"), keep(4), keep(5)]) == 3
     assert drain(inbox) == [1, 3, 4, 5]
     keys = [json.dumps(number(index)) for index in (1, 2, 3, 4, 5)]
     assert store.list_unreported() == keys
-    store.keep([KeepReported(tuple(keys))])
+    store.keep([MarkReported(tuple(keys))])
     assert store.keep([keep(2, reading="cuff/3/9"), keep(1, reading="cuff/3/9")]) == 0
     assert sorted(store.list_unreported()) == sorted(keys[:2])
     assert drain(inbox) == []
@@ -86,33 +90,35 @@ def test_one_reading_through_two_nodes_is_one_note_and_both_nodes_are_told(path:
 
 
 def test_a_store_of_the_first_schema_is_taken_over(path: Path) -> None:
-    store = Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
     store.keep([keep(1)])
     ask = store._connection.execute
     ask("DROP INDEX denwatch_readings")
     ask("ALTER TABLE denwatch_inbox DROP COLUMN reading")
     ask("PRAGMA user_version=1")
     store.close()
-    store = Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
     assert store.keep([keep(1), keep(2, reading="a/1/1"), keep(3, reading="a/1/1")]) == 1
     store.close()
 
 
 def test_numbers_and_texts_are_different_ids_and_come_back_as_they_were(path: Path) -> None:
-    store = Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
     store.keep([keep(1, id=7), keep(2, id="7"), keep(3, id=2**63 + 1)])
     assert [json.loads(key) for key in store.list_unreported()] == [7, "7", 2**63 + 1]
     store.close()
 
 
 def test_requests_and_subscriptions_survive(path: Path) -> None:
-    store = Store(path, "medic7", "device")
-    first, second = (Request(str(i), "subscribe", f"s{i}", "pain is severe") for i in (1, 2))
+    store = SubscriberStore(path, "medic7", "device")
+    first, second = (
+        SubscriberRequest(str(i), "subscribe", f"s{i}", "pain is severe") for i in (1, 2)
+    )
     store.add_request(first)
     store.add_request(second)
-    store.keep([KeepAnswer(first, Reply("1", True, {"id": "ab"}), "mqtt://a")])
+    store.keep([StoreReply(first, Reply("1", True, {"id": "ab"}), "mqtt://a")])
     store.close()
-    store = Store(path, "medic7", "another")
+    store = SubscriberStore(path, "medic7", "another")
     assert store.device == "device"
     assert store.list_requests() == [second]
     assert [(s.name, s.state, s.id) for s in store.list_subscriptions()] == [
@@ -124,7 +130,7 @@ def test_requests_and_subscriptions_survive(path: Path) -> None:
         ("s2", "pain is severe", []),
     ]
     refusal = Reply("2", False, {"error": "no such word", "at": 3, "length": 4, "hint": "look"})
-    store.keep([KeepAnswer(second, refusal, "mqtt://a")])
+    store.keep([StoreReply(second, refusal, "mqtt://a")])
     refused = store.list_subscriptions()[1]
     assert refused.state == "refused"
     assert refused.error is not None
@@ -134,30 +140,30 @@ def test_requests_and_subscriptions_survive(path: Path) -> None:
 
 
 def test_an_end_is_remembered_until_every_node_has_heard(path: Path) -> None:
-    store = Store(path, "medic7", "device")
-    asked = Request("1", "subscribe", "fever", "pain is severe")
+    store = SubscriberStore(path, "medic7", "device")
+    asked = SubscriberRequest("1", "subscribe", "fever", "pain is severe")
     store.add_request(asked)
     for server in ("mqtt://a", "mqtt://b"):
-        store.keep([KeepAnswer(asked, Reply("1", True), server)])
-    end = Request("2", "unsubscribe", "fever")
+        store.keep([StoreReply(asked, Reply("1", True), server)])
+    end = SubscriberRequest("2", "unsubscribe", "fever")
     store.add_request(end)
     assert store.list_ended() == [("fever", ["mqtt://a", "mqtt://b"])]
-    store.keep([KeepAnswer(end, Reply("2", True), "mqtt://b")])
+    store.keep([StoreReply(end, Reply("2", True), "mqtt://b")])
     assert store.list_wanted() == []
     assert store.list_ended() == [("fever", ["mqtt://a"])]
     assert store.list_subscriptions()[0].state == "ended"
-    store.keep([KeepAnswer(end, Reply("2", True), "mqtt://a")])
+    store.keep([StoreReply(end, Reply("2", True), "mqtt://a")])
     assert store.list_subscriptions() == []
     assert store.list_ended() == []
     store.close()
 
 
 def test_a_second_process_is_kept_out(path: Path) -> None:
-    store = Store(path, "medic7", "device")
-    with pytest.raises(StoreError, match="another process"):
-        Store(path, "medic7", "device")
+    store = SubscriberStore(path, "medic7", "device")
+    with pytest.raises(SubscriberStoreError, match="another process"):
+        SubscriberStore(path, "medic7", "device")
     store.close()
-    Store(path, "medic7", "device").close()
+    SubscriberStore(path, "medic7", "device").close()
 
 
 @pytest.mark.parametrize("content", ["other", "text", "newer", "folder", "somebody"])
@@ -171,19 +177,19 @@ def test_what_is_not_our_store_is_refused_and_left_alone(path: Path, content: st
             other.execute("CREATE TABLE recipes (name TEXT)")
         other.close()
     else:
-        Store(path, "medic8" if content == "somebody" else "medic7", "device").close()
+        SubscriberStore(path, "medic8" if content == "somebody" else "medic7", "device").close()
         if content == "newer":
             with sqlite3.connect(path) as other:
                 other.execute("PRAGMA user_version = 99")
             other.close()
     before = path.read_bytes() if path.is_file() else b""
-    with pytest.raises(StoreError, match=path.name):
-        Store(path, "medic7", "device")
+    with pytest.raises(SubscriberStoreError, match=path.name):
+        SubscriberStore(path, "medic7", "device")
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
 def test_it_forgets_texts_first_then_ids_and_never_what_waits(path: Path) -> None:
-    store = Store(path, "medic7", "device", keep=10, remember=50)
+    store = SubscriberStore(path, "medic7", "device", keep=10, remember=50)
     inbox = Inbox(path, Clock())
     store.keep([keep(i) for i in range(100)])
     for _ in range(95):
@@ -209,13 +215,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def pair(path: Path, clock: Clock) -> Any:
-    store, inbox = Store(path, "medic7", "device"), Inbox(path, clock)
+    store, inbox = SubscriberStore(path, "medic7", "device"), Inbox(path, clock)
     yield store, inbox
     inbox.close()
     store.close()
 
 
-def test_effects_and_mark_are_one(pair: tuple[Store, Inbox], path: Path) -> None:
+def test_effects_and_mark_are_one(pair: tuple[SubscriberStore, Inbox], path: Path) -> None:
     store, inbox = pair
     store.keep([keep(1)])
 
@@ -235,7 +241,7 @@ def test_effects_and_mark_are_one(pair: tuple[Store, Inbox], path: Path) -> None
 
 
 def test_a_note_that_fails_goes_behind_the_others_and_comes_again(
-    pair: tuple[Store, Inbox], clock: Clock
+    pair: tuple[SubscriberStore, Inbox], clock: Clock
 ) -> None:
     store, inbox = pair
     store.keep([keep(i) for i in range(3)])
@@ -248,7 +254,7 @@ def test_a_note_that_fails_goes_behind_the_others_and_comes_again(
     assert drain(inbox) == [0]
 
 
-def test_at_most_once_marks_before_it_hands_over(pair: tuple[Store, Inbox]) -> None:
+def test_at_most_once_marks_before_it_hands_over(pair: tuple[SubscriberStore, Inbox]) -> None:
     store, inbox = pair
     store.keep([keep(1), keep(2)])
     with pytest.raises(ZeroDivisionError), inbox.take(Promise.AT_MOST_ONCE):
@@ -259,7 +265,7 @@ def test_at_most_once_marks_before_it_hands_over(pair: tuple[Store, Inbox]) -> N
     assert inbox.count_waiting() == 0
 
 
-def test_lent_notes_are_lent_once_and_can_be_put_back(pair: tuple[Store, Inbox]) -> None:
+def test_lent_notes_are_lent_once_and_can_be_put_back(pair: tuple[SubscriberStore, Inbox]) -> None:
     store, inbox = pair
     store.keep([keep(1), keep(2)])
     first, second = (inbox.lend(Promise.AT_LEAST_ONCE) for _ in range(2))
@@ -273,7 +279,9 @@ def test_lent_notes_are_lent_once_and_can_be_put_back(pair: tuple[Store, Inbox])
 
 
 @pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK"])
-def test_a_handler_cannot_end_the_transaction(pair: tuple[Store, Inbox], word: str) -> None:
+def test_a_handler_cannot_end_the_transaction(
+    pair: tuple[SubscriberStore, Inbox], word: str
+) -> None:
     store, inbox = pair
     store.keep([keep(1)])
 
@@ -286,7 +294,7 @@ def test_a_handler_cannot_end_the_transaction(pair: tuple[Store, Inbox], word: s
         handle()
 
 
-def test_a_transaction_is_not_used_after_its_note(pair: tuple[Store, Inbox]) -> None:
+def test_a_transaction_is_not_used_after_its_note(pair: tuple[SubscriberStore, Inbox]) -> None:
     store, inbox = pair
     store.keep([keep(1)])
     with inbox.take() as taken:
@@ -297,7 +305,7 @@ def test_a_transaction_is_not_used_after_its_note(pair: tuple[Store, Inbox]) -> 
 
 
 def test_a_note_inside_a_note_is_refused_instead_of_waiting_for_ever(
-    pair: tuple[Store, Inbox],
+    pair: tuple[SubscriberStore, Inbox],
 ) -> None:
     store, inbox = pair
     store.keep([keep(1), keep(2)])
@@ -307,7 +315,7 @@ def test_a_note_inside_a_note_is_refused_instead_of_waiting_for_ever(
         assert len(inbox.list_held()) == 2  # looking is fine
 
 
-def test_closing_wakes_who_waits(pair: tuple[Store, Inbox]) -> None:
+def test_closing_wakes_who_waits(pair: tuple[SubscriberStore, Inbox]) -> None:
     _, inbox = pair
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(inbox.wait()))

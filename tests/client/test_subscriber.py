@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from denwatch.client.subscriber import (
-    Note,
+    ConnectionState,
+    HandlerTransaction,
     Promise,
-    RefusedError,
-    State,
+    ReceivedNotification,
+    RequestRefusedError,
     Subscriber,
     SubscriberError,
-    Transaction,
     TransactionError,
     UnconfirmedError,
 )
@@ -44,13 +44,13 @@ def connect(store: Path, *places: Place, **options: Any) -> Subscriber:
 
 def take_indices(subscriber: Subscriber, count: int, patience: float = 20) -> list[int]:
     found = []
-    for note in subscriber.notes(patience):
+    for note in subscriber.notifications(patience):
         found.append(note.fields["index"])
         if len(found) == count:
             patience = 0.3
             break
     # The one in hand is put back by leaving the loop: take it, and what should not be there.
-    return found[:-1] + [note.fields["index"] for note in subscriber.notes(0.4)]
+    return found[:-1] + [note.fields["index"] for note in subscriber.notifications(0.4)]
 
 
 # Asking ------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_words_are_agreed_to_listed_and_ended(place: Place, store: Path) -> None
 
 def test_a_refusal_has_the_column_and_leaves_nothing_behind(place: Place, store: Path) -> None:
     with connect(store, place) as subscriber:
-        with pytest.raises(RefusedError, match="did you mean") as caught:
+        with pytest.raises(RequestRefusedError, match="did you mean") as caught:
             subscriber.subscribe("the lottery is high", "luck")
         assert (caught.value.at, caught.value.length) == (5, 7)
         (kept,) = subscriber.subscriptions()
@@ -137,12 +137,12 @@ def test_what_waits_unhandled_waits_over_restarts(place: Place, store: Path) -> 
         subscriber.subscribe(WORDS, "fever")
         place.node.emit(NAME, *(build_note(i) for i in range(5)))
         wait_for(lambda: subscriber.count_waiting() == 5, "the notes")
-        notes = subscriber.notes()
+        notes = subscriber.notifications()
         next(notes)
         next(notes)  # the first counts as handled
     with connect(store) as subscriber:
-        assert [note.fields["index"] for note in subscriber.notes(0.3)] == [1, 2, 3, 4]
-        assert len(subscriber.held()) == 5
+        assert [note.fields["index"] for note in subscriber.notifications(0.3)] == [1, 2, 3, 4]
+        assert len(subscriber.stored()) == 5
 
 
 def test_at_most_once_never_repeats(place: Place, store: Path) -> None:
@@ -150,22 +150,22 @@ def test_at_most_once_never_repeats(place: Place, store: Path) -> None:
         subscriber.subscribe(WORDS, "fever")
         place.node.emit(NAME, *(build_note(i) for i in range(3)))
         wait_for(lambda: subscriber.count_waiting() == 3, "the notes")
-        next(subscriber.notes())
+        next(subscriber.notifications())
     with connect(store, promise=Promise.AT_MOST_ONCE) as subscriber:
-        assert [note.fields["index"] for note in subscriber.notes(0.3)] == [1, 2]
+        assert [note.fields["index"] for note in subscriber.notifications(0.3)] == [1, 2]
 
 
 def test_a_handler_that_fails_sees_the_note_again(place: Place, store: Path) -> None:
     seen: list[int] = []
 
-    def handle(note: Note, transaction: Transaction) -> None:
+    def handle(note: ReceivedNotification, transaction: HandlerTransaction) -> None:
         transaction.execute("CREATE TABLE IF NOT EXISTS seen (number)")
         transaction.execute("INSERT INTO seen VALUES (?)", (note.fields["index"],))
         seen.append(note.fields["index"])
         if seen == [0]:
             raise RuntimeError("the siren is broken")
 
-    with connect(store, place, on_note=handle) as subscriber:
+    with connect(store, place, on_notification=handle) as subscriber:
         subscriber.subscribe(WORDS, "fever")
         place.node.emit(NAME, build_note(0), build_note(1))
         wait_for(lambda: len(seen) == 3, "the second try")
@@ -181,7 +181,7 @@ def test_a_slow_handler_delays_acknowledgements_and_nothing_else(place: Place, s
     release, inside = threading.Event(), threading.Event()
     refused: list[Exception] = []
 
-    def handle(note: Note, transaction: Transaction) -> None:
+    def handle(note: ReceivedNotification, transaction: HandlerTransaction) -> None:
         transaction.execute("CREATE TABLE IF NOT EXISTS seen (number)")
         if note.fields["index"] == 0:
             inside.set()
@@ -191,13 +191,13 @@ def test_a_slow_handler_delays_acknowledgements_and_nothing_else(place: Place, s
             except TransactionError as error:
                 refused.append(error)
 
-    with connect(store, place, on_note=handle) as subscriber:
+    with connect(store, place, on_notification=handle) as subscriber:
         subscriber.subscribe(WORDS, "fever")
         place.node.emit(NAME, build_note(0))
         assert inside.wait(20)
         place.node.emit(NAME, build_note(1))
         time.sleep(0.5)
-        assert subscriber.state.state is State.ONLINE
+        assert subscriber.status.state is ConnectionState.ONLINE
         assert build_note(1)["id"] not in place.node.received
         release.set()
         wait_for(lambda: not place.node.outbox[NAME], "both reports")
@@ -206,7 +206,7 @@ def test_a_slow_handler_delays_acknowledgements_and_nothing_else(place: Place, s
 
 def test_a_full_disk_acknowledges_nothing_and_recovers(place: Place, store: Path) -> None:
     told: list[str] = []
-    with connect(store, place, on_state=lambda tell: told.append(tell.reason)) as subscriber:
+    with connect(store, place, on_status=lambda tell: told.append(tell.reason)) as subscriber:
         subscriber.subscribe(WORDS, "fever")
         connection = subscriber._session.store._connection
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -255,15 +255,15 @@ def test_junk_on_our_topics_does_no_harm(place: Place, store: Path) -> None:
 
 
 def test_a_restarted_broker_is_found_again(place: Place, store: Path) -> None:
-    told: list[State] = []
-    with connect(store, place, on_state=lambda tell: told.append(tell.state)) as subscriber:
+    told: list[ConnectionState] = []
+    with connect(store, place, on_status=lambda tell: told.append(tell.state)) as subscriber:
         subscriber.subscribe(WORDS, "fever")
         place.kill_broker()
-        wait_for(lambda: State.IDLE in told, "the loss")
+        wait_for(lambda: ConnectionState.IDLE in told, "the loss")
         place.node.emit(NAME, build_note(1))  # nobody is there to take it
         place.start_broker()
         assert take_indices(subscriber, 1) == [1]
-        assert told.count(State.ONLINE) == 2
+        assert told.count(ConnectionState.ONLINE) == 2
 
 
 def test_the_better_of_two_nodes_is_taken_and_the_other_after_it_is_lost(
@@ -274,7 +274,7 @@ def test_the_better_of_two_nodes_is_taken_and_the_other_after_it_is_lost(
     better.node.offer = {"new_roots": 0, "nodes": 500}
     with connect(store, worse, better) as subscriber:
         assert subscriber.wait_until_connected(20)
-        assert subscriber.state.server == better.url
+        assert subscriber.status.server == better.url
         subscriber.subscribe(WORDS, "fever")
         assert not worse.node.subscriptions
         shared = [build_note(i) for i in range(6)]
@@ -284,7 +284,7 @@ def test_the_better_of_two_nodes_is_taken_and_the_other_after_it_is_lost(
         wait_for(lambda: (NAME, "fever") in worse.node.subscriptions, "the other node")
         worse.node.emit(NAME, *shared)  # what waits there, some of it known
         assert take_indices(subscriber, 6) == list(range(6))
-        assert subscriber.state.server == worse.url
+        assert subscriber.status.server == worse.url
 
 
 def test_a_walking_subscriber_gets_each_note_once(build_place: BuildPlace, store: Path) -> None:
@@ -336,7 +336,7 @@ def guarded(tmp_path: Path) -> Any:
 
 def test_a_wrong_password_is_told_and_tried_again(guarded: Place, store: Path) -> None:
     reasons: list[str] = []
-    options: dict[str, Any] = {"settings": QUICK, "on_state": lambda t: reasons.append(t.reason)}
+    options: dict[str, Any] = {"settings": QUICK, "on_status": lambda t: reasons.append(t.reason)}
     with (
         Subscriber(NAME, "wrong", [guarded.url], store=store, **options) as subscriber,
         pytest.raises(UnconfirmedError),
@@ -391,7 +391,7 @@ def test_tls_is_verified(certificates: Path, tmp_path: Path, store: Path) -> Non
                 "secret",
                 [address],
                 tls=certificates / ca,
-                on_state=lambda tell: reasons.append(tell.reason),
+                on_status=lambda tell: reasons.append(tell.reason),
                 **options,
             ):
                 wait_for(lambda: any("not trusted" in r for r in reasons), "the refusal")

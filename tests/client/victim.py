@@ -17,12 +17,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from denwatch.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
-from denwatch.client.subscriber.actions import Acknowledge
-from denwatch.client.subscriber.engine import Engine
-from denwatch.client.subscriber.inbox import Inbox
-from denwatch.client.subscriber.link import Link
-from denwatch.client.subscriber.store import Store
+from denwatch.client.subscriber import (
+    BackOff,
+    HandlerTransaction,
+    ReceivedNotification,
+    Subscriber,
+    SubscriberOptions,
+)
+from denwatch.client.subscriber.core import AcknowledgeMessage
+from denwatch.client.subscriber.link import MqttLink
+from denwatch.client.subscriber.session import SubscriberSession
+from denwatch.client.subscriber.store import Inbox, SubscriberStore
 
 NAME = "medic7"
 WORDS = "patient_temperature is very high"
@@ -36,7 +41,7 @@ POINTS = (
     "after-mark",  # all is done
     "in-request",  # a request is on the disk, not sent
 )
-QUICK = Settings(
+QUICK = SubscriberOptions(
     BackOff(50, 500), patience=1_000, probe_patience=500, report_delay=100, report_size=20
 )
 
@@ -55,29 +60,33 @@ class Death:
 
 def plant(death: Death) -> None:
     """Put the places to die into the library, around what it does and without changing it."""
-    keep, keep_note, add = Store.keep, Store._keep_note, Store.add_request
-    acknowledge, end, find = Link.acknowledge, Transaction.end, Inbox._find
+    keep, keep_note, add = (
+        SubscriberStore.apply,
+        SubscriberStore._store_notification,
+        SubscriberStore.add_request,
+    )
+    acknowledge, end, find = MqttLink.acknowledge, HandlerTransaction.end, Inbox._find
 
-    def dying_keep(self: Store, changes: Any) -> int:
+    def dying_keep(self: SubscriberStore, changes: Any) -> int:
         death.pass_by("before-commit")
         found = keep(self, changes)
         death.pass_by("after-commit")
         return found
 
-    def dying_keep_note(self: Store, change: Any) -> int:
+    def dying_keep_note(self: SubscriberStore, change: Any) -> int:
         found = keep_note(self, change)
         death.pass_by("in-commit")
         return found
 
-    def dying_acknowledge(self: Link, mid: int) -> None:
+    def dying_acknowledge(self: MqttLink, mid: int) -> None:
         acknowledge(self, mid)
         death.pass_by("after-ack")
 
-    def dying_add(self: Store, request: Any) -> None:
+    def dying_add(self: SubscriberStore, request: Any) -> None:
         add(self, request)
         death.pass_by("in-request")
 
-    def dying_end(self: Transaction) -> None:
+    def dying_end(self: HandlerTransaction) -> None:
         end(self)
         death.pass_by("before-mark")
         handled.append(1)
@@ -88,26 +97,26 @@ def plant(death: Death) -> None:
         return find(self)
 
     handled: list[int] = []
-    _replace(Store, "keep", dying_keep)
-    _replace(Store, "_keep_note", dying_keep_note)
-    _replace(Store, "add_request", dying_add)
-    _replace(Link, "acknowledge", dying_acknowledge)
-    _replace(Transaction, "end", dying_end)
+    _replace(SubscriberStore, "apply", dying_keep)
+    _replace(SubscriberStore, "_store_notification", dying_keep_note)
+    _replace(SubscriberStore, "add_request", dying_add)
+    _replace(MqttLink, "acknowledge", dying_acknowledge)
+    _replace(HandlerTransaction, "end", dying_end)
     _replace(Inbox, "_find", dying_find)
 
 
 def break_rule(rule: str) -> None:
     if rule == "ack-after-commit":
-        perform = Engine._perform
+        perform = SubscriberSession._perform
 
-        def hasty(self: Engine, actions: Any) -> None:
+        def hasty(self: SubscriberSession, actions: Any) -> None:
             actions = list(actions)
             for action in actions:
-                if isinstance(action, Acknowledge):
+                if isinstance(action, AcknowledgeMessage):
                     self._do(action)
-            perform(self, [a for a in actions if not isinstance(a, Acknowledge)])
+            perform(self, [a for a in actions if not isinstance(a, AcknowledgeMessage)])
 
-        _replace(Engine, "_perform", hasty)
+        _replace(SubscriberSession, "_perform", hasty)
     elif rule == "mark-with-handler":
 
         def never(self: Inbox, sequence: int) -> None:
@@ -115,20 +124,20 @@ def break_rule(rule: str) -> None:
 
         _replace(Inbox, "_mark", never)
     elif rule == "known-ids":
-        keep_note = Store._keep_note
+        keep_note = SubscriberStore._store_notification
 
-        def forgetful(self: Store, change: Any) -> int:
+        def forgetful(self: SubscriberStore, change: Any) -> int:
             self._connection.execute(
                 "DELETE FROM denwatch_inbox WHERE key = ? AND is_handled", (change.note.key,)
             )
             return keep_note(self, change)
 
-        _replace(Store, "_keep_note", forgetful)
+        _replace(SubscriberStore, "_store_notification", forgetful)
     else:
         raise SystemExit(f"no rule {rule}")
 
 
-def read_number(note: Note) -> int:
+def read_number(note: ReceivedNotification) -> int:
     """The number of a note: as the scripted node says it, or as a watchdog read it."""
     if "index" in note.fields:
         return int(note.fields["index"])
@@ -151,7 +160,7 @@ def main(arguments: list[str]) -> None:
     if rule:
         break_rule(rule)
 
-    def handle(note: Note, transaction: Transaction) -> None:
+    def handle(note: ReceivedNotification, transaction: HandlerTransaction) -> None:
         transaction.execute("CREATE TABLE IF NOT EXISTS seen (number INTEGER)")
         transaction.execute("INSERT INTO seen VALUES (?)", (read_number(note),))
         death.pass_by("in-handler")
@@ -161,7 +170,7 @@ def main(arguments: list[str]) -> None:
         os.environ.get("VICTIM_PASSWORD"),
         urls.split(","),
         store=store,
-        on_note=handle,
+        on_notification=handle,
         settings=QUICK,
     ) as subscriber:
         subscriber.subscribe(words, "fever", wait=False)

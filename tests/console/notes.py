@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from denwatch.client.subscriber import Note
-from denwatch.client.subscriber.messages import read_note
+from denwatch.client.subscriber import ReceivedNotification
+from denwatch.client.subscriber.messages import read_notification
 
 
-def make_note(key: str, values: dict[str, Any] | None = None, **fields: Any) -> Note:
+def make_note(
+    key: str, values: dict[str, Any] | None = None, **fields: Any
+) -> ReceivedNotification:
     """Return a note: exact and certain unless it is said otherwise."""
     degree = fields.get("degree", 1.0)
     document = {
@@ -28,7 +30,7 @@ def make_note(key: str, values: dict[str, Any] | None = None, **fields: Any) -> 
         "node": "north",
         **fields,
     }
-    note = read_note(json.dumps(document).encode())
+    note = read_notification(json.dumps(document).encode())
     assert note is not None
     return note
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.cli.console import run
-from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 
 
 def test_its_help_reads_like_a_manual_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,9 @@ import pytest
 from denwatch.client.console.preview import set_top
 from denwatch.client.console.reasons import list_reasons, say_value, summarise
 from denwatch.client.console.rows import Wish, build_feed, explain, label
-from denwatch.client.subscriber import Note
+from denwatch.client.subscriber import ReceivedNotification
+from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.messages import derive_name
-from denwatch.client.subscriber.view import Board
 from denwatch.client.vocabulary import load_shipped
 
 from tests.console.notes import make_note
@@ -20,14 +20,14 @@ FAST = Wish("fast", "heart_rate is high")
 NOW = 1_794_823_260_000  # 2026-11-16T10:01:00Z
 
 
-def explain_here(note: Note, text: str) -> dict[str, Any]:
+def explain_here(note: ReceivedNotification, text: str) -> dict[str, Any]:
     return explain(note, text, RESCUE, None)
 
 
 def list_keys(
-    *notes: Note, wishes: list[Wish] | None = None, ended: tuple[str, ...] = ()
+    *notes: ReceivedNotification, wishes: list[Wish] | None = None, ended: tuple[str, ...] = ()
 ) -> list[str]:
-    board = Board()
+    board = RankedNotifications()
     board.add(notes, NOW)
     feed = build_feed(board.rank(NOW), wishes or [FAST], ended, explain_here)
     return [row["key"].strip('"') for row in feed.rows]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.cli.publish import announce_senses
+from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.mqtt.records import RETAINED
@@ -46,7 +46,7 @@ class Place:
     def publish(self) -> None:
         vocabulary = load_shipped("rescue")
         readings = [parse_reading(words, vocabulary) for words in READINGS]
-        senses = announce_senses(readings, vocabulary)
+        senses = find_coverage(readings, vocabulary)
         with Publisher(read_key(self.key), vocabulary, senses, timeout=30) as publisher:
             publisher.run(2.0)  # it is announced within a second
             publisher.publish(readings)

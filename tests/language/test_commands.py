@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from denwatch.cli.layout import describe_bytes
-from denwatch.cli.toml import write_toml
+from denwatch.cli.vocabulary import write_toml
+from denwatch.client.vector_dump import describe_bytes
 from denwatch.client.vocabulary import load_shipped, parse_vocabulary
 from denwatch.protocol import notification
 from denwatch.protocol.vectors import NotificationVector, Reading

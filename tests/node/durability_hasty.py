@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from denwatch.client.subscriber.actions import Acknowledge, KeepNote
-from denwatch.client.subscriber.engine import Engine
+from denwatch.client.subscriber.core import AcknowledgeMessage, StoreNotification
+from denwatch.client.subscriber.session import SubscriberSession
 
 from benchmarks.durability_app import main
 
@@ -22,20 +22,20 @@ _MOMENT = 0.2  # s
 
 def break_rule() -> None:
     """Let the engine acknowledge first."""
-    perform = Engine._perform
+    perform = SubscriberSession._perform
 
-    def hasty(self: Engine, actions: Iterable[Any]) -> None:
+    def hasty(self: SubscriberSession, actions: Iterable[Any]) -> None:
         actions = list(actions)
-        early = [action for action in actions if isinstance(action, Acknowledge)]
+        early = [action for action in actions if isinstance(action, AcknowledgeMessage)]
         for action in early:
             self._do(action)
         if self._link is not None and early:
             self._link.poll(0, self._waker, limit=0)  # out with it
-        if any(isinstance(action, KeepNote) for action in actions):
+        if any(isinstance(action, StoreNotification) for action in actions):
             time.sleep(_MOMENT)
         perform(self, [action for action in actions if action not in early])
 
-    Engine._perform = hasty  # type: ignore[method-assign]
+    SubscriberSession._perform = hasty  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

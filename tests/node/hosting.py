@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from denwatch.client.subscriber import BackOff, Note, Settings, Subscriber, Transaction
+from denwatch.client.subscriber import (
+    BackOff,
+    HandlerTransaction,
+    ReceivedNotification,
+    Subscriber,
+    SubscriberOptions,
+)
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.vocabularies import shorten_hash
 
@@ -326,15 +332,15 @@ class Person:
     ) -> None:
         self.name = name
         self.past = frozenset(past)
-        self.notes: list[Note] = []
+        self.notes: list[ReceivedNotification] = []
         self.subscriber = Subscriber(
             name,
             password,
             [url],
             store=folder / f"{name}.db",
             tls=ca,
-            on_note=self._take,
-            settings=Settings(BackOff(200, 1_000), patience=2_000, report_delay=200),
+            on_notification=self._take,
+            settings=SubscriberOptions(BackOff(200, 1_000), patience=2_000, report_delay=200),
         )
 
     @property
@@ -356,7 +362,7 @@ class Person:
         assert len(set(self.numbers)) == len(self.numbers), sorted(self.numbers)
         assert sorted(set(self.numbers) - self.past) == sorted(numbers)
 
-    def _take(self, note: Note, transaction: Transaction) -> None:  # noqa: ARG002
+    def _take(self, note: ReceivedNotification, transaction: HandlerTransaction) -> None:  # noqa: ARG002
         self.notes.append(note)
 
     def __enter__(self) -> Person:

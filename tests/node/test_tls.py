@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.client.subscriber import State
+from denwatch.client.subscriber import ConnectionState
 
 from demo.site import call, find_free_ports
 from firmware_tests.runtimes import find_unix
@@ -155,8 +155,8 @@ def test_who_cannot_verify_the_node_tells_it_nothing(place: Place, mistake: str)
     before = [place.count(what) for what in COUNTS]
 
     with place.person("medic7", url, ca) as person:
-        wait_for("the library's refusal", lambda: NOT_TRUSTED in person.subscriber.state.reason)
-        assert person.subscriber.state.state is not State.ONLINE
+        wait_for("the library's refusal", lambda: NOT_TRUSTED in person.subscriber.status.reason)
+        assert person.subscriber.status.state is not ConnectionState.ONLINE
 
     account = ["-h", host, "-p", port, "-u", "medic7", "-P", place.passwords["medic7"]]
     message = ["--cafile", str(ca), "-q", "1", "-t", "dens/1/sub/medic7", "-m", "list"]

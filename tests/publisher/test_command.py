@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.cli import main
-from denwatch.cli.publish import announce_senses
+from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, UnacknowledgedError, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.items import NotificationBody, decode_body, decode_item
@@ -49,7 +49,7 @@ def test_a_reading_in_words_reaches_who_asked(
         assert app.ask("medic7", "heart_rate above 150 bpm")["ok"]
         argv = ["publish", "--device", "tester", "--key", str(place.key)]
         assert main([*argv, "--node", f"127.0.0.1:{place.node.port}", FEVER]) == 0
-        assert "north has 1 of tester on its disk" in capsys.readouterr().out
+        assert "north stored 1 reading from tester" in capsys.readouterr().out
         (note,) = wait_for("a note", lambda: app.notes("medic7"))
         assert note["values"]["heart_rate"] == {"value": 160, "unit": "bpm"}
         assert note["device"] == "tester"
@@ -63,13 +63,13 @@ def test_a_reading_in_words_reaches_who_asked(
 def test_the_library_keeps_a_connection_and_hears_what_is_wanted(place: Place) -> None:
     rescue = load_shipped("rescue")
     fever, cold = (parse_reading(text, rescue) for text in (FEVER, "patient_temperature=30"))
-    senses = announce_senses([fever], rescue)
-    with Publisher(read_key(place.key), rescue, senses, capacity=4000) as publisher:
+    coverage = find_coverage([fever], rescue)
+    with Publisher(read_key(place.key), rescue, coverage, capacity=4000) as publisher:
         for _ in range(3):
             assert len(publisher.publish([fever, fever])) == 2
         wait_for("vectors", lambda: publisher.run(0.2) or publisher.device.vectors)
-        assert publisher.device.wants(fever)
-        assert not publisher.device.wants(cold)
+        assert publisher.device.matches(fever)
+        assert not publisher.device.matches(cold)
 
 
 def test_what_is_acknowledged_survives_a_power_cut(
@@ -102,7 +102,7 @@ def test_mistakes_are_told_with_their_place(
     assert main(["publish", *key, "--device", "bed-1", FEVER]) == 1
     assert "is the key of tester" in capsys.readouterr().err
     assert main(["publish", *key, "--node", "ftp://x", FEVER]) == 1
-    assert "no address of a node" in capsys.readouterr().err
+    assert "not the address of a node" in capsys.readouterr().err
     assert main(["publish", *key, "--dry-run", FEVER]) == 0
     assert capsys.readouterr().out == f"810000000000000391a0  {FEVER}\n"
     document = json.loads(place.key.read_text(encoding="utf-8"))

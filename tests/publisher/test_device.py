@@ -114,8 +114,8 @@ def test_vectors_of_the_node_tell_what_is_wanted() -> None:
     site, device = make_pair(capacity=1000)
     wide = site.subscribe(make_vector(100, 255), vocabulary=shorten_hash(RESCUE))
     talk(site, device, 0)
-    assert device.wants(FEVER)
-    assert not device.wants(parse_reading("patient patient_temperature=34", RESCUE))
+    assert device.matches(FEVER)
+    assert not device.matches(parse_reading("patient patient_temperature=34", RESCUE))
     site.unsubscribe(wide)
     for publish in site.outbox:
         assert device.receive(publish.topic, publish.payload)
@@ -185,7 +185,11 @@ def test_no_key_files(tmp_path: Path) -> None:
     path = tmp_path / "key"
     with pytest.raises(PublisherError, match="No such file"):
         read_key(path)
-    for text, words in (("{", "no JSON"), ("[]", "no key file"), ('{"device": "a"}', "no node")):
+    for text, words in (
+        ("{", "not JSON"),
+        ("[]", "not a device's key file"),
+        ('{"device": "a"}', "no node"),
+    ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(PublisherError, match=words):
             read_key(path)

@@ -89,8 +89,8 @@ def test_symbols_and_moments() -> None:
 @pytest.mark.parametrize(
     ("text", "at", "words"),
     [
-        ("", None, "nothing was read"),
-        ("patient", None, "nothing was read"),
+        ("", None, "the reading is empty"),
+        ("patient", None, "the reading is empty"),
         ("patient heart_rat=160", 9, "heart_rate"),
         ("pateint heart_rate=160", 1, "patient"),
         ("patient heart_rate=160 kg", 20, "bpm"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.cli.publish import announce_senses
+from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from prometheus_client.parser import text_string_to_metric_families
@@ -101,7 +101,7 @@ def live_a_little(place: Place) -> None:
         assert not app.ask("medic7", "hart_rate above 100 bpm")["ok"]
         assert app.subscribe("dens/1/note/other") == [128]
         readings = [parse_reading(f"patient heart_rate={rate}", RESCUE) for rate in (160, 130)]
-        senses = announce_senses(readings, RESCUE)
+        senses = find_coverage(readings, RESCUE)
         with Publisher(read_key(place.key), RESCUE, senses, timeout=60) as publisher:
             publisher.publish(readings)
         with App(place.south.port, "dog-1", place.device_password) as radio:

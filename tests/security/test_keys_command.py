@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from denwatch.cli import keys, node_init
+from denwatch.cli import keys
 from denwatch.cli.devices.check import check_config
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
+from denwatch.cli.node import add_init_arguments, init_node, run_init
 from denwatch.node.config import load_config
 from denwatch.node.security.access import Access
 from denwatch.node.security.site import KeyFile, open_keyring
@@ -19,7 +20,7 @@ from denwatch.watchdog.config import read_nodes
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A founded site."""
-    return node_init.init_node(tmp_path / "a", "node-a").parent
+    return init_node(tmp_path / "a", "node-a").parent
 
 
 def run(capsys: pytest.CaptureFixture[str], folder: Path, line: str) -> str:
@@ -121,9 +122,7 @@ def test_three_nodes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         invite = tmp_path / f"{name}.invite"
         run(capsys, folder, f"invite {name} --address {name}.local --output {invite}")
         assert invite.stat().st_mode & 0o777 == 0o600
-        path = node_init.init_node(
-            tmp_path / name, listen=["mqtts://0.0.0.0:8883"], invitation=invite
-        )
+        path = init_node(tmp_path / name, listen=["mqtts://0.0.0.0:8883"], invitation=invite)
         config = load_config(path)
         assert config.name == name
         assert [peer.name for peer in config.peers] == ["node-a"]
@@ -152,7 +151,7 @@ def test_renew_join_role_acl_and_show(
         run(capsys, tmp_path, f"join {tmp_path / 'x'}")
     invite = tmp_path / "b.invite"
     run(capsys, folder, f"invite node-b --output {invite}")
-    node_init.init_node(tmp_path / "b", invitation=invite)
+    init_node(tmp_path / "b", invitation=invite)
     again = tmp_path / "b2.invite"
     run(capsys, folder, f"invite node-b --output {again}")
     assert "keys 1, 2" in run(capsys, tmp_path / "b", f"join {again}")
@@ -176,40 +175,38 @@ def test_init_refuses_to_overwrite_and_leaves_nothing_behind(
 ) -> None:
     before = KeyFile(folder).path.read_bytes()
     with pytest.raises(CommandError, match="there already"):
-        node_init.init_node(folder, "node-a")
+        init_node(folder, "node-a")
     assert KeyFile(folder).path.read_bytes() == before
     other = tmp_path / "full"
     other.mkdir()
     (other / "notes.txt").write_text("mine")
     with pytest.raises(CommandError, match="not empty"):
-        node_init.init_node(other, "node-a")
+        init_node(other, "node-a")
     with pytest.raises(CommandError, match="without TLS"):
-        node_init.init_node(tmp_path / "open", "node-a", ["mqtt://0.0.0.0:1883"])
+        init_node(tmp_path / "open", "node-a", ["mqtt://0.0.0.0:1883"])
     with pytest.raises(CommandError, match="letters, digits"):
-        node_init.init_node(tmp_path / "named", "node/a")
+        init_node(tmp_path / "named", "node/a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "full"]
     assert capsys.readouterr().out == ""
 
 
 def test_init_prints_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    node_init.add_arguments(parser)
+    add_init_arguments(parser)
     line = "--name node-a --listen mqtts://0.0.0.0:8883 --address a.local --peer b=mqtts://b:8883"
-    assert node_init.run_init(tmp_path / "a", parser.parse_args(line.split())) == 0
+    assert run_init(tmp_path / "a", parser.parse_args(line.split())) == 0
     text = capsys.readouterr().out
     assert f"denwatch node {tmp_path / 'a' / 'node.toml'}" in text
     assert "authority.json" in text
     assert load_config(tmp_path / "a" / "node.toml").peers[0].name == "b"
     with pytest.raises(CommandError, match="NAME=URL"):
-        node_init.run_init(tmp_path / "b", parser.parse_args(["--peer", "x"]))
+        run_init(tmp_path / "b", parser.parse_args(["--peer", "x"]))
     with pytest.raises(CommandError, match="invitation"):
-        node_init.run_init(tmp_path / "b", parser.parse_args(["--join", "x", "--name", "y"]))
+        run_init(tmp_path / "b", parser.parse_args(["--join", "x", "--name", "y"]))
 
 
 def test_where_a_node_is_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = node_init.init_node(
-        tmp_path / "a", "node-a", ["mqtts://0.0.0.0:8883"], ["192.0.2.7"]
-    ).parent
+    folder = init_node(tmp_path / "a", "node-a", ["mqtts://0.0.0.0:8883"], ["192.0.2.7"]).parent
     run(capsys, folder, "add subscriber ann --role medic")
     shown = run(capsys, folder, "show ann")
     assert f"-h 192.0.2.7 -p 8883 --cafile {folder}/tls/ca.pem" in shown

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from denwatch.cli import keys, node_init
+from denwatch.cli import keys, node
 
 USERS = ("medic7", "medic8", "node-a")
 
@@ -33,7 +33,7 @@ def find_port() -> int:
 @pytest.fixture
 def port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[int]:
     """A Mosquitto with the printed rules."""
-    folder = node_init.init_node(tmp_path / "a", "node-a").parent
+    folder = node.init_node(tmp_path / "a", "node-a").parent
     keys.run(["--directory", str(folder), "acl"])
     (tmp_path / "acl").write_text(capsys.readouterr().out)
     passwords = tmp_path / "passwords"

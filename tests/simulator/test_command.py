@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
 from denwatch.node.log import decode_records, read_segment
 
 from simulator.__main__ import run

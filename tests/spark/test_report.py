@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
-from denwatch.cli import analyze as analyze_command
-from denwatch.cli import sql as sql_command
-from denwatch.cli.failures import CommandError
+from denwatch.cli import spark as commands
+from denwatch.cli.errors import CommandError
 from denwatch.spark.report import EmptyLogsError, Report, analyze
 from denwatch.spark.report import pictures as draw
 from denwatch.spark.report.page import Picture, ReportPage, ReportSection, write_page, write_table
@@ -223,22 +222,21 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def lend(*_: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(analyze_command, "open_session", lend)
-    monkeypatch.setattr(sql_command, "open_session", lend)
+    monkeypatch.setattr(commands, "open_session", lend)
 
 
 @pytest.mark.usefixtures("shared")
 def test_no_logs_and_foreign_files_are_told_apart(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no such folder") as missing:
-        analyze_command.run([str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")])
+        commands.run_analyze([str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")])
     assert missing.value.status == 3
     (tmp_path / "logs").mkdir()
     with pytest.raises(CommandError, match="no log segments below"):
-        analyze_command.run([str(tmp_path / "logs"), "--out", str(tmp_path / "out")])
+        commands.run_analyze([str(tmp_path / "logs"), "--out", str(tmp_path / "out")])
     name = "north-0000000001-00000000000000000001.dlog"
     (tmp_path / "logs" / name).write_bytes(b"not a log at all")
     with pytest.raises(CommandError, match=f"no readable records.*{name}"):
-        analyze_command.run([str(tmp_path / "logs"), "--out", str(tmp_path / "out")])
+        commands.run_analyze([str(tmp_path / "logs"), "--out", str(tmp_path / "out")])
     assert not (tmp_path / "out" / "report.html").exists()
 
 
@@ -252,7 +250,7 @@ def test_no_logs_and_foreign_files_are_told_apart(tmp_path: Path) -> None:
 )
 def test_wrong_options_are_refused(tmp_path: Path, arguments: list[str], complaint: str) -> None:
     with pytest.raises(CommandError, match=complaint):
-        analyze_command.run([str(tmp_path), "--out", str(tmp_path / "out"), *arguments])
+        commands.run_analyze([str(tmp_path), "--out", str(tmp_path / "out"), *arguments])
 
 
 def test_an_empty_folder_is_an_error_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
@@ -261,7 +259,7 @@ def test_an_empty_folder_is_an_error_of_its_own(spark: SparkSession, tmp_path: P
 
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert sql_command.run(list(arguments)) == 0
+    assert commands.run_sql(list(arguments)) == 0
     return capsys.readouterr().out
 
 
@@ -293,6 +291,6 @@ def test_sql_lists_its_views_and_refuses_all_but_queries(
     listed = ask(capsys, str(done.logs))
     assert {line.split()[0] for line in listed.splitlines()} >= {"outcomes", "causes", "log_note"}
     with pytest.raises(CommandError, match="only queries"):
-        sql_command.run([str(done.logs), "--query", "drop view outcomes"])
+        commands.run_sql([str(done.logs), "--query", "drop view outcomes"])
     with pytest.raises(CommandError, match="nothere"):
-        sql_command.run([str(done.logs), "select * from nothere"])
+        commands.run_sql([str(done.logs), "select * from nothere"])

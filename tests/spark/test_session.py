@@ -9,8 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from denwatch.cli.failures import CommandError
-from denwatch.cli.spark_common import explain_failure, read_conf, require_shared
+from denwatch.cli.errors import CommandError
+from denwatch.cli.spark import explain_failure, read_conf, require_shared
 from denwatch.spark.cluster_bundle import (
     ArchiveError,
     check_archive,

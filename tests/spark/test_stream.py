@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from denwatch.cli.failures import CommandError
-from denwatch.cli.stream import read_span
+from denwatch.cli.errors import CommandError
+from denwatch.cli.spark import read_span
 from denwatch.spark.stream import engine as engine_module
 from denwatch.spark.stream import ranking
 from denwatch.spark.stream import versions as versions_module

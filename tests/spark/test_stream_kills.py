@@ -31,7 +31,9 @@ from tests.spark.truth.script import run_script
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 900.0  # s; a start of Spark on a busy machine
-_COMMAND = "import sys; from denwatch.cli.stream import run; sys.exit(run(sys.argv[1:]))"
+_COMMAND = (
+    "import sys; from denwatch.cli.spark import run_stream; sys.exit(run_stream(sys.argv[1:]))"
+)
 
 
 class Driver:

@@ -15,7 +15,7 @@ from denwatch.cli import device, watchdog
 from denwatch.cli.devices.check import check_config
 from denwatch.cli.devices.images import ARCHITECTURES, build_role, find_source, list_role
 from denwatch.cli.devices.wizard import ask_config
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped
 
 from firmware_tests.runtimes import REPOSITORY, MissingRuntimeError, find_unix

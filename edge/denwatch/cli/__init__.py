@@ -1,4 +1,4 @@
-"""The console command `denwatch`: finds a sub-command and hands over.
+"""The command `denwatch`: finds a sub-command and runs it.
 
 A sub-command is a string "module:function", imported only when it is called, so that
 `denwatch compile` does not wait for what `denwatch node` needs. Each takes its arguments and
@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
-from denwatch.cli.failures import EXIT_STATUS, WRONG_USAGE, CommandError
+from denwatch.cli.errors import EXIT_STATUS, WRONG_USAGE, CommandError
 from denwatch.client.version import find_version
 
 
 class Command(NamedTuple):
-    """Where a sub-command is, and what it does in a few words."""
+    """A sub-command's function, and a summary."""
 
     path: str
     summary: str
@@ -26,28 +26,32 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "compile": Command(
-        "denwatch.cli.compile:run", "a subscription to the bytes a device evaluates"
+        "denwatch.cli.compile:run_compile", "compile a subscription to the bytes a device evaluates"
     ),
     "explain": Command(
-        "denwatch.cli.explain:run", "the bytes of a vector back to words and values"
+        "denwatch.cli.compile:run_explain", "explain the bytes of a vector in words and values"
     ),
-    "plot": Command("denwatch.cli.plot:run", "membership functions, ideal and as quantised"),
+    "plot": Command("denwatch.cli.plot:run", "draw membership functions, ideal and quantised"),
     "vocabulary": Command(
-        "denwatch.cli.vocabulary:run", "list, show, search, check, merge, import"
+        "denwatch.cli.vocabulary:run", "list, show, search, check, merge, import vocabularies"
     ),
     "device": Command(
-        "denwatch.cli.device:run", "configure a watchdog, compile it for a board, put it there"
+        "denwatch.cli.device:run", "configure a watchdog, compile it for a board, install it"
     ),
     "watchdog": Command("denwatch.cli.watchdog:run", "run a watchdog on this machine"),
     "node": Command("denwatch.cli.node:run", "make or run a DENS node"),
-    "keys": Command("denwatch.cli.keys:run", "names, keys and certificates of a site"),
-    "subscribe": Command("denwatch.cli.subscribe:run", "ask in words, and see what arrives"),
+    "keys": Command("denwatch.cli.keys:run", "manage names, keys and certificates of a site"),
+    "subscribe": Command("denwatch.cli.subscribe:run", "subscribe in words, and see what matches"),
     "publish": Command("denwatch.cli.publish:run", "send a reading as a device would"),
-    "console": Command("denwatch.cli.console:run", "a web page for subscribing and watching"),
-    "status": Command("denwatch.cli.status:run", "what the nodes are doing"),
-    "analyze": Command("denwatch.cli.analyze:run", "all nodes' logs, on Spark, to a report"),
-    "stream": Command("denwatch.cli.stream:run", "all nodes' logs, on Spark, as they grow"),
-    "sql": Command("denwatch.cli.sql:run", "questions to all nodes' logs, in SQL"),
+    "console": Command("denwatch.cli.console:run", "serve a web page for subscribing"),
+    "status": Command("denwatch.cli.status:run", "show the state of the nodes"),
+    "analyze": Command(
+        "denwatch.cli.spark:run_analyze", "analyse all nodes' logs on Spark, and write a report"
+    ),
+    "stream": Command(
+        "denwatch.cli.spark:run_stream", "analyse all nodes' logs on Spark, as they grow"
+    ),
+    "sql": Command("denwatch.cli.spark:run_sql", "query all nodes' logs in SQL"),
 }
 
 _USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"
@@ -71,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"denwatch {name}: {error}", file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -86,7 +90,7 @@ def load_command(name: str) -> Callable[[list[str]], int]:
 
 
 def print_help(stream: TextIO) -> None:
-    """Print what there is."""
+    """Print all commands."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {command.summary}" for name, command in sorted(COMMANDS.items())]
     print(

@@ -1,7 +1,4 @@
-"""What the language's sub-commands share: arguments, input, vocabularies, and errors with a caret.
-
-The only file of the language's commands that opens files other than what it writes.
-"""
+"""What the sub-commands share: arguments, files, vocabularies, underlined errors."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from denwatch.cli.failures import EXIT_STATUS, MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import EXIT_STATUS, MISSING, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.errors import LanguageError
@@ -36,17 +33,17 @@ def build_parser(
 
 
 def add_vocabulary(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say whose words are meant."""
+    """Add the options for the vocabulary and the organisation."""
     parser.add_argument(
         "--vocabulary",
         action="append",
         metavar="NAME|FILE",
-        help=f"a shipped vocabulary or a TOML file, several are merged ({DEFAULT_VOCABULARY})",
+        help=f"a shipped vocabulary or a TOML file; several are merged ({DEFAULT_VOCABULARY})",
     )
     parser.add_argument(
         "--organisation",
         metavar="NAME",
-        help="whose synonyms go first where a word means two things",
+        help="whose synonyms take precedence where a word is ambiguous",
     )
 
 
@@ -83,9 +80,9 @@ def _load_one(name: str) -> Vocabulary:
 
 
 def read_input(text: str | None, file: str | None) -> tuple[str, str]:
-    """Return a text and what to call it: an argument, a file, or what stands in the pipe."""
+    """Return a text and its name: an argument, a file, or standard input."""
     if text is not None and file is not None:
-        raise CommandError("a text or a file, not both", WRONG_USAGE)
+        raise CommandError("give a text or a file, not both", WRONG_USAGE)
     if file is not None:
         return read_file(Path(file)), file
     if text is not None and text != "-":
@@ -122,7 +119,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def point_at(error: LanguageError, text: str, name: str) -> str:
-    """Return the error with its line of the text and a caret under the column."""
+    """Return the error with its line of the text, underlined where it occurs."""
     if error.at is None:
         return f"{name}: {error.describe()}" if name else error.describe()
     line, column = error.locate(text)

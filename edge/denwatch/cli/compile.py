@@ -1,27 +1,32 @@
-"""`denwatch compile`: a subscription in words, XML or JSON to its vector."""
+"""`denwatch compile` and `denwatch explain`: from a subscription to its vector, and back."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from denwatch.cli.common import add_vocabulary, build_parser, load_vocabulary, point_at, read_input
+from denwatch.cli.errors import WRONG_INPUT, CommandError
 
-_DESCRIPTION = """
+if TYPE_CHECKING:
+    from denwatch.client.vocabulary import Vocabulary
+    from denwatch.protocol.errors import ProtocolError
+
+_COMPILE_DESCRIPTION = """
 Words, XML (begins with "<") or JSON (begins with "{") are compiled to a subscription vector, in
-hexadecimal, with its length. What the vector can only approximate is told on standard error."""
-_EXAMPLES = """
+hexadecimal, with its length. Approximations are reported on standard error."""
+_COMPILE_EXAMPLES = """
 denwatch compile 'patient_temperature is very high and heart_rate is not normal'
 denwatch compile --vocabulary weather --verbose 'wind_direction is near 350 ° within 30 °'
 denwatch compile --file subscription.xml --json
 denwatch compile --to xml 'patient_temperature above 104 °F' | denwatch compile"""
 
 
-def run(argv: list[str]) -> int:
+def run_compile(argv: list[str]) -> int:
     """Compile one subscription and print it."""
-    arguments = _parse(argv)
+    arguments = _parse_compile(argv)
     from denwatch.client.compiler import compile_subscription
     from denwatch.client.errors import LanguageError
     from denwatch.client.language import parse, print_as
@@ -66,7 +71,7 @@ def run(argv: list[str]) -> int:
     print(compiled.data.hex())
     print(f"{len(compiled.data)} bytes, event {compiled.event.name}")
     if arguments.verbose:
-        from denwatch.cli.layout import describe_bytes, format_rows
+        from denwatch.client.vector_dump import describe_bytes, format_rows
 
         print(format_rows(describe_bytes(compiled.data, vocabulary)))
         for key, value in compiled.options.to_dict().items():
@@ -76,10 +81,10 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def _parse_compile(argv: list[str]) -> argparse.Namespace:
     summary = "Compile a subscription to the bytes that a device evaluates."
-    parser = build_parser("compile", summary, _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("subscription", nargs="?", help='the text; "-" or nothing reads the pipe')
+    parser = build_parser("compile", summary, _COMPILE_DESCRIPTION, _COMPILE_EXAMPLES)
+    parser.add_argument("subscription", nargs="?", help='the text; "-" or nothing reads stdin')
     parser.add_argument("-f", "--file", help="read the subscription from a file")
     add_vocabulary(parser)
     parser.add_argument(
@@ -92,7 +97,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     output.add_argument("-v", "--verbose", action="store_true", help="add a table of every byte")
     output.add_argument("--json", action="store_true", help="one JSON object, errors too")
     output.add_argument(
-        "--to", choices=("words", "xml", "json"), help="print it in another surface"
+        "--to", choices=("words", "xml", "json"), help="print the subscription in another notation"
     )
     parser.add_argument(
         "--self-contained",
@@ -110,3 +115,104 @@ def _read_handle(text: str) -> int:
     if not 0 <= handle <= 0xFFFF:
         raise argparse.ArgumentTypeError(f'"{text}" is not a number of 16 bits')
     return handle
+
+
+# `denwatch explain` --------------------------------------------------------------------------
+
+_EXPLAIN_DESCRIPTION = """
+Prints a subscription vector as the words that compile to it, and a notification vector as its
+values with units. Blanks and colons between the digits are ignored."""
+_EXPLAIN_EXAMPLES = """
+denwatch explain 4128000080000003041091ffab3c64bb
+denwatch explain --verbose 4128000080000003041091ffab3c64bb
+denwatch compile 'heart_rate above 120' | head -1 | denwatch explain
+denwatch explain 8100000700200003978c"""
+_KINDS = {0x40: "subscription", 0x80: "notification"}
+
+
+def run_explain(argv: list[str]) -> int:
+    """Explain one vector."""
+    arguments = _parse_explain(argv)
+    from denwatch.client.errors import LanguageError
+    from denwatch.protocol.errors import ProtocolError
+
+    text, _ = read_input(arguments.hex, None)
+    data = read_hex(text)
+    vocabulary = load_vocabulary(arguments.vocabulary)
+    try:
+        answer = explain(data, vocabulary)
+    except ProtocolError as error:
+        print(point_at_byte(error, data), file=sys.stderr)
+        return WRONG_INPUT
+    except LanguageError as error:
+        raise CommandError(str(error)) from None
+    lines, rows = answer.pop("lines"), answer.pop("rows")
+    if arguments.json:
+        print(json.dumps(answer, ensure_ascii=False))
+        return 0
+    print(*lines, sep="\n")
+    if arguments.verbose:
+        print(rows)
+    return 0
+
+
+def read_hex(text: str) -> bytes:
+    """Return the bytes of hexadecimal digits."""
+    digits = "".join(text.replace(":", " ").split()).removeprefix("0x")
+    try:
+        data = bytes.fromhex(digits)
+    except ValueError:
+        raise CommandError(f'"{text.strip()[:60]}" is not hexadecimal') from None
+    if not data:
+        raise CommandError("no bytes")
+    if data[0] & 0xC0 not in _KINDS:
+        raise CommandError(f"the first byte, {data[0]:02x}, is not the start of a vector")
+    return data
+
+
+def explain(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the content of a vector of either kind: fields, lines, and a table of its bytes."""
+    if _KINDS[data[0] & 0xC0] == "subscription":
+        return explain_subscription(data, vocabulary)
+    from denwatch.client.vector_dump import explain_notification
+
+    return explain_notification(data, vocabulary)
+
+
+def explain_subscription(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the words of a subscription vector."""
+    from denwatch.client.compiler import decompile
+    from denwatch.client.language.words_printer import print_words
+    from denwatch.client.vector_dump import describe_bytes, format_rows
+
+    rows = describe_bytes(data, vocabulary)
+    words = print_words(decompile(data, vocabulary))
+    event = vocabulary.find_number(data[0] & 63)
+    return {
+        "kind": "subscription",
+        "length": len(data),
+        "event": event.name if event else None,
+        "words": words,
+        "lines": [words],
+        "rows": format_rows(rows),
+    }
+
+
+def point_at_byte(error: ProtocolError, data: bytes) -> str:
+    """Return the error with the digits and a caret under the byte."""
+    if not 0 <= error.at <= len(data):
+        return str(error)
+    return f"{error}\n  {data.hex()}\n  {'  ' * error.at}^^"
+
+
+def _parse_explain(argv: list[str]) -> argparse.Namespace:
+    summary = "Explain a vector in words and values."
+    parser = build_parser("explain", summary, _EXPLAIN_DESCRIPTION, _EXPLAIN_EXAMPLES)
+    parser.add_argument(
+        "hex", nargs="?", help='the vector in hexadecimal; "-" or nothing reads stdin'
+    )
+    add_vocabulary(parser)
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("-v", "--verbose", action="store_true", help="add a table of every byte")
+    output.add_argument("--json", action="store_true", help="one JSON object")
+    return parser.parse_args(argv)

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from denwatch.cli.common import add_vocabulary, build_parser, load_vocabulary
-from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 from denwatch.cli.subscribe import add_link, read_password
 
 if TYPE_CHECKING:

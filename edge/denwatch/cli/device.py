@@ -27,7 +27,7 @@ from denwatch.cli.devices.images import (
     build_romfs,
     find_mpremote,
 )
-from denwatch.cli.failures import EXIT_STATUS, MISSING, CommandError
+from denwatch.cli.errors import EXIT_STATUS, MISSING, CommandError
 
 _DESCRIPTION = """
 `config` writes watchdog.json from the device's key and sentences that say what it senses. `build`

@@ -1,39 +1,41 @@
-"""`denwatch keys`: who belongs to a site, and what they prove it with.
+"""`denwatch keys`: the names, keys and certificates of a site.
 
-Works on a node's folder; a running node notices the change and tells the other nodes. No secret is
-printed unless it is asked for, except a new password, which is shown once and kept nowhere.
+Works on a node's folder; a running node notices the change and replicates it to the other nodes. No
+secret is printed without --secrets, except a new password, which is shown once and stored nowhere.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from denwatch.cli.common import build_parser
-from denwatch.cli.failures import CommandError
-from denwatch.cli.key_views import (
-    check,
-    find_url,
-    list_names,
-    load_registry,
-    print_acl,
-    show,
-)
-from denwatch.node.config import NodeConfigError, load_config
+from denwatch.cli.errors import WRONG_USAGE, CommandError
+from denwatch.node.config import NodeConfigError, ServerAddress, load_config
+from denwatch.node.config.loading import is_loopback, read_url
 from denwatch.node.security import site
 from denwatch.node.security.access import OPERATOR
-from denwatch.node.security.cards import AUTHORITY_FILE, Authority
+from denwatch.node.security.cards import AUTHORITY_FILE, Authority, list_addresses
 from denwatch.node.security.credentials import SecurityError, read_secret
-from denwatch.node.security.registrations import KINDS, Registrations
+from denwatch.node.security.registrations import (
+    KINDS,
+    Kind,
+    Registrations,
+    derive_device_password,
+    derive_device_secret,
+)
 from denwatch.node.security.site import (
+    CA_FILE,
     CERTIFICATE_FILE,
     KeyFile,
     invite_node,
     join_site,
     load_authority,
+    read_certificate,
     read_invitation,
     read_secret_file,
     renew_certificate,
@@ -43,9 +45,9 @@ from denwatch.node.security.site import (
 )
 
 _DESCRIPTION = """
-Everybody has a name and a key: devices, subscribers (apps) and nodes. Keys are rotated without a
-gap: `rotate` adds one beside the old, `retire` ends the old. `revoke` ends a name for ever, at all
-nodes. To link nodes, `invite` at the first one and `denwatch node --init --join` at the new one."""
+Devices, subscribers (apps) and nodes each have a name and a key. Keys are rotated without a gap:
+`rotate` adds a new one, `retire` ends the old ones. `revoke` ends a name for ever, at all nodes. To
+add a node, `invite` it at the first one and run `denwatch node --init --join` at the new one."""
 _EXAMPLES = """
 denwatch keys add subscriber medic7 --role medic
 denwatch keys add device dog-1
@@ -55,7 +57,7 @@ denwatch keys rotate dog-1
 denwatch keys retire dog-1
 denwatch keys revoke dog-1
 denwatch keys list"""
-_SPREADS = "a running node takes it up within seconds and tells the others"
+_SPREADS = "a running node applies it within seconds and sends it to the others"
 
 
 def run(argv: list[str]) -> int:
@@ -125,7 +127,7 @@ def add_subscriber(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def _hand_over(arguments: argparse.Namespace, name: str, password: str) -> Iterator[str]:
-    """Show a new password once, or put it into a file; a chosen one is known already."""
+    """Show a new password once, or write it to a file; a chosen one is known already."""
     if arguments.password_file:
         return
     if arguments.output:
@@ -148,7 +150,7 @@ def _read_chosen(arguments: argparse.Namespace) -> str | None:
 def _warn_of_role(arguments: argparse.Namespace, role: str) -> None:
     config = Path(arguments.directory) / "node.toml"
     if config.exists() and role != OPERATOR and role not in load_config(config).roles:
-        print(f"note: {config} has no role {role}: it sees nothing here", file=sys.stderr)
+        print(f"note: {config} has no role {role}: it receives nothing here", file=sys.stderr)
 
 
 def change_role(arguments: argparse.Namespace) -> Iterator[str]:
@@ -225,23 +227,23 @@ def invite(arguments: argparse.Namespace) -> Iterator[str]:
     """Write the invitation of another node, or new keys for one that is known."""
     folder, path = Path(arguments.directory), Path(arguments.output)
     if path.exists():
-        raise CommandError(f"{path} is there already")
+        raise CommandError(f"{path} exists already")
     peers = {load_registry(arguments).name: find_url(arguments)}
     authority = _need_authority(arguments)
     addresses = [*arguments.address, "localhost", "127.0.0.1"]
     today = datetime.now(UTC)
     invitation = invite_node(folder, authority, arguments.name, addresses, peers, today)
     write_file(path, write_invitation(invitation))
-    yield f"{path} holds the keys of {arguments.name}: carry it there, then delete it"
+    yield f"{path} has the keys of {arguments.name}: copy it there, then delete it"
     yield f"  denwatch node --init DIRECTORY --join {path.name} --listen mqtts://0.0.0.0:8883"
 
 
 def join(arguments: argparse.Namespace) -> Iterator[str]:
-    """Take new keys from an invitation, in a node's own folder."""
+    """Install new keys from an invitation, in a node's own folder."""
     file = KeyFile(Path(arguments.directory))
     if not file.path.exists():
         raise CommandError(
-            f"no node is in {arguments.directory}: `denwatch node --init DIRECTORY --join FILE`"
+            f"{arguments.directory} has no node: `denwatch node --init DIRECTORY --join FILE`"
         )
     registry = join_site(Path(arguments.directory), read_invitation(Path(arguments.file)))
     yield f"{registry.name} has the keys {', '.join(map(str, sorted(registry.own)))}"
@@ -270,7 +272,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         made.set_defaults(action=action)
         return made
 
-    add("list", list_names, "who belongs to the site").add_argument(
+    add("list", list_names, "list the names of the site").add_argument(
         "--json", action="store_true", help="one JSON object"
     )
     kinds = actions.add_parser("add", help="register a device or a subscriber").add_subparsers(
@@ -279,44 +281,265 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     words = "register a device"
     device = kinds.add_parser("device", help=words, description=words)
     device.set_defaults(action=add_device)
-    device.add_argument("name", help="of the device")
-    device.add_argument("--key-file", metavar="FILE", help="hexadecimal key that it has already")
-    device.add_argument("--key-id", type=int, default=1, metavar="N", help="of the key (1)")
+    device.add_argument("name", help="the device's name")
+    device.add_argument(
+        "--key-file", metavar="FILE", help="hexadecimal key that the device has already"
+    )
+    device.add_argument("--key-id", type=int, default=1, metavar="N", help="number of the key (1)")
     words = "register a subscriber, and show the password once"
     subscriber = kinds.add_parser("subscriber", help=words, description=words)
     subscriber.set_defaults(action=add_subscriber)
-    subscriber.add_argument("name", help="of the person or app")
+    subscriber.add_argument("name", help="the person's or app's name")
     subscriber.add_argument("--role", required=True, help="a role of node.toml")
     role = add("role", change_role, "give a subscriber another role")
     role.add_argument("name")
     role.add_argument("role")
-    turn = add("rotate", rotate, "add a key; the old ones stay good")
+    turn = add("rotate", rotate, "add a key; the old ones stay valid")
     turn.add_argument("name")
     for made in (subscriber, turn):
-        made.add_argument("--password-file", metavar="FILE|-", help="a password that was chosen")
-        made.add_argument("--output", metavar="FILE", help="put the password here instead")
+        made.add_argument("--password-file", metavar="FILE|-", help="use this password")
+        made.add_argument("--output", metavar="FILE", help="write the password to this file")
     add("retire", retire, "end all keys of a name but the newest").add_argument("name")
     end = add("revoke", revoke, "end a name, or one key of it, at all nodes")
     end.add_argument("name")
-    end.add_argument("--key-id", type=int, metavar="N", help="this key alone")
+    end.add_argument("--key-id", type=int, metavar="N", help="only this key")
     end.add_argument("--kind", choices=KINDS, help="if the name is not registered here")
-    shown = add("show", show, "a device's configuration, or a subscriber's commands")
+    shown = add("show", show, "show a device's configuration, or a subscriber's commands")
     shown.add_argument("name")
-    shown.add_argument("--secrets", action="store_true", help="with the keys")
+    shown.add_argument("--secrets", action="store_true", help="include the keys")
     shown.add_argument("--output", metavar="FILE", help="write it to a file of mode 0600")
-    shown.add_argument("--url", help="where this node is reached")
-    guest = add("invite", invite, "let another node join the site, or give it new keys")
+    shown.add_argument("--url", help="the address at which others reach this node")
+    guest = add("invite", invite, "invite a node to the site, or give it new keys")
     guest.add_argument("name")
     guest.add_argument(
-        "--address", action="append", default=[], metavar="HOST", help="by which others reach it"
+        "--address",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a name that others reach it by",
     )
     guest.add_argument("--output", required=True, metavar="FILE", help="the invitation")
-    guest.add_argument("--url", help="where this node is reached")
-    add("join", join, "take new keys from an invitation").add_argument("file")
-    new = add("renew", renew, "issue this node's certificate anew")
+    guest.add_argument("--url", help="the address at which others reach this node")
+    add("join", join, "install new keys from an invitation").add_argument("file")
+    new = add("renew", renew, "renew this node's certificate")
     new.add_argument(
-        "--address", action="append", default=[], metavar="HOST", help="others than it was for"
+        "--address", action="append", default=[], metavar="HOST", help="new names for it"
     )
     add("acl", print_acl, "access rules for Mosquitto")
     add("check", check, "check keys, certificate and configuration")
     return parser.parse_args(argv)
+
+
+# What is shown: no change, and no secret without --secrets ----------------------------------
+
+# %u is the user name: Mosquitto's own form of "everybody to their own topics".
+_ACL = """\
+pattern write dens/1/sub/%u
+pattern read dens/1/reply/%u
+pattern read dens/1/note/%u
+pattern write dens/1/wd/%u/hello
+pattern write dens/1/wd/%u/nv
+pattern read dens/1/wd/%u/sv
+pattern read dens/1/wd/%u/ack
+pattern read dens/1/status/+
+pattern read dens/1/plan/+
+"""
+_ACL_NODE = """
+user {name}
+topic read dens/1/sub/+
+topic write dens/1/reply/+
+topic write dens/1/note/+
+topic read dens/1/wd/+/hello
+topic read dens/1/wd/+/nv
+topic write dens/1/wd/+/sv
+topic write dens/1/wd/+/ack
+topic read dens/1/peer/{name}
+topic write dens/1/peer/+
+topic write dens/1/status/{name}
+topic read dens/1/operator/{name}
+topic write dens/1/plan/{name}
+"""
+_ACL_OPERATOR = """
+user {name}
+topic write dens/1/operator/+
+"""
+_ACL_NODE_HOME = """\
+topic write {prefix}/#
+topic write dens/1/home/{name}/#
+"""
+_ACL_HOME = """
+user {user}
+topic read {prefix}/#
+topic read dens/1/home/#
+topic write {prefix}/status
+"""
+_COLUMNS = ("kind", "name", "keys", "role", "state")
+
+
+def load_registry(arguments: argparse.Namespace) -> Registrations:
+    """Load the key file."""
+    return KeyFile(Path(arguments.directory)).load()
+
+
+def list_names(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield all names, without secrets."""
+    registry = load_registry(arguments)
+    rows = [*_list_rows(registry)]
+    if arguments.json:
+        yield json.dumps([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+        return
+    shown = [_COLUMNS, *rows]
+    widths = [max(len(str(row[i])) for row in shown) for i in range(len(_COLUMNS))]
+    for row in shown:
+        padded = (f"{cell!s:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(padded).rstrip()
+
+
+def _list_rows(registry: Registrations) -> Iterator[tuple[str, str, str, str, str]]:
+    for node, cards in sorted(registry.cards.items()):
+        state = "this node" if node == registry.name else ""
+        yield _make_row(registry, "node", node, sorted(cards), "", state)
+    for name, device in sorted(registry.devices.items()):
+        state = "" if device.is_ours else "from another node"
+        yield _make_row(registry, "device", name, sorted(device.keys), "", state)
+    for name, app in sorted(registry.subscribers.items()):
+        state = "" if app.is_ours else "from another node"
+        yield _make_row(registry, "subscriber", name, sorted(app.passwords), app.role, state)
+    for (kind, name), _ in sorted(registry.revoked.items()):
+        if registry.kind_of(name) is None:
+            yield _make_row(registry, kind, name, [], "", "")
+
+
+def _make_row(
+    registry: Registrations, kind: Kind, name: str, ids: list[int], role: str, state: str
+) -> tuple[str, str, str, str, str]:
+    good = [str(key_id) for key_id in ids if not registry.is_revoked(kind, name, key_id)]
+    is_revoked = registry.is_revoked(kind, name)
+    return kind, name, " ".join(good), role, "revoked" if is_revoked else state
+
+
+def show(arguments: argparse.Namespace) -> Iterator[str]:
+    """Show what the device or subscriber of a name needs."""
+    registry = load_registry(arguments)
+    name = arguments.name
+    match registry.kind_of(name):
+        case "device":
+            text = json.dumps(_describe_device(registry, arguments), indent=2)
+        case "subscriber":
+            text = _describe_subscriber(registry, arguments)
+        case "node":
+            cards = registry.cards[name]
+            text = "\n".join(f"{name} key {n}: {card.sign.hex()}" for n, card in cards.items())
+        case None:
+            raise CommandError(f'"{name}" is not registered here')
+    if arguments.output:
+        write_file(Path(arguments.output), f"{text}\n".encode())
+        yield f"written to {arguments.output}"
+    else:
+        yield text
+
+
+def _describe_device(registry: Registrations, arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the part of watchdog.json that says where a device belongs."""
+    name = arguments.name
+    device = registry.devices[name]
+    key_id = max(device.keys)
+    key = device.keys[key_id]
+    nodes = [registry.name]
+    if key.is_master:
+        nodes += [
+            node
+            for node in sorted(registry.cards)
+            if node != registry.name and not registry.is_revoked("node", node)
+        ]
+    entries = []
+    for node in nodes[:4]:  # a watchdog has room for four
+        secret = derive_device_secret(key, name, node, key_id)
+        is_shown = arguments.secrets
+        entry = {
+            "name": node,
+            "url": find_url(arguments) if node == registry.name else f"mqtts://{node}:8883",
+            "key_id": key_id,
+            "key": secret.hex() if is_shown else "(--secrets shows it)",
+            "user": name,
+            "password": derive_device_password(secret) if is_shown else "(--secrets shows it)",
+        }
+        if entry["url"].startswith("mqtts:"):
+            entry["ca"] = "ca.der"
+        entries.append(entry)
+    return {"device": name, "nodes": entries}
+
+
+def _describe_subscriber(registry: Registrations, arguments: argparse.Namespace) -> str:
+    name = arguments.name
+    address = read_url(find_url(arguments))
+    assert isinstance(address, ServerAddress)
+    secure = f" --cafile {Path(arguments.directory) / CA_FILE}" if address.has_tls else ""
+    start = f"-h {address.host} -p {address.port}{secure} -u {name} -P PASSWORD -q 1"
+    return "\n".join(
+        [
+            f"# {name}, role {registry.subscribers[name].role}",
+            f"mosquitto_sub {start} -t dens/1/reply/{name} -t dens/1/note/{name}",
+            f"mosquitto_pub {start} -t dens/1/sub/{name} -m 'patient_temperature is very high'",
+        ]
+    )
+
+
+def find_url(arguments: argparse.Namespace) -> str:
+    """Return the address at which others reach this node, by a name of its certificate."""
+    if getattr(arguments, "url", None):
+        address = read_url(arguments.url)
+        if isinstance(address, str):
+            raise CommandError(f"--url: {address}", WRONG_USAGE)
+        return str(arguments.url)
+    folder = Path(arguments.directory)
+    config = load_config(folder / "node.toml")
+    listen = sorted(config.listen, key=lambda address: not address.has_tls)
+    if not listen:
+        raise CommandError("the node has no server of its own; give its address with --url")
+    first = listen[0]
+    host = first.host
+    if host in ("0.0.0.0", "::"):
+        names = list_addresses(read_certificate(folder / CERTIFICATE_FILE))
+        beyond = [name for name in names if name != config.name and not is_loopback(name)]
+        host = (beyond or [config.name])[0]
+    host = f"[{host}]" if ":" in host else host
+    return f"mqtt{'s' if first.has_tls else ''}://{host}:{first.port}"
+
+
+def print_acl(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the access rules for Mosquitto, for sites that have one."""
+    registry = load_registry(arguments)
+    rules = _ACL
+    config = Path(arguments.directory) / "node.toml"
+    home = load_config(config).home_assistant if config.exists() else None
+    for name in sorted(registry.cards):
+        rules += _ACL_NODE.format(name=name)
+        if home is not None:
+            rules += _ACL_NODE_HOME.format(name=name, prefix=home.prefix)
+    for name, app in sorted(registry.subscribers.items()):
+        if app.role == OPERATOR:
+            rules += _ACL_OPERATOR.format(name=name)
+    if home is not None and home.user:
+        rules += _ACL_HOME.format(user=home.user, prefix=home.prefix)
+    yield rules
+
+
+def check(arguments: argparse.Namespace) -> Iterator[str]:
+    """Check keys, certificate and configuration."""
+    folder = Path(arguments.directory)
+    registry = load_registry(arguments)
+    names = list_addresses(read_certificate(folder / CERTIFICATE_FILE))
+    config = load_config(folder / "node.toml")
+    if config.name != registry.name:
+        raise CommandError(f"node.toml is for {config.name}, keys.json for {registry.name}")
+    for peer in config.peers:
+        if peer.name not in registry.cards:
+            yield f"note: the peer {peer.name} is not known here yet; it sends its keys later"
+    for name, app in sorted(registry.subscribers.items()):
+        if app.role not in config.roles and app.role != OPERATOR:
+            yield f"note: {name} has the role {app.role}, which is not in node.toml"
+    yield (
+        f"{registry.name}: valid; {len(registry.cards)} nodes, {len(registry.devices)} devices, "
+        f"{len(registry.subscribers)} subscribers; certificate for {', '.join(names)}"
+    )

@@ -18,16 +18,16 @@ from denwatch.cli.common import (
     point_at,
     read_input,
 )
-from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree
     from denwatch.client.vocabulary import Attribute, Vocabulary
 
 _DESCRIPTION = """
-Given an attribute, all its terms are drawn; given a subscription in words, XML or JSON, what its
-predicates mean on each attribute. Thin dark lines are the ideal functions, wide coloured ones what
-the vector's integers make of them, degree by degree."""
+Draws all terms of an attribute, or the predicates of a subscription in words, XML or JSON by
+attribute. Thin dark lines are the ideal functions, wide coloured ones the quantised functions of
+the vector."""
 _EXAMPLES = """
 denwatch plot patient_temperature -o temperature.svg
 denwatch plot 'patient_temperature is very high and heart_rate is not normal' -o fever.png
@@ -38,7 +38,7 @@ _SAMPLES = 1024
 
 @dataclass(frozen=True)
 class Curve:
-    """One function over an attribute's codes: its label, what is meant, what the device has."""
+    """One function over an attribute's codes: its label, the ideal and the quantised function."""
 
     label: str
     ideal: Callable[[float], float] | None  # of a value in the attribute's unit
@@ -227,9 +227,7 @@ def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Draw membership functions, the quantised one over the ideal one."
     parser = build_parser("plot", summary, _DESCRIPTION, _EXAMPLES)
-    parser.add_argument(
-        "what", nargs="?", help='an attribute or a subscription; "-" reads the pipe'
-    )
+    parser.add_argument("what", nargs="?", help='an attribute or a subscription; "-" reads stdin')
     parser.add_argument("-f", "--file", help="read the subscription from a file")
     parser.add_argument("-o", "--output", required=True, help="the picture, .png or .svg")
     add_vocabulary(parser)

@@ -1,4 +1,4 @@
-"""`denwatch publish`: sends readings as a registered device would, and waits for the node."""
+"""`denwatch publish`: sends readings as a registered device, and waits for the node."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from denwatch.cli.common import (
     point_at,
     read_input,
 )
-from denwatch.cli.failures import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
     from denwatch.protocol.vectors import NotificationVector
 
 _DESCRIPTION = """
-A reading is an event and values by the vocabulary's names, or anybody's synonyms: a number may have
-a unit and an accuracy, `broken` is a sensor without a reading. It goes to the node whether or not
-somebody asked for it, in frames sealed with the device's key, and the command is done when the node
-says that it is on its disk.
+A reading is an event and values, by the vocabulary's names or synonyms. A number may have a unit
+and an accuracy; `broken` is a sensor without a reading. Readings are sent whether or not a
+subscription matches them, in frames sealed with the device's key, and the command ends when the
+node has stored them.
 
-FILE is what `denwatch keys show DEVICE --secrets --output FILE` wrote. Let the device be one for
-testing: its numbers come from the clock, and a watchdog of the same name would be taken for an old
-one afterwards."""
+FILE is what `denwatch keys show DEVICE --secrets --output FILE` wrote. Use a test device: its
+sequence numbers come from the clock, so the node would refuse a watchdog of the same name later."""
 _EXAMPLES = """
 denwatch publish --key tester.json 'patient heart_rate=160 patient_temperature=39.5'
 denwatch publish --key tester.json 'patient patient_temperature=102.4 °F heart_rate=120±5'
@@ -61,13 +60,13 @@ def run(argv: list[str]) -> int:
         message = f"{error.name} is missing: pip install 'denwatch[client]'"
         raise CommandError(message, MISSING) from None
     if arguments.key is None:
-        raise CommandError("--key FILE says which device this is", WRONG_USAGE)
+        raise CommandError("give the device's key file with --key", WRONG_USAGE)
     try:
         key = read_key(Path(arguments.key), arguments.device, arguments.node_name)
         publisher = Publisher(
             key,
             vocabulary,
-            announce_senses(readings, vocabulary),
+            find_coverage(readings, vocabulary),
             server=arguments.node,
             ca=None if arguments.ca is None else Path(arguments.ca),
             is_insecure=arguments.insecure,
@@ -82,22 +81,23 @@ def run(argv: list[str]) -> int:
     for text, reading, number in zip(texts, readings, numbers, strict=True):
         _print_one(arguments, text, reading, (publisher.device.epoch, number))
     if not arguments.json:
-        print(f"{key.link.node} has {len(readings)} of {key.link.device} on its disk")
+        count = f"{len(readings)} reading{'' if len(readings) == 1 else 's'}"
+        print(f"{key.link.node} stored {count} from {key.link.device}")
     return 0
 
 
-def announce_senses(
+def find_coverage(
     readings: list[NotificationVector], vocabulary: Vocabulary
 ) -> dict[int, tuple[int, int]]:
-    """Return what a device senses that reads these."""
-    senses: dict[int, tuple[int, int]] = {}
+    """Return the coverage of a device that has these readings: by event, two bit masks."""
+    coverage: dict[int, tuple[int, int]] = {}
     for reading in readings:
         event = vocabulary.find_number(reading.event)
-        assert event is not None, "it was found by its name"
+        assert event is not None, "the event was found by its name"
         wides = sum(1 << a.bit for a in event.attributes.values() if a.wide)
-        features = senses.get(reading.event, (0, 0))[0] | reading.features | reading.faults
-        senses[reading.event] = features, features & wides
-    return senses
+        features = coverage.get(reading.event, (0, 0))[0] | reading.features | reading.faults
+        coverage[reading.event] = features, features & wides
+    return coverage
 
 
 def _list_texts(arguments: argparse.Namespace) -> list[str]:
@@ -157,37 +157,43 @@ def _read_seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 3e7:
-        raise argparse.ArgumentTypeError(f'"{text}" is no number of seconds below a year')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds below a year')
     return seconds
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    summary = "Send readings as a registered device would."
+    summary = "Send readings as a registered device."
     parser = build_parser("publish", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
-        "reading", nargs="*", help="EVENT ATTRIBUTE=VALUE ..., several; - reads lines of the pipe"
+        "reading",
+        nargs="*",
+        help="EVENT ATTRIBUTE=VALUE ...; may be repeated; - reads lines from stdin",
     )
-    parser.add_argument("--device", metavar="NAME", help="who this is (as the key file says)")
+    parser.add_argument("--device", metavar="NAME", help="the device (the key file's)")
     parser.add_argument("--key", metavar="FILE", help="the key file of the device")
     parser.add_argument(
-        "--node", metavar="URL", help="mqtt://HOST:PORT or mqtts://… (as the key file says)"
+        "--node", metavar="URL", help="mqtt://HOST:PORT or mqtts://… (the key file's)"
     )
     parser.add_argument(
         "--node-name", metavar="NAME", help="which node of the key file (the first)"
     )
     parser.add_argument(
-        "--ca", metavar="FILE", help="whose certificates to trust, PEM or DER (the key file's)"
+        "--ca", metavar="FILE", help="authority to trust, PEM or DER (the key file's)"
     )
     parser.add_argument(
-        "--age", type=_read_seconds, default=0.0, metavar="S", help="how old the readings are"
+        "--age",
+        type=_read_seconds,
+        default=0.0,
+        metavar="S",
+        help="age of the readings in seconds (0)",
     )
     parser.add_argument(
         "--timeout", type=_read_seconds, default=10.0, metavar="S", help="how long to wait (10)"
     )
     parser.add_argument(
-        "--insecure", action="store_true", help="send the password in the clear, off this machine"
+        "--insecure", action="store_true", help="allow the password in the clear to another machine"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only show the vectors")
-    parser.add_argument("--json", action="store_true", help="one JSON object a reading")
+    parser.add_argument("--dry-run", action="store_true", help="only print the vectors")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a reading")
     add_vocabulary(parser)
     return parser.parse_args(argv)

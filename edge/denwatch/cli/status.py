@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from denwatch.cli.common import build_parser
-from denwatch.cli.failures import MISSING, CommandError
+from denwatch.cli.errors import MISSING, CommandError
 from denwatch.cli.subscribe import add_link, read_password
 
 if TYPE_CHECKING:
-    from denwatch.client.subscriber.link import Link, Waker
+    from denwatch.client.subscriber.link import MqttLink, Waker
 
 _DESCRIPTION = """
 Every node keeps a status where it listens: what it holds, what waits, which peers and devices it
@@ -88,7 +88,7 @@ class Watch:
             arguments.name or "", read_password(arguments), arguments.ca, arguments.insecure
         )
         self._servers = [parse_server(url) for url in arguments.node or ["mqtt://127.0.0.1:1883"]]
-        self._links: dict[Any, Link] = {}
+        self._links: dict[Any, MqttLink] = {}
         self._not_before: dict[Any, float] = {}
         self._waker: Waker = Waker()
         self._client_id = f"status-{time.time_ns():x}-"
@@ -122,32 +122,37 @@ class Watch:
             time.sleep(timeout)
         return changed
 
-    def _open(self, server: Any, number: int) -> Link:
-        from denwatch.client.subscriber.link import Link
+    def _open(self, server: Any, number: int) -> MqttLink:
+        from denwatch.client.subscriber.link import MqttLink
 
-        link = Link(server, self._identity, f"{self._client_id}{number}", is_passing=True)
+        link = MqttLink(server, self._identity, f"{self._client_id}{number}", is_temporary=True)
         self._links[server] = link
         link.open()
         return link
 
-    def _take(self, link: Link, timeout: float) -> set[str]:
-        from denwatch.client.subscriber.link import Arrived, Failed, Listened, Opened
+    def _take(self, link: MqttLink, timeout: float) -> set[str]:
+        from denwatch.client.subscriber.link import (
+            LinkConnected,
+            LinkFailed,
+            MessageArrived,
+            TopicsSubscribed,
+        )
         from denwatch.client.subscriber.messages import STATUS, read_object
 
         changed: set[str] = set()
         url = link.server.url
         for happening in link.poll(timeout, self._waker):
-            if isinstance(happening, Opened):
+            if isinstance(happening, LinkConnected):
                 link.listen((STATUS + "+",))
-            elif isinstance(happening, Listened):
+            elif isinstance(happening, TopicsSubscribed):
                 self.listening.add(url)
                 self.failures.pop(url, None)
-            elif isinstance(happening, Failed):
+            elif isinstance(happening, LinkFailed):
                 self.failures[url] = happening.reason
                 self.listening.discard(url)
                 self._links.pop(link.server).close()
                 self._not_before[link.server] = time.monotonic() + 2.0
-            elif isinstance(happening, Arrived):
+            elif isinstance(happening, MessageArrived):
                 if happening.mid:
                     link.acknowledge(happening.mid)
                 name = happening.topic.removeprefix(STATUS)
@@ -184,7 +189,7 @@ class Watch:
 
 def build_rows(nodes: Mapping[str, Entry], now: int) -> list[list[str]]:
     """Return a table, its first row the titles: only columns of which some node says something."""
-    from denwatch.client.subscriber.view import describe_span
+    from denwatch.client.subscriber.display import describe_span
 
     rows = [[title for title, _ in _COLUMNS]]
     for name in sorted(nodes):
@@ -196,7 +201,7 @@ def build_rows(nodes: Mapping[str, Entry], now: int) -> list[list[str]]:
 
 
 def _describe(title: str, fields: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    from denwatch.client.subscriber.view import describe_span
+    from denwatch.client.subscriber.display import describe_span
 
     key = next((key for key in keys if fields.get(key) is not None), None)
     if key is None:

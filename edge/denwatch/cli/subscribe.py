@@ -1,4 +1,4 @@
-"""`denwatch subscribe`: asks in words, and shows what comes, ranked, while it counts."""
+"""`denwatch subscribe`: subscribes in words, and shows what matches, ranked, while it is valid."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from denwatch.cli.common import build_parser, point_at, read_file, read_input
-from denwatch.cli.failures import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
-    from denwatch.client.subscriber import Note, Subscriber, Tell
-    from denwatch.client.subscriber.screen import Screen
+    from denwatch.client.subscriber import ConnectionStatus, ReceivedNotification, Subscriber
+    from rich.table import Table
 
+_STYLES = {"certain": "bold green", "possible": "yellow"}
 _DESCRIPTION = """
-Asks the node for what the words say, and shows what matches: best first, certain and possible told
-apart, with the reason, its age, and how long it still counts. On a terminal this is a live table;
-otherwise each notification is a line. The subscription stays when the command ends: what matches
-meanwhile waits with the nodes, and is shown by the next run. --unsubscribe ends it.
+Sends a subscription to a node, and shows what matches it, best first: whether the match is certain
+or possible, the reason, the age, and how long the notification stays valid. On a terminal this is a
+live table; otherwise each notification is a line. The subscription stays when the command ends: the
+nodes store what matches meanwhile, and the next run shows it. --unsubscribe ends the subscription.
 
-With several --node the one that serves best is taken, and another when it is lost."""
+With several --node the best of those in range is used, and another one when it is lost."""
 _EXAMPLES = """
 denwatch subscribe 'patient_temperature is very high' --as medic7 --password-file medic7.key
 denwatch subscribe 'pain is severe' --as medic7 --node mqtts://tent --node mqtts://truck
 denwatch subscribe 'heart_rate above 120' --as medic7 --json --count 10
-denwatch subscribe --as medic7                                    (what was asked for earlier)
+denwatch subscribe --as medic7                                    (all subscriptions so far)
 denwatch subscribe 'pain is severe' --as medic7 --unsubscribe"""
 
 
 def run(argv: list[str]) -> int:
-    """Subscribe, and show what comes until it is enough."""
+    """Subscribe, and show what matches until it is enough."""
     arguments = _parse(argv)
     try:
         from denwatch.client.subscriber import SubscriberError
@@ -58,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.subscriber.session import find_name
 
     text = _read_words(arguments)
-    status = _Status(sys.stderr)
+    status = _StatusPrinter(sys.stderr)
     subscriber = Subscriber(
         arguments.name,
         read_password(arguments),
@@ -66,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         store=_find_store(arguments),
         tls=arguments.ca,
         is_insecure=arguments.insecure,
-        on_state=status.note,
+        on_status=status.report,
     )
     signal.signal(signal.SIGTERM, _interrupt)
     with subscriber:
@@ -81,9 +82,9 @@ def _run(arguments: argparse.Namespace) -> int:
             if text is not None:
                 name, _ = find_name(text, arguments.subscription_name)
                 found = subscriber.subscribe(text, name, arguments.timeout)
-                print(f'"{found.name}" is in place ({found.id})', file=sys.stderr)
+                print(f'"{found.name}" is active ({found.id})', file=sys.stderr)
             elif not subscriber.subscriptions():
-                raise CommandError("nothing was asked for yet: say what in words", WRONG_USAGE)
+                raise CommandError("there is no subscription yet: give one in words", WRONG_USAGE)
         except UnconfirmedError as error:
             if arguments.is_short or arguments.unsubscribe:
                 raise CommandError(f"{error}", MISSING) from None
@@ -98,7 +99,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(
-    arguments: argparse.Namespace, subscriber: Subscriber, status: _Status, name: str | None
+    arguments: argparse.Namespace, subscriber: Subscriber, status: _StatusPrinter, name: str | None
 ) -> int:
     wants_table = sys.stdout.isatty() and not arguments.json and not arguments.plain
     with suppress(KeyboardInterrupt):
@@ -106,10 +107,10 @@ def _show(
             _show_table(arguments, subscriber, status, name)
         else:
 
-            def print_note(note: Note) -> None:
-                print(_format_line(note, subscriber.now(), arguments.json), flush=True)
+            def print_one(notification: ReceivedNotification) -> None:
+                print(_format_line(notification, subscriber.now(), arguments.json), flush=True)
 
-            _take_notes(arguments, subscriber, print_note)
+            _take_notifications(arguments, subscriber, print_one)
     if not arguments.json:
         ending = f"--name {name} --unsubscribe" if name else "--name NAME --unsubscribe"
         print(
@@ -119,14 +120,16 @@ def _show(
     return 0
 
 
-def _take_notes(
-    arguments: argparse.Namespace, subscriber: Subscriber, show: Callable[[Note], None]
+def _take_notifications(
+    arguments: argparse.Namespace,
+    subscriber: Subscriber,
+    show: Callable[[ReceivedNotification], None],
 ) -> None:
-    """Show notes until there are enough of them, or the time is over; each is marked once shown."""
+    """Show notifications until there are enough or the time is over; mark each once shown."""
     until = math.inf if arguments.seconds is None else time.monotonic() + arguments.seconds
     left = 1 if arguments.once else arguments.count or math.inf
     while left > 0:
-        # A wait without end would not hear Ctrl-C on every system.
+        # On some systems Ctrl-C does not interrupt a wait without end.
         if subscriber.wait(max(0.0, min(1.0, until - time.monotonic()))):
             with subscriber.take() as taken:
                 if taken is not None:
@@ -137,79 +140,158 @@ def _take_notes(
 
 
 def _show_table(
-    arguments: argparse.Namespace, subscriber: Subscriber, status: _Status, name: str | None
+    arguments: argparse.Namespace, subscriber: Subscriber, status: _StatusPrinter, name: str | None
 ) -> None:
+    from denwatch.client.subscriber.display import RankedNotifications
+
+    now = subscriber.now
+    ranked = RankedNotifications()
+    ranked.add(subscriber.stored(), now())
+    stop = threading.Event()
     try:
-        from denwatch.client.subscriber.screen import Screen
+        table = LiveTable(f"{arguments.name}: {name or 'all'}")
     except ImportError as error:
         message = f"{error.name} is missing: pip install 'denwatch[client]', or --plain"
         raise CommandError(message, MISSING) from None
-    from denwatch.client.subscriber.view import Board
+    with table:
+        status.table = table
+        table.show_status(subscriber.status)
 
-    now = subscriber.now
-    board = Board()
-    board.add(subscriber.held(), now())
-    stop = threading.Event()
-    with Screen(f"{arguments.name}: {name or 'all'}") as screen:
-        status.screen = screen
-        screen.show_link(subscriber.state)
-
-        def repaint() -> None:  # ages go on, and what has expired goes away
+        def repaint() -> None:  # ages grow, and what has expired disappears
             while not stop.wait(0.5):
-                screen.show(board.rank(now()), now())
+                table.show(ranked.rank(now()), now())
 
-        def show(note: Note) -> None:
-            board.add([note], now())
-            screen.count += 1
+        def show(notification: ReceivedNotification) -> None:
+            ranked.add([notification], now())
+            table.count += 1
 
         painter = threading.Thread(target=repaint, daemon=True)
         painter.start()
         try:
-            _take_notes(arguments, subscriber, show)
+            _take_notifications(arguments, subscriber, show)
         finally:
             stop.set()
             painter.join()
-            status.screen = None
-            screen.show(board.rank(now()), now())
+            status.table = None
+            table.show(ranked.rank(now()), now())
 
 
-class _Status:
-    """Says what the link does: in the table's head while there is one, else in lines."""
+class LiveTable:
+    """A table on the terminal that is repainted, with the connection's status below it.
+
+    rich is imported only when a table is made: it is an optional dependency.
+    """
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        self.count = 0
+        self._title = title
+        self._console = Console()
+        self._status = Text("")
+        self._lock = threading.Lock()
+        self._last: tuple[list[ReceivedNotification], int] = ([], 0)
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> LiveTable:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show_status(self, status: ConnectionStatus) -> None:
+        """Show what the connection is doing."""
+        from denwatch.client.subscriber import ConnectionState
+        from rich.text import Text
+
+        style = "green" if status.state is ConnectionState.ONLINE else "red"
+        words = " ".join(filter(None, (status.state.value, status.server, status.reason)))
+        with self._lock:
+            self._status = Text(words, style=style)
+        self.show(*self._last)
+
+    def show(self, notifications: list[ReceivedNotification], now: int) -> None:
+        """Paint the notifications, best first, as many as the terminal has lines for."""
+        with self._lock:
+            self._last = notifications, now
+            self._live.update(self._build(notifications, now), refresh=True)
+
+    def _build(self, notifications: list[ReceivedNotification], now: int) -> Table:
+        from denwatch.client.subscriber.display import describe_notification
+        from rich.table import Table
+        from rich.text import Text
+
+        room = max(1, self._console.height - 7)
+        table = Table(title=Text(self._title, style="bold"), expand=True)
+        caption = Text.assemble(
+            self._status, f"  {self.count} received, {len(notifications)} valid"
+        )
+        if len(notifications) > room:
+            caption.append(f", best {room} shown")
+        table.caption = caption
+        table.add_column("", no_wrap=True)
+        table.add_column("degree", justify="right", no_wrap=True)
+        # One line a notification, or the table would not fit the terminal.
+        table.add_column("event", no_wrap=True, overflow="ellipsis", ratio=2)
+        table.add_column("values", no_wrap=True, overflow="ellipsis", ratio=4)
+        table.add_column("limited by", no_wrap=True, overflow="ellipsis", ratio=2)
+        table.add_column("age", justify="right", no_wrap=True)
+        table.add_column("valid for", justify="right", no_wrap=True)
+        for notification in notifications[:room]:
+            row = describe_notification(notification, now)
+            # Text, not markup: what a sensor sends is never interpreted as markup.
+            cells = (row.degree, row.event, row.values, row.limit, row.age, row.left)
+            table.add_row(Text(row.certainty, style=_STYLES[row.certainty]), *map(Text, cells))
+        return table
+
+
+class _StatusPrinter:
+    """Reports the connection's status: in the table while there is one, otherwise in lines."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._said = ""
-        self.screen: Screen | None = None
+        self._last = ""
+        self.table: LiveTable | None = None
 
-    def note(self, tell: Tell) -> None:
-        """Take a change of the link's state."""
-        if self.screen is not None:
-            self.screen.show_link(tell)
+    def report(self, status: ConnectionStatus) -> None:
+        """Report a change of the connection's status."""
+        if self.table is not None:
+            self.table.show_status(status)
             return
-        from denwatch.client.subscriber import State
+        from denwatch.client.subscriber import ConnectionState
 
-        if tell.state is State.ONLINE:
-            words = f"connected to {tell.server}" + (f"; {tell.reason}" if tell.reason else "")
-        elif tell.reason:
-            words = f"{tell.server}: {tell.reason}; trying again" if tell.server else tell.reason
+        if status.state is ConnectionState.ONLINE:
+            words = f"connected to {status.server}"
+            words += f"; {status.reason}" if status.reason else ""
+        elif status.reason:
+            words = status.reason
+            words = f"{status.server}: {words}; trying again" if status.server else words
         else:
             return
-        if words != self._said:
-            self._said = words
+        if words != self._last:
+            self._last = words
             print(words, file=self._stream, flush=True)
 
 
-def _format_line(note: Note, now: int, is_json: bool) -> str:
+def _format_line(notification: ReceivedNotification, now: int, is_json: bool) -> str:
     if is_json:
-        return json.dumps(dict(note.fields), ensure_ascii=False)
-    from denwatch.client.subscriber.view import describe_note
+        return json.dumps(dict(notification.fields), ensure_ascii=False)
+    from denwatch.client.subscriber.display import describe_notification
 
-    row = describe_note(note, now)
-    parts = [f"{row.sure} {row.degree}", row.event, row.values, row.why]
+    row = describe_notification(notification, now)
+    parts = [f"{row.certainty} {row.degree}", row.event, row.values, row.why]
     if row.age:
         parts.append(f"{row.age} ago")
     if row.left:
-        parts.append(f"counts for {row.left}")
+        parts.append(f"valid for {row.left}")
     return " | ".join(part for part in parts if part)
 
 
@@ -235,16 +317,16 @@ def _choose_ended(
     if len(names) == 1:
         return names
     known = ", ".join(names) or "none"
-    raise CommandError(f"which one? --name NAME, or its words; there is: {known}", WRONG_USAGE)
+    raise CommandError(f"which one? give --name NAME or its words; there is: {known}", WRONG_USAGE)
 
 
 def read_password(arguments: argparse.Namespace) -> str | None:
-    """Return the password: of a file, else of DENWATCH_PASSWORD, else none."""
+    """Return the password from the file, else from DENWATCH_PASSWORD, else None."""
     if arguments.password_file:
         path = Path(arguments.password_file)
         password = read_file(path).strip()
         if path.stat().st_mode & 0o077:
-            print(f"{path}: others may read this password: chmod 600 {path}", file=sys.stderr)
+            print(f"{path}: other users can read this password: chmod 600 {path}", file=sys.stderr)
         return password
     return os.environ.get("DENWATCH_PASSWORD") or None
 
@@ -263,24 +345,24 @@ def _find_store(arguments: argparse.Namespace) -> Path:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
-    """End like Ctrl-C does: the note in hand is marked, the store closed."""
+    """End like Ctrl-C: the current notification is marked, and the store closed."""
     raise KeyboardInterrupt
 
 
 def add_link(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where a node is, and how to be let in."""
+    """Add the options for the nodes' addresses and for logging in."""
     parser.add_argument(
         "--node",
         action="append",
         metavar="URL",
-        help="mqtt://HOST[:PORT] or mqtts://…, several times for several (mqtt://127.0.0.1:1883)",
+        help="mqtt://HOST[:PORT] or mqtts://…; may be repeated (mqtt://127.0.0.1:1883)",
     )
     parser.add_argument(
-        "--password-file", metavar="FILE", help="where the password stands (or DENWATCH_PASSWORD)"
+        "--password-file", metavar="FILE", help="file with the password (or DENWATCH_PASSWORD)"
     )
-    parser.add_argument("--ca", metavar="FILE", help="whose certificates to trust (the system's)")
+    parser.add_argument("--ca", metavar="FILE", help="authority to trust (the system's)")
     parser.add_argument(
-        "--insecure", action="store_true", help="send the password in the clear, off this machine"
+        "--insecure", action="store_true", help="allow the password in the clear to another machine"
     )
 
 
@@ -290,35 +372,35 @@ def _read_seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(f'"{text}" is no number of seconds')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
     return seconds
 
 
 def _read_count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 1 << 31:
-        raise argparse.ArgumentTypeError(f'"{text}" is no count from 1')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a count from 1')
     return int(text)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    summary = "Ask for what you need to know, and watch it come."
+    summary = "Subscribe in words, and see what matches."
     parser = build_parser("subscribe", summary, _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("subscription", nargs="?", help="words, XML or JSON; - reads the pipe")
+    parser.add_argument("subscription", nargs="?", help="words, XML or JSON; - reads stdin")
     parser.add_argument("-f", "--file", help="read the subscription from a file")
     parser.add_argument("--as", dest="name", required=True, metavar="NAME", help="who you are")
     add_link(parser)
     parser.add_argument(
-        "--name", dest="subscription_name", metavar="NAME", help="what to call the subscription"
+        "--name", dest="subscription_name", metavar="NAME", help="name of the subscription"
     )
     parser.add_argument(
-        "--store", metavar="FILE", help="where notes are kept (~/.local/share/denwatch/NAME.db)"
+        "--store", metavar="FILE", help="file for notifications (~/.local/share/denwatch/NAME.db)"
     )
-    parser.add_argument("--unsubscribe", action="store_true", help="end it, and stop")
+    parser.add_argument("--unsubscribe", action="store_true", help="end the subscription, and exit")
     ending = parser.add_mutually_exclusive_group()
-    ending.add_argument("--once", action="store_true", help="stop after one notification")
-    ending.add_argument("--count", type=_read_count, metavar="N", help="stop after so many")
+    ending.add_argument("--once", action="store_true", help="exit after one notification")
+    ending.add_argument("--count", type=_read_count, metavar="N", help="exit after N notifications")
     parser.add_argument(
-        "--for", dest="seconds", type=_read_seconds, metavar="SECONDS", help="stop after so long"
+        "--for", dest="seconds", type=_read_seconds, metavar="SECONDS", help="exit after this time"
     )
     parser.add_argument(
         "--timeout",
@@ -329,7 +411,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object a line, errors too")
-    output.add_argument("--plain", action="store_true", help="lines, also on a terminal")
+    output.add_argument("--plain", action="store_true", help="print lines, also on a terminal")
     arguments = parser.parse_args(argv)
     arguments.is_short = arguments.once or arguments.count or arguments.seconds is not None
     return arguments

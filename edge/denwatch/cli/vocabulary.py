@@ -1,11 +1,13 @@
-"""`denwatch vocabulary`: what words there are, and making vocabularies."""
+"""`denwatch vocabulary`: lists, shows, checks and makes vocabularies."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from denwatch.cli.common import (
     DEFAULT_VOCABULARY,
@@ -15,7 +17,7 @@ from denwatch.cli.common import (
     read_file,
     write_file,
 )
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
@@ -58,7 +60,7 @@ def list_shipped(_: argparse.Namespace) -> Iterator[str]:
 
 
 def count(vocabulary: Vocabulary) -> str:
-    """Return how much a vocabulary knows."""
+    """Return how many events, attributes, terms and synonyms there are."""
     attributes = list(vocabulary.iterate_attributes())
     terms = sum(len(attribute.terms) for attribute in attributes)
     return (
@@ -123,7 +125,7 @@ def check(arguments: argparse.Namespace) -> Iterator[str]:
 
 def merge(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield several vocabularies as one, or write them to a file."""
-    yield from hand_over(load_vocabulary(arguments.name), arguments.output)
+    yield from write_vocabulary(load_vocabulary(arguments.name), arguments.output)
 
 
 def import_terms(arguments: argparse.Namespace) -> Iterator[str]:
@@ -137,12 +139,11 @@ def import_terms(arguments: argparse.Namespace) -> Iterator[str]:
         extended = import_fll(vocabulary, text)
     except LanguageError as error:
         raise CommandError(point_at(error, text, arguments.file)) from None
-    yield from hand_over(extended, arguments.output)
+    yield from write_vocabulary(extended, arguments.output)
 
 
-def hand_over(vocabulary: Vocabulary, output: str | None) -> Iterator[str]:
+def write_vocabulary(vocabulary: Vocabulary, output: str | None) -> Iterator[str]:
     """Yield a vocabulary as TOML, or what was written where."""
-    from denwatch.cli.toml import write_toml
 
     text = write_toml(vocabulary.document)
     if output is None:
@@ -173,13 +174,13 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     shown.add_argument("word", nargs="?", help="an event or attribute, by any of its names")
     searched = add("search", search, "names, terms and synonyms that contain a text")
     searched.add_argument("text", help="a part of a name")
-    checked = add("check", check, "whether files are vocabularies, and how well terms fit", True)
+    checked = add("check", check, "check vocabulary files, and how well terms fit", True)
     checked.add_argument(
-        "--tolerance", type=float, default=0.05, help="tell of terms that are further off (0.05)"
+        "--tolerance", type=float, default=0.05, help="report terms that are further off (0.05)"
     )
     merged = add("merge", merge, "several vocabularies into one", True)
     imported = add("import-fll", import_terms, "add the terms of a fuzzylite file")
-    imported.add_argument("file", help="what fuzzylite wrote, .fll")
+    imported.add_argument("file", help="a fuzzylite file, .fll")
     for sub in (shown, searched, imported):
         known = "all shipped" if sub is searched else DEFAULT_VOCABULARY
         sub.add_argument(
@@ -189,5 +190,59 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             help=f"a shipped vocabulary or a file ({known})",
         )
     for sub in (merged, imported):
-        sub.add_argument("-o", "--output", metavar="FILE", help="write there, not to the terminal")
+        sub.add_argument("-o", "--output", metavar="FILE", help="write to this file")
     return parser.parse_args(argv)
+
+
+# TOML: the standard library reads it but does not write it -----------------------------------
+#
+# Only what vocabularies hold: tables, lists, texts, numbers and flags.
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+# Tables of these stand on one line each: terms, whose definitions are short.
+_INLINE_BELOW = "terms"
+
+
+def write_toml(document: Mapping[str, Any]) -> str:
+    """Return the TOML text; `tomllib.loads` reads the same document back."""
+    return "\n".join(_write_table(document, ())).strip("\n") + "\n"
+
+
+def _write_table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    plain = {key: value for key, value in table.items() if not _is_table(value, path)}
+    tables = {key: value for key, value in table.items() if _is_table(value, path)}
+    if path and (plain or not tables):
+        yield ""
+        yield f"[{'.'.join(map(_write_key, path))}]"
+    for key, value in plain.items():
+        yield f"{_write_key(key)} = {_write_value(value)}"
+    for key, value in tables.items():
+        yield from _write_table(value, (*path, key))
+
+
+def _is_table(value: object, path: tuple[str, ...]) -> bool:
+    return isinstance(value, Mapping) and path[-1:] != (_INLINE_BELOW,)
+
+
+def _write_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _write_text(key)
+
+
+def _write_text(text: str) -> str:
+    # JSON's escapes are TOML's too, but for the control character that TOML forbids unescaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _write_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _write_text(value)
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_write_value, value))}]"
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_write_key(k)} = {_write_value(v)}" for k, v in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    raise TypeError(f"{type(value).__name__} has no place in a vocabulary")

@@ -14,7 +14,7 @@ from types import FrameType
 from denwatch.cli.common import build_parser, read_file
 from denwatch.cli.devices.check import check_config
 from denwatch.cli.devices.images import link_library
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
 
 _DESCRIPTION = """
 Reads watchdog.json (docs/watchdog.md describes it), samples its sources, and sends what somebody

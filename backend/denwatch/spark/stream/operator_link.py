@@ -13,18 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from denwatch.client.subscriber.errors import SubscriberError
+from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.link import (
-    Arrived,
-    Failed,
+    MessageArrived,
+    LinkFailed,
     Identity,
-    Link,
-    Listened,
-    Opened,
-    Sent,
+    MqttLink,
+    TopicsSubscribed,
+    LinkConnected,
+    MessageSent,
     Waker,
 )
-from denwatch.client.subscriber.servers import Server, parse_server
+from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from denwatch.node.core.interface import OPERATORS, STATUS
 from denwatch.node.core.items import (
     NOTIFICATION,
@@ -273,29 +273,29 @@ _QUIET = 1.0  # s after which no more nodes are behind a server
 class NodeLink:
     """One connection, from `open` to `close`; `nodes` are those whose status is there."""
 
-    def __init__(self, server: Server, identity: Identity) -> None:
+    def __init__(self, server: NodeUrl, identity: Identity) -> None:
         self.server = server
         self.nodes: list[str] = []
         self._identity = identity
-        self._link: Link | None = None
+        self._link: MqttLink | None = None
         self._waker = Waker()
         self._happened: list[object] = []
 
     def open(self) -> None:
         """Connect, and find out which nodes are there; SubscriberError if that is nobody."""
         client = f"operator-{self._identity.name}-{time.time_ns() % 1_000_000}"
-        link = self._link = Link(
-            self.server, self._identity, client, is_passing=True, timeout=_PATIENCE
+        link = self._link = MqttLink(
+            self.server, self._identity, client, is_temporary=True, timeout=_PATIENCE
         )
         link.open()
-        self._wait(Opened)
+        self._wait(LinkConnected)
         link.listen((f"{STATUS}+",))
-        self._wait(Listened)
+        self._wait(TopicsSubscribed)
         found: dict[str, None] = {}
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end and not (found and self._is_quiet()):
             for event in self._take():
-                if isinstance(event, Arrived):
+                if isinstance(event, MessageArrived):
                     link.acknowledge(event.mid)
                     name = event.topic.removeprefix(STATUS)
                     found |= {name: None} if event.payload else {}
@@ -310,7 +310,7 @@ class NodeLink:
         for number, payload in enumerate(payloads, 1):
             self._link.send(OPERATORS + node, payload, number)
             try:
-                self._wait(Sent)
+                self._wait(MessageSent)
             except SubscriberError:
                 return done
             done += 1
@@ -341,7 +341,7 @@ class NodeLink:
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             for event in self._take():
-                if isinstance(event, Failed):
+                if isinstance(event, LinkFailed):
                     raise SubscriberError(f"{self.server.url}: {event.reason}")
                 if isinstance(event, kind):
                     return

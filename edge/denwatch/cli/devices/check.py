@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from denwatch.cli.devices.sensors import check_source
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
 from denwatch.watchdog.execution import Event
 from denwatch.watchdog.sources.base import Channel, Source
 

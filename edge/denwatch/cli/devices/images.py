@@ -15,7 +15,7 @@ from pathlib import Path
 
 from denwatch import protocol, watchdog
 from denwatch.cli.devices.shrink import find_module, shrink
-from denwatch.cli.failures import MISSING, CommandError
+from denwatch.cli.errors import MISSING, CommandError
 
 ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "x64", "x86")
 ROLES = {"filter": ("denwatch/watchdog/filter.py",), "full": ("denwatch/watchdog",)}

@@ -15,7 +15,7 @@ from denwatch.cli.common import point_at, read_file
 from denwatch.cli.devices.config import Builder, Row
 from denwatch.cli.devices.sensors import check_source
 from denwatch.cli.devices.words import parse_lines, parse_sense
-from denwatch.cli.failures import MISSING, CommandError
+from denwatch.cli.errors import MISSING, CommandError
 from denwatch.client.errors import LanguageError, join_choices, suggest_names
 from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.site import read_secret_file, write_file

@@ -24,7 +24,7 @@ from denwatch.cli.devices.parts import (
     set_certificate,
     write_config,
 )
-from denwatch.cli.failures import CommandError
+from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import Vocabulary
 
 _SENSORS = """\

@@ -32,7 +32,7 @@ from denwatch.cli.devices.parts import (
     write_config,
 )
 from denwatch.cli.devices.words import parse_amount
-from denwatch.cli.failures import WRONG_USAGE, CommandError
+from denwatch.cli.errors import WRONG_USAGE, CommandError
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary.vocabulary import HASH_DIGITS

@@ -19,10 +19,17 @@ from denwatch.client.console.rows import Feed, Wish, build_feed, explain, label
 from denwatch.client.console.settings import Settings, load_settings, save_settings
 from denwatch.client.console.sources import Announcement, read_announcements
 from denwatch.client.console.watch import Watch
-from denwatch.client.subscriber import Note, State, Subscriber, Subscription, Tell, Transaction
+from denwatch.client.subscriber import (
+    ConnectionState,
+    ConnectionStatus,
+    HandlerTransaction,
+    ReceivedNotification,
+    Subscriber,
+    SubscriptionStatus,
+)
+from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.link import Identity
 from denwatch.client.subscriber.messages import derive_name
-from denwatch.client.subscriber.view import Board
 from denwatch.client.vocabulary import Vocabulary
 
 _LIVE = ("pending", "active", "refused")
@@ -43,10 +50,10 @@ class Situation:
     """All that a page shows, at one moment."""
 
     now: int
-    tell: Tell
-    subscriptions: tuple[Subscription, ...]
+    tell: ConnectionStatus
+    subscriptions: tuple[SubscriptionStatus, ...]
     feed: Feed
-    notes: tuple[Note, ...]
+    notes: tuple[ReceivedNotification, ...]
     network: NetworkView
     announcements: tuple[Announcement, ...]
     uncounted: int  # devices that no node names
@@ -54,7 +61,7 @@ class Situation:
     @property
     def is_online(self) -> bool:
         """Whether a node serves us."""
-        return self.tell.state is State.ONLINE
+        return self.tell.state is ConnectionState.ONLINE
 
 
 class Desk:
@@ -76,7 +83,7 @@ class Desk:
         self._path = store.with_suffix(".console.json")
         self.settings = load_settings(self._path)
         self._lock = threading.Lock()
-        self._board = Board()
+        self._board = RankedNotifications()
         self._subscriber = Subscriber(
             name,
             password,
@@ -84,8 +91,8 @@ class Desk:
             store=store,
             tls=place.tls,
             is_insecure=place.is_insecure,
-            on_note=self._take,
-            on_state=self._note_state,
+            on_notification=self._take,
+            on_status=self._note_state,
         )
         identity = Identity(name, password, place.tls, place.is_insecure)
         self._watch = Watch(identity, place.servers, self._subscriber.now)
@@ -96,7 +103,7 @@ class Desk:
     def start(self) -> None:
         """Take up what came earlier, and connect."""
         self._subscriber.start()
-        self._add(self._subscriber.held())
+        self._add(self._subscriber.stored())
         self._watch.start()
 
     def close(self) -> None:
@@ -112,15 +119,15 @@ class Desk:
 
     # What comes ------------------------------------------------------------------------------
 
-    def _take(self, note: Note, transaction: Transaction) -> None:  # noqa: ARG002 - a handler's
+    def _take(self, note: ReceivedNotification, transaction: HandlerTransaction) -> None:  # noqa: ARG002 - a handler's
         self._add([note])
 
-    def _add(self, notes: Iterable[Note]) -> None:
+    def _add(self, notes: Iterable[ReceivedNotification]) -> None:
         with self._lock:
             self._board.add(notes, self._subscriber.now())
 
-    def _note_state(self, tell: Tell) -> None:
-        is_online = tell.state is State.ONLINE
+    def _note_state(self, tell: ConnectionStatus) -> None:
+        is_online = tell.state is ConnectionState.ONLINE
         if is_online != self._is_online:
             self._is_online = is_online
             self._since = self._subscriber.now()
@@ -166,7 +173,7 @@ class Desk:
     def read(self) -> Situation:
         """Return the situation. Waits for the store: not on an event loop."""
         now = self._subscriber.now()
-        tell = self._subscriber.state
+        tell = self._subscriber.status
         live = [s for s in self._subscriber.subscriptions() if s.state in _LIVE]
         with self._lock:
             ranked = self._board.rank(now)
@@ -175,7 +182,7 @@ class Desk:
         feed = build_feed(ranked, wishes, settings.ended, self._explain_note)
         with self._watch.lock:
             served_by = self._watch.served.get(tell.server, "")
-            is_online = tell.state is State.ONLINE
+            is_online = tell.state is ConnectionState.ONLINE
             network = self._watch.memory.view(now, served_by if is_online else "")
             statuses = self._watch.memory.list_statuses(now)
         announcements, uncounted = read_announcements(statuses)
@@ -195,7 +202,7 @@ class Desk:
         """When a node began to serve us, or ceased to, ms."""
         return self._since
 
-    def _explain_note(self, note: Note, text: str) -> dict[str, Any]:
+    def _explain_note(self, note: ReceivedNotification, text: str) -> dict[str, Any]:
         key = note.key, text
         known = self._reasons.get(key)
         if known is None:
@@ -206,7 +213,9 @@ class Desk:
         return known
 
 
-def describe_subscription(subscription: Subscription, feed: Feed, is_muted: bool) -> dict[str, Any]:
+def describe_subscription(
+    subscription: SubscriptionStatus, feed: Feed, is_muted: bool
+) -> dict[str, Any]:
     """Return a subscription as the page shows it. Pure."""
     wish = Wish(subscription.name, subscription.text)
     error = subscription.error

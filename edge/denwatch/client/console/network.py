@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from denwatch.client.subscriber.view import describe_span
+from denwatch.client.subscriber.display import describe_span
 
 SILENT = 35_000  # ms: three times the usual interval of a status, and a bit
 FORGOTTEN = 3_600_000  # ms without a sign of life

@@ -18,7 +18,7 @@ from denwatch.client.console.drawing import draw_map
 from denwatch.client.console.preview import MOST_CHARACTERS, preview, set_top
 from denwatch.client.console.sources import build_directory, build_sources
 from denwatch.client.errors import LanguageError
-from denwatch.client.subscriber import State, SubscriberError
+from denwatch.client.subscriber import ConnectionState, SubscriberError
 from nicegui import ui
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
@@ -223,13 +223,13 @@ class Page:
         self._composer.show(result={"words": words, "wrong": is_wrong, "count": self._asked[1]})
 
 
-def describe_link(state: State, server: str, reason: str, nodes: tuple[Any, ...]) -> str:
+def describe_link(state: ConnectionState, server: str, reason: str, nodes: tuple[Any, ...]) -> str:
     """Return what the link does, for people: the node's name where it is known."""
     ours = next((node.name for node in nodes if node.is_ours), "")
-    if state is State.ONLINE:
+    if state is ConnectionState.ONLINE:
         where = f"Connected to {ours or server}"
         return f"{where}: {reason}" if reason else where
-    if state in (State.OPENING, State.LISTENING, State.PROBING):
+    if state in (ConnectionState.OPENING, ConnectionState.LISTENING, ConnectionState.PROBING):
         return f"Connecting to {server}"
     return f"No node in range ({reason}); trying again" if reason else "No node in range"
 

@@ -16,9 +16,8 @@ from pathlib import Path
 
 from denwatch.client.console.desk import Desk, Place
 from denwatch.client.console.settings import check_key, load_settings, remember_key
-from denwatch.client.subscriber.errors import SubscriberError
-from denwatch.client.subscriber.link import Failed, Identity, Link, Opened, Waker
-from denwatch.client.subscriber.messages import check_name
+from denwatch.client.subscriber.link import Identity, LinkConnected, LinkFailed, MqttLink, Waker
+from denwatch.client.subscriber.messages import SubscriberError, check_name
 from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.vocabulary import Vocabulary
 
@@ -178,16 +177,16 @@ def ask_nodes(identity: Identity, place: Place) -> str | None:
         waker = Waker()
         link = None
         try:
-            link = Link(
-                parse_server(url), identity, f"login-{secrets.token_hex(6)}", is_passing=True
+            link = MqttLink(
+                parse_server(url), identity, f"login-{secrets.token_hex(6)}", is_temporary=True
             )
             link.open()
             until = time.monotonic() + _PATIENCE
             while time.monotonic() < until:
                 for happening in link.poll(0.5, waker):
-                    if isinstance(happening, Opened):
+                    if isinstance(happening, LinkConnected):
                         return None
-                    if isinstance(happening, Failed):
+                    if isinstance(happening, LinkFailed):
                         reasons.append(happening.reason)
                         until = 0.0
         except SubscriberError as error:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from denwatch.cli.layout import describe_bytes
 from denwatch.client.compiler import CompiledSubscription, compile_subscription
 from denwatch.client.console.curves import Graph, draw_graph, make_device
 from denwatch.client.console.meanings import Meaning, list_meanings
@@ -24,6 +23,7 @@ from denwatch.client.syntax import (
     SubscriptionTree,
     iterate_predicates,
 )
+from denwatch.client.vector_dump import describe_bytes
 from denwatch.client.vocabulary import PublisherDirectory, Vocabulary
 
 MOST_CHARACTERS = 4_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from denwatch.client.console.meanings import Meaning, find_range, list_meanings, read_codes
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
-from denwatch.client.subscriber import Note
+from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.vocabulary import Vocabulary
 
 _FULL = 0.995
@@ -41,7 +41,7 @@ def describe_fit(low: float, high: float) -> str:
 
 
 def list_reasons(
-    note: Note, text: str, vocabulary: Vocabulary, organisation: str | None = None
+    note: ReceivedNotification, text: str, vocabulary: Vocabulary, organisation: str | None = None
 ) -> list[Reason]:
     """Return the parts of a subscription that a notification answers; what decided is marked."""
     try:
@@ -90,7 +90,7 @@ def _mark_limit(reasons: list[Reason], meanings: list[Meaning], limit: object) -
     return [Reason(r.words, r.value, r.low, r.high, True) if r is weakest else r for r in reasons]
 
 
-def summarise(note: Note, reasons: list[Reason]) -> str:
+def summarise(note: ReceivedNotification, reasons: list[Reason]) -> str:
     """Return the reason in one sentence or two."""
     if not reasons:
         why = note.why.get("words") if isinstance(note.why, Mapping) else note.why

@@ -13,7 +13,7 @@ from typing import Any
 
 from denwatch.client.console.preview import find_top, shorten
 from denwatch.client.console.reasons import describe_fit, list_reasons, say_value, summarise
-from denwatch.client.subscriber import Note
+from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.vocabulary import Vocabulary
 
 MOST_ROWS = 60
@@ -54,11 +54,11 @@ def label(name: str, text: str) -> str:
     return shorten(text) if not name or _DERIVED.fullmatch(name) else name
 
 
-Explain = Callable[[Note, str], dict[str, Any]]
+Explain = Callable[[ReceivedNotification, str], dict[str, Any]]
 
 
 def explain(
-    note: Note, text: str, vocabulary: Vocabulary, organisation: str | None
+    note: ReceivedNotification, text: str, vocabulary: Vocabulary, organisation: str | None
 ) -> dict[str, Any]:
     """Return the reasons of a note for one subscription, as JSON."""
     reasons = list_reasons(note, text, vocabulary, organisation)
@@ -78,7 +78,10 @@ def explain(
 
 
 def build_feed(
-    ranked: Iterable[Note], wishes: Iterable[Wish], ended: Iterable[str], explain: Explain
+    ranked: Iterable[ReceivedNotification],
+    wishes: Iterable[Wish],
+    ended: Iterable[str],
+    explain: Explain,
 ) -> Feed:
     """Return what to show of notes that are ranked already and count still.
 
@@ -111,7 +114,7 @@ def build_feed(
 
 
 def _build_row(
-    note: Note, rank: int, wishes: list[Wish | str], reasons: dict[str, Any]
+    note: ReceivedNotification, rank: int, wishes: list[Wish | str], reasons: dict[str, Any]
 ) -> dict[str, Any]:
     labels = [wish if isinstance(wish, str) else wish.label for wish in wishes]
     return {

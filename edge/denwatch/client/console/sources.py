@@ -12,7 +12,7 @@ from typing import Any
 
 from denwatch.client.console.reasons import say_value
 from denwatch.client.errors import LanguageError
-from denwatch.client.subscriber import Note
+from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.vocabulary import PublisherDirectory, Vocabulary
 
 
@@ -68,10 +68,12 @@ def build_directory(
 
 
 def build_sources(
-    announcements: Iterable[Announcement], vocabulary: Vocabulary, notes: Iterable[Note]
+    announcements: Iterable[Announcement],
+    vocabulary: Vocabulary,
+    notes: Iterable[ReceivedNotification],
 ) -> list[dict[str, Any]]:
     """Return devices as the page shows them: those that are there first, by name."""
-    last: dict[str, Note] = {}
+    last: dict[str, ReceivedNotification] = {}
     for note in notes:
         device = str(note.fields.get("device") or "")
         if device and (device not in last or (note.at or 0) > (last[device].at or 0)):
@@ -111,7 +113,7 @@ def _add_senses(senses: list[dict[str, Any]], one: Announcement, vocabulary: Voc
         senses.append(entry)
 
 
-def describe_place(note: Note) -> str:
+def describe_place(note: ReceivedNotification) -> str:
     """Return the position that a notification has; "" if it has none."""
     parts = []
     for name in ("east", "north"):

@@ -12,19 +12,18 @@ import time
 from collections.abc import Callable, Iterable
 
 from denwatch.client.console.network import Memory
-from denwatch.client.subscriber.errors import SubscriberError
 from denwatch.client.subscriber.link import (
-    Arrived,
-    Failed,
-    Happening,
     Identity,
-    Link,
-    Listened,
-    Opened,
+    LinkConnected,
+    LinkEvent,
+    LinkFailed,
+    MessageArrived,
+    MqttLink,
+    TopicsSubscribed,
     Waker,
 )
-from denwatch.client.subscriber.messages import STATUS, read_object
-from denwatch.client.subscriber.servers import Server, parse_server
+from denwatch.client.subscriber.messages import STATUS, SubscriberError, read_object
+from denwatch.client.subscriber.servers import NodeUrl, parse_server
 
 _PAUSE = 2.0  # s between two attempts at a server
 _TURN = 0.5  # s
@@ -40,8 +39,8 @@ class Watch:
         self._identity = identity
         self._servers = [parse_server(server) for server in servers]
         self._now = now
-        self._links: dict[Server, Link] = {}
-        self._not_before: dict[Server, float] = {}
+        self._links: dict[NodeUrl, MqttLink] = {}
+        self._not_before: dict[NodeUrl, float] = {}
         self._waker = Waker()
         self._client_id = f"console-{secrets.token_hex(6)}-"
         self._stopping = threading.Event()
@@ -72,32 +71,32 @@ class Watch:
                 for happening in link.poll(share, self._waker):
                     self._take(link, happening)
 
-    def _open(self, server: Server, number: int) -> Link | None:
+    def _open(self, server: NodeUrl, number: int) -> MqttLink | None:
         if time.monotonic() < self._not_before.get(server, 0.0):
             return None
         self._not_before[server] = time.monotonic() + _PAUSE
         try:
-            link = Link(server, self._identity, f"{self._client_id}{number}", is_passing=True)
+            link = MqttLink(server, self._identity, f"{self._client_id}{number}", is_temporary=True)
         except SubscriberError:
             return None
         self._links[server] = link
         link.open()
         return link
 
-    def _take(self, link: Link, happening: Happening) -> None:
-        if isinstance(happening, Opened):
+    def _take(self, link: MqttLink, happening: LinkEvent) -> None:
+        if isinstance(happening, LinkConnected):
             link.listen((f"{STATUS}+",))
-        elif isinstance(happening, Failed):
+        elif isinstance(happening, LinkFailed):
             link.close()
             self._links.pop(link.server, None)
-        elif isinstance(happening, Arrived):
+        elif isinstance(happening, MessageArrived):
             if happening.mid:
                 link.acknowledge(happening.mid)
             self._note(link.server, happening.topic.removeprefix(STATUS), happening.payload)
         else:
-            assert not isinstance(happening, Listened) or link.server in self._links
+            assert not isinstance(happening, TopicsSubscribed) or link.server in self._links
 
-    def _note(self, server: Server, node: str, payload: bytes) -> None:
+    def _note(self, server: NodeUrl, node: str, payload: bytes) -> None:
         fields = read_object(payload)
         with self.lock:
             if fields is not None:

@@ -1,17 +1,21 @@
-"""A device to play with: publishes readings in words as a registered device, for tests.
+"""A simulated device that publishes readings in words, for tests and `denwatch publish`.
 
-`Publisher` is it on a connection, `SimulatedDevice` without one, `parse_reading` makes a
-notification of words, `read_key` reads a device's key file. A real device runs `denwatch.watchdog`.
+`Publisher` is the device on a connection, `SimulatedDevice` its protocol without I/O, `read_key`
+reads a device's key file, and `parse_reading` compiles a reading in words.
 """
 
-from denwatch.client.publisher.device import SimulatedDevice
-from denwatch.client.publisher.errors import PublisherError, UnacknowledgedError
-from denwatch.client.publisher.keys import DeviceKey, read_key
-from denwatch.client.publisher.publisher import Publisher
+from denwatch.client.publisher.publisher import (
+    DeviceKeyFile,
+    Publisher,
+    PublisherError,
+    SimulatedDevice,
+    UnacknowledgedError,
+    read_key,
+)
 from denwatch.client.publisher.readings import parse_reading
 
 __all__ = [
-    "DeviceKey",
+    "DeviceKeyFile",
     "Publisher",
     "PublisherError",
     "SimulatedDevice",

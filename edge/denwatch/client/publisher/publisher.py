@@ -1,40 +1,306 @@
-"""A simulated device on a real connection: connects, says hello, publishes, waits for the node.
+"""A simulated device: publishes readings as a registered device, for tests and `denwatch publish`.
 
-    with Publisher(read_key(Path("dog-1.json")), vocabulary, senses) as publisher:
+    with Publisher(read_key(Path("dog-1.json")), vocabulary, coverage) as publisher:
         publisher.publish([parse_reading("patient heart_rate=160", vocabulary)])
 
-One thread, and the caller's: everything happens inside `publish` and `run`. The MQTT connection is
-the subscriber library's.
+`SimulatedDevice` is the device's protocol without I/O (hello, readings, acknowledgements),
+`Publisher` runs it on a connection of the subscriber library, in the caller's thread.
+
+A real device runs `denwatch.watchdog`, which filters and stores. This one sends whatever it is
+given, and readings that are not acknowledged when the program ends are lost. Its sequence numbers
+come from the time of its start, so that each run follows the one before. Give it a device name of
+its own: a watchdog under the same name counts its starts from 1, and would be refused afterwards.
 """
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from denwatch.client.publisher.device import SimulatedDevice
-from denwatch.client.publisher.errors import PublisherError, UnacknowledgedError
-from denwatch.client.publisher.keys import DeviceKey
-from denwatch.client.subscriber.errors import SubscriberError
-from denwatch.client.subscriber.link import Arrived, Failed, Identity, Link, Listened, Opened, Waker
-from denwatch.client.subscriber.servers import Server, parse_server
+from denwatch.client.subscriber.link import (
+    Identity,
+    LinkConnected,
+    LinkFailed,
+    MessageArrived,
+    MqttLink,
+    TopicsSubscribed,
+    Waker,
+)
+from denwatch.client.subscriber.messages import SubscriberError
+from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
-from denwatch.protocol.vectors import NotificationVector
-from denwatch.watchdog.link import make_context
+from denwatch.protocol import frames, notification, subscription
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import Frame, Link
+from denwatch.protocol.matching import match
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.timecode import AGES_PER_SECOND, encode_age
+from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
-_STEP = 0.2  # s; how often what is due is looked for
+
+class PublisherError(Exception):
+    """Base class of what can go wrong for a publisher."""
+
+
+class UnacknowledgedError(PublisherError, TimeoutError):
+    """The node has not acknowledged everything; what was sent may have arrived all the same."""
+
+
+# The key file: what `denwatch keys show DEVICE --secrets` writes, or a watchdog.json -----------
+
+
+@dataclass(frozen=True)
+class DeviceKeyFile:
+    """A device's node, its key there, and its MQTT login."""
+
+    link: Link
+    url: str
+    user: str | None
+    password: str | None
+    ca: Path | None
+
+
+def read_key(path: Path, device: str | None = None, node: str | None = None) -> DeviceKeyFile:
+    """Return a device's key for a node; by default for the first node of the file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PublisherError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise PublisherError(f"{path}: not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise PublisherError(f"{path}: not a device's key file")
+    name = _read_text(document, "device", str(path))
+    if device is not None and device != name:
+        raise PublisherError(f"{path} is the key of {name}, not of {device}")
+    entry = _find_node(document.get("nodes"), node, path)
+    where = f"{path}: {entry.get('name')}"
+    try:
+        secret = bytes.fromhex(_read_text(entry, "key", where))
+        link = Link(name, _read_text(entry, "name", where), int(entry["key_id"]), secret)
+    except (KeyError, TypeError, ValueError, ProtocolError) as error:
+        raise PublisherError(f"{where}: not a key: {error}") from None
+    ca = entry.get("ca")
+    return DeviceKeyFile(
+        link,
+        _read_text(entry, "url", where),
+        entry.get("user"),
+        entry.get("password"),
+        path.parent / ca if isinstance(ca, str) else None,
+    )
+
+
+def _find_node(nodes: Any, wanted: str | None, path: Path) -> dict[str, Any]:
+    entries = [entry for entry in nodes or [] if isinstance(entry, dict)]
+    if not entries:
+        raise PublisherError(f"{path}: no node is named")
+    if wanted is None:
+        return entries[0]
+    for entry in entries:
+        if entry.get("name") == wanted:
+            return entry
+    known = ", ".join(str(entry.get("name")) for entry in entries)
+    raise PublisherError(f"{path}: no key for {wanted}, only for {known}")
+
+
+def _read_text(document: dict[str, Any], field: str, where: str) -> str:
+    value = document.get(field)
+    if not isinstance(value, str) or not value:
+        raise PublisherError(f"{where}: {field} is missing")
+    return value
+
+
+# The device, without I/O ---------------------------------------------------------------------
+
+ROOT = "dens/1/wd/"
+BATCH = 16  # notifications in a frame
+ROOM = 900  # bytes of a frame's body
+FUZZY = 1  # the language of devices
+PATIENCE = 3_000  # ms to wait for an answer before sending the same again
+
+_PER_MICROSECOND = 4_000  # numbers that a run may use before the next one could begin
+
+
+@dataclass(frozen=True)
+class UnacknowledgedReading:
+    """A reading that the node has not acknowledged."""
+
+    sequence: int
+    reading: NotificationVector
+    taken: int  # when, in ms
+
+
+@dataclass
+class SimulatedDevice:
+    """One device. `start` is in microseconds since 1970; `now` is in ms, on one clock.
+
+    `coverage` is what it announces to sense: by event number, the attributes as two bit masks.
+    """
+
+    link: Link
+    vocabulary: bytes
+    coverage: Mapping[int, tuple[int, int]]
+    start: int
+    capacity: int = 0  # bytes for subscription vectors; with 0 none are sent
+    firmware: str = "denwatch publish"
+    is_answered: bool = field(default=False, init=False)  # the node has sent something
+    refusals: list[str] = field(default_factory=list, init=False)
+    vectors: dict[int, SubscriptionVector] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.epoch, microsecond = divmod(self.start, 1_000_000)
+        self.epoch &= 0xFFFFFFFF
+        self._first = microsecond * _PER_MICROSECOND
+        self._hellos = self._first
+        self._sequence = self._first
+        self._waiting: list[UnacknowledgedReading] = []
+        self._sent = 0  # the last number of the frame that is not acknowledged yet
+        self._until = 0  # when to send the same again
+        self._down = (0, 0)
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        """The topics to subscribe to."""
+        return f"{ROOT}{self.link.device}/sv", f"{ROOT}{self.link.device}/ack"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the node has acknowledged everything."""
+        return self.is_answered and not self._waiting
+
+    def put(self, reading: NotificationVector, taken: int) -> int:
+        """Queue a reading to be sent; return its sequence number."""
+        masks = self.coverage.get(reading.event, (0, 0))
+        strange = (reading.features | reading.faults) & ~masks[0]
+        if strange:
+            raise PublisherError(f"event {reading.event}: {strange:#06x} is not announced")
+        if self._sequence + 1 >= self._first + _PER_MICROSECOND * 1_000:
+            raise PublisherError("too many readings for one run")
+        self._sequence += 1
+        self._waiting.append(UnacknowledgedReading(self._sequence, reading, taken))
+        return self._sequence
+
+    def next_message(self, now: int) -> tuple[str, bytes] | None:
+        """Return the topic and payload to publish now; None: wait."""
+        if now < self._until:
+            return None
+        if not self.is_answered:
+            self._until = now + PATIENCE
+            self._hellos += 1
+            return self._make_hello()
+        if not self._waiting:
+            return None
+        self._until = now + PATIENCE
+        return self._make_frame(now)
+
+    def _make_hello(self) -> tuple[str, bytes]:
+        fields: dict[str, object] = {
+            "device": self.link.device,
+            "epoch": self.epoch,
+            "vocabulary": self.vocabulary,
+            "senses": {event: list(masks) for event, masks in self.coverage.items()},
+            "capacity": self.capacity,
+            "languages": [FUZZY],
+            "firmware": self.firmware,
+        }
+        frame = Frame(frames.MESSAGE, self.epoch, self._hellos, encode_message("hello", fields))
+        return f"{ROOT}{self.link.device}/hello", frames.seal(self.link, frames.UP, frame)
+
+    def _make_frame(self, now: int) -> tuple[str, bytes]:
+        vectors: list[bytes] = []
+        room = ROOM
+        for waiting in self._waiting[:BATCH]:
+            vector = _write_vector(waiting, now)
+            room -= len(vector) + 1
+            if vectors and room < 0:
+                break
+            vectors.append(vector)
+            self._sent = waiting.sequence
+        frame = Frame(frames.NOTIFICATIONS, self.epoch, self._sent, frames.join_vectors(vectors))
+        return f"{ROOT}{self.link.device}/nv", frames.seal(self.link, frames.UP, frame)
+
+    def receive(self, topic: str, payload: bytes) -> bool:
+        """Handle a message from the node; return whether it was valid."""
+        try:
+            frame = frames.open_frame(self.link, frames.DOWN, payload)
+            if topic == self.topics[1]:
+                self._handle_acknowledgement(frame)
+            elif topic == self.topics[0]:
+                self._handle_change(frame)
+            else:
+                raise ProtocolError(f"another topic: {topic}")
+        except ProtocolError as error:
+            self.refusals.append(str(error))
+            return False
+        if not self.is_answered:
+            self.is_answered = True
+            self._until = 0
+        return True
+
+    def _handle_acknowledgement(self, frame: Frame) -> None:
+        name, fields = decode_message(frame.body)
+        if name != "acknowledge":
+            raise ProtocolError(f"{name} is not an acknowledgement")
+        epoch, sequence = fields["epoch"], fields["sequence"]
+        if epoch == self.epoch:
+            assert isinstance(sequence, int)
+            self._waiting = [one for one in self._waiting if one.sequence > sequence]
+            if sequence >= self._sent:
+                self._until = 0
+
+    def _handle_change(self, frame: Frame) -> None:
+        number = (frame.epoch, frame.sequence)
+        if number <= self._down:
+            raise ProtocolError(f"frame {number} came before")
+        self._down = number
+        if frame.kind == frames.SUBSCRIPTIONS:
+            for vector in frames.split_vectors(frame.body):
+                found = subscription.decode(vector)
+                self.vectors[found.handle] = found
+            return
+        name, fields = decode_message(frame.body)
+        handles = fields.get("handles")
+        if name != "remove" or not isinstance(handles, list):
+            raise ProtocolError(f"{name} changes nothing")
+        for handle in handles:
+            self.vectors.pop(handle, None)
+
+    def matches(self, reading: NotificationVector) -> bool:
+        """Return whether an installed subscription matches a reading, as on a watchdog."""
+        return any(
+            found is not None and found.matched
+            for found in (match(vector, reading) for vector in self.vectors.values())
+        )
+
+
+def _write_vector(waiting: UnacknowledgedReading, now: int) -> bytes:
+    """Return a notification vector with its sequence number and its age."""
+    n = waiting.reading
+    age = encode_age(max(0, now - waiting.taken) * AGES_PER_SECOND // 1000)
+    sequence = waiting.sequence & 0xFFFF
+    return notification.encode(
+        NotificationVector(n.event, n.readings, sequence, age, n.why, n.faults)
+    )
+
+
+# The device on a connection ------------------------------------------------------------------
+
+_STEP = 0.2  # s between two checks of what is due
 
 
 class Publisher:
-    """A device that publishes what it is given. `senses` is what it announces, by event."""
+    """A simulated device on a connection. `coverage` is what it announces to sense, by event."""
 
     def __init__(
         self,
-        key: DeviceKey,
+        key: DeviceKeyFile,
         vocabulary: Vocabulary,
-        senses: Mapping[int, tuple[int, int]],
+        coverage: Mapping[int, tuple[int, int]],
         *,
         server: str | None = None,
         ca: Path | None = None,
@@ -43,7 +309,7 @@ class Publisher:
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`server` is the node's address and `ca` whom to trust, by default the key file's.
+        """`server` is the node's address and `ca` the authority to trust; default: the key file's.
 
         `timeout` is in seconds, `capacity` in bytes of subscription vectors.
         """
@@ -56,12 +322,12 @@ class Publisher:
         self._timeout = timeout
         self._clock = clock
         self._waker = Waker()
-        self._link: Link | None = None
+        self._link: MqttLink | None = None
         self._started = time.monotonic()
         self.device = SimulatedDevice(
             key.link,
             bytes.fromhex(vocabulary.hash)[:8],
-            senses,
+            coverage,
             int(clock() * 1_000_000),
             capacity,
         )
@@ -74,50 +340,52 @@ class Publisher:
         self.close()
 
     def connect(self) -> None:
-        """Connect, and say hello until the node answers."""
+        """Connect, and send hello until the node answers."""
         try:
-            link = self._link = Link(
+            link = self._link = MqttLink(
                 self._server,
                 self._identity,
                 f"{self.device.link.device}-{self.device.start & 0xFFFFFFFF:x}",
-                is_passing=True,
+                is_temporary=True,
             )
         except SubscriberError as error:
             raise PublisherError(str(error)) from None
         link.open()
         until = time.monotonic() + self._timeout
-        self._await(Opened, until, "the server did not answer")
+        self._await(LinkConnected, until, "the server did not answer")
         link.listen(self.device.topics)
-        self._await(Listened, until, "the server did not let us listen")
+        self._await(
+            TopicsSubscribed, until, "the server refused our subscription to the device's topics"
+        )
         self._run_until(lambda: self.device.is_answered, until)
         if not self.device.is_answered:
             raise UnacknowledgedError(self._explain_silence())
 
     def publish(self, readings: Iterable[NotificationVector], age: float = 0.0) -> list[int]:
-        """Send readings that are so many seconds old; return their numbers once all are there."""
+        """Send readings taken `age` seconds ago; return their numbers once the node has them."""
         now = self._read_ms()
         numbers = [self.device.put(reading, now - int(age * 1000)) for reading in readings]
         self._run_until(lambda: self.device.is_done, time.monotonic() + self._timeout)
         if not self.device.is_done:
             raise UnacknowledgedError(
-                f"{self._server.url}: the node has not acknowledged within {self._timeout:g} s: "
-                "it has no room, or refuses the reading; its log says which"
+                f"{self._server.url}: the node did not acknowledge within {self._timeout:g} s: "
+                "it has no room, or refuses the reading; see its log"
             )
         return numbers
 
     def run(self, seconds: float) -> None:
-        """Take what the node sends, for a while."""
+        """Receive what the node sends, for so many seconds."""
         self._run_until(lambda: False, time.monotonic() + seconds)
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._link is not None:
             self._link.close()
             self._link = None
         self._waker.close()
 
     def _read_ms(self) -> int:
-        """Return ms on a clock that never goes back."""
+        """Return ms on a clock that never falls."""
         return int((time.monotonic() - self._started) * 1000)
 
     def _run_until(self, is_enough: Callable[[], bool], until: float) -> None:
@@ -128,44 +396,48 @@ class Publisher:
                 self._link.send(*message)
             self._poll(min(_STEP, max(0.0, until - time.monotonic())))
 
-    def _await(self, kind: type, until: float, complaint: str) -> None:
+    def _await(self, kind: type, until: float, failure: str) -> None:
         while time.monotonic() < until:
             if kind in self._poll(max(0.0, until - time.monotonic())):
                 return
-        raise UnacknowledgedError(f"{self._server.url}: {complaint}")
+        raise UnacknowledgedError(f"{self._server.url}: {failure}")
 
     def _poll(self, timeout: float) -> list[type]:
-        """Let the connection work; return what happened, by kind."""
+        """Handle the connection's events; return their kinds."""
         assert self._link is not None
-        happenings = self._link.poll(timeout, self._waker)
-        for one in happenings:
-            if isinstance(one, Failed):
+        events = self._link.poll(timeout, self._waker)
+        for one in events:
+            if isinstance(one, LinkFailed):
                 raise PublisherError(f"{self._server.url}: {one.reason}")
-            if isinstance(one, Arrived):
+            if isinstance(one, MessageArrived):
                 self.device.receive(one.topic, one.payload)
                 if one.mid:
                     self._link.acknowledge(one.mid)
-        return [type(one) for one in happenings]
+        return [type(one) for one in events]
 
     def _explain_silence(self) -> str:
         names = f"{self.device.link.device} at {self.device.link.node}"
-        reasons = "the key is of another node, the node does not know the vocabulary, or it has"
+        reasons = "the key is of another node, the node does not have the vocabulary, or it has"
         return (
-            f"{self._server.url}: the node does not answer {names}: {reasons} heard this device"
-            " at a later time than this machine's; its log says which"
+            f"{self._server.url}: the node does not answer {names}: {reasons} readings of this"
+            " device from a later time than this machine's; see its log"
         )
 
 
-def _parse(text: str) -> Server:
+def _parse(text: str) -> NodeUrl:
     try:
         return parse_server(text)
     except SubscriberError as error:
         raise PublisherError(str(error)) from None
 
 
-def _read_context(path: Path) -> ssl.SSLContext | None:
+def _read_context(path: Path) -> ssl.SSLContext:
+    """Return a context that trusts one authority (PEM or DER) and no other."""
     try:
-        made = make_context(path.read_bytes())
+        authority = path.read_bytes()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # requires a certificate by default
+        is_text = authority.startswith(b"-----")
+        context.load_verify_locations(cadata=authority.decode() if is_text else authority)
     except OSError as error:  # of the file, or of the certificate in it
         raise PublisherError(f"{path}: {error.strerror or error}") from None
-    return made if isinstance(made, ssl.SSLContext) else None
+    return context

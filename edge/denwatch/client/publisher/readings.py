@@ -1,10 +1,10 @@
-"""A reading in words, "patient heart_rate=160 bpm patient_temperature=39.5±0.2", to a notification.
+"""Compiles a reading in words, like "patient heart_rate=160 bpm patient_temperature=39.5±0.2".
 
     [EVENT] ATTRIBUTE=VALUE [UNIT] ...
 
-Names are the vocabulary's, or anybody's synonyms. A number may have a unit and an accuracy (±, +-),
-a text is one of the attribute's symbols, dates and times are ISO 8601, and `broken` is a sensor
-that has no reading. Pure; every refusal points at its place.
+Names are the vocabulary's, or an organisation's synonyms. A number may have a unit and an accuracy
+(±, +-), a text is one of the attribute's symbols, dates and times are ISO 8601, and `broken` is a
+sensor without a reading. Pure; every error has its place in the text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Pair:
 def parse_reading(
     text: str, vocabulary: Vocabulary, organisation: str | None = None
 ) -> NotificationVector:
-    """Return the notification of a reading; LanguageError points at what is wrong."""
+    """Return the notification vector of a reading; LanguageError has the place of an error."""
     event_name, pairs = _split(text)
     event = _find_event(event_name, pairs, vocabulary, organisation)
     readings: dict[int, Reading] = {}
@@ -67,7 +67,7 @@ def _split(text: str) -> tuple[Name | None, list[_Pair]]:
     """Return the event, if one is named, and the pairs."""
     event: Name | None = None
     pairs: list[_Pair] = []
-    pending: Name | None = None  # an attribute that waits for its value
+    pending: Name | None = None  # an attribute without a value so far
     at = len(text) - len(text.lstrip())
     while at < len(text):
         token = _TOKEN.match(text, at)
@@ -88,13 +88,13 @@ def _split(text: str) -> tuple[Name | None, list[_Pair]]:
             event = Name(word.strip("\"'"), span=span)
         else:
             hint = "EVENT ATTRIBUTE=VALUE ..."
-            raise LanguageError.at_span(f'"{word}" is no ATTRIBUTE=VALUE', span, hint)
+            raise LanguageError.at_span(f'"{word}" is not ATTRIBUTE=VALUE', span, hint)
         at = token.end()
         at += len(text[at:]) - len(text[at:].lstrip())
     if pending is not None:
         raise LanguageError.at_node(f'"{pending.text}" has no value', pending)
     if not pairs:
-        raise LanguageError("nothing was read: EVENT ATTRIBUTE=VALUE ...")
+        raise LanguageError("the reading is empty: EVENT ATTRIBUTE=VALUE ...")
     return event, pairs
 
 
@@ -116,7 +116,7 @@ def _find_event(
     assert common
     if len(set(common)) > 1:
         hint = f"begin with {' or '.join(dict.fromkeys(common))}"
-        raise LanguageError.at_node("this may be several events", pairs[0].name, hint)
+        raise LanguageError.at_node("several events have these attributes", pairs[0].name, hint)
     return vocabulary.events[common[0]]
 
 
@@ -138,7 +138,7 @@ def _read_points(
         return (attribute.to_code(read_value(Moment(pair.text, span=pair.span), attribute)),) * 4
     number = _NUMBER.fullmatch(pair.text)
     if number is None:
-        value = read_value(Text(pair.text, span=pair.span), attribute)  # refuses it, and says why
+        value = read_value(Text(pair.text, span=pair.span), attribute)  # raises the error
         return (attribute.to_code(value),) * 4
     unit = number.group(3) or None
     value = read_value(Quantity(float(number.group(1)), unit, span=pair.span), attribute)

@@ -1,43 +1,41 @@
-"""What a rescue app subscribes with: durable on its side, each notification once.
+"""The subscriber library: durable on the app's side, each notification handled once.
 
-- `Subscriber` (threads) and `AsyncSubscriber` (asyncio) are the two front ends;
-- `inbox` says precisely what "once" means, and for which effects; `store` is the app's own disk;
-- `core` decides, without I/O: requests, replies, reports, which node; `servers` chooses among
-  several; `engine` performs what it decides; `link` is MQTT.
+`subscriber.py` (threads) and `aio.py` (asyncio) are the front ends of `session.py`, which runs
+`core.py` (all decisions, no I/O) on `store.py` (SQLite) and `link.py` (MQTT). `servers.py` chooses
+among several nodes, `messages.py` is the wire format, `display.py` formats for people.
+What "handled once" means precisely is at the head of `store.py`.
 
-It needs paho-mqtt and nothing heavy: no numpy, no numba.
+It needs paho-mqtt; it does not import numpy or numba.
 """
 
-from denwatch.client.subscriber.actions import State, Tell
 from denwatch.client.subscriber.aio import AsyncSubscriber
-from denwatch.client.subscriber.core import Settings
-from denwatch.client.subscriber.errors import (
-    RefusedError,
-    StoreError,
+from denwatch.client.subscriber.core import ConnectionState, ConnectionStatus, SubscriberOptions
+from denwatch.client.subscriber.messages import (
+    ReceivedNotification,
+    RequestRefusedError,
     SubscriberError,
+    SubscriberStoreError,
     TransactionError,
     UnconfirmedError,
 )
-from denwatch.client.subscriber.inbox import Promise, Transaction
-from denwatch.client.subscriber.messages import Note
 from denwatch.client.subscriber.servers import BackOff
-from denwatch.client.subscriber.store import Subscription
+from denwatch.client.subscriber.store import HandlerTransaction, Promise, SubscriptionStatus
 from denwatch.client.subscriber.subscriber import Subscriber
 
 __all__ = [
     "AsyncSubscriber",
     "BackOff",
-    "Note",
+    "ConnectionState",
+    "ConnectionStatus",
+    "HandlerTransaction",
     "Promise",
-    "RefusedError",
-    "Settings",
-    "State",
-    "StoreError",
+    "ReceivedNotification",
+    "RequestRefusedError",
     "Subscriber",
     "SubscriberError",
-    "Subscription",
-    "Tell",
-    "Transaction",
+    "SubscriberOptions",
+    "SubscriberStoreError",
+    "SubscriptionStatus",
     "TransactionError",
     "UnconfirmedError",
 ]

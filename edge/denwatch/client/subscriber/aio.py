@@ -2,11 +2,11 @@
 
     async with AsyncSubscriber("medic7", "secret", ["mqtts://tent:8883"], store="m.db") as medic:
         await medic.subscribe("patient_temperature is very high", name="fever")
-        async for note in medic.notes():
-            print(note.event, note.values, note.degree)
+        async for notification in medic.notifications():
+            print(notification.event, notification.values, notification.degree)
 
 The link has a thread of its own, and commits wait on other threads, so that a slow disk never
-stops the event loop. What holds is what holds for `Subscriber`.
+blocks the event loop. The guarantees are those of `Subscriber`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from denwatch.client.subscriber.errors import UnconfirmedError
-from denwatch.client.subscriber.inbox import Promise
-from denwatch.client.subscriber.messages import Note, Reply
-from denwatch.client.subscriber.session import FrontEnd, find_name
-from denwatch.client.subscriber.store import Subscription
-from denwatch.client.subscriber.subscriber import describe_wait
+from denwatch.client.subscriber.messages import ReceivedNotification, Reply, UnconfirmedError
+from denwatch.client.subscriber.session import find_name
+from denwatch.client.subscriber.store import Promise, SubscriptionStatus
+from denwatch.client.subscriber.subscriber import SubscriberBase, describe_wait
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree as Tree
 
 
-class AsyncSubscriber(FrontEnd):
-    """As `Subscriber`, for asyncio. `on_note` and `on_state` are called on other threads."""
+class AsyncSubscriber(SubscriberBase):
+    """`Subscriber` for asyncio. `on_notification` and `on_status` are called on other threads."""
 
     async def __aenter__(self) -> AsyncSubscriber:
         self._session.start()
@@ -49,16 +47,16 @@ class AsyncSubscriber(FrontEnd):
         timeout: float | None = 30.0,
         *,
         wait: bool = True,
-    ) -> Subscription:
-        """Ask for notifications; see `Subscriber.subscribe`."""
+    ) -> SubscriptionStatus:
+        """Subscribe; see `Subscriber.subscribe`."""
         name, text = find_name(wanted, name)
         reply = await self._ask("subscribe", name, text, timeout, wait)
         if reply is None:
-            return Subscription(name, text, "pending")
-        return Subscription(name, text, "active", reply.fields.get("id"))
+            return SubscriptionStatus(name, text, "pending")
+        return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
 
     async def unsubscribe(
-        self, which: str | Subscription, timeout: float | None = 30.0, *, wait: bool = True
+        self, which: str | SubscriptionStatus, timeout: float | None = 30.0, *, wait: bool = True
     ) -> None:
         """End a subscription, by name."""
         name = which if isinstance(which, str) else which.name
@@ -70,29 +68,31 @@ class AsyncSubscriber(FrontEnd):
         found = reply.fields.get("subscriptions") if reply is not None else None
         return list(found) if isinstance(found, list) else []
 
-    async def subscriptions(self) -> Sequence[Subscription]:
-        """Return what this app asked for, as its own store has it."""
+    async def subscriptions(self) -> Sequence[SubscriptionStatus]:
+        """Return this app's subscriptions from its own store."""
         return await asyncio.to_thread(self._session.list_subscriptions)
 
     async def _ask(
         self, kind: str, name: str, text: str, timeout: float | None, wait: bool
     ) -> Reply | None:
-        request, kept, answer = self._session.ask(kind, name, text)
-        await asyncio.wrap_future(kept)
+        request, stored, answer = self._session.ask(kind, name, text)
+        await asyncio.wrap_future(stored)
         if not wait:
             return None
         try:
             reply = await asyncio.wait_for(asyncio.wrap_future(answer), timeout)
         except TimeoutError:
             if kind == "list":
-                self._session.engine.drop(request.id)
-            raise UnconfirmedError(describe_wait(request, self.state)) from None
+                self._session.drop(request.id)
+            raise UnconfirmedError(describe_wait(request, self.status)) from None
         if not reply.is_ok:
             raise reply.build_error()
         return reply
 
-    async def notes(self, timeout: float | None = None) -> AsyncIterator[Note]:
-        """Yield notes as they come; see `Subscriber.notes`."""
+    async def notifications(
+        self, timeout: float | None = None
+    ) -> AsyncIterator[ReceivedNotification]:
+        """Yield notifications as they come; see `Subscriber.notifications`."""
         inbox = self._session.inbox
         loop = asyncio.get_running_loop()
         arrival = asyncio.Event()
@@ -126,7 +126,7 @@ class AsyncSubscriber(FrontEnd):
 
 
 async def _wait(arrival: asyncio.Event, timeout: float | None, pause: float | None) -> bool:
-    """Wait for an arrival or until a postponed note is due; False after the timeout."""
+    """Wait for an arrival or until a postponed notification is due; False after the timeout."""
     shortest = min((t for t in (timeout, pause) if t is not None), default=None)
     try:
         await asyncio.wait_for(arrival.wait(), shortest)

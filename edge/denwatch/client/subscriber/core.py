@@ -1,10 +1,12 @@
-"""A subscriber's core: events in, actions out; no I/O, no clock, no random source of its own.
+"""A subscriber's decisions: events in, actions out; no I/O, no clock, no random source of its own.
 
-A note is acknowledged when it is on our disk, a request sent when it would survive us: that is the
-rule at the head of `actions.py`, which whoever runs this keeps.
+Each method of `SubscriberCore` takes an event and returns actions, which `session.py` performs.
+RULE  All `StoreChange`s of one step are committed in one transaction before any other action is
+performed. So a notification is acknowledged only once it is on our disk, and a request is sent only
+once it would survive us.
 
 Life of a link: idle -> (probing each node in range, if there are several) -> opening -> listening
--> online; a failure anywhere leads back to idle, and the failed node rests for a while.
+-> online. A failure anywhere leads back to idle, and the failed node is left alone for a while.
 """
 
 from __future__ import annotations
@@ -12,40 +14,148 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import islice
+from typing import NamedTuple
 
-from denwatch.client.subscriber.actions import (
-    Acknowledge,
-    Action,
-    Answer,
-    Close,
-    KeepAnswer,
-    KeepNote,
-    KeepReported,
-    Listen,
-    Open,
-    Request,
-    Send,
-    State,
-    Tell,
-)
 from denwatch.client.subscriber.messages import (
+    ReceivedNotification,
     Reply,
     Topics,
-    read_note,
+    read_notification,
     read_reply,
+    write_list,
     write_probe,
     write_received,
+    write_subscribe,
+    write_unsubscribe,
 )
-from denwatch.client.subscriber.servers import BackOff, Server, Servers, choose, read_offer
-from denwatch.node.ranking.forwarder import ServerOffer
+from denwatch.client.subscriber.servers import (
+    BackOff,
+    NodeUrl,
+    ProbeOffer,
+    ServerList,
+    choose_server,
+    read_offer,
+)
 
-_MAX_PROBE = 12_000  # bytes: a node takes no request of any length
+# Actions ------------------------------------------------------------------------------------
+
+
+class StoreNotification(NamedTuple):
+    """Store a notification in the inbox; one that is there already is only reported again."""
+
+    notification: ReceivedNotification
+    payload: bytes
+    at: int
+
+
+class MarkReported(NamedTuple):
+    """Record that these notifications were reported to a node as received."""
+
+    keys: tuple[str, ...]
+
+
+class StoreReply(NamedTuple):
+    """Store a server's reply to a request."""
+
+    request: SubscriberRequest
+    reply: Reply
+    server: str
+
+
+class OpenLink(NamedTuple):
+    """Connect; a probe uses a temporary session."""
+
+    server: NodeUrl
+    is_probe: bool
+
+
+class CloseLink(NamedTuple):
+    """Disconnect."""
+
+
+class SubscribeTopics(NamedTuple):
+    """Subscribe to MQTT topics."""
+
+    topics: tuple[str, ...]
+
+
+class PublishMessage(NamedTuple):
+    """Publish; the `token` is returned by `sent` once the server has acknowledged."""
+
+    topic: str
+    payload: bytes
+    token: int = 0
+
+
+class AcknowledgeMessage(NamedTuple):
+    """Send the PUBACK of a message."""
+
+    mid: int
+
+
+class ConnectionStatus(NamedTuple):
+    """The connection's state, with which server, and why; reported to the app."""
+
+    state: ConnectionState
+    server: str
+    reason: str = ""
+
+
+class CompleteRequest(NamedTuple):
+    """Hand the reply to whoever waits for it."""
+
+    request: str
+    reply: Reply
+
+
+StoreChange = StoreNotification | MarkReported | StoreReply
+Action = (
+    StoreChange
+    | OpenLink
+    | CloseLink
+    | SubscribeTopics
+    | PublishMessage
+    | AcknowledgeMessage
+    | ConnectionStatus
+    | CompleteRequest
+)
+
+
+class ConnectionState(Enum):
+    """What the connection is doing, as an app sees it."""
+
+    IDLE = "waiting"
+    PROBING = "asking"
+    OPENING = "connecting"
+    LISTENING = "listening"
+    ONLINE = "connected"
+
+
+class SubscriberRequest(NamedTuple):
+    """A request to a node. `kind`: subscribe, unsubscribe, list."""
+
+    id: str
+    kind: str
+    name: str = ""
+    text: str = ""
+
+    def write(self) -> bytes:
+        """Return the request's bytes."""
+        if self.kind == "subscribe":
+            return write_subscribe(self.id, self.name, self.text)
+        if self.kind == "unsubscribe":
+            return write_unsubscribe(self.id, self.name)
+        return write_list(self.id)
+
+
+_MAX_PROBE = 12_000  # bytes: a node accepts no longer request
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Times in ms."""
+class SubscriberOptions:
+    """How patient a subscriber is; times in ms."""
 
     back_off: BackOff = field(default_factory=BackOff)
     patience: int = 5_000  # for a connection, a reply; a request is repeated after it
@@ -57,34 +167,38 @@ class Settings:
 
 @dataclass
 class _Waiting:
-    request: Request
+    request: SubscriberRequest
     due: int = 0
     patience: int = 0
 
 
-class Core:
-    """The decisions of one subscriber. Each method takes an event and returns actions."""
+class SubscriberCore:
+    """The state of one subscriber. Each method takes an event and returns actions."""
 
     def __init__(
-        self, name: str, servers: Iterable[Server], rng: random.Random, settings: Settings
+        self,
+        name: str,
+        servers: Iterable[NodeUrl],
+        rng: random.Random,
+        settings: SubscriberOptions,
     ) -> None:
         self.topics = Topics.of(name)
-        self.servers = Servers(servers, settings.back_off, rng)
-        self.state = State.IDLE
-        self.server: Server | None = None  # the one that we are dealing with
+        self.servers = ServerList(servers, settings.back_off, rng)
+        self.state = ConnectionState.IDLE
+        self.server: NodeUrl | None = None  # the one that the link is with
         self._rng = rng
         self._settings = settings
         self._requests: dict[str, _Waiting] = {}
         self._wanted: dict[str, str] = {}  # name -> text
-        self._confirmed: dict[str, set[str]] = {}  # name -> the servers that know it
-        self._rejected: set[tuple[str, str]] = set()  # server, name: known elsewhere, not there
-        self._ended: dict[str, set[str]] = {}  # name -> the servers that may still think of it
+        self._confirmed: dict[str, set[str]] = {}  # name -> the servers that have it
+        self._rejected: set[tuple[str, str]] = set()  # (server, name): accepted elsewhere
+        self._ended: dict[str, set[str]] = {}  # name -> the servers that may still have it
         self._unreported: dict[str, None] = {}
         self._reporting: dict[int, tuple[str, ...]] = {}
         self._report_due = 0
         self._deadline = 0  # of the step that the link is in
-        self._to_probe: list[Server] = []
-        self._offers: dict[Server, ServerOffer] = {}
+        self._to_probe: list[NodeUrl] = []
+        self._offers: dict[NodeUrl, ProbeOffer] = {}
         self._probe = ""
         self._tokens = 0
 
@@ -92,10 +206,10 @@ class Core:
         self,
         wanted: Iterable[tuple[str, str, Iterable[str]]],
         ended: Iterable[tuple[str, Iterable[str]]],
-        requests: Iterable[Request],
+        requests: Iterable[SubscriberRequest],
         unreported: Iterable[str],
     ) -> None:
-        """Take up what an earlier run left."""
+        """Load what an earlier run left."""
         self._ended = {name: set(servers) for name, servers in ended}
         for name, text, servers in wanted:
             self._wanted[name] = text
@@ -104,10 +218,10 @@ class Core:
             self._requests[request.id] = _Waiting(request)
         self._unreported.update(dict.fromkeys(unreported))
 
-    # What the app asks -----------------------------------------------------------------------
+    # From the app -----------------------------------------------------------------------
 
-    def ask(self, request: Request, now: int) -> list[Action]:
-        """Take a request that is already on the disk; it replaces an older one for the name."""
+    def ask(self, request: SubscriberRequest, now: int) -> list[Action]:
+        """Send a request that is stored already; it replaces an older one for the same name."""
         if request.kind != "list":
             self.drop(
                 w.request.id
@@ -123,47 +237,49 @@ class Core:
                 self._wanted.pop(request.name, None)
                 self._ended.setdefault(request.name, set()).update(servers)
         waiting = self._requests[request.id] = _Waiting(request)
-        return self._send_request(waiting, now) if self.state is State.ONLINE else []
+        return self._send_request(waiting, now) if self.state is ConnectionState.ONLINE else []
 
     def drop(self, requests: Iterable[str]) -> None:
-        """Forget requests for which nobody waits any more."""
+        """Forget requests whose replies nobody waits for."""
         for request in requests:
             self._requests.pop(request, None)
 
-    def use_servers(self, servers: Iterable[Server], now: int) -> list[Action]:
-        """Take other servers; the link stays if it is to one of them."""
+    def use_servers(self, servers: Iterable[NodeUrl], now: int) -> list[Action]:
+        """Use other servers; the link stays if it is with one of them."""
         self.servers.replace(servers)
         if self.server is not None and self.server not in self.servers:
-            return [Close(), *self._rest("no longer in the list"), *self.tick(now)]
+            return [CloseLink(), *self._go_idle("no longer in the list"), *self.tick(now)]
         return self.tick(now)
 
-    # What the link says ----------------------------------------------------------------------
+    # From the link ----------------------------------------------------------------------
 
     def opened(self, now: int) -> list[Action]:
-        """Note that the server took our name and password."""
-        if self.state is State.PROBING:
-            return [Listen((self.topics.replies,))]
-        self.state = State.LISTENING
+        """The server accepted our name and password."""
+        if self.state is ConnectionState.PROBING:
+            return [SubscribeTopics((self.topics.replies,))]
+        self.state = ConnectionState.LISTENING
         self._deadline = now + self._settings.patience
-        return [Listen((self.topics.replies, self.topics.notes))]
+        return [SubscribeTopics((self.topics.replies, self.topics.notifications))]
 
     def listened(self, now: int) -> list[Action]:
-        """Note that the server took our MQTT subscriptions: what is said now is heard."""
+        """The server accepted our MQTT subscriptions: from now on we receive what is sent to us."""
         if self.server is None:
             return []
-        if self.state is State.PROBING:
+        if self.state is ConnectionState.PROBING:
             self._probe = self._new_id()
             texts = self._wanted.values()
-            return [Send(self.topics.requests, write_probe(self._probe, texts, _MAX_PROBE))]
-        self.state = State.ONLINE
-        self.servers.note_success(self.server)
+            return [
+                PublishMessage(self.topics.requests, write_probe(self._probe, texts, _MAX_PROBE))
+            ]
+        self.state = ConnectionState.ONLINE
+        self.servers.record_success(self.server)
         self._unreported = {
             **dict.fromkeys(key for keys in self._reporting.values() for key in keys),
             **self._unreported,
         }
         self._reporting.clear()
         self._report_due = now
-        actions: list[Action] = [Tell(self.state, self.server.url)]
+        actions: list[Action] = [ConnectionStatus(self.state, self.server.url)]
         actions += self._report(now) or [self._report_nothing()]
         self._renew(self.server.url)
         for waiting in self._requests.values():
@@ -172,63 +288,66 @@ class Core:
         return actions
 
     def failed(self, reason: str, now: int) -> list[Action]:
-        """Note that the server cannot be reached, refused us, or that the link broke."""
+        """The server cannot be reached or refused us, or the link broke."""
         if self.server is None:
             return []
-        self.servers.note_failure(self.server, now, reason)
-        if self.state is State.PROBING:
-            return [Tell(State.IDLE, self.server.url, reason), *self._probe_next(now)]
-        return [*self._rest(reason), *self.tick(now)]
+        self.servers.record_failure(self.server, now, reason)
+        if self.state is ConnectionState.PROBING:
+            return [
+                ConnectionStatus(ConnectionState.IDLE, self.server.url, reason),
+                *self._probe_next(now),
+            ]
+        return [*self._go_idle(reason), *self.tick(now)]
 
     def receive(self, topic: str, payload: bytes, mid: int, now: int) -> list[Action]:
-        """Take a message; `mid` is 0 where nothing is to be acknowledged."""
+        """Handle a message; `mid` is 0 where nothing is to be acknowledged."""
         actions: list[Action] = []
-        if topic == self.topics.notes:
-            note = read_note(payload)
-            if note is not None:
-                actions.append(KeepNote(note, payload, now))
+        if topic == self.topics.notifications:
+            notification = read_notification(payload)
+            if notification is not None:
+                actions.append(StoreNotification(notification, payload, now))
                 if not self._unreported:
                     self._report_due = now + self._settings.report_delay
-                self._unreported[note.key] = None
+                self._unreported[notification.key] = None
         elif topic == self.topics.replies:
             reply = read_reply(payload)
             if reply is not None:
-                actions += self._take_reply(reply, now)
-        if mid:  # also of what we cannot read: it will not get better
-            actions.append(Acknowledge(mid))
+                actions += self._handle_reply(reply, now)
+        if mid:  # also what we cannot read: a second copy would not be better
+            actions.append(AcknowledgeMessage(mid))
         return actions
 
     def sent(self, token: int) -> list[Action]:
-        """Note that the server has a message that we sent."""
+        """The server acknowledged a message that we sent."""
         keys = self._reporting.pop(token, None)
-        return [] if keys is None else [KeepReported(keys)]
+        return [] if keys is None else [MarkReported(keys)]
 
     def tick(self, now: int) -> list[Action]:
         """Do what is due."""
-        if self.state is State.ONLINE:
+        if self.state is ConnectionState.ONLINE:
             actions: list[Action] = []
             for waiting in self._requests.values():
                 if waiting.due <= now:
                     actions += self._send_request(waiting, now)
             return actions + self._report(now)
-        if self.state is State.IDLE:
+        if self.state is ConnectionState.IDLE:
             return self._start(now)
         if self._deadline > now:
             return []
-        if self.state is State.PROBING and self._probe and self.server is not None:
-            return self._take_offer(None, now)  # it lives, and does not say
-        return [Close(), *self.failed("no answer", now)]
+        if self.state is ConnectionState.PROBING and self._probe and self.server is not None:
+            return self._add_offer(None, now)  # it is connected, but did not reply
+        return [CloseLink(), *self.failed("no answer", now)]
 
     def leave(self, now: int) -> list[Action]:
-        """Say what is still to be said, because nobody will be here any more."""
+        """Send the last reports before the subscriber stops."""
         self._report_due = now
-        return [*self._report(now), Close()] if self.state is State.ONLINE else []
+        return [*self._report(now), CloseLink()] if self.state is ConnectionState.ONLINE else []
 
     def find_next_time(self) -> int:
-        """Return when `tick` has something to do."""
-        if self.state is State.IDLE:
+        """Return when `tick` has something to do, in ms."""
+        if self.state is ConnectionState.IDLE:
             return self.servers.find_next_time()
-        if self.state is not State.ONLINE:
+        if self.state is not ConnectionState.ONLINE:
             return self._deadline
         times = [waiting.due for waiting in self._requests.values()]
         if self._unreported:
@@ -250,73 +369,76 @@ class Core:
     def _probe_next(self, now: int) -> list[Action]:
         self._probe = ""
         if self._to_probe:
-            self.state = State.PROBING
+            self.state = ConnectionState.PROBING
             self.server = self._to_probe.pop(0)
             self._deadline = now + self._settings.probe_patience
-            return [Tell(self.state, self.server.url), Open(self.server, True)]
+            return [ConnectionStatus(self.state, self.server.url), OpenLink(self.server, True)]
         if self._offers:
-            return self._open(choose(self._offers), now)
-        return self._rest("no node answers")
+            return self._open(choose_server(self._offers), now)
+        return self._go_idle("no node answers")
 
-    def _take_offer(self, reply: Reply | None, now: int) -> list[Action]:
-        assert self.server is not None, "only a server that we talk to offers something"
+    def _add_offer(self, reply: Reply | None, now: int) -> list[Action]:
+        assert self.server is not None, "offers come from the server that the link is with"
         fields = reply.fields if reply is not None and reply.is_ok else None
         self._offers[self.server] = read_offer(self.server, fields)
-        return [Close(), *self._probe_next(now)]
+        return [CloseLink(), *self._probe_next(now)]
 
-    def _open(self, server: Server, now: int) -> list[Action]:
-        self.state = State.OPENING
+    def _open(self, server: NodeUrl, now: int) -> list[Action]:
+        self.state = ConnectionState.OPENING
         self.server = server
         self._deadline = now + self._settings.patience
-        return [Tell(self.state, server.url), Open(server, False)]
+        return [ConnectionStatus(self.state, server.url), OpenLink(server, False)]
 
-    def _rest(self, reason: str) -> list[Action]:
+    def _go_idle(self, reason: str) -> list[Action]:
         url = self.server.url if self.server is not None else ""
-        self.state = State.IDLE
+        self.state = ConnectionState.IDLE
         self.server = None
-        return [Tell(self.state, url, reason)]
+        return [ConnectionStatus(self.state, url, reason)]
 
     # Requests, replies, reports --------------------------------------------------------------
 
     def _renew(self, server: str) -> None:
-        """Ask for what this server has not confirmed, end what it confirmed: we may have walked."""
+        """Request what this server has not confirmed yet, and end what it still has.
+
+        The app may have moved here from another node.
+        """
         pending = {w.request.name for w in self._requests.values() if w.request.kind != "list"}
         for name, text in self._wanted.items():
             known = server in self._confirmed.get(name, ()) or (server, name) in self._rejected
             if name not in pending and not known:
-                request = Request(self._new_id(), "subscribe", name, text)
+                request = SubscriberRequest(self._new_id(), "subscribe", name, text)
                 self._requests[request.id] = _Waiting(request)
         for name, servers in self._ended.items():
             if name not in pending and server in servers:
-                request = Request(self._new_id(), "unsubscribe", name)
+                request = SubscriberRequest(self._new_id(), "unsubscribe", name)
                 self._requests[request.id] = _Waiting(request)
 
     def _send_request(self, waiting: _Waiting, now: int) -> list[Action]:
         settings = self._settings
         waiting.patience = min(settings.longest_patience, waiting.patience * 2 or settings.patience)
         waiting.due = now + waiting.patience
-        return [Send(self.topics.requests, waiting.request.write())]
+        return [PublishMessage(self.topics.requests, waiting.request.write())]
 
-    def _take_reply(self, reply: Reply, now: int) -> list[Action]:
-        if self.state is State.PROBING:
+    def _handle_reply(self, reply: Reply, now: int) -> list[Action]:
+        if self.state is ConnectionState.PROBING:
             if not self._probe or reply.request != self._probe:
                 return []
-            return self._take_offer(reply, now)
-        if self.state is State.ONLINE and reply.is_question:
+            return self._add_offer(reply, now)
+        if self.state is ConnectionState.ONLINE and reply.is_question:
             return [self._report_nothing()]
         if self.server is None or reply.request not in self._requests:
             return []
         request = self._requests.pop(reply.request).request
         if request.kind == "list":
-            return [Answer(request.id, reply)]
+            return [CompleteRequest(request.id, reply)]
         server = self.server.url
         if request.kind == "subscribe" and reply.is_ok:
             self._confirmed.setdefault(request.name, set()).add(server)
         elif request.kind == "subscribe" and self._confirmed.get(request.name):
-            # One node's no does not take away what another node's yes gave.
+            # A refusal by one node does not end what another node has accepted.
             self._rejected.add((server, request.name))
             why = f'"{request.name}" is refused here: {reply.build_error()}'
-            return [Tell(self.state, server, why)]
+            return [ConnectionStatus(self.state, server, why)]
         elif request.kind == "subscribe":
             self._wanted.pop(request.name, None)
         else:
@@ -324,7 +446,7 @@ class Core:
             left.discard(server)
             if not left:
                 self._ended.pop(request.name, None)
-        return [KeepAnswer(request, reply, server), Answer(request.id, reply)]
+        return [StoreReply(request, reply, server), CompleteRequest(request.id, reply)]
 
     def _report(self, now: int) -> list[Action]:
         actions: list[Action] = []
@@ -335,12 +457,12 @@ class Core:
                 del self._unreported[key]
             self._tokens += 1
             self._reporting[self._tokens] = keys
-            actions.append(Send(self.topics.requests, write_received(keys), self._tokens))
+            actions.append(PublishMessage(self.topics.requests, write_received(keys), self._tokens))
         return actions
 
     def _report_nothing(self) -> Action:
-        """Say that we listen, and report what we have: a broker does not tell a node so."""
-        return Send(self.topics.requests, write_received(()))
+        """Let the node know that we are listening: a broker does not report that to it."""
+        return PublishMessage(self.topics.requests, write_received(()))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(64):016x}"

@@ -1,8 +1,8 @@
 """One MQTT connection to one server. The only file of the subscriber that imports paho.
 
-Driven from outside, by one thread: `poll` waits on the socket and a wake-up pipe, and returns what
-happened. Messages are acknowledged by `acknowledge` alone (paho's manual_ack), so nothing is
-confirmed to a node before whoever drives this says so.
+One thread drives it from outside: `poll` waits on the socket and on a wake-up pipe, and returns the
+events that occurred. Only `acknowledge` acknowledges messages (paho's manual_ack), so the caller
+decides when a node may consider a message delivered.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import paho.mqtt.client as mqtt
-from denwatch.client.subscriber.errors import SubscriberError
-from denwatch.client.subscriber.servers import Server
+from denwatch.client.subscriber.messages import SubscriberError
+from denwatch.client.subscriber.servers import NodeUrl
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 MAX_INFLIGHT = 1_000
-# Not select, which knows no descriptor above 1,023; not epoll, which costs a call for each change.
+# Not select, which is limited to descriptors below 1,024; not epoll, which costs a call per change.
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
-class Opened(NamedTuple):
-    """The server took our name and password."""
+class LinkConnected(NamedTuple):
+    """The server accepted our name and password."""
 
 
-class Listened(NamedTuple):
-    """The server took our MQTT subscriptions."""
+class TopicsSubscribed(NamedTuple):
+    """The server accepted our MQTT subscriptions."""
 
 
-class Failed(NamedTuple):
-    """No connection, or no longer."""
+class LinkFailed(NamedTuple):
+    """The connection could not be made, or broke."""
 
     reason: str
 
 
-class Arrived(NamedTuple):
+class MessageArrived(NamedTuple):
     """A message; `mid` is 0 where nothing is to be acknowledged."""
 
     topic: str
@@ -49,26 +49,27 @@ class Arrived(NamedTuple):
     mid: int
 
 
-class Sent(NamedTuple):
+class MessageSent(NamedTuple):
     """The server acknowledged a message of ours."""
 
     token: int
 
 
-Happening = Opened | Listened | Failed | Arrived | Sent
+LinkEvent = LinkConnected | TopicsSubscribed | LinkFailed | MessageArrived | MessageSent
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who we are, and how we protect it. `tls`: a context, a CA's file, True for the system's."""
+    """Name and password, and how to protect them. `tls`: a context, a CA file, or True for the
+    system's authorities."""
 
     name: str = ""
     password: str | None = None
     tls: ssl.SSLContext | str | Path | bool | None = None
-    is_insecure: bool = False  # a password in the clear, off this machine
+    is_insecure: bool = False  # allows a password in the clear to another machine
 
-    def build_context(self, server: Server) -> ssl.SSLContext | None:
-        """Return the TLS context for a server, None for none; refuse to tell secrets openly."""
+    def build_context(self, server: NodeUrl) -> ssl.SSLContext | None:
+        """Return the TLS context for a server, or None; refuse to send a password in the clear."""
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
         if self.tls or server.is_tls:
@@ -76,10 +77,10 @@ class Identity:
             try:
                 return ssl.create_default_context(cafile=file)
             except (OSError, ssl.SSLError) as error:
-                raise SubscriberError(f"{file}: no certificates to trust: {error}") from None
+                raise SubscriberError(f"{file}: not a certificate authority: {error}") from None
         if self.password is not None and not server.is_local and not self.is_insecure:
             raise SubscriberError(
-                f"{server.url}: the password would go in the clear: use mqtts://, or allow it"
+                f"{server.url}: the password would be sent in the clear: use mqtts://, or allow it"
             )
         return None
 
@@ -93,8 +94,8 @@ class Waker:
         self._writer.setblocking(False)
 
     def wake(self) -> None:
-        """End the poll that is, or the next one."""
-        with suppress(OSError):  # full: it will wake anyway; closed: nobody sleeps
+        """End the current poll, or the next one."""
+        with suppress(OSError):  # full: it wakes anyway; closed: nobody waits
             self._writer.send(b"x")
 
     def sleep(self, timeout: float) -> None:
@@ -105,7 +106,7 @@ class Waker:
                 self.clear()
 
     def clear(self) -> None:
-        """Take the wake-ups back."""
+        """Discard pending wake-ups."""
         with suppress(OSError):
             while self.reader.recv(4096):
                 pass
@@ -116,28 +117,28 @@ class Waker:
         self._writer.close()
 
 
-class Link:
+class MqttLink:
     """A connection, from `open` to `close`; not used again after that."""
 
     def __init__(
         self,
-        server: Server,
+        server: NodeUrl,
         identity: Identity,
         client_id: str,
         *,
-        is_passing: bool = False,
+        is_temporary: bool = False,
         keep_alive: int = 15,
         timeout: float = 4.0,
     ) -> None:
         self.server = server
-        self._happenings: list[Happening] = []
+        self._events: list[LinkEvent] = []
         self._tokens: dict[int, int] = {}
         self._granted = 0
         self._is_open = True
         client = self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
-            clean_session=is_passing,
+            clean_session=is_temporary,
             protocol=mqtt.MQTTv311,
             reconnect_on_failure=False,
             manual_ack=True,
@@ -157,7 +158,7 @@ class Link:
         self._keep_alive = keep_alive
 
     def open(self) -> None:
-        """Connect; what comes of it is said by `poll`."""
+        """Connect; `poll` returns the outcome."""
         try:
             self._client.connect(self.server.host, self.server.port, self._keep_alive)
         except (OSError, ValueError) as error:
@@ -165,7 +166,7 @@ class Link:
             return
         found = self._client.socket()
         if isinstance(found, socket.socket):
-            with suppress(OSError):  # small messages, each awaited: filling packets costs 40 ms
+            with suppress(OSError):  # small messages, each awaited: Nagle's delay costs 40 ms
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def listen(self, topics: tuple[str, ...]) -> None:
@@ -174,7 +175,7 @@ class Link:
         self._client.subscribe([(topic, 1) for topic in topics])
 
     def send(self, topic: str, payload: bytes, token: int = 0) -> None:
-        """Publish with QoS 1; `Sent` tells a token above 0."""
+        """Publish with QoS 1; `MessageSent` tells a token above 0."""
         info = self._client.publish(topic, payload, qos=1)
         if token:
             self._tokens[info.mid] = token
@@ -184,7 +185,7 @@ class Link:
         self._client.ack(mid, 1)
 
     def close(self) -> None:
-        """Hang up; nothing more happens here."""
+        """Disconnect; there are no events after this."""
         self._is_open = False
         with suppress(OSError, ValueError):
             self._client.disconnect()
@@ -193,17 +194,17 @@ class Link:
             with suppress(OSError):
                 found.close()
 
-    def poll(self, timeout: float, waker: Waker, limit: int = 500) -> list[Happening]:
-        """Wait for something to happen, and return all that did, `limit` messages at most."""
-        if not self._happenings:
+    def poll(self, timeout: float, waker: Waker, limit: int = 500) -> list[LinkEvent]:
+        """Wait for events, and return those that occurred, about `limit` at most."""
+        if not self._events:
             self._step(timeout, waker)
-        while self._is_open and len(self._happenings) < limit and self._step(0, waker):
+        while self._is_open and len(self._events) < limit and self._step(0, waker):
             pass
-        found, self._happenings = self._happenings, []
+        found, self._events = self._events, []
         return found
 
     def keep_alive(self) -> None:
-        """Let the server know that we live, without reading."""
+        """Send a keep-alive if one is due, without reading."""
         if self._client.socket() is not None:
             self._client.loop_misc()
 
@@ -221,19 +222,19 @@ class Link:
             except (OSError, ValueError):
                 self._fail("the connection is gone")
                 return False
-        before = len(self._happenings)
+        before = len(self._events)
         if ready & selectors.EVENT_READ:
             self._client.loop_read()
         if ready & selectors.EVENT_WRITE and self._client.socket() is not None:
             self._client.loop_write()
         if self._client.socket() is not None:
             self._client.loop_misc()
-        return len(self._happenings) > before
+        return len(self._events) > before
 
     def _fail(self, reason: str) -> None:
         if self._is_open:
             self._is_open = False
-            self._happenings.append(Failed(reason))
+            self._events.append(LinkFailed(reason))
 
     # paho's callbacks ------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class Link:
         if reason.is_failure:
             self._fail(f"refused: {str(reason).lower()}")
         else:
-            self._happenings.append(Opened())
+            self._events.append(LinkConnected())
 
     def _on_disconnect(
         self,
@@ -270,8 +271,8 @@ class Link:
             topic = message.topic
         except UnicodeDecodeError:
             topic = ""
-        self._happenings.append(
-            Arrived(topic, bytes(message.payload), message.mid if message.qos else 0)
+        self._events.append(
+            MessageArrived(topic, bytes(message.payload), message.mid if message.qos else 0)
         )
 
     def _on_publish(
@@ -284,7 +285,7 @@ class Link:
     ) -> None:
         token = self._tokens.pop(mid, 0)
         if token:
-            self._happenings.append(Sent(token))
+            self._events.append(MessageSent(token))
 
     def _on_subscribe(
         self,
@@ -295,9 +296,9 @@ class Link:
         properties: Properties | None,  # noqa: ARG002
     ) -> None:
         if len(reasons) != self._granted or any(reason.is_failure for reason in reasons):
-            self._fail("refused: these topics are not ours")
+            self._fail("refused: we may not subscribe to these topics")
         else:
-            self._happenings.append(Listened())
+            self._events.append(TopicsSubscribed())
 
 
 def _wait(link: Any, wants_write: bool, waker: Waker, timeout: float) -> int:

@@ -1,6 +1,6 @@
-"""What a subscriber and a node say to each other: topics, requests, replies, notes.
+"""The messages between a subscriber and a node: topics, requests, replies, notifications; errors.
 
-No I/O, no clock. Only this file knows how these messages look as bytes.
+No I/O, no clock. Only this file knows what these messages look like as bytes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,38 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from denwatch.client.subscriber.errors import RefusedError, SubscriberError
+from denwatch.client.errors import LanguageError
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree as Tree
+
+
+class SubscriberError(Exception):
+    """Base class of what can go wrong for a subscriber."""
+
+
+class RequestRefusedError(LanguageError, SubscriberError):
+    """The node refused a request: what is wrong with the text, at which column, and a hint.
+
+    It is a LanguageError, so whatever underlines those underlines this one, too.
+    """
+
+    def describe(self) -> str:
+        """Return the node's sentence, which contains its suggestions and its hint already."""
+        return self.message
+
+
+class UnconfirmedError(SubscriberError, TimeoutError):
+    """No node has answered yet. The request is stored, and repeated until one does."""
+
+
+class SubscriberStoreError(SubscriberError):
+    """The store cannot be used: another process has it open, or it is another program's file."""
+
+
+class TransactionError(SubscriberError):
+    """A callback ended the transaction that was lent to it, or used it after its end."""
+
 
 ROOT = "dens/1/"
 STATUS = ROOT + "status/"
@@ -29,7 +57,7 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f/+#$]{1,64}")
 def check_name(name: str) -> str:
     """Return a subscriber's name if it can stand in a topic."""
     if not _NAME.fullmatch(name):
-        raise SubscriberError(f"{name!r} is no name: 1 to 64 characters, without / + # and $")
+        raise SubscriberError(f"{name!r} is not a name: 1 to 64 characters, without / + # and $")
     return name
 
 
@@ -39,7 +67,7 @@ class Topics:
 
     requests: str
     replies: str
-    notes: str
+    notifications: str
 
     @classmethod
     def of(cls, name: str) -> Topics:
@@ -52,7 +80,7 @@ class Topics:
 
 
 def write_text(wanted: str | Tree | Mapping[str, Any]) -> str:
-    """Return what was asked for as text: words, XML and JSON as they are, a tree as JSON."""
+    """Return a subscription as text: words, XML and JSON unchanged, a tree as JSON."""
     if isinstance(wanted, str):
         return wanted
     if isinstance(wanted, Mapping):
@@ -63,12 +91,12 @@ def write_text(wanted: str | Tree | Mapping[str, Any]) -> str:
 
 
 def derive_name(text: str) -> str:
-    """Return the name of a subscription that was given none: the same for the same text."""
+    """Return the name of a subscription that was given none; the same text has the same name."""
     return "s" + hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
 
 
 def write_subscribe(request: str, name: str, text: str) -> bytes:
-    """Return the request for a subscription; asked twice it changes nothing."""
+    """Return the request for a subscription; sending it twice changes nothing."""
     return _write({"subscribe": text, "name": name, "request": request})
 
 
@@ -78,13 +106,13 @@ def write_unsubscribe(request: str, name: str) -> bytes:
 
 
 def write_list(request: str) -> bytes:
-    """Return the question which subscriptions a node knows."""
+    """Return the request for the list of our subscriptions at a node."""
     return _write({"list": True, "request": request})
 
 
 def write_probe(request: str, texts: Iterable[str], limit: int) -> bytes:
-    """Return the question what these subscriptions would add to a node: the first ones, if all
-    are more than `limit` bytes."""
+    """Return the request that asks what these subscriptions would add to a node; only the first
+    ones, if all are more than `limit` bytes."""
     asked: list[str] = []
     for text in texts:
         limit -= len(json.dumps(text))
@@ -95,7 +123,7 @@ def write_probe(request: str, texts: Iterable[str], limit: int) -> bytes:
 
 
 def write_received(keys: Iterable[str]) -> bytes:
-    """Return the report of notes that are on our disk, their ids as they came."""
+    """Return the report that notifications are on our disk, by their ids as they came."""
     return _write({"received": [json.loads(key) for key in keys]})
 
 
@@ -108,7 +136,7 @@ def _write(document: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Reply:
-    """A node's answer. `request` is "" for an answer to somebody who gave no number."""
+    """A node's reply. `request` is "" if the request had no id."""
 
     request: str
     is_ok: bool
@@ -116,37 +144,37 @@ class Reply:
 
     @property
     def is_question(self) -> bool:
-        """Whether it is no answer, but a node that asks whether we listen."""
+        """Whether it is not a reply, but the node asking whether we are listening."""
         return self.fields.get("ask") == "listening"
 
-    def build_error(self) -> RefusedError:
-        """Return what the node has against the request."""
+    def build_error(self) -> RequestRefusedError:
+        """Return why the node refused the request."""
         hints = self.fields.get("suggestions")
-        return RefusedError(
-            _take_text(self.fields, "error") or "the node refused, and did not say why",
-            _take_count(self.fields, "at"),
-            _take_count(self.fields, "length") or 1,
-            _take_text(self.fields, "hint"),
+        return RequestRefusedError(
+            _get_text(self.fields, "error") or "the node refused without giving a reason",
+            _get_count(self.fields, "at"),
+            _get_count(self.fields, "length") or 1,
+            _get_text(self.fields, "hint"),
             [str(hint) for hint in hints] if isinstance(hints, list) else (),
         )
 
 
 def read_reply(payload: bytes) -> Reply | None:
-    """Return a reply; None for bytes that are none."""
+    """Return a reply; None for bytes that are not one."""
     document = read_object(payload)
     if document is None or not isinstance(document.get("ok"), bool):
         return None
-    return Reply(_take_text(document, "request"), document["ok"], document)
+    return Reply(_get_text(document, "request"), document["ok"], document)
 
 
-# Notes --------------------------------------------------------------------------------------
+# Notifications ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Note:
-    """A notification for us. Times are ms since 1970; degrees and scores as the node says them.
+class ReceivedNotification:
+    """A notification as a subscriber receives it. Times are ms since 1970.
 
-    `key` is the id as JSON, by which notes are told apart; `fields` is all that the node sent.
+    `key` is the id as JSON, by which notifications are told apart; `fields` is all that was sent.
     """
 
     key: str
@@ -169,22 +197,22 @@ class Note:
 
     @property
     def reading(self) -> str | None:
-        """What was read, by device, start and number: the same through whichever node it came."""
+        """The reading's id (device, start, number): the same through whichever node it came."""
         found = self.fields.get("reading")
         return found if isinstance(found, str) and found else None
 
     @property
     def is_certain(self) -> bool:
-        """Whether the reading surely meets what was asked; else it possibly does.
+        """Whether the reading certainly matches; otherwise it possibly does.
 
-        Sure is a reading without doubt, whose two degrees are one, and one that meets it at least
-        by half even at its worst.
+        Certain is a reading without doubt, whose two degrees are equal, and one that matches to at
+        least one half even at its worst.
         """
         return self.certain >= min(self.possible, 0.5)
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        """The names of our subscriptions that it answers, where the node says them."""
+        """The names of our subscriptions that it matches, if the node sent them."""
         for key in ("subscriptions", "subscription"):
             found = self.fields.get(key)
             if isinstance(found, str):
@@ -194,12 +222,12 @@ class Note:
         return ()
 
     def is_expired(self, now: int) -> bool:
-        """Return whether it no longer counts."""
+        """Return whether it has expired."""
         return self.expires is not None and self.expires <= now
 
 
-def read_note(payload: bytes) -> Note | None:
-    """Return a note; None for bytes that are none, or without an id."""
+def read_notification(payload: bytes) -> ReceivedNotification | None:
+    """Return a notification; None for bytes that are not one, or without an id."""
     document = read_object(payload)
     if document is None:
         return None
@@ -207,18 +235,18 @@ def read_note(payload: bytes) -> Note | None:
     if isinstance(key, bool) or not isinstance(key, int | str) or key == "":
         return None
     values = document.get("values")
-    degree = _take_number(document, "degree", 0.0)
-    return Note(
+    degree = _get_number(document, "degree", 0.0)
+    return ReceivedNotification(
         json.dumps(key),
-        _take_text(document, "event"),
+        _get_text(document, "event"),
         values if isinstance(values, dict) else {},
         degree,
-        _take_number(document, "possible", degree),
-        _take_number(document, "certain", 0.0),
+        _get_number(document, "possible", degree),
+        _get_number(document, "certain", 0.0),
         document.get("why"),
-        _take_time(document, "at"),
-        _take_time(document, "expires"),
-        _take_number(document, "score", 0.0),
+        _get_time(document, "at"),
+        _get_time(document, "expires"),
+        _get_number(document, "score", 0.0),
         document,
     )
 
@@ -234,26 +262,26 @@ def read_object(payload: bytes) -> dict[str, Any] | None:
             import cbor2
 
             document = cbor2.loads(payload)
-    except Exception:  # noqa: BLE001 - whatever a decoder makes of foreign bytes, it is no message
+    except Exception:  # noqa: BLE001 - a decoder may raise anything on foreign bytes
         return None
     return document if isinstance(document, dict) else None
 
 
-def _take_text(document: Mapping[str, Any], key: str) -> str:
+def _get_text(document: Mapping[str, Any], key: str) -> str:
     found = document.get(key)
     return found if isinstance(found, str) else ""
 
 
-def _take_count(document: Mapping[str, Any], key: str) -> int | None:
-    found = _take_number(document, key, -1.0)
+def _get_count(document: Mapping[str, Any], key: str) -> int | None:
+    found = _get_number(document, key, -1.0)
     return None if found < 0 else int(found)
 
 
-def _take_time(document: Mapping[str, Any], key: str) -> int | None:
-    """Return a time in ms: a number is one; a text is a date and time, in UTC unless it says."""
+def _get_time(document: Mapping[str, Any], key: str) -> int | None:
+    """Return a time in ms, from a number of ms or from an ISO date and time (UTC by default)."""
     found = document.get(key)
     if not isinstance(found, str):
-        return _take_count(document, key)
+        return _get_count(document, key)
     try:
         moment = datetime.fromisoformat(found)
     except ValueError:
@@ -263,7 +291,7 @@ def _take_time(document: Mapping[str, Any], key: str) -> int | None:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _take_number(document: Mapping[str, Any], key: str, default: float) -> float:
+def _get_number(document: Mapping[str, Any], key: str, default: float) -> float:
     found = document.get(key)
     if not isinstance(found, int | float) or not math.isfinite(found):
         return default

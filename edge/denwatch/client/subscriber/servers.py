@@ -1,8 +1,8 @@
-"""The nodes that an app may use: their addresses, when to try each, and which one is best.
+"""The servers (nodes) that an app may use: their addresses, when to try each, which is best.
 
 No I/O, no clock; the random source is an argument. The choice among several nodes in range is
-PrefSIENA's (section 3.3): the one to which our subscriptions add the fewest new roots, then the
-one with the smallest graph.
+PrefSIENA's (section 3.3): the one to whose subscription graph ours would add the fewest new roots,
+then the one with the smallest graph.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from denwatch.client.subscriber.errors import SubscriberError
-from denwatch.node.ranking.forwarder import ServerOffer, choose_server
+from denwatch.client.subscriber.messages import SubscriberError
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
-UNKNOWN = 1 << 62  # a node that does not say what we would add to it is taken after all that do
+UNKNOWN = 1 << 62  # a node that does not report its graph is chosen after all that do
 
 
 @dataclass(frozen=True)
-class Server:
-    """Where a node listens."""
+class NodeUrl:
+    """The address at which a node listens."""
 
     url: str
     host: str
@@ -32,7 +32,7 @@ class Server:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine, so that nothing goes over a wire."""
+        """Whether it is this machine, so that nothing is sent over a network."""
         if self.host == "localhost":
             return True
         try:
@@ -41,26 +41,28 @@ class Server:
             return False
 
 
-def parse_server(text: str) -> Server:
+def parse_server(text: str) -> NodeUrl:
     """Return the server of mqtt://host[:port] or mqtts://host[:port]."""
     try:
         parts = urlsplit(text if "://" in text else f"mqtt://{text}")
         port = parts.port
     except ValueError as error:
-        raise SubscriberError(f"{text!r} is no address of a node: {error}") from None
+        raise SubscriberError(f"{text!r} is not the address of a node: {error}") from None
     if parts.scheme not in PORTS or not parts.hostname:
-        raise SubscriberError(f"{text!r} is no address of a node: mqtt://HOST or mqtts://HOST")
+        raise SubscriberError(f"{text!r} is not the address of a node: mqtt://HOST or mqtts://HOST")
     if parts.username or parts.password or parts.path.strip("/") or parts.query or parts.fragment:
-        raise SubscriberError(f"{text!r}: only host and port; names and passwords go elsewhere")
+        raise SubscriberError(
+            f"{text!r}: give only host and port; names and passwords are separate options"
+        )
     port = port or PORTS[parts.scheme]
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     url = f"{parts.scheme}://{host}:{port}"
-    return Server(url, parts.hostname, port, parts.scheme == "mqtts")
+    return NodeUrl(url, parts.hostname, port, parts.scheme == "mqtts")
 
 
 @dataclass(frozen=True)
 class BackOff:
-    """How long to leave a node alone that failed: doubling, and never two apps in step."""
+    """How long to wait after a failure: doubling, with jitter so that apps do not retry in step."""
 
     first: int = 500  # ms
     longest: int = 60_000
@@ -78,17 +80,17 @@ class _Record:
     reason: str = ""
 
 
-class Servers:
-    """Keeps what was learnt about each server, and says which to try."""
+class ServerList:
+    """The servers with their recent failures; says which to try and when."""
 
-    def __init__(self, servers: Iterable[Server], back_off: BackOff, rng: random.Random) -> None:
+    def __init__(self, servers: Iterable[NodeUrl], back_off: BackOff, rng: random.Random) -> None:
         self._records = {server: _Record() for server in servers}
         if not self._records:
             raise SubscriberError("no node is named: give at least one address")
         self._back_off = back_off
         self._rng = rng
 
-    def list_due(self, now: int) -> list[Server]:
+    def list_due(self, now: int) -> list[NodeUrl]:
         """Return the servers that may be tried now, in the order in which they were named."""
         return [server for server, r in self._records.items() if r.not_before <= now]
 
@@ -96,42 +98,49 @@ class Servers:
         """Return when the first of them may be tried."""
         return min(record.not_before for record in self._records.values())
 
-    def note_failure(self, server: Server, now: int, reason: str) -> int:
-        """Note that a server could not be used; return when it may be tried again."""
+    def record_failure(self, server: NodeUrl, now: int, reason: str) -> int:
+        """Record that a server could not be used; return when it may be tried again."""
         record = self._records.get(server)
-        if record is None:  # no longer among ours
+        if record is None:  # no longer in the list
             return now
         record.failures += 1
         record.not_before = now + self._back_off.draw_delay(record.failures, self._rng)
         record.reason = reason
         return record.not_before
 
-    def note_success(self, server: Server) -> None:
-        """Note that a server serves us."""
+    def record_success(self, server: NodeUrl) -> None:
+        """Record that a server serves us."""
         if server in self._records:
             self._records[server] = _Record()
 
-    def replace(self, servers: Iterable[Server]) -> None:
-        """Take other servers; what is known of those that stay is kept."""
+    def replace(self, servers: Iterable[NodeUrl]) -> None:
+        """Use other servers; what is known of those that stay is kept."""
         found = {server: self._records.get(server, _Record()) for server in servers}
         if not found:
             raise SubscriberError("no node is named: give at least one address")
         self._records = found
 
-    def __contains__(self, server: Server) -> bool:
+    def __contains__(self, server: NodeUrl) -> bool:
         return server in self._records
 
 
-def read_offer(server: Server, fields: Mapping[str, object] | None) -> ServerOffer:
-    """Return what a probed node offers; None stands for one that did not say."""
+class ProbeOffer(NamedTuple):
+    """A probed server's reply, in the order of the criteria: the least is the best."""
+
+    new_roots: int  # how many roots our subscriptions would add to its graph
+    nodes: int  # how large its graph is
+    url: str  # breaks the last tie
+
+
+def read_offer(server: NodeUrl, fields: Mapping[str, object] | None) -> ProbeOffer:
+    """Return a probed server's offer; `fields` is None for one that did not reply."""
     roots, nodes = (_read_count(fields, key) for key in ("new_roots", "nodes"))
-    return ServerOffer(roots, nodes, server.url)
+    return ProbeOffer(roots, nodes, server.url)
 
 
-def choose(offers: Mapping[Server, ServerOffer]) -> Server:
+def choose_server(offers: Mapping[NodeUrl, ProbeOffer]) -> NodeUrl:
     """Return the server that the two criteria prefer."""
-    best = choose_server(offers.values())
-    return next(server for server, offer in offers.items() if offer is best)
+    return min(offers, key=offers.__getitem__)
 
 
 def _read_count(fields: Mapping[str, object] | None, key: str) -> int:

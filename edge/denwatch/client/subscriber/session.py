@@ -1,40 +1,108 @@
-"""What the two front ends share: a store, an inbox, a core, and the engine that runs them."""
+"""A running subscriber: its core, its store, its link, and the threads that drive them.
+
+Two threads. The *link thread* runs the core: it performs the core's actions on the store and on the
+link, and it alone decides the order in which things become true. The *handler thread* exists only
+if the app gave a handler; it reads notifications from the inbox. Both front ends (`subscriber.py`,
+`aio.py`) are thin layers over this object.
+
+RULE (durability)  All store changes of one step are committed first, in one transaction; only then
+are messages acknowledged, sent, or reported to the app (`_perform`). A process killed between the
+two receives the message again, and the store recognises it by its key.
+
+EXAMPLE  A notification arrives: the core returns [StoreNotification, AcknowledgeMessage]; the first
+is committed, then the second is sent. If the commit cannot happen (the app's handler holds the
+store, the disk is full), nothing is acknowledged; meanwhile only keep-alives are sent.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import queue
 import random
 import sqlite3
-import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from denwatch.client.subscriber.actions import Request, State, Tell
-from denwatch.client.subscriber.core import Core, Settings
-from denwatch.client.subscriber.engine import Engine, RisingClock
-from denwatch.client.subscriber.errors import SubscriberError, TransactionError
-from denwatch.client.subscriber.inbox import Inbox, Promise, Transaction
-from denwatch.client.subscriber.link import Identity
-from denwatch.client.subscriber.messages import Note, Reply, check_name, derive_name, write_text
-from denwatch.client.subscriber.servers import Server, parse_server
-from denwatch.client.subscriber.store import Store, Subscription
+from denwatch.client.subscriber.core import (
+    AcknowledgeMessage,
+    Action,
+    CloseLink,
+    CompleteRequest,
+    ConnectionState,
+    ConnectionStatus,
+    MarkReported,
+    OpenLink,
+    PublishMessage,
+    StoreNotification,
+    StoreReply,
+    SubscriberCore,
+    SubscriberOptions,
+    SubscriberRequest,
+    SubscribeTopics,
+)
+from denwatch.client.subscriber.link import (
+    Identity,
+    LinkConnected,
+    LinkEvent,
+    LinkFailed,
+    MessageArrived,
+    MessageSent,
+    MqttLink,
+    TopicsSubscribed,
+    Waker,
+)
+from denwatch.client.subscriber.messages import (
+    ReceivedNotification,
+    Reply,
+    SubscriberError,
+    SubscriberStoreError,
+    TransactionError,
+    check_name,
+    derive_name,
+    write_text,
+)
+from denwatch.client.subscriber.servers import NodeUrl, parse_server
+from denwatch.client.subscriber.store import (
+    HandlerTransaction,
+    Inbox,
+    Promise,
+    SubscriberStore,
+    SubscriptionStatus,
+)
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree as Tree
 
 log = logging.getLogger("denwatch.subscriber")
-_DISK_PAUSE = 1.0  # s, after a disk that did not write
+_LONGEST_SLEEP = 5_000  # ms
+_TIDY_PERIOD = 300_000  # ms
+_DISK_PAUSE = 0.5  # s, before the link thread tries a failing disk again
+_HANDLER_DISK_PAUSE = 1.0  # s, before the handler thread does
+_BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+T = TypeVar("T")
 
-Handler = Callable[[Note, Transaction], object]
-Watcher = Callable[[Tell], object]
+Handler = Callable[[ReceivedNotification, HandlerTransaction], object]
+StatusListener = Callable[[ConnectionStatus], object]
 
 
-class Session:
-    """One subscriber's parts, wired; started once, closed once."""
+class RisingClock:
+    """Milliseconds since 1970, by the machine's clock at the start; never falls."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def __call__(self) -> int:
+        return int((time.monotonic() + self._offset) * 1000)
+
+
+class SubscriberSession:
+    """One subscriber, started once and closed once. Methods with an underscore run on the link
+    thread (`_dispatch` on the handler thread); the others may be called from any thread."""
 
     def __init__(
         self,
@@ -42,40 +110,55 @@ class Session:
         servers: Iterable[str],
         store: str | Path,
         rng: random.Random,
-        settings: Settings | None = None,
+        settings: SubscriberOptions | None = None,
     ) -> None:
         name = check_name(identity.name)
         self._rng = rng
-        self.now = RisingClock()
-        self.state = Tell(State.IDLE, "")
         self._identity = identity
-        core = Core(name, self._parse_servers(servers), rng, settings or Settings())
-        self.store = Store(store, name, f"{name}-{self.draw_id()[:8]}")
+        self.now = RisingClock()
+        self.status = ConnectionStatus(ConnectionState.IDLE, "")
+        self._core = SubscriberCore(
+            name, self._parse_servers(servers), rng, settings or SubscriberOptions()
+        )
+        self._store = SubscriberStore(store, name, f"{name}-{self._draw_id()[:8]}")
         self.inbox = Inbox(store, self.now)
-        self.engine = Engine(core, self.store, self.inbox, identity, self.now, self._tell)
-        self._watchers: list[Watcher] = []
-        self._dispatcher: threading.Thread | None = None
-        self._changed = threading.Condition()
-        self._stopped = threading.Event()
+        self._link: MqttLink | None = None
+        self._waker = Waker()
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._answers: dict[str, Future[Reply]] = {}
+        self._tidied = self.now()
         self._is_started = self._is_closed = False
+        self._is_stopping = self._is_finished = False  # the link thread: is to end; has ended
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="denwatch-subscriber", daemon=True)
+        self._dispatcher: threading.Thread | None = None
+        self._listeners: list[StatusListener] = []
+        self._status_changed = threading.Condition()
 
     def handle(self, handler: Handler, promise: Promise) -> None:
-        """Hand every note to somebody, on a thread of its own; before `start`."""
+        """Call `handler` for every notification, on a thread of its own; before `start`."""
         self._dispatcher = threading.Thread(
-            target=self._dispatch, args=(handler, promise), name="denwatch-notes", daemon=True
+            target=self._dispatch, args=(handler, promise), name="denwatch-handler", daemon=True
         )
 
     def start(self) -> None:
-        """Connect, and handle notes."""
+        """Load what an earlier run left, connect, and handle notifications."""
         if self._is_started:
-            raise SubscriberError("a subscriber starts once")
+            raise SubscriberError("a subscriber can be started only once")
         self._is_started = True
-        self.engine.start()
+        store = self._store
+        self._core.restore(
+            store.list_wanted(), store.list_ended(), store.list_requests(), store.list_unreported()
+        )
+        self._thread.start()
         if self._dispatcher is not None:
             self._dispatcher.start()
 
     def close(self) -> None:
-        """Stop; the subscriptions stay, and what is not handled waits in the store."""
+        """Stop; subscriptions stay, and unhandled notifications wait in the store.
+
+        What was not committed was not acknowledged either.
+        """
         if self._is_closed:
             return
         self.inbox.check_thread("close")
@@ -84,72 +167,120 @@ class Session:
         self.inbox.close()
         if self._dispatcher is not None and self._dispatcher.is_alive():
             self._dispatcher.join()
-        self.engine.stop()
-        self.store.close()
-
-    def draw_id(self) -> str:
-        """Return a number for a request that nobody else has drawn."""
-        return f"{self._rng.getrandbits(64):016x}"
+        self._is_stopping = True
+        self._waker.wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._waker.close()
+        self._store.close()
 
     # Requests --------------------------------------------------------------------------------
 
     def ask(
         self, kind: str, name: str = "", text: str = ""
-    ) -> tuple[Request, Future[None], Future[Reply]]:
-        """Ask, now or when a node is there; the futures: it is on the disk, and its answer."""
-        self.inbox.check_thread(kind)
-        if not self._is_started or self._is_closed:
-            raise SubscriberError(f"{kind}: the subscriber is not running")
-        request = Request(self.draw_id(), kind, name, text)
-        return request, *self.engine.ask(request)
+    ) -> tuple[SubscriberRequest, Future[None], Future[Reply]]:
+        """Send a request, now or when a node is in range.
 
-    def list_subscriptions(self) -> list[Subscription]:
-        """Return what we asked for, as our own store has it."""
-        self.inbox.check_thread("subscriptions")
-        if not self._is_started or self._is_closed:
-            raise SubscriberError("subscriptions: the subscriber is not running")
-        return self.engine.submit(self.store.list_subscriptions).result()
+        The first future completes when the request is stored, the second with the node's reply.
+        """
+        self._check_running(kind)
+        request = SubscriberRequest(self._draw_id(), kind, name, text)
+        answer: Future[Reply] = Future()
+
+        def run() -> None:
+            if request.kind != "list":
+                try:
+                    self._write(lambda: self._store.add_request(request), is_patient=False)
+                except sqlite3.Error as error:
+                    raise SubscriberStoreError(f"{self._store.path}: {error}") from None
+            self._answers[request.id] = answer
+            self._perform(self._core.ask(request, self.now()))
+
+        return request, self._submit(run), answer
+
+    def drop(self, request: str) -> None:
+        """Stop repeating a request: nobody waits for its reply."""
+
+        def run() -> None:
+            self._answers.pop(request, None)
+            self._core.drop([request])
+
+        self._submit(run)
+
+    def list_subscriptions(self) -> list[SubscriptionStatus]:
+        """Return our subscriptions, as our own store has them."""
+        self._check_running("subscriptions")
+        return self._submit(self._store.list_subscriptions).result()
 
     def use_servers(self, servers: Iterable[str]) -> None:
-        """Take other nodes: the app has walked."""
+        """Use other nodes from now on."""
         found = self._parse_servers(servers)
         if not found:
             raise SubscriberError("no node is named: give at least one address")
         self.inbox.check_thread("use_servers")
-        self.engine.use_servers(found)
+        self._submit(lambda: self._perform(self._core.use_servers(found, self.now())))
 
-    def _parse_servers(self, servers: Iterable[str]) -> list[Server]:
-        """Read addresses; a password that would go in the clear is refused now, not later."""
+    def _check_running(self, what: str) -> None:
+        self.inbox.check_thread(what)
+        if not self._is_started or self._is_closed:
+            raise SubscriberError(f"{what}: the subscriber is not running")
+
+    def _parse_servers(self, servers: Iterable[str]) -> list[NodeUrl]:
+        """Parse addresses; refuse now, not later, one that would send a password in the clear."""
         found = [parse_server(server) for server in servers]
         for server in found:
             self._identity.build_context(server)
         return found
 
-    # The link's state ------------------------------------------------------------------------
+    def _draw_id(self) -> str:
+        return f"{self._rng.getrandbits(64):016x}"
 
-    def watch(self, watcher: Watcher) -> None:
-        """Call somebody, on the link's thread, whenever the link's state changes."""
-        self._watchers.append(watcher)
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run something on the link thread."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            if self._is_finished:
+                future.set_exception(SubscriberError("the subscriber has stopped"))
+                return
+            try:
+                future.set_result(work())
+            except Exception as error:  # noqa: BLE001 - it belongs to the caller
+                future.set_exception(error)
+
+        self._commands.put(run)
+        self._waker.wake()
+        if self._is_finished:
+            self._run_commands()
+        return future
+
+    # The connection's status -----------------------------------------------------------------
+
+    def add_listener(self, listener: StatusListener) -> None:
+        """Call somebody, on the link thread, whenever the connection's status changes."""
+        self._listeners.append(listener)
 
     def wait_until_connected(self, timeout: float | None) -> bool:
         """Return whether a node serves us, at the latest after so many seconds."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self.state.state is State.ONLINE or self._is_closed, timeout
+        with self._status_changed:
+            return self._status_changed.wait_for(
+                lambda: self.status.state is ConnectionState.ONLINE or self._is_closed, timeout
             )
 
-    def _tell(self, tell: Tell) -> None:
-        log.info("%s %s %s", tell.state.value, tell.server, tell.reason)
-        with self._changed:
-            self.state = tell
-            self._changed.notify_all()
-        for watcher in list(self._watchers):
+    def _report_status(self, status: ConnectionStatus) -> None:
+        log.info("%s %s %s", status.state.value, status.server, status.reason)
+        with self._status_changed:
+            self.status = status
+            self._status_changed.notify_all()
+        for listener in list(self._listeners):
             try:
-                watcher(tell)
+                listener(status)
             except Exception:
-                log.exception("a watcher of the link's state failed")
+                log.exception("a listener for the connection's status failed")
 
-    # Notes -----------------------------------------------------------------------------------
+    # The handler thread ----------------------------------------------------------------------
 
     def _dispatch(self, handler: Handler, promise: Promise) -> None:
         while self.inbox.wait():
@@ -158,65 +289,169 @@ class Session:
                     if taken is not None:
                         handler(*taken)
             except sqlite3.Error:
-                log.exception("a note could not be marked; it comes again")
-                self._stopped.wait(_DISK_PAUSE)
+                log.exception("a notification could not be marked as handled; it comes again")
+                self._stopped.wait(_HANDLER_DISK_PAUSE)
             except TransactionError:
-                log.exception("a handler broke its transaction; the note was not handled")
+                log.exception("a handler broke its transaction; the notification was not handled")
             except Exception:
-                log.exception("a handler failed; nothing that it wrote has happened")
+                log.exception("a handler failed; what it wrote was rolled back")
 
+    # The link thread -------------------------------------------------------------------------
 
-class FrontEnd:
-    """What is alike for programs with threads and for asyncio. `subscriber.py` explains all."""
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._step()
+            self._perform(self._core.leave(self.now()))
+        except Exception:
+            log.exception("the subscriber stopped")
+            reason = "stopped by an error: see the log"
+            self._report_status(ConnectionStatus(ConnectionState.IDLE, "", reason))
+        finally:
+            self._is_stopping = True
+            if self._link is not None:
+                self._link.close()
+            self._is_finished = True
+            for answer in self._answers.values():
+                if answer.set_running_or_notify_cancel():
+                    answer.set_exception(SubscriberError("the subscriber has stopped"))
+            self._run_commands()
 
-    def __init__(
-        self,
-        name: str,
-        password: str | None = None,
-        servers: Iterable[str] = ("mqtt://127.0.0.1:1883",),
-        *,
-        store: str | Path,
-        tls: ssl.SSLContext | str | Path | bool | None = None,
-        is_insecure: bool = False,
-        on_note: Handler | None = None,
-        promise: Promise = Promise.AT_LEAST_ONCE,
-        on_state: Watcher | None = None,
-        rng: random.Random | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        identity = Identity(name, password, tls, is_insecure)
-        parts = Session(identity, servers, store, rng or random.SystemRandom(), settings)
-        self._session = parts
-        self._promise = promise
-        if on_state is not None:
-            parts.watch(on_state)
-        if on_note is not None:
-            parts.handle(on_note, promise)
+    def _step(self) -> None:
+        self._run_commands()
+        self._perform(self._core.tick(self.now()))
+        if self.now() - self._tidied > _TIDY_PERIOD:
+            self._tidied = self.now()
+            self._write(self._store.tidy)
+        pause = min(_LONGEST_SLEEP, max(0, self._core.find_next_time() - self.now())) / 1000
+        if self._link is None:
+            self._waker.sleep(pause)
+            return
+        actions: list[Action] = []
+        for event in self._link.poll(pause, self._waker):
+            found = self._handle_event(event)
+            actions += found
+            if any(isinstance(action, CloseLink | OpenLink) for action in found):
+                break  # the remaining events belong to a link that is gone
+        self._perform(actions)
 
-    @property
-    def state(self) -> Tell:
-        """What the link is doing, with which node, and why."""
-        return self._session.state
+    def _run_commands(self) -> None:
+        while True:
+            try:
+                self._commands.get_nowait()()
+            except queue.Empty:
+                return
 
-    @property
-    def now(self) -> Callable[[], int]:
-        """The clock by which ages are told: ms since 1970, never falling."""
-        return self._session.now
+    def _handle_event(self, event: LinkEvent) -> list[Action]:
+        now = self.now()
+        if isinstance(event, MessageArrived):
+            return self._core.receive(event.topic, event.payload, event.mid, now)
+        if isinstance(event, MessageSent):
+            return self._core.sent(event.token)
+        if isinstance(event, LinkConnected):
+            return self._core.opened(now)
+        if isinstance(event, TopicsSubscribed):
+            return self._core.listened(now)
+        assert isinstance(event, LinkFailed)
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        return self._core.failed(event.reason, now)
 
-    def use_servers(self, servers: Iterable[str]) -> None:
-        """Take other nodes, for instance those that are in range now."""
-        self._session.use_servers(servers)
+    def _perform(self, actions: Iterable[Action]) -> None:
+        """Commit the store changes, then do everything else."""
+        actions = list(actions)
+        changes = [
+            a for a in actions if isinstance(a, StoreNotification | MarkReported | StoreReply)
+        ]
+        if changes:
+            new = 0
+
+            def write() -> None:
+                nonlocal new
+                new = self._store.apply(changes)
+
+            if not self._write(write):
+                return
+            if new:
+                self.inbox.announce()
+        for action in actions:
+            self._do(action)
+
+    def _write(self, work: Callable[[], None], *, is_patient: bool = True) -> bool:
+        """Change the store as soon as nobody else holds it; False if we are to stop first.
+
+        A disk that is full or failing may recover: patient work waits for that, and nothing is
+        acknowledged meanwhile.
+        """
+        failure = ""
+        while True:
+            try:
+                work()
+                return True
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & 0xFF in _BUSY_CODES
+                if not is_busy and not is_patient:
+                    raise
+                if not is_busy and str(error) != failure:
+                    failure = str(error)
+                    log.error("%s: %s; nothing is acknowledged", self._store.path, failure)
+                    server = self._link.server.url if self._link is not None else ""
+                    reason = f"cannot write: {failure}"
+                    self._report_status(ConnectionStatus(self._core.state, server, reason))
+            if self._is_stopping:
+                return False
+            if self._link is not None:
+                self._link.keep_alive()
+            if failure:
+                self._waker.sleep(_DISK_PAUSE)
+
+    def _do(self, action: Action) -> None:
+        link = self._link
+        if isinstance(action, OpenLink):
+            self._open(action)
+        elif isinstance(action, ConnectionStatus):
+            self._report_status(action)
+        elif isinstance(action, CompleteRequest):
+            answer = self._answers.pop(action.request, None)
+            if answer is not None and answer.set_running_or_notify_cancel():
+                answer.set_result(action.reply)
+        elif link is None:
+            return
+        elif isinstance(action, AcknowledgeMessage):
+            link.acknowledge(action.mid)
+        elif isinstance(action, PublishMessage):
+            link.send(action.topic, action.payload, action.token)
+        elif isinstance(action, SubscribeTopics):
+            link.listen(action.topics)
+        elif isinstance(action, CloseLink):
+            link.close()
+            self._link = None
+
+    def _open(self, action: OpenLink) -> None:
+        if self._link is not None:
+            self._link.close()
+        client_id = self._store.device + ("-probe" if action.is_probe else "")
+        try:
+            self._link = MqttLink(
+                action.server, self._identity, client_id, is_temporary=action.is_probe
+            )
+        except SubscriberError as error:  # its certificates have gone
+            self._link = None
+            self._perform(self._core.failed(str(error), self.now()))
+            return
+        self._link.open()
 
 
 def find_name(wanted: str | Tree | Mapping[str, Any], name: str | None) -> tuple[str, str]:
-    """Return the name of a subscription and its text: as said, as written in it, or derived."""
+    """Return a subscription's name and text; the name is given, written in it, or derived."""
     text = write_text(wanted)
     if not text.strip():
-        raise SubscriberError("an empty subscription")
+        raise SubscriberError("the subscription is empty")
     if name is None and text.lstrip("\ufeff \t\r\n").startswith("{"):
         try:
             written = json.loads(text).get("name")
         except ValueError:
-            written = None  # the node says what is wrong
+            written = None  # the node reports what is wrong
         name = written if isinstance(written, str) and written.strip() else None
     return name or derive_name(text), text

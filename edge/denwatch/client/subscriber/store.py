@@ -1,9 +1,20 @@
-"""A subscriber's own disk: what it asked for, and the notes that it got.
+"""A subscriber's own disk: its subscriptions, and the notifications that it received.
 
 The only file of the subscriber that opens SQLite (WAL, synchronous=FULL: a commit is on the disk).
-One process uses a store at a time. Inside, two connections: `Store` for the link's thread, `Inbox`
-for whoever handles notes; each call is one transaction. The tables are named denwatch_…, so that
-an app may keep its own in the same file and change both in one transaction.
+One process uses a store at a time, over two connections: `SubscriberStore` for the link thread and
+`Inbox` for whoever handles notifications; each call is one transaction. The tables are named
+denwatch_…, so that an app may keep its own tables in the same file.
+
+HANDLED ONCE. `Inbox.take` lends a transaction in which the notification is marked as handled:
+whatever is written through it is committed together with the mark, or not at all. So effects *in
+the store* happen exactly once, whenever the process dies. Effects *outside* (a siren, a mail)
+cannot be tied to a commit, so the app chooses what a death in between does:
+
+- AT_LEAST_ONCE: handle, then mark. Killed in between, the notification is handled again.
+- AT_MOST_ONCE: mark, then handle. Killed in between, the notification is not handled at all.
+
+While a transaction is lent, arriving notifications wait unacknowledged, so handlers that use one
+should be short; `lend` holds no transaction, and leaves only that choice.
 """
 
 from __future__ import annotations
@@ -11,19 +22,32 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from denwatch.client.subscriber.actions import Keep, KeepAnswer, KeepNote, Request
-from denwatch.client.subscriber.errors import RefusedError, StoreError
-from denwatch.client.subscriber.messages import Note
+from denwatch.client.subscriber.core import (
+    StoreChange,
+    StoreNotification,
+    StoreReply,
+    SubscriberRequest,
+)
+from denwatch.client.subscriber.messages import (
+    ReceivedNotification,
+    RequestRefusedError,
+    SubscriberStoreError,
+    TransactionError,
+    read_notification,
+)
 
 try:
     import fcntl
-except ImportError:  # not on this system: nothing then keeps a second process out
+except ImportError:  # not on this system: nothing keeps a second process out there
     fcntl = None  # type: ignore[assignment]
 
 _APPLICATION = 0x64656E73  # "dens": whose file it is
@@ -51,7 +75,7 @@ CREATE UNIQUE INDEX denwatch_readings ON denwatch_inbox (reading);
 CREATE INDEX denwatch_waiting ON denwatch_inbox (not_before, sequence) WHERE NOT is_handled;
 CREATE INDEX denwatch_unreported ON denwatch_inbox (sequence) WHERE NOT is_reported;
 """
-# By schema: what makes the next one of it.
+# By schema version: the statements that make the next version of it.
 _MIGRATIONS = {
     1: (
         "ALTER TABLE denwatch_inbox ADD COLUMN reading TEXT",
@@ -61,15 +85,15 @@ _MIGRATIONS = {
 
 
 @dataclass(frozen=True)
-class Subscription:
-    """What we asked for. `state`: "pending", "active", "refused" (then `error`), "ending" until
-    a node has agreed to its end, "ended" while another node may not have heard of it."""
+class SubscriptionStatus:
+    """One of our subscriptions. `state`: "pending", "active", "refused" (see `error`), "ending"
+    until a node confirms its end, "ended" while another node may still have it."""
 
     name: str
     text: str
     state: str
     id: int | str | None = None
-    error: RefusedError | None = None
+    error: RequestRefusedError | None = None
 
 
 def connect(path: str | Path, busy_ms: int) -> sqlite3.Connection:
@@ -83,7 +107,7 @@ def connect(path: str | Path, busy_ms: int) -> sqlite3.Connection:
 
 @contextmanager
 def transact(connection: sqlite3.Connection) -> Iterator[None]:
-    """Begin, and commit if nothing went wrong."""
+    """Begin a transaction; commit it, or roll back if the block raises."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -94,9 +118,9 @@ def transact(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-class Store:
-    """The link's side. `remember` is how many handled notes are known again, `keep` of how many
-    the text is kept; both far beyond what a node would send again."""
+class SubscriberStore:
+    """The link thread's side. `remember` is how many handled notifications are recognised, `keep`
+    of how many the content is kept; both far beyond what a node would send again."""
 
     def __init__(
         self,
@@ -115,33 +139,33 @@ class Store:
             self._connection = connect(self.path, _PATIENCE)
         except sqlite3.Error as error:
             self._lock.close()
-            raise StoreError(f"{self.path}: {error}") from None
+            raise SubscriberStoreError(f"{self.path}: {error}") from None
         try:
             self.device = self._prepare(name, device)
-        except (sqlite3.Error, StoreError) as error:
+        except (sqlite3.Error, SubscriberStoreError) as error:
             self._connection.close()
             self._lock.close()
-            if isinstance(error, StoreError):
+            if isinstance(error, SubscriberStoreError):
                 raise
-            raise StoreError(f"{self.path}: {error}") from None
-        # From here on: rather come back later than keep the link waiting.
+            raise SubscriberStoreError(f"{self.path}: {error}") from None
+        # From here on: try again later rather than block the link.
         self._connection.execute(f"PRAGMA busy_timeout={int(busy_ms)}")
 
     def _prepare(self, name: str, device: str) -> str:
-        """Look whose file it is, and change nothing before that is clear."""
+        """Check whose file it is before changing anything; return the MQTT client id."""
         found = self._connection
         (application,) = found.execute("PRAGMA application_id").fetchone()
         (version,) = found.execute("PRAGMA user_version").fetchone()
         (tables,) = found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         is_ours = application == _APPLICATION
         if not is_ours and tables:
-            raise StoreError(f"{self.path} is not a subscriber's store")
+            raise SubscriberStoreError(f"{self.path} is not a subscriber's store")
         if is_ours and version != _VERSION and version not in _MIGRATIONS:
-            raise StoreError(f"{self.path} has schema {version}, this program {_VERSION}")
+            raise SubscriberStoreError(f"{self.path} has schema {version}, this program {_VERSION}")
         if is_ours:
-            owner, device = found.execute("SELECT name, device FROM denwatch_about").fetchone()
-            if owner != name:
-                raise StoreError(f"{self.path} is the store of {owner}, not of {name}")
+            subscriber, device = found.execute("SELECT name, device FROM denwatch_about").fetchone()
+            if subscriber != name:
+                raise SubscriberStoreError(f"{self.path} belongs to {subscriber}, not {name}")
         found.execute("PRAGMA journal_mode=WAL")
         if is_ours and version == _VERSION:
             return str(device)
@@ -159,26 +183,28 @@ class Store:
         return str(device)
 
     def close(self) -> None:
-        """Close, and let others in."""
+        """Close, and release the lock."""
         with suppress(sqlite3.OperationalError):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._connection.close()
         self._lock.close()
 
-    # Looking ---------------------------------------------------------------------------------
+    # Reading ---------------------------------------------------------------------------------
 
-    def list_subscriptions(self) -> list[Subscription]:
-        """Return what was asked for, by name."""
+    def list_subscriptions(self) -> list[SubscriptionStatus]:
+        """Return our subscriptions, by name."""
         rows = self._connection.execute(
             "SELECT name, text, state, id, error FROM denwatch_subscriptions ORDER BY name"
         )
         return [
-            Subscription(name, text, state, json.loads(id) if id else None, _read_error(error))
+            SubscriptionStatus(
+                name, text, state, json.loads(id) if id else None, _read_error(error)
+            )
             for name, text, state, id, error in rows
         ]
 
     def list_wanted(self) -> list[tuple[str, str, list[str]]]:
-        """Return name, text and confirming servers of what is asked for and not refused."""
+        """Return name, text and confirming servers of the subscriptions that are not refused."""
         servers: dict[str, list[str]] = {}
         for name, server in self._connection.execute("SELECT * FROM denwatch_confirmations"):
             servers.setdefault(name, []).append(server)
@@ -189,7 +215,7 @@ class Store:
         ]
 
     def list_ended(self) -> list[tuple[str, list[str]]]:
-        """Return what was ended, with the servers that may not know."""
+        """Return the ended subscriptions, with the servers that may still have them."""
         found: dict[str, list[str]] = {}
         for name, server in self._connection.execute(
             "SELECT s.name, server FROM denwatch_subscriptions s"
@@ -199,20 +225,20 @@ class Store:
             found.setdefault(name, []).extend([server] if server else [])
         return list(found.items())
 
-    def list_requests(self) -> list[Request]:
+    def list_requests(self) -> list[SubscriberRequest]:
         """Return the requests that no node has answered, oldest first."""
         query = "SELECT id, kind, name, text FROM denwatch_requests ORDER BY sequence"
-        return [Request(*row) for row in self._connection.execute(query)]
+        return [SubscriberRequest(*row) for row in self._connection.execute(query)]
 
     def list_unreported(self) -> list[str]:
-        """Return the keys of notes of which no node was told."""
+        """Return the keys of notifications that are not reported as received yet."""
         query = "SELECT key FROM denwatch_inbox WHERE NOT is_reported ORDER BY sequence"
         return [key for (key,) in self._connection.execute(query)]
 
     # Changing --------------------------------------------------------------------------------
 
-    def add_request(self, request: Request) -> None:
-        """Keep a request until it is answered; it replaces an older one for the same name."""
+    def add_request(self, request: SubscriberRequest) -> None:
+        """Store a request until it is answered; it replaces an older one for the same name."""
         with transact(self._connection):
             run = self._connection.execute
             run("DELETE FROM denwatch_requests WHERE name = ?", (request.name,))
@@ -229,18 +255,18 @@ class Store:
                 (request.name, request.text, state),
             )
 
-    def keep(self, changes: Iterable[Keep]) -> int:
-        """Make all changes in one transaction; return how many notes were new.
+    def apply(self, changes: Iterable[StoreChange]) -> int:
+        """Make all changes in one transaction; return how many notifications were new.
 
-        sqlite3.OperationalError: somebody else writes, nothing was changed, try again.
+        sqlite3.OperationalError: somebody else is writing, nothing was changed, try again.
         """
         new = 0
         with transact(self._connection):
             for change in changes:
-                if isinstance(change, KeepNote):
-                    new += self._keep_note(change)
-                elif isinstance(change, KeepAnswer):
-                    self._keep_answer(change)
+                if isinstance(change, StoreNotification):
+                    new += self._store_notification(change)
+                elif isinstance(change, StoreReply):
+                    self._store_reply(change)
                 else:
                     self._connection.executemany(
                         "UPDATE denwatch_inbox SET is_reported = 1 WHERE key = ?",
@@ -248,34 +274,34 @@ class Store:
                     )
         return new
 
-    def _keep_note(self, change: KeepNote) -> int:
+    def _store_notification(self, change: StoreNotification) -> int:
         run = self._connection.execute
-        note = change.note
-        if note.reading is not None and self._has_twin(note):
+        notification = change.notification
+        if notification.reading is not None and self._has_twin(notification):
             run(
                 "INSERT INTO denwatch_inbox (key, at, is_handled) VALUES (?, ?, 1)"
                 " ON CONFLICT (key) DO UPDATE SET is_reported = 0",
-                (note.key, change.at),
+                (notification.key, change.at),
             )
             return 0
         cursor = run(
             "INSERT OR IGNORE INTO denwatch_inbox (key, payload, at, reading) VALUES (?, ?, ?, ?)",
-            (note.key, change.payload, change.at, note.reading),
+            (notification.key, change.payload, change.at, notification.reading),
         )
         if cursor.rowcount:
             return 1
-        # A second time: the node does not know that we have it.
-        run("UPDATE denwatch_inbox SET is_reported = 0 WHERE key = ?", (note.key,))
+        # A second time: the node does not know yet that we have it.
+        run("UPDATE denwatch_inbox SET is_reported = 0 WHERE key = ?", (notification.key,))
         return 0
 
-    def _has_twin(self, note: Note) -> bool:
+    def _has_twin(self, notification: ReceivedNotification) -> bool:
         """Return whether the same reading came before through another node, by another id."""
         found = self._connection.execute(
-            "SELECT key FROM denwatch_inbox WHERE reading = ?", (note.reading,)
+            "SELECT key FROM denwatch_inbox WHERE reading = ?", (notification.reading,)
         ).fetchone()
-        return found is not None and found[0] != note.key
+        return found is not None and found[0] != notification.key
 
-    def _keep_answer(self, change: KeepAnswer) -> None:
+    def _store_reply(self, change: StoreReply) -> None:
         request, reply = change.request, change.reply
         run = self._connection.execute
         run("DELETE FROM denwatch_requests WHERE id = ?", (request.id,))
@@ -306,7 +332,7 @@ class Store:
             )
 
     def tidy(self) -> None:
-        """Forget what is long done: first the texts of handled notes, then their ids."""
+        """Delete what is long done: first the content of handled notifications, then their keys."""
         run = self._connection.execute
         with transact(self._connection):
             (last,) = run("SELECT coalesce(max(sequence), 0) FROM denwatch_inbox").fetchone()
@@ -322,26 +348,263 @@ class Store:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Keep every other process out until the file is closed, or we die."""
+    """Lock out every other process until the file is closed or this process dies."""
     try:
         stream = Path(f"{path}-lock").open("ab")  # noqa: SIM115 - held as long as the store
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from None
+        raise SubscriberStoreError(f"{path}: {error.strerror}") from None
     if fcntl is not None:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             stream.close()
-            raise StoreError(
+            raise SubscriberStoreError(
                 f"{path} is used by another process: give each its own store"
             ) from None
     os.set_inheritable(stream.fileno(), False)
     return stream
 
 
-def _write_error(error: RefusedError) -> str:
+def _write_error(error: RequestRefusedError) -> str:
     return json.dumps([error.message, error.at, error.length, error.hint, error.suggestions])
 
 
-def _read_error(text: str | None) -> RefusedError | None:
-    return None if text is None else RefusedError(*json.loads(text))
+def _read_error(text: str | None) -> RequestRefusedError | None:
+    return None if text is None else RequestRefusedError(*json.loads(text))
+
+
+_BUSY_TIMEOUT = 60_000  # ms for a handler; the link thread's transactions are short
+_FIRST_PAUSE = 1_000  # ms, after a handler that failed; then doubling
+_LONGEST_PAUSE = 300_000
+
+
+class Promise(Enum):
+    """What holds for effects outside the store if the process dies while handling."""
+
+    AT_LEAST_ONCE = "at least once"
+    AT_MOST_ONCE = "at most once"
+
+
+class HandlerTransaction:
+    """Lent to a handler: SQL on the store's file, committed when the notification is handled."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection: sqlite3.Connection | None = connection
+
+    def execute(self, sql: str, parameters: Iterable[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement."""
+        return self._use().execute(sql, tuple(parameters))
+
+    def executemany(self, sql: str, rows: Iterable[Iterable[Any]]) -> sqlite3.Cursor:
+        """Run one statement for many rows."""
+        return self._use().executemany(sql, [tuple(row) for row in rows])
+
+    def end(self) -> None:
+        """End the loan; the handler may not use it any more."""
+        connection = self._use()
+        self._connection = None
+        if not connection.in_transaction:
+            raise TransactionError("the handler ended the transaction that was lent to it")
+
+    def _use(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise TransactionError("the transaction is over: it ends with its handler")
+        if not self._connection.in_transaction:
+            raise TransactionError("the handler ended the transaction that was lent to it")
+        return self._connection
+
+
+class Inbox:
+    """The handler's side of a store: one notification at a time, from any thread."""
+
+    def __init__(self, path: str | Path, now: Callable[[], int]) -> None:
+        self._connection = connect(path, _BUSY_TIMEOUT)
+        self._now = now
+        self._taking = threading.RLock()  # reentrant: a handler may look at the inbox
+        self._handler: int | None = None  # the thread to which the transaction is lent
+        self._lent: set[int] = set()
+        self._arrival = threading.Condition()
+        self._arrived = 0
+        self._listeners: list[Callable[[], None]] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Wake whoever waits, and close once the current notification is done."""
+        with self._arrival:
+            self._is_closed = True
+        self.announce()
+        with self._taking:
+            self._connection.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more notifications come out."""
+        return self._is_closed
+
+    def announce(self) -> None:
+        """Wake whoever waits: notifications have arrived."""
+        with self._arrival:
+            self._arrived += 1
+            self._arrival.notify_all()
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener`, on any thread, when notifications arrive and when this is closed."""
+        with self._arrival:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Stop calling."""
+        with self._arrival:
+            self._listeners.remove(listener)
+
+    def find_pause(self) -> float | None:
+        """Return the seconds until a postponed notification is due; None if there is none."""
+        due = self._find_due()
+        return None if due is None else max(0.01, (due - self._now()) / 1000)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return when a note waits; False after the timeout (seconds), or when closed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._is_closed:
+            with self._arrival:
+                arrived = self._arrived
+            due = self._find_due()
+            if due is not None and due <= self._now():
+                return True
+            pause = self.find_pause()
+            if deadline is not None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                pause = left if pause is None else min(pause, left)
+            with self._arrival:
+                if self._arrived == arrived and not self._is_closed:
+                    self._arrival.wait(pause)
+        return False
+
+    def _find_due(self) -> int | None:
+        """Return when the next notification may be handled, in ms; None if there is none."""
+        with self._taking:
+            if self._is_closed:
+                return None
+            rows = self._connection.execute(
+                "SELECT sequence, not_before FROM denwatch_inbox WHERE NOT is_handled"
+                " ORDER BY not_before LIMIT ?",
+                (len(self._lent) + 1,),
+            ).fetchall()
+        return next((int(due) for number, due in rows if number not in self._lent), None)
+
+    @contextmanager
+    def take(
+        self, promise: Promise = Promise.AT_LEAST_ONCE
+    ) -> Iterator[tuple[ReceivedNotification, HandlerTransaction] | None]:
+        """Lend the oldest waiting notification and its transaction; None if none waits.
+
+        If the block raises, the transaction is rolled back, and the notification comes again
+        later (AT_LEAST_ONCE), after the others.
+        """
+        self.check_thread("take")
+        with self._taking:
+            found = None if self._is_closed else self._find()
+            if found is None:
+                yield None
+                return
+            sequence, notification = found
+            if promise is Promise.AT_MOST_ONCE:
+                self.mark(sequence)
+            self._handler = threading.get_ident()
+            try:
+                with transact(self._connection):
+                    self._mark(sequence)
+                    transaction = HandlerTransaction(self._connection)
+                    yield notification, transaction
+                    transaction.end()
+            except Exception:
+                if promise is Promise.AT_LEAST_ONCE:
+                    self._postpone(sequence)
+                raise
+            finally:
+                self._handler = None
+
+    def check_thread(self, what: str) -> None:
+        """Refuse a call that would deadlock: the calling handler itself holds the store."""
+        if self._handler == threading.get_ident():
+            raise TransactionError(f"{what}() inside a handler's transaction: call it afterwards")
+
+    def lend(self, promise: Promise) -> tuple[int, ReceivedNotification] | None:
+        """Return the oldest waiting notification, with the number for `mark` or `put_back`."""
+        self.check_thread("notifications")
+        with self._taking:
+            found = None if self._is_closed else self._find()
+            if found is None:
+                return None
+            if promise is Promise.AT_MOST_ONCE:
+                self.mark(found[0])
+            else:
+                self._lent.add(found[0])
+            return found
+
+    def mark(self, sequence: int) -> None:
+        """Mark a lent notification as handled."""
+        with self._taking:
+            if not self._is_closed:
+                with transact(self._connection):
+                    self._mark(sequence)
+            self._lent.discard(sequence)
+
+    def put_back(self, sequence: int) -> None:
+        """Return a lent notification that was not handled: it waits again."""
+        with self._taking:
+            self._lent.discard(sequence)
+        self.announce()
+
+    def _find(self) -> tuple[int, ReceivedNotification] | None:
+        while True:
+            rows = self._connection.execute(
+                "SELECT sequence, payload FROM denwatch_inbox"
+                " WHERE NOT is_handled AND not_before <= ? ORDER BY sequence LIMIT ?",
+                (self._now(), len(self._lent) + 1),
+            ).fetchall()
+            row = next((row for row in rows if row[0] not in self._lent), None)
+            if row is None:
+                return None
+            notification = read_notification(row[1])
+            if notification is not None:
+                return row[0], notification
+            with transact(self._connection):  # an earlier version stored what we cannot read
+                self._mark(row[0])
+
+    def _mark(self, sequence: int) -> None:
+        self._connection.execute(
+            "UPDATE denwatch_inbox SET is_handled = 1 WHERE sequence = ?", (sequence,)
+        )
+
+    def _postpone(self, sequence: int) -> None:
+        query = "SELECT attempts FROM denwatch_inbox WHERE sequence = ?"
+        with transact(self._connection):
+            (attempts,) = self._connection.execute(query, (sequence,)).fetchone()
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts, 20))
+            self._connection.execute(
+                "UPDATE denwatch_inbox SET attempts = ?, not_before = ? WHERE sequence = ?",
+                (attempts + 1, self._now() + pause, sequence),
+            )
+
+    def list_stored(self, limit: int = 1_000) -> list[ReceivedNotification]:
+        """Return the notifications whose content is still here, handled or not, newest first."""
+        query = (
+            "SELECT payload FROM denwatch_inbox WHERE payload IS NOT NULL"
+            " ORDER BY sequence DESC LIMIT ?"
+        )
+        with self._taking:
+            rows = [] if self._is_closed else self._connection.execute(query, (limit,)).fetchall()
+        return [found for (payload,) in rows if (found := read_notification(payload)) is not None]
+
+    def count_waiting(self) -> int:
+        """Return how many notifications are not handled."""
+        query = "SELECT count(*) FROM denwatch_inbox WHERE NOT is_handled"
+        with self._taking:
+            found = (0,) if self._is_closed else self._connection.execute(query).fetchone()
+        return int(found[0])

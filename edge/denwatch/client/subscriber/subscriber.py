@@ -2,43 +2,96 @@
 
 with Subscriber("medic7", "secret", ["mqtts://tent:8883"], store="medic7.db") as subscriber:
     subscriber.subscribe("patient_temperature is very high", name="fever")
-    for note in subscriber.notes():
-        print(note.event, note.values, note.degree)
+    for notification in subscriber.notifications():
+        print(notification.event, notification.values, notification.degree)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+import random
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from denwatch.client.subscriber.actions import Request, Tell
-from denwatch.client.subscriber.errors import UnconfirmedError
-from denwatch.client.subscriber.inbox import Promise, Transaction
-from denwatch.client.subscriber.messages import Note, Reply
-from denwatch.client.subscriber.session import FrontEnd, find_name
-from denwatch.client.subscriber.store import Subscription
+from denwatch.client.subscriber.core import (
+    ConnectionStatus,
+    SubscriberOptions,
+    SubscriberRequest,
+)
+from denwatch.client.subscriber.link import Identity
+from denwatch.client.subscriber.messages import ReceivedNotification, Reply, UnconfirmedError
+from denwatch.client.subscriber.session import (
+    Handler,
+    StatusListener,
+    SubscriberSession,
+    find_name,
+)
+from denwatch.client.subscriber.store import HandlerTransaction, Promise, SubscriptionStatus
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree as Tree
 
 
-class Subscriber(FrontEnd):
-    """Asks for what an app needs to know, and hands over each notification once.
+class SubscriberBase:
+    """What both front ends have in common. `Subscriber` explains the arguments."""
 
-    `store` is this app's own SQLite file. Whatever is asked for is kept there until a node has
-    confirmed it; a note is acknowledged to the node after it was committed there.
+    def __init__(
+        self,
+        name: str,
+        password: str | None = None,
+        servers: Iterable[str] = ("mqtt://127.0.0.1:1883",),
+        *,
+        store: str | Path,
+        tls: ssl.SSLContext | str | Path | bool | None = None,
+        is_insecure: bool = False,
+        on_notification: Handler | None = None,
+        promise: Promise = Promise.AT_LEAST_ONCE,
+        on_status: StatusListener | None = None,
+        rng: random.Random | None = None,
+        settings: SubscriberOptions | None = None,
+    ) -> None:
+        identity = Identity(name, password, tls, is_insecure)
+        self._session = SubscriberSession(
+            identity, servers, store, rng or random.SystemRandom(), settings
+        )
+        self._promise = promise
+        if on_status is not None:
+            self._session.add_listener(on_status)
+        if on_notification is not None:
+            self._session.handle(on_notification, promise)
 
-    `on_note(note, transaction)` is called on a thread of its own, for one note after the other.
-    What it writes with `transaction.execute` happens exactly once, together with the mark that the
-    note is handled. For effects elsewhere `promise` says what a death in between does: see
-    `denwatch.client.subscriber.inbox`. A handler that raises sees the note again later.
+    @property
+    def status(self) -> ConnectionStatus:
+        """What the connection is doing, with which node, and why."""
+        return self._session.status
 
-    `servers` are the nodes that may be in range; among those that answer, the one to which our
-    subscriptions add least is taken (PrefSIENA's criteria), and another when it is lost.
+    @property
+    def now(self) -> Callable[[], int]:
+        """The clock to compute ages with: ms since 1970, never falling."""
+        return self._session.now
+
+    def use_servers(self, servers: Iterable[str]) -> None:
+        """Use other nodes, for instance those that are in range now."""
+        self._session.use_servers(servers)
+
+
+class Subscriber(SubscriberBase):
+    """Subscribes on behalf of an app, and hands over each notification once.
+
+    `store` is this app's own SQLite file. A subscription is stored there before it is sent, and
+    until a node has confirmed it; a notification is acknowledged after it was committed there.
+
+    `on_notification(notification, transaction)` is called on a thread of its own, for one
+    notification after the other. What it writes with `transaction.execute` happens exactly once,
+    together with the mark that the notification is handled. For effects elsewhere `promise` says
+    what a death in between does (see `store.py`). If the handler raises, it is called again later.
+
+    `servers` are the nodes that may be in range. Of those that answer, the one is used to which our
+    subscriptions add least (PrefSIENA's criteria), and another when it is lost.
     """
 
     def start(self) -> Subscriber:
@@ -47,7 +100,7 @@ class Subscriber(FrontEnd):
         return self
 
     def close(self) -> None:
-        """Stop. Subscriptions stay with the nodes; notes that are not handled wait in the store."""
+        """Stop. Subscriptions stay at the nodes; unhandled notifications wait in the store."""
         self._session.close()
 
     def __enter__(self) -> Subscriber:
@@ -61,7 +114,7 @@ class Subscriber(FrontEnd):
     ) -> None:
         self.close()
 
-    # Asking ----------------------------------------------------------------------------------
+    # Subscriptions ---------------------------------------------------------------------------
 
     def subscribe(
         self,
@@ -70,21 +123,22 @@ class Subscriber(FrontEnd):
         timeout: float | None = 30.0,
         *,
         wait: bool = True,
-    ) -> Subscription:
-        """Ask for notifications, in words, XML, JSON or as a tree; return when a node agreed.
+    ) -> SubscriptionStatus:
+        """Subscribe, in words, XML, JSON or with a tree; return when a node has accepted it.
 
-        Asked again under the same name it replaces what was asked before. RefusedError has the
-        column and a hint. UnconfirmedError: no node answered in time (seconds); the request is
-        kept and sent when one is there, also by a later run. With `wait=False` that is not awaited.
+        A second subscription under the same name replaces the first. RequestRefusedError has the
+        column and a hint. UnconfirmedError: no node answered in time (seconds); the request stays
+        in the store and is sent when a node answers, also by a later run. `wait=False` returns as
+        soon as the request is stored.
         """
         name, text = find_name(wanted, name)
         reply = self._ask("subscribe", name, text, timeout, wait)
         if reply is None:
-            return Subscription(name, text, "pending")
-        return Subscription(name, text, "active", reply.fields.get("id"))
+            return SubscriptionStatus(name, text, "pending")
+        return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
 
     def unsubscribe(
-        self, which: str | Subscription, timeout: float | None = 30.0, *, wait: bool = True
+        self, which: str | SubscriptionStatus, timeout: float | None = 30.0, *, wait: bool = True
     ) -> None:
         """End a subscription, by name."""
         name = which if isinstance(which, str) else which.name
@@ -96,38 +150,35 @@ class Subscriber(FrontEnd):
         found = reply.fields.get("subscriptions") if reply is not None else None
         return list(found) if isinstance(found, list) else []
 
-    def subscriptions(self) -> Sequence[Subscription]:
-        """Return what this app asked for, as its own store has it: also what is not confirmed."""
+    def subscriptions(self) -> Sequence[SubscriptionStatus]:
+        """Return this app's subscriptions from its own store, also those not confirmed yet."""
         return self._session.list_subscriptions()
 
     def _ask(
         self, kind: str, name: str, text: str, timeout: float | None, wait: bool
     ) -> Reply | None:
-        request, kept, answer = self._session.ask(kind, name, text)
-        kept.result()
+        request, stored, answer = self._session.ask(kind, name, text)
+        stored.result()
         if not wait:
             return None
         try:
             reply = answer.result(timeout)
         except FutureTimeoutError:
-            self._give_up(request, answer)
-            raise UnconfirmedError(describe_wait(request, self.state)) from None
+            answer.cancel()
+            if kind == "list":
+                self._session.drop(request.id)
+            raise UnconfirmedError(describe_wait(request, self.status)) from None
         if not reply.is_ok:
             raise reply.build_error()
         return reply
 
-    def _give_up(self, request: Request, answer: Future[Reply]) -> None:
-        answer.cancel()
-        if request.kind == "list":
-            self._session.engine.drop(request.id)
+    # Notifications ---------------------------------------------------------------------------
 
-    # Notes -----------------------------------------------------------------------------------
+    def notifications(self, timeout: float | None = None) -> Iterator[ReceivedNotification]:
+        """Yield notifications as they come; end when closed, or after `timeout` s without one.
 
-    def notes(self, timeout: float | None = None) -> Iterator[Note]:
-        """Yield notes as they come, and end after `timeout` seconds without one, or when closed.
-
-        A note counts as handled when the next is asked for (promise AT_LEAST_ONCE: the one in hand
-        when the process died, or the loop was left, comes again) or before it is yielded
+        A notification counts as handled when the next is requested (promise AT_LEAST_ONCE: the
+        current one comes again if the process dies or the loop is left) or before it is yielded
         (AT_MOST_ONCE).
         """
         inbox = self._session.inbox
@@ -143,36 +194,38 @@ class Subscriber(FrontEnd):
                 if self._promise is Promise.AT_LEAST_ONCE:
                     (inbox.mark if is_handled else inbox.put_back)(lent[0])
 
-    def take(self) -> AbstractContextManager[tuple[Note, Transaction] | None]:
-        """Lend one note with the transaction that marks it as handled; None if none waits.
+    def take(
+        self,
+    ) -> AbstractContextManager[tuple[ReceivedNotification, HandlerTransaction] | None]:
+        """Lend one notification with the transaction that marks it as handled; None if none waits.
 
         What is written with the transaction happens exactly once; if the block raises, not at all,
-        and the note comes again.
+        and the notification comes again.
         """
         return self._session.inbox.take(self._promise)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return whether a note waits, at the latest after so many seconds."""
+        """Return whether a notification waits, at the latest after so many seconds."""
         return self._session.inbox.wait(timeout)
 
-    def held(self, limit: int = 1_000) -> Sequence[Note]:
-        """Return notes that are still in the store, handled or not, newest first."""
-        return self._session.inbox.list_held(limit)
+    def stored(self, limit: int = 1_000) -> Sequence[ReceivedNotification]:
+        """Return notifications that are still in the store, handled or not, newest first."""
+        return self._session.inbox.list_stored(limit)
 
     def count_waiting(self) -> int:
-        """Return how many notes are not handled."""
+        """Return how many notifications are not handled."""
         return self._session.inbox.count_waiting()
-
-    # The link --------------------------------------------------------------------------------
 
     def wait_until_connected(self, timeout: float | None = None) -> bool:
         """Return whether a node serves us, at the latest after so many seconds."""
         return self._session.wait_until_connected(timeout)
 
 
-def describe_wait(request: Request, state: Tell) -> str:
-    """Say that nobody answered, and why that may be."""
-    where = f"{state.server}: {state.reason or state.state.value}" if state.server else "no node"
+def describe_wait(request: SubscriberRequest, status: ConnectionStatus) -> str:
+    """Return a sentence that says that no node answered, and why that may be."""
+    where = (
+        f"{status.server}: {status.reason or status.state.value}" if status.server else "no node"
+    )
     what = f'"{request.name}"' if request.name else request.kind
-    kept = "" if request.kind == "list" else "; it is kept, and sent when a node answers"
-    return f"{what} is not confirmed yet ({where}){kept}"
+    stored = "" if request.kind == "list" else "; it is stored, and sent when a node answers"
+    return f"{what} is not confirmed yet ({where}){stored}"

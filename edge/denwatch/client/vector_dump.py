@@ -1,16 +1,19 @@
-"""A subscription vector byte by byte: what every byte is, in the words of its vocabulary.
+"""Vectors byte by byte: every field, with its meaning in the words of the vocabulary.
 
-Follows the layout of `denwatch.protocol.subscription`, which has refused whatever does not fit it.
+For `denwatch compile --verbose`, `denwatch explain` and the console's preview. The decoders of
+`denwatch.protocol` have refused whatever is malformed before anything is described here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary, format_moment
+from denwatch.client.errors import LanguageError
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, format_moment
 from denwatch.client.vocabulary.fitting import find_width
-from denwatch.protocol import subscription as codec
+from denwatch.protocol import notification as notification_codec
+from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.degrees import CRISP, SLOPES
 from denwatch.protocol.evaluator import (
     AND,
@@ -32,8 +35,8 @@ from denwatch.protocol.evaluator import (
     WIDE,
 )
 from denwatch.protocol.patterns import pack_pattern
-from denwatch.protocol.timecode import decode_duration
-from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age, decode_duration
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 AGGREGATORS = (
     *("minimum", "maximum", "product", "arithmetic mean", "geometric mean", "harmonic mean"),
@@ -60,7 +63,7 @@ _MORE = {
 }
 
 
-class Row(NamedTuple):
+class VectorField(NamedTuple):
     """One field: where it begins, its bytes, its name and what it means."""
 
     at: int
@@ -89,12 +92,12 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def describe_bytes(data: bytes, vocabulary: Vocabulary) -> list[Row]:
-    """Return the fields of a subscription vector in order; ProtocolError if it is none."""
-    return list(_Walker(codec.decode(data), data, vocabulary).walk())
+def describe_bytes(data: bytes, vocabulary: Vocabulary) -> list[VectorField]:
+    """Return the fields of a subscription vector in order; ProtocolError if it is malformed."""
+    return list(_VectorWalker(subscription_codec.decode(data), data, vocabulary).walk())
 
 
-def format_rows(rows: list[Row]) -> str:
+def format_rows(rows: list[VectorField]) -> str:
     """Return the fields as a table."""
     cells = [(str(row.at), row.data.hex(" ") or "-", row.field, row.meaning) for row in rows]
     widths = [max(len(cell[column]) for cell in cells) for column in range(3)]
@@ -104,7 +107,9 @@ def format_rows(rows: list[Row]) -> str:
     )
 
 
-class _Walker:
+class _VectorWalker:
+    """Walks through a subscription vector in the order of its bytes."""
+
     def __init__(self, vector: SubscriptionVector, data: bytes, vocabulary: Vocabulary) -> None:
         self.vector = vector
         self.data = data
@@ -119,12 +124,12 @@ class _Walker:
         attribute = self.find(bit)
         return attribute.name if attribute else f"attribute {bit}"
 
-    def row(self, length: int, field: str, meaning: str) -> Row:
-        row = Row(self.at, self.data[self.at : self.at + length], field, meaning)
+    def row(self, length: int, field: str, meaning: str) -> VectorField:
+        row = VectorField(self.at, self.data[self.at : self.at + length], field, meaning)
         self.at += length
         return row
 
-    def walk(self) -> Iterator[Row]:
+    def walk(self) -> Iterator[VectorField]:
         vector = self.vector
         event = self.event.name if self.event else f"event {vector.event}"
         yield self.row(1, "type and event", f"subscription, {event}")
@@ -145,7 +150,7 @@ class _Walker:
         for p, name in zip(vector.predicates, self.names, strict=True):
             yield from self.walk_triple(p, name)
 
-    def walk_sections(self) -> Iterator[Row]:
+    def walk_sections(self) -> Iterator[VectorField]:
         vector = self.vector
         sections = self.data[self.at]
         yield self.row(1, "sections", _list_bits(sections, _SECTIONS))
@@ -162,20 +167,20 @@ class _Walker:
             later = [n for i, n in enumerate(self.names) if i >= 4 and vector.predicates[i].negated]
             yield self.row(2, "negations", f"not: {', '.join(later)}")
         if sections & HEDGES:
-            said = [f"{_say_hedge(p.hedge)} {n}" for p, n in self.pairs() if p.hedge]
-            yield self.row((count + 1) // 2, "hedges", ", ".join(said))
+            described = [f"{_describe_hedge(p.hedge)} {n}" for p, n in self.pairs() if p.hedge]
+            yield self.row((count + 1) // 2, "hedges", ", ".join(described))
         if sections & ASYMMETRIC:
-            said = [n for p, n in self.pairs() if p.left != p.right]
-            yield self.row(2, "second gammas", ", ".join(said))
+            described = [n for p, n in self.pairs() if p.left != p.right]
+            yield self.row(2, "second gammas", ", ".join(described))
         if sections & WIDE:
-            said = [n for p, n in self.pairs() if p.wide]
-            yield self.row(2, "16-bit attributes", ", ".join(dict.fromkeys(said)))
+            described = [n for p, n in self.pairs() if p.wide]
+            yield self.row(2, "16-bit attributes", ", ".join(dict.fromkeys(described)))
         if sections & PATTERN:
             packed = pack_pattern(vector.pattern)
-            yield self.row(len(packed), "pattern", _say_pattern(vector.pattern, count))
+            yield self.row(len(packed), "pattern", _describe_pattern(vector.pattern, count))
         yield from self.walk_conditions(more)
 
-    def walk_conditions(self, more: int) -> Iterator[Row]:
+    def walk_conditions(self, more: int) -> Iterator[VectorField]:
         vector = self.vector
         if more & CERTAIN:
             yield self.row(1, "certain", f"at least {vector.certain / 255:.3f}")
@@ -199,7 +204,7 @@ class _Walker:
                 values = ", ".join(map(str, rule))
                 yield self.row(4 if first else 1, "consequent", f"{values} (of 255)")
 
-    def walk_significance(self) -> Iterator[Row]:
+    def walk_significance(self) -> Iterator[VectorField]:
         s = self.vector.significance
         assert s is not None
         yield self.row(1, "significance", "which of its fields follow")
@@ -222,14 +227,14 @@ class _Walker:
         if s.quiet:
             yield self.row(1, "quiet", format_duration(decode_duration(s.quiet)))
 
-    def walk_triple(self, p: Predicate, name: str) -> Iterator[Row]:
+    def walk_triple(self, p: Predicate, name: str) -> Iterator[VectorField]:
         attribute = self.find(p.attribute)
         size = 2 if p.wide else 1
         yield self.row(size, f"{name} from", format_code(attribute, p.low))
         yield self.row(size, f"{name} to", format_code(attribute, p.high))
         sides = [p.left] if p.left == p.right else [p.left, p.right]
         for side, code in zip(("gamma", "second gamma"), sides, strict=False):
-            yield self.row(1, f"{name} {side}", _say_gamma(code, attribute, p.wide))
+            yield self.row(1, f"{name} {side}", _describe_gamma(code, attribute, p.wide))
 
     def pairs(self) -> list[tuple[Predicate, str]]:
         return list(zip(self.vector.predicates, self.names, strict=True))
@@ -239,11 +244,11 @@ def _list_bits(byte: int, names: dict[int, str]) -> str:
     return ", ".join(name for bit, name in names.items() if byte & bit)
 
 
-def _say_hedge(code: int) -> str:
+def _describe_hedge(code: int) -> str:
     return f"{_HEDGES[code >> 2]} {_HEDGES[code & 3]}".strip()
 
 
-def _say_gamma(code: int, attribute: Attribute | None, wide: bool) -> str:
+def _describe_gamma(code: int, attribute: Attribute | None, wide: bool) -> str:
     if code == CRISP:
         return "crisp"
     gamma = (SLOPES[2 * code] << 8 | SLOPES[2 * code + 1]) / 256
@@ -253,7 +258,7 @@ def _say_gamma(code: int, attribute: Attribute | None, wide: bool) -> str:
     return f"{gamma:.3g}: nothing from {find_width(code, wide) * attribute.step:.4g}{unit} away"
 
 
-def _say_pattern(pattern: bytes, count: int) -> str:
+def _describe_pattern(pattern: bytes, count: int) -> str:
     """Return a postfix pattern as an expression over p1, p2, ..."""
     stack: list[str] = []
     for op in pattern:
@@ -268,3 +273,112 @@ def _say_pattern(pattern: bytes, count: int) -> str:
             del stack[-(op & 15) :]
             stack.append(f"({joint.join(operands)})")
     return stack[0].removeprefix("(").removesuffix(")") if stack[0].startswith("(") else stack[0]
+
+
+# Notification vectors ------------------------------------------------------------------------
+
+
+def explain_notification(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the content of a notification vector; ProtocolError if it is malformed."""
+    vector = notification_codec.decode(data)
+    event = vocabulary.find_number(vector.event)
+    if event is None:
+        raise LanguageError(f'vocabulary "{vocabulary.name}" has no event {vector.event}')
+    age = decode_age(vector.age) / AGES_PER_SECOND
+    lines = [f"{event.name} {vector.sequence}, {format_duration(age)} old"]
+    values: dict[str, Any] = {}
+    for reading in vector.readings:
+        attribute = event.find_bit(reading.attribute)
+        name = name_bit(event, reading.attribute)
+        values[name] = measure_reading(reading, attribute)
+        lines.append(f"{name} {describe_reading(reading, attribute)}")
+    answer: dict[str, Any] = {
+        "kind": "notification",
+        "length": len(data),
+        "event": event.name,
+        "sequence": vector.sequence,
+        "age": age,
+        "values": values,
+    }
+    if vector.why:
+        decisive, degree = name_bit(event, vector.why[0]), vector.why[1] / 255
+        answer["why"] = {"attribute": decisive, "degree": round(degree, 3)}
+        lines.append(f"because of {decisive}, to {degree:.2f}")
+    broken = [name_bit(event, bit) for bit in range(16) if vector.faults >> bit & 1]
+    if broken:
+        answer["faults"] = broken
+        lines.append(f"broken sensors: {', '.join(broken)}")
+    return answer | {
+        "lines": lines,
+        "rows": format_rows(list_notification_fields(data, vector, event)),
+    }
+
+
+def name_bit(event: EventType, bit: int) -> str:
+    """Return the name of an attribute, or its number if the vocabulary has none."""
+    attribute = event.find_bit(bit)
+    return attribute.name if attribute else f"attribute {bit}"
+
+
+def scale_points(reading: Reading, attribute: Attribute | None) -> list[int]:
+    """Return the points at the attribute's resolution, which a device need not have."""
+    if attribute is None or attribute.wide == reading.wide:
+        return list(reading.points)
+    return [point >> 8 if reading.wide else point * 257 for point in reading.points]
+
+
+def describe_reading(reading: Reading, attribute: Attribute | None) -> str:
+    """Return a value with its unit, or the range that an uncertain one lies in."""
+    a, b, c, d = (format_code(attribute, point) for point in scale_points(reading, attribute))
+    if reading.exact:
+        return f"= {a}"
+    likely = b if b == c else f"{b} to {c}"
+    return f"between {a} and {d}, most likely {likely}"
+
+
+def measure_reading(reading: Reading, attribute: Attribute | None) -> dict[str, Any]:
+    """Return a value as JSON has it: numbers as numbers, with their unit."""
+    points: list[Any] = list(scale_points(reading, attribute))
+    answer: dict[str, Any] = {}
+    if attribute is not None and attribute.kind is ValueKind.NUMBER:
+        points = [float(f"{attribute.to_value(point):.6g}") for point in points]
+        if attribute.unit:
+            answer["unit"] = attribute.unit
+    elif attribute is not None:
+        points = [format_code(attribute, point) for point in points]
+    return {"value": points[0]} | answer if reading.exact else {"trapezoid": points} | answer
+
+
+def list_notification_fields(
+    data: bytes, vector: NotificationVector, event: EventType
+) -> list[VectorField]:
+    """Return the fields of the vector in order."""
+    rows: list[VectorField] = []
+
+    def add(length: int, field: str, meaning: str) -> None:
+        at = sum(len(row.data) for row in rows)
+        rows.append(VectorField(at, data[at : at + length], field, meaning))
+
+    def list_names(mask: int) -> str:
+        return ", ".join(name_bit(event, bit) for bit in range(16) if mask >> bit & 1)
+
+    uncertain = sum(1 << r.attribute for r in vector.readings if not r.exact)
+    wide = sum(1 << r.attribute for r in vector.readings if r.wide)
+    masks = {"uncertain": uncertain, "16-bit": wide, "broken": vector.faults}
+    described = [name for name, mask in masks.items() if mask] + (["why"] if vector.why else [])
+    add(1, "type and event", f"notification, {event.name}")
+    add(1, "flags", ", ".join(described) or "none")
+    add(2, "sequence", str(vector.sequence))
+    add(2, "age", format_duration(decode_age(vector.age) / AGES_PER_SECOND))
+    add(2, "features", list_names(vector.features))
+    for name, mask in masks.items():
+        if mask:
+            add(2, name, list_names(mask))
+    for reading in vector.readings:
+        size = (2 if reading.wide else 1) * (1 if reading.exact else 4)
+        attribute = event.find_bit(reading.attribute)
+        add(size, name_bit(event, reading.attribute), describe_reading(reading, attribute))
+    if vector.why:
+        add(1, "why", name_bit(event, vector.why[0]))
+        add(1, "why's degree", f"{vector.why[1] / 255:.3f}")
+    return rows

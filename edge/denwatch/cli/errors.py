@@ -1,4 +1,4 @@
-"""How a sub-command fails: one line to tell, and the exit status."""
+"""How a sub-command fails: a message of one line, and the exit status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ exit status:
 
 
 class CommandError(Exception):
-    """A failure to tell in one line; `status` is the exit status."""
+    """A failure with a message of one line; `status` is the exit status."""
 
     def __init__(self, message: str, status: int = WRONG_INPUT) -> None:
         super().__init__(message)

@@ -1,0 +1,126 @@
+"""Notifications as people read them: ranked, values with units, ages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from denwatch.client.subscriber.messages import ReceivedNotification
+
+_STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+class NotificationRow(NamedTuple):
+    """One notification, as texts."""
+
+    certainty: str  # "certain" or "possible"
+    degree: str
+    event: str
+    values: str
+    why: str
+    age: str
+    left: str
+    subscription: str
+    limit: str  # the attribute that limits the degree
+
+
+class RankedNotifications:
+    """The unexpired notifications, best first; bounded. One thread adds, others may read."""
+
+    def __init__(self, limit: int = 1_000) -> None:
+        self._notifications: dict[str, ReceivedNotification] = {}
+        self._limit = limit
+
+    def add(self, notifications: Iterable[ReceivedNotification], now: int) -> None:
+        """Add notifications; beyond the limit the lowest-ranked are dropped."""
+        for notification in notifications:
+            self._notifications[notification.key] = notification
+        if len(self._notifications) > self._limit:
+            self._notifications = {
+                notification.key: notification for notification in self.rank(now)[: self._limit]
+            }
+
+    def rank(self, now: int) -> list[ReceivedNotification]:
+        """Return what has not expired: by score, then degree, then certainty, then freshness."""
+        kept = [
+            notification
+            for notification in list(self._notifications.values())
+            if not notification.is_expired(now)
+        ]
+        return sorted(kept, key=_weigh)
+
+
+def _weigh(notification: ReceivedNotification) -> tuple[float, float, float, int, str]:
+    return (
+        -notification.score,
+        -notification.degree,
+        -notification.certain,
+        -(notification.at or 0),
+        notification.key,
+    )
+
+
+def describe_notification(notification: ReceivedNotification, now: int) -> NotificationRow:
+    """Return a notification as texts."""
+    device = notification.fields.get("device")
+    return NotificationRow(
+        "certain" if notification.is_certain else "possible",
+        describe_degree(notification),
+        f"{notification.event} {device}" if device else notification.event,
+        ", ".join(f"{name} {describe_value(value)}" for name, value in notification.values.items()),
+        describe_why(notification.why),
+        describe_age(notification.at, now),
+        describe_rest(notification.expires, now),
+        ", ".join(notification.subscriptions),
+        str(notification.why.get("attribute", "")) if isinstance(notification.why, Mapping) else "",
+    )
+
+
+def describe_degree(notification: ReceivedNotification) -> str:
+    """Return how well it matches: one number, or from certain to possible where in doubt."""
+    if notification.certain >= notification.possible:
+        return f"{notification.degree:.2f}"
+    return f"{notification.certain:.2f}..{notification.possible:.2f}"
+
+
+def describe_value(value: object) -> str:
+    """Return a value with its unit; a range or alternatives where it is in doubt."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    unit = f" {value['unit']}" if value.get("unit") else ""
+    if "low" in value and "high" in value:
+        return f"{value['low']}..{value['high']}{unit}"
+    if isinstance(value.get("among"), list):
+        return " or ".join(map(str, value["among"]))
+    return f"{value.get('value', value.get('code'))}{unit}"
+
+
+def describe_why(why: Any) -> str:
+    """Return what limits the degree."""
+    if isinstance(why, Mapping):
+        if why.get("words"):
+            return str(why["words"])
+        return " ".join(str(why[key]) for key in ("attribute", "degree") if key in why)
+    return "" if why is None else str(why)
+
+
+def describe_age(at: int | None, now: int) -> str:
+    """Return how long ago something was; 0 s if its clock is ahead of ours."""
+    return "" if at is None else describe_span(max(0, now - at))
+
+
+def describe_rest(expires: int | None, now: int) -> str:
+    """Return how long something stays valid."""
+    return "" if expires is None else describe_span(max(0, expires - now))
+
+
+def describe_span(ms: int) -> str:
+    """Return a span in its two largest units: "2 h 5 min", "41 s"."""
+    parts: list[str] = []
+    for length, unit in _STEPS:
+        count, ms = divmod(ms, length)
+        if count or parts or unit == "s":
+            parts.append(f"{count} {unit}")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part[0] != "0") or "0 s"
