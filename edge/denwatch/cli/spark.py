@@ -88,8 +88,8 @@ def open_session(
     options = read_conf(conf)
     try:
         import pyspark  # noqa: F401 — missing without the extra
-        from denwatch.spark.session import build_session
         from denwatch.spark.cluster_bundle import ArchiveError
+        from denwatch.spark.session import build_session
     except ImportError as error:
         message = f"{error.name} is missing: pip install 'denwatch[spark]'"
         raise CommandError(message, MISSING) from None
@@ -133,8 +133,8 @@ def explain_failure(error: Exception) -> str:
 
 def require_shared(session: SparkSession, folders: Iterable[Path]) -> None:
     """Raise an error if the machines of a cluster do not have the same folders as this one."""
-    from denwatch.spark.session import is_local
     from denwatch.spark.cluster_bundle import find_unseen
+    from denwatch.spark.session import is_local
 
     if is_local(str(session.sparkContext.master)):
         return
@@ -461,8 +461,8 @@ def build_views(
     session: SparkSession, folders: list[str]
 ) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
     """Return all views: what each contains, and how to build it."""
-    from denwatch.spark.analytics.timeline import Logs
     from denwatch.spark.analytics.study import Study
+    from denwatch.spark.analytics.timeline import Logs
     from denwatch.spark.report.analysis import name_ids
     from denwatch.spark.source import QUARANTINE, read_kind
 

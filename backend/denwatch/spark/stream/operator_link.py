@@ -13,17 +13,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.link import (
-    MessageArrived,
-    LinkFailed,
     Identity,
+    LinkConnected,
+    LinkFailed,
+    MessageArrived,
+    MessageSent,
     MqttLink,
     TopicsSubscribed,
-    LinkConnected,
-    MessageSent,
     Waker,
 )
+from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from denwatch.node.core.interface import OPERATORS, STATUS
 from denwatch.node.core.items import (
