@@ -1,10 +1,11 @@
-"""Saying less: which subscriptions add something, and which others already cover.
+"""Covering: which subscriptions add something new, and which others already cover.
 
     table = Covering(Domains(special={3: (0, 65535)}), Exact())
-    table.subscribe("medic7", Subscription(0b1001, ({0: (40, 255), 3: (100, 200)},))).active
+    table.subscribe("medic7", BoxedSubscription(0b1001, ({0: (40, 255), 3: (100, 200)},))).active
 
-The rest of the system imports from here alone. `Covering` is loaded on first use, because it
-brings numba with it and a program that only describes subscriptions does not need that.
+The rest of the system imports from here and, to turn vectors into boxes, from `boxes`. `Covering`
+is loaded on first use, because it needs numba and a program that only describes subscriptions does
+not. `README.md` explains the theory.
 """
 
 from __future__ import annotations

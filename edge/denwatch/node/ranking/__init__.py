@@ -7,10 +7,11 @@
 - `forwarder`: all of that for one subscriber and for a server, and choosing a server.
 
     >>> server = Forwarder(covers, measure_degree)
-    >>> profile = server.connect("john", Policy(k=2))
-    >>> server.subscribe(Preference(1, "john", Filter.of(("genre", "=", "comedy")), score=0.9))
+    >>> profile = server.connect("john", RankingPolicy(k=2))
+    >>> comedy, drama = (ContentFilter.of(("genre", "=", it)) for it in ("comedy", "drama"))
+    >>> server.subscribe(Preference(1, "john", comedy, score=0.9))
     True
-    >>> server.subscribe(Preference(2, "john", Filter.of(("genre", "=", "drama")), score=0.8))
+    >>> server.subscribe(Preference(2, "john", drama, score=0.8))
     True
     >>> [d.verdict.value for d in server.forward(7, {"genre": "drama"}, now=0.0, expires=60.0)]
     ['delivered']
