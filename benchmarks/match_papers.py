@@ -14,6 +14,7 @@ import numpy as np
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.plugins import SubscriptionMatch
 
+import papers
 from benchmarks.common import median, percentile
 from benchmarks.match_work import (
     Shape,
@@ -30,8 +31,6 @@ NAMES = ("FNIF", "FNIFS", "FNIFC", "FIP")
 
 def measure_papers(rng: np.random.Generator, count: int) -> dict[str, float]:
     """Return each algorithm's p50 and p99 at `count` subscriptions, and p50 scaled to a million."""
-    from denwatch.node.matching import papers
-
     batch = draw_subscriptions(rng, SHAPE, draw_masks(rng, SHAPE), count)
     subscriptions = list_objects(batch, 0)
     readings = draw_notifications(rng, SHAPE, 20, 16, 16)

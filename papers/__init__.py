@@ -7,15 +7,12 @@ language, real trapezoids, and answers in floats or in reduced encodings.
 """
 
 from papers.atopss import Aggregation, Association, ATopss, Degrees, Order
-from papers.breakdown import BFCPA1, BFCPA2, BFCPAB, size_breakdown
-from papers.consequents import approximate
-from papers.covered import FNIFC
-from papers.crisp import AttributeValue, Reach
-from papers.encodings import BITS, FLOAT
-from papers.flat import FNIF, FNIFS
-from papers.indexed import FIP
-from papers.relations import Outline, covers
+from papers.dens_breakdown import BFCPA1, BFCPA2, BFCPAB, approximate, size_breakdown
+from papers.dens_covering import FNIFC, Outline, covers
+from papers.dens_flat import FIP, FNIF, FNIFS, AttributeValue, Reach
 from papers.trapezoids import (
+    BITS,
+    FLOAT,
     Constraint,
     Interest,
     Publication,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import MEASUREMENTS, PAPERS
+from benchmarks.__main__ import MEASUREMENTS, PAPERS, find_module
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,4 +31,4 @@ def test_the_wire_keeps_its_sizes() -> None:
 
 @pytest.mark.parametrize("name", [*MEASUREMENTS, *(f"papers.{paper}" for paper in PAPERS)])
 def test_every_benchmark_explains_itself(name: str) -> None:
-    assert "--quick" in run_module(f"benchmarks.{name}", "--help")
+    assert "--quick" in run_module(find_module(name), "--help")

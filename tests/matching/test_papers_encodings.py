@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.encodings import (
-    allocate_codes,
-    decode,
-    encode,
-    read_code,
-    write_code,
-)
+from papers.trapezoids import allocate_codes, decode, encode, read_code, write_code
 
 
 @pytest.mark.parametrize("bits", [8, 4, 3, 2])
