@@ -12,10 +12,20 @@ from denwatch.protocol.degrees import SLOPES
 from denwatch.watchdog import plain, viper
 from denwatch.watchdog.filter import Filter
 
-from tests.protocol.samples import Dice
-
 EVENTS = 20
 WIDTH = 12  # of a predicate's core, in 1/255 of the domain
+
+
+class Dice:
+    """A linear congruential generator: MicroPython's `random` gives other numbers."""
+
+    def __init__(self, seed):
+        self.state = seed & 0x7FFFFFFF
+
+    def below(self, limit):
+        """Return a number of 0..limit-1."""
+        self.state = (self.state * 1103515245 + 12345) & 0x7FFFFFFF
+        return (self.state >> 8) % limit
 
 
 def draw_frame(dice, handle, validity):

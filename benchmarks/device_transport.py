@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,13 +29,14 @@ from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import say
 from benchmarks.device_images import compile_program, run_in_heap
+from benchmarks.durability_site import find_free_port, find_mosquitto
+from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET
 from firmware_tests.runtimes import REPOSITORY, find_unix
-from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET
-from tests.watchdog.faults.plant import find_free_port, find_mosquitto, is_open, wait_for
 
 HEAP = 64  # KiB that shall be enough
 LARGEST = 96
 SUBSCRIPTIONS = 200
+PATIENCE = 40.0  # s
 ROUNDS = 3600  # an hour, a sample a second
 
 _PUBLISH = """
@@ -139,6 +141,12 @@ asyncio.run(main())
 """
 
 
+def is_open(port: int) -> bool:
+    """Return whether a server listens on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 class Bench:
     """A Mosquitto, a small node, and a folder that looks like a device's file system."""
 
@@ -149,7 +157,11 @@ class Bench:
         config = folder / "mosquitto.conf"
         config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\n")
         self.start(find_mosquitto(), "-c", str(config))
-        wait_for(lambda: is_open(self.port), "the broker")
+        until = time.monotonic() + PATIENCE
+        while not is_open(self.port):
+            if time.monotonic() > until:
+                raise RuntimeError("Mosquitto does not start")
+            time.sleep(0.05)
 
     def start(self, *command: str) -> None:
         """Start a process that ends with the bench."""
@@ -168,7 +180,7 @@ class Bench:
             lines.append(encode(vector).hex())
         path = self.folder / "subscriptions"
         path.write_text("\n".join(lines))
-        module = "tests.watchdog.faults.node"
+        module = "benchmarks.small_node"
         self.start(sys.executable, "-m", module, str(self.port), str(self.folder / "db"), str(path))
 
     def close(self) -> None:

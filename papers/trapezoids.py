@@ -199,8 +199,8 @@ def allocate_codes(count: int, bits: int) -> Bytes:
 
 
 # The two stages in machine code: rating predicates, and collecting subscriptions. The arrays belong
-# to `atopss.Tally`. Encoded means are rounded up, so that no subscription is lost that a float would
-# pass.
+# to `atopss.Tally`. Encoded means are rounded up, so that no subscription that a float passes is
+# lost.
 
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]

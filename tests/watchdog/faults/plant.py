@@ -22,8 +22,8 @@ import pytest
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
+from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET, TOPIC
 from firmware_tests.runtimes import MissingRuntimeError, find_library, find_unix
-from tests.watchdog.faults.node import DEVICE, KEY_ID, NODE, SECRET, TOPIC
 from tests.watchdog.faults.proxy import Proxy
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -115,7 +115,7 @@ class Plant:
         wait_for(lambda: is_open(self.port), "the broker")
 
     def start_node(self) -> None:
-        command = [sys.executable, "-m", "tests.watchdog.faults.node"]
+        command = [sys.executable, "-m", "benchmarks.small_node"]
         files = [str(self.folder / "db"), str(self.subscriptions)]
         self.start("node", [*command, str(self.port), *files])
 

@@ -1,6 +1,6 @@
 """A small DENS node as a process: stands for the real one, and keeps its promise.
 
-    python -m tests.watchdog.faults.node PORT DATABASE SUBSCRIPTIONS
+    python -m benchmarks.small_node PORT DATABASE SUBSCRIPTIONS
 
 It commits to SQLite (WAL, synchronous=FULL) before it acknowledges. On a hello it sends the
 subscription vectors of a file (hexadecimal, one a line). Its epoch grows by one at each start.
