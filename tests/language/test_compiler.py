@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 from denwatch.client.compiler import Options, compile_subscription
 from denwatch.client.errors import LanguageError
+from denwatch.client.language import parse
 from denwatch.client.syntax import (
     About,
     Aggregator,
@@ -32,7 +36,7 @@ from denwatch.client.syntax import (
     Text,
     Value,
 )
-from denwatch.client.vocabulary import load_shipped
+from denwatch.client.vocabulary import Vocabulary, build_vocabulary, load_shipped
 from denwatch.protocol import vectors
 from denwatch.protocol.cuts import cut
 from denwatch.protocol.degrees import (
@@ -328,3 +332,33 @@ def test_event_follows_from_the_attributes_or_is_named() -> None:
     near = leaf("east", CrispComparison(Operator.LESS, Quantity(5, "km")))
     assert build(near, event=Name("crew")).event == 5
     assert build(leaf("team.east", near.constraint)).event == 5
+
+
+# Cost ------------------------------------------------------------------------------------------
+
+
+def count_calls(text: str, vocabulary: Vocabulary) -> int:
+    """Return how many Python functions a compilation from text to vector calls."""
+    calls = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        compile_subscription(parse(text), vocabulary)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_vocabulary_fits_a_term_once_and_keeps_it() -> None:
+    fever = "patient_temperature is very high and heart_rate is not normal, at least 0.6"
+    vocabulary = build_vocabulary(dict(RESCUE.document))
+    compile_subscription(parse("spo2 is low"), vocabulary)
+    first = count_calls(fever, vocabulary)
+    assert count_calls(fever, vocabulary) < 1000 < first
+    assert count_calls(fever.replace("0.6", "0.7"), vocabulary) < 1500  # another threshold
+    # Another vocabulary object starts afresh, whatever its hash: nothing is kept outside of it.
+    assert count_calls(fever, build_vocabulary(dict(RESCUE.document))) > 1000

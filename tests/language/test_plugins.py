@@ -291,14 +291,14 @@ def test_names_are_added_once() -> None:
 
 STRANGER = """
 from denwatch.client.extensions.circular import Near
-from denwatch.client.plugins import Plugin
+from denwatch.client.plugins import LanguagePlugin
 
 class Close(Near):
     name = "close"
     words = ("close to",)
     tag = "close"
 
-PLUGIN = Plugin("stranger", predicates=(Close(),))
+PLUGIN = LanguagePlugin("stranger", predicates=(Close(),))
 NOT_A_PLUGIN = 7
 """
 ASK = "from denwatch.client.plugins import load_registry; print(sorted(load_registry().predicates))"
@@ -328,7 +328,7 @@ def test_an_installed_distribution_adds_its_plug_in(tmp_path: Path) -> None:
 
 def test_an_entry_point_that_is_no_plug_in_is_refused(tmp_path: Path) -> None:
     run = install(tmp_path, "stranger = stranger:NOT_A_PLUGIN")
-    assert "entry point stranger of denwatch.language is not a Plugin" in run.stderr
+    assert "entry point stranger of denwatch.language is not a LanguagePlugin" in run.stderr
 
 
 def test_the_shipped_one_may_be_declared_as_well(tmp_path: Path) -> None:

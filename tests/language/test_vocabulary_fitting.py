@@ -10,7 +10,14 @@ import pytest
 import skfuzzy
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, Membership, ValueKind
-from denwatch.client.vocabulary.fitting import Demand, Triple, find_cut, find_gamma, find_width
+from denwatch.client.vocabulary.fitting import (
+    Demand,
+    Triple,
+    find_cut,
+    find_gamma,
+    find_width,
+    tabulate_triple,
+)
 from denwatch.client.vocabulary.values import (
     UnitError,
     convert,
@@ -196,10 +203,9 @@ def test_cut_of_an_ideal_is_found_by_bisection_as_by_looking() -> None:
     for _ in range(100):
         membership = Membership("gaussian", (rng.uniform(0, 255), rng.uniform(3, 60)))
         t = rng.uniform(0.05, 0.99)
-        ideal, core = BYTE.place(membership)
         inside = [x for x in range(256) if membership.evaluate(x) >= t]
         wanted = (inside[0], inside[-1]) if inside else None
-        assert find_cut(ideal, core, 255, t) == wanted
+        assert find_cut(BYTE.place(membership), t) == wanted
 
 
 def test_gamma_codes_and_widths_are_inverse() -> None:
@@ -269,3 +275,12 @@ def test_units_of_other_things_are_refused() -> None:
         convert(1, "km/h", "°C")
     with pytest.raises(UnitError, match="unknown unit"):
         find_unit("furlong")
+
+
+def test_a_tabulated_triple_is_what_the_device_computes() -> None:
+    rng = random.Random(9)
+    for _ in range(200):
+        low, high = sorted((rng.randrange(256), rng.randrange(256)))
+        triple = Triple(low, high, rng.randrange(256), rng.randrange(256))
+        wanted = [fuzzify(x, low, high, triple.left, triple.right, 0) for x in range(256)]
+        assert list(tabulate_triple(triple)) == wanted

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from denwatch.client.errors import LanguageError, suggest_names
@@ -156,6 +156,15 @@ class PluginRegistry:
     shapes: Mapping[str, MembershipFunction] = field(default_factory=dict)
     aggregators: Mapping[str, AggregatorType] = field(default_factory=dict)
 
+    @cached_property
+    def words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words that the grammar must know: of constraints, and before their arguments."""
+        constraints = (*self.predicates.values(), *self.shapes.values())
+        phrases = {word for extension in constraints for word in extension.words}
+        named: tuple[Named, ...] = (*constraints, *self.aggregators.values())
+        parameters = {p.word for extension in named for p in extension.parameters if p.word}
+        return tuple(sorted(phrases)), tuple(sorted(parameters))
+
     @classmethod
     def of(cls, plugins: Iterable[LanguagePlugin]) -> PluginRegistry:
         """Return the registry of some plug-ins; a name may be added once."""
@@ -210,7 +219,7 @@ def load_registry() -> PluginRegistry:
             continue
         plugin = entry.load()
         if not isinstance(plugin, LanguagePlugin):
-            raise LanguageError(f"entry point {entry.name} of {GROUP} is not a Plugin")
+            raise LanguageError(f"entry point {entry.name} of {GROUP} is not a LanguagePlugin")
         if plugin.name in plugins:
             raise LanguageError(f'two plug-ins are called "{plugin.name}"')
         plugins[plugin.name] = plugin

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from denwatch.client.compiler.constraints import ConstraintReader
 from denwatch.client.compiler.fit import (
     Draft,
-    Fitted,
     build_predicate,
     check_hedges,
     encode_hedges,
@@ -64,7 +63,7 @@ from denwatch.client.syntax import (
     SugenoRule,
     iterate_predicates,
 )
-from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary
+from denwatch.client.vocabulary import Attribute, EventType, Fit, ValueKind, Vocabulary
 from denwatch.protocol import subscription as codec
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import (
@@ -113,11 +112,11 @@ def compile_subscription(
     event = resolve_event(tree, vocabulary, organisation)
     work = _Compilation(tree, event, vocabulary, registry, organisation)
     vector, fits = work.build(handle)
-    if compact:
-        vector, fits = work.compact(vector, fits, handle)
+    data = codec.encode(vector)
+    if compact and len(data) > COMPACT_LENGTH:
+        vector, fits, data = work.compact(vector, fits, data)
     check_emptiness(work.tree, work.kind, work.wires(fits), vector, work.drafts)
     report = work.report + work.describe_fits(fits)
-    data = codec.encode(vector)
     options = read_options(tree)
     return CompiledSubscription(vector, data, tuple(report), options, event, vocabulary.hash)
 
@@ -178,44 +177,42 @@ class _Compilation:
             raise LanguageError.at_node("weights are for the weighted mean only", weighted)
         return kind
 
-    def wires(self, fits: Mapping[Leaf, Fitted]) -> dict[Leaf, vectors.Predicate]:
+    def wires(self, fits: Mapping[Leaf, Fit]) -> dict[Leaf, vectors.Predicate]:
         """Return the wire's predicate of each leaf."""
         return {
             leaf: build_predicate(self.drafts[leaf.index], fitted, leaf.negated)
             for leaf, fitted in fits.items()
         }
 
-    def build(self, handle: int) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fitted]]:
+    def build(self, handle: int) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fit]]:
         """Return the exact vector: hedges as hedges, sides as they are."""
         fits = {leaf: fit_draft(self.drafts[leaf.index], self.levels[leaf]) for leaf in self.levels}
         return self._assemble(fits, handle, self.report), fits
 
     def compact(
-        self, vector: vectors.SubscriptionVector, fits: dict[Leaf, Fitted], handle: int
-    ) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fitted]]:
+        self, vector: vectors.SubscriptionVector, fits: dict[Leaf, Fit], data: bytes
+    ) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fit], bytes]:
         """Return a vector of 17 bytes at most, if fitting away hedges or slopes gives one."""
         if len(vector.predicates) > COMPACT_PREDICATES:
-            return vector, fits
-        if len(codec.encode(vector)) <= COMPACT_LENGTH:
-            return vector, fits
+            return vector, fits, data
         for symmetric in (False, True) if self.is_lattice else (False,):
-            shorter: dict[Leaf, Fitted] = {}
+            shorter: dict[Leaf, Fit] = {}
             for leaf, exact in fits.items():
                 fitted = fit_away(self.drafts[leaf.index], exact, self.levels[leaf], symmetric)
                 shorter[leaf] = exact if fitted is None else fitted
-            candidate = self._assemble(shorter, handle, [])
-            if len(codec.encode(candidate)) <= COMPACT_LENGTH:
-                return candidate, shorter
-        return vector, fits
+            candidate = self._assemble(shorter, vector.handle, [])
+            encoded = codec.encode(candidate)
+            if len(encoded) <= COMPACT_LENGTH:
+                return candidate, shorter, encoded
+        return vector, fits, data
 
     def _assemble(
-        self, fits: Mapping[Leaf, Fitted], handle: int, report: list[Approximation]
+        self, fits: Mapping[Leaf, Fit], handle: int, report: list[Approximation]
     ) -> vectors.SubscriptionVector:
         wires = self.wires(fits)
         layout = self._lay_out(wires)
-        attributes = [a for a in map(self.event.find_bit, range(16)) if a is not None]
         features = {p.attribute for p in layout.predicates}
-        used = [a for a in attributes if a.bit in features]
+        used = [self.event.by_bit[bit] for bit in sorted(features)]
         threshold = max(self.possible, self.certain)
         consequents = None
         if self.kind == SUGENO:
@@ -288,7 +285,7 @@ class _Compilation:
             bands[attribute.bit] = band.width
         return bands
 
-    def describe_fits(self, fits: Mapping[Leaf, Fitted]) -> list[Approximation]:
+    def describe_fits(self, fits: Mapping[Leaf, Fit]) -> list[Approximation]:
         """Return what a person should know about the fits."""
         found = {}
         for leaf, fitted in fits.items():

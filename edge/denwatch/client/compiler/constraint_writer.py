@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from denwatch.client.compiler.constraints import ConstraintReader, CrispSet
 from denwatch.client.compiler.fit import (
     Draft,
-    Fitted,
     cut_triple,
     encode_hedges,
     fit_away,
@@ -39,7 +38,7 @@ from denwatch.client.syntax import (
     Text,
     Value,
 )
-from denwatch.client.vocabulary import Attribute, Triple, ValueKind, format_moment
+from denwatch.client.vocabulary import Attribute, Fit, Triple, ValueKind, format_moment
 from denwatch.client.vocabulary.fitting import find_gamma, find_width
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, EXTREMELY, VERY
@@ -317,7 +316,7 @@ def _are_near(numbers: tuple[float, ...], points: tuple[float, ...], attribute: 
     return all(abs(number - point) < attribute.step for number, point in pairs)
 
 
-def _is(fitted: Fitted, target: Triple, hedge: int) -> bool:
+def _is(fitted: Fit, target: Triple, hedge: int) -> bool:
     return fitted.triple == target and fitted.hedge == hedge
 
 

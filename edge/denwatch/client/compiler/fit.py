@@ -56,16 +56,6 @@ class Draft:
         return bool(self.possible or self.certain)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A triple and hedge for the wire, how far it is off, and what was done to it."""
-
-    triple: Triple
-    hedge: int
-    error: float
-    message: str = ""
-
-
 def encode_hedges(hedges: Sequence[Hedge]) -> tuple[int, float]:
     """Return the wire's hedge code and the power left over; the last hedge acts first."""
     code = 0
@@ -111,35 +101,44 @@ def cut_triple(triple: Triple, hedge: int, level: int, attribute: Attribute) -> 
     return Demand(level, max(triple.low - left, 0), min(triple.high + right, attribute.last))
 
 
-def fit_draft(draft: Draft, levels: Sequence[int]) -> Fitted:
-    """Return the draft for the wire, hedges as hedges; `levels` are of the set, decisive first."""
-    fitted = _fit_draft(draft, levels)
-    if fitted.hedge and fitted.triple.left == fitted.triple.right == CRISP:
-        return replace(fitted, hedge=0)  # too steep for the wire: nothing is left to modify
-    return fitted
+def fit_draft(draft: Draft, levels: Sequence[int]) -> Fit:
+    """Return the draft for the wire, hedges as hedges; `levels` are of the set, decisive first.
 
-
-def _fit_draft(draft: Draft, levels: Sequence[int]) -> Fitted:
-    meaning, attribute = draft.meaning, draft.attribute
+    The answer is kept with the attribute: a second sentence with the same term, hedges and
+    thresholds computes nothing.
+    """
+    meaning = draft.meaning
+    if isinstance(meaning, CrispSet) and draft.extra_power == 1.0:
+        # Without a slope nothing is left to modify.
+        hedge = 0 if meaning.triple.left == meaning.triple.right == CRISP else draft.hedge
+        return Fit(meaning.triple, 0.0, hedge, meaning.note)
     if isinstance(meaning, FuzzySet):
         membership = meaning.membership
-    elif draft.extra_power == 1.0:
-        return Fitted(meaning.triple, draft.hedge, 0.0, meaning.note)
     else:
-        membership = rebuild_membership(meaning.triple, attribute)
-    base = membership.hedged(draft.extra_power)
+        membership = rebuild_membership(meaning.triple, draft.attribute)
+    base, hedge = membership.hedged(draft.extra_power), draft.hedge
+    key = base, hedge, tuple(levels)
+    return draft.attribute.remember_fit(
+        key, lambda: _fit_levels(base, hedge, levels, draft.attribute)
+    )
+
+
+def _fit_levels(base: Membership, hedge: int, levels: Sequence[int], attribute: Attribute) -> Fit:
+    """Return the plain fit of a set, or one tuned to the levels if it passes them elsewhere."""
     plain = attribute.fit(base)
-    full = base.hedged(find_power(draft.hedge))
-    error = plain.error
-    if draft.hedge:
-        error = attribute.measure(full, plain.triple, draft.hedge)
-    demands = list_demands(plain.triple, draft.hedge, levels, attribute, full)
-    message = "" if base.is_linear else "fitted to straight sides"
+    full = base.hedged(find_power(hedge))
+    demands = list_demands(plain.triple, hedge, levels, attribute, full)
     if demands is None:
-        return Fitted(plain.triple, draft.hedge, error, message)
-    tuned = attribute.fit(full, draft.hedge, demands)
-    message = "fitted so that it passes the threshold where it was meant to"
-    return Fitted(tuned.triple, draft.hedge, tuned.error, message)
+        error = attribute.measure(full, plain.triple, hedge) if hedge else plain.error
+        message = "" if base.is_linear else "fitted to straight sides"
+        fit = Fit(plain.triple, error, hedge, message)
+    else:
+        tuned = attribute.fit(full, hedge, demands)
+        message = "fitted so that it passes the threshold where it was meant to"
+        fit = replace(tuned, message=message)
+    if fit.triple.left == fit.triple.right == CRISP:
+        return replace(fit, hedge=0)  # too steep for the wire: nothing is left to modify
+    return fit
 
 
 def list_demands(
@@ -179,7 +178,7 @@ def rebuild_membership(triple: Triple, attribute: Attribute) -> Membership:
     return Membership("trapezoid", tuple(attribute.to_value(p) for p in positions))
 
 
-def fit_away(draft: Draft, exact: Fitted, levels: Sequence[int], symmetric: bool) -> Fitted | None:
+def fit_away(draft: Draft, exact: Fit, levels: Sequence[int], symmetric: bool) -> Fit | None:
     """Return the draft without hedges, and with one gamma if `symmetric`, None if that fails.
 
     With levels the cuts at them stay exactly those of the exact form; the first one must, the
@@ -200,10 +199,10 @@ def fit_away(draft: Draft, exact: Fitted, levels: Sequence[int], symmetric: bool
         return None
     message = "hedge" if exact.hedge else "second slope"
     kept = ", the threshold where it was" if demands else ""
-    return Fitted(fit.triple, 0, fit.error, f"{message} fitted away to save bytes{kept}")
+    return Fit(fit.triple, fit.error, 0, f"{message} fitted away to save bytes{kept}")
 
 
-def build_predicate(draft: Draft, fitted: Fitted, negated: bool) -> vectors.Predicate:
+def build_predicate(draft: Draft, fitted: Fit, negated: bool) -> vectors.Predicate:
     """Return the wire's predicate."""
     triple = fitted.triple
     return vectors.Predicate(

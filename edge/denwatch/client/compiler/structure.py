@@ -193,7 +193,7 @@ def _sort(predicates: list[Predicate]) -> list[Predicate]:
 
 
 def _order(p: Predicate) -> tuple[int, ...]:
-    return tuple(int(value) for value in p.fields())  # type: ignore[call-overload]
+    return tuple(map(int, p.fields()))  # type: ignore[arg-type]
 
 
 def _write(

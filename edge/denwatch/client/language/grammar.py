@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,19 +75,11 @@ def load_tables() -> tuple[dict[str, Any], dict[int, Any]]:
 
 def load_parser(registry: PluginRegistry) -> lark.Lark:
     """Return the parser with the words of the registry's plug-ins; the core's own go first."""
-    extensions: set[str] = set()
-    parameters: set[str] = set()
-    for extension in (*registry.predicates.values(), *registry.shapes.values()):
-        extensions.update(extension.words)
-        parameters.update(parameter.word for parameter in extension.parameters)
-    for aggregator in registry.aggregators.values():
-        parameters.update(parameter.word for parameter in aggregator.parameters)
-    parameters -= {"", *CORE_PARAMETERS}
-    return _load(tuple(sorted(extensions)), tuple(sorted(parameters)))
+    return _load(*registry.words)
 
 
 @lru_cache(maxsize=8)
-def _load(extensions: tuple[str, ...], parameters: tuple[str, ...]) -> lark.Lark:
+def _load(extensions: Sequence[str], parameters: Sequence[str]) -> lark.Lark:
     data, memo = load_tables()
     terminals = {entry["name"]: entry for entry in memo.values() if "pattern" in entry}
     core = [
@@ -95,7 +87,8 @@ def _load(extensions: tuple[str, ...], parameters: tuple[str, ...]) -> lark.Lark
         for name, entry in terminals.items()
         if entry["priority"] == KEYWORD and name not in ("EXTENSION", "PARAMETER")
     ]
-    for name, phrases in (("EXTENSION", extensions), ("PARAMETER", parameters)):
+    free_parameters = [word for word in parameters if word not in CORE_PARAMETERS]
+    for name, phrases in (("EXTENSION", extensions), ("PARAMETER", free_parameters)):
         # What the core says already keeps its meaning: "from 40 to 50" is a range.
         free = [phrase for phrase in phrases if not any(word.match(phrase) for word in core)]
         if free:

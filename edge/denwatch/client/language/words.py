@@ -417,7 +417,8 @@ def find_span(item: Token | Tree[Token]) -> SourceSpan:
         assert item.start_pos is not None
         assert item.end_pos is not None
         return SourceSpan(item.start_pos, item.end_pos)
-    return SourceSpan(item.meta.start_pos, item.meta.end_pos)
+    meta = item.meta
+    return SourceSpan(meta.start_pos, meta.end_pos)
 
 
 def as_tree(item: object) -> Tree[Token]:

@@ -13,6 +13,7 @@ from denwatch.client.vocabulary.attributes import (
     Membership,
     ValueKind,
     VocabularyTerm,
+    fold_name,
     format_moment,
     parse_moment,
 )
@@ -36,7 +37,6 @@ from denwatch.client.vocabulary.vocabulary import (
     browse,
     describe_attribute,
     describe_vocabulary,
-    fold_name,
 )
 
 __all__ = [

@@ -1,14 +1,22 @@
-"""Ideal membership functions, in real numbers: what a term means before it is fitted to the wire.
+"""Attributes, their terms and events: what a vocabulary defines for one measurable thing.
 
-The kinds of the core and their points are described at `client.syntax.Shape`; a plug-in's kind
-brings its own function. Every kind is one hump: rising up to its core, falling after it.
+A term is an ideal `Membership` function in real numbers. An `Attribute` places it among its codes
+(0..255, or 0..65535 for `wide` attributes) and fits it to the wire's triple. Only this file knows
+how a value becomes a code and back: a number lies between the ends of its domain, a text is the
+index of its symbol, dates and times are numbers of days or seconds.
+
+A set is fitted once for each vocabulary object, when a sentence first needs it, and kept in
+`Attribute.fits`. Fitting a whole vocabulary while it is loaded would cost `denwatch compile` all of
+its terms for the two or three that a sentence names. An attribute never changes, and a vocabulary
+with another content hash has other attributes, so a kept fit cannot be stale.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +26,7 @@ from denwatch.client.plugins import MembershipFunction
 from denwatch.client.vocabulary.fitting import (
     Demand,
     Fit,
-    Ideal,
+    IdealSet,
     Triple,
     find_cut,
     fit_triple,
@@ -86,45 +94,60 @@ class Membership:
 
     def hedged(self, power: float) -> Membership:
         """Return the function under hedges, as the power that they amount to."""
+        if power == 1.0:
+            return self
         return Membership(self.kind, self.points, self.power * power, self.function)
 
-    def evaluate(self, x: float) -> float:
-        """Return the degree (0..1) of x."""
-        degree = self._evaluate_plain(x)
-        if self.power == 1.0:
-            return degree
-        return math.pow(degree, self.power)
+    @cached_property
+    def evaluate(self) -> Callable[[float], float]:
+        """The function itself: x to its degree (0..1)."""
+        return self.build_function()
 
-    def _evaluate_plain(self, x: float) -> float:
-        points = self.points
-        if self.function is not None:
-            return min(1.0, max(0.0, self.function.evaluate(x, points)))
+    def build_function(self, start: float = 0.0, step: float = 1.0) -> Callable[[float], float]:
+        """Return the function of a code, whose value is start + code * step.
+
+        One closure for each kind, because fitting evaluates it hundreds of times.
+        """
+        plain, power = self._build_plain(start, step), self.power
+        return plain if power == 1.0 else lambda code: math.pow(plain(code), power)
+
+    def _build_plain(self, start: float, step: float) -> Callable[[float], float]:
+        points, function = self.points, self.function
+        if function is not None:
+            return lambda code: min(1.0, max(0.0, function.evaluate(start + code * step, points)))
         if self.kind == "bell":
             centre, width, slope = points
-            ratio = abs((x - centre) / width)
-            exponent = 2 * slope * math.log(ratio) if ratio else -math.inf
-            return 1.0 / (1.0 + math.exp(exponent)) if exponent < 700 else 0.0
+            return lambda code: _evaluate_bell(start + code * step, centre, width, slope)
         if self.kind == "gaussian":
-            return math.exp(-0.5 * ((x - points[0]) / points[1]) ** 2)
+            mean, sigma = points
+            return lambda code: math.exp(-0.5 * ((start + code * step - mean) / sigma) ** 2)
         low, high = self.core
-        if low <= x <= high:
+        foot, end = points[0], points[-1]
+
+        def evaluate_straight(code: float) -> float:
+            x = start + code * step
+            if x < low:
+                return (x - foot) / (low - foot) if foot < x else 0.0
+            if x > high:
+                return (end - x) / (end - high) if x < end else 0.0
             return 1.0
-        if x < low:
-            return _ramp(x, points[0], low)
-        return _ramp(-x, -points[-1], -high)
+
+        return evaluate_straight
 
 
-def _ramp(x: float, foot: float, top: float) -> float:
-    return (x - foot) / (top - foot) if foot < x else 0.0
+def _evaluate_bell(x: float, centre: float, width: float, slope: float) -> float:
+    ratio = abs((x - centre) / width)
+    exponent = 2 * slope * math.log(ratio) if ratio else -math.inf
+    return 1.0 / (1.0 + math.exp(exponent)) if exponent < 700 else 0.0
 
 
-# Attributes, terms and events: what a vocabulary says about one measurable thing.
-#
-# The only place that knows how a value becomes a code on the wire and back. A number lies between
-# the ends of its domain; a text is the index of its symbol; dates and times are numbers of days or
-# seconds. Codes are 0..255, or 0..65535 for `wide` attributes.
+_REMEMBERED = 1024  # fits of one attribute; terms are few, but "about 37.2" can be anything
 
-_REMEMBERED = 1024  # functions and fits of one attribute
+
+def fold_name(text: str) -> str:
+    """Return a name as it is compared: case, blanks and hyphens make no difference."""
+    folded = unicodedata.normalize("NFC", text).casefold().strip()
+    return "_".join(folded.replace("-", " ").replace("_", " ").split())
 
 
 class ValueKind(StrEnum):
@@ -206,12 +229,12 @@ class Attribute:
     terms: Mapping[str, VocabularyTerm] = field(default_factory=dict, repr=False)
     description: str = ""
 
-    @property
+    @cached_property
     def path(self) -> str:
         """The name with its event, as the thesaurus writes it."""
         return f"{self.event}.{self.name}"
 
-    @property
+    @cached_property
     def last(self) -> int:
         """The highest code."""
         return 65535 if self.wide else 255
@@ -222,12 +245,28 @@ class Attribute:
         return 1.0 if self.kind is ValueKind.TEXT else (self.high - self.low) / self.last
 
     @cached_property
-    def _places(self) -> dict[Membership, tuple[Ideal, tuple[float, float]]]:
+    def codes_by_word(self) -> dict[str, int]:
+        """The codes of a text's symbols, by the symbols as names are compared."""
+        return {fold_name(symbol): code for code, symbol in enumerate(self.symbols)}
+
+    @cached_property
+    def _ideals(self) -> dict[Membership, IdealSet]:
         return {}
 
     @cached_property
-    def _fits(self) -> dict[tuple[object, ...], Fit]:
+    def fits(self) -> dict[tuple[object, ...], Fit]:
+        """What has been fitted so far, by everything that it depends on; see `remember_fit`."""
         return {}
+
+    def remember_fit(self, key: tuple[object, ...], compute: Callable[[], Fit]) -> Fit:
+        """Return the fit of a key, computed when it is first asked for."""
+        fit = self.fits.get(key)
+        if fit is None:
+            if len(self.fits) >= _REMEMBERED:
+                self.fits.clear()
+                self._ideals.clear()
+            fit = self.fits[key] = compute()
+        return fit
 
     def to_position(self, value: float) -> float:
         """Return where a value lies among the codes, as a real number."""
@@ -241,25 +280,16 @@ class Attribute:
         """Return the nearest code of a measured value; beyond the domain its end."""
         return min(max(math.floor(self.to_position(value) + 0.5), 0), self.last)
 
-    def place(self, membership: Membership) -> tuple[Ideal, tuple[float, float]]:
-        """Return an ideal function over codes, and its core. Degrees of whole codes are kept."""
-        placed = self._places.get(membership)
-        if placed is None:
-            if len(self._places) >= _REMEMBERED:
-                self._places.clear()
+    def place(self, membership: Membership) -> IdealSet:
+        """Return an ideal function over the codes of this attribute."""
+        ideal = self._ideals.get(membership)
+        if ideal is None:
             low, high = membership.core
             core = self.to_position(low), self.to_position(high)
-            known: dict[float, float] = {}
-            start, step = self.low, self.step
-
-            def ideal(code: float) -> float:
-                degree = known.get(code)
-                if degree is None:
-                    degree = known[code] = membership.evaluate(start + code * step)
-                return degree
-
-            placed = self._places[membership] = ideal, core
-        return placed
+            function = membership.build_function(self.low, self.step)
+            ideal = IdealSet(function, core, self.last, membership.is_linear)
+            self._ideals[membership] = ideal
+        return ideal
 
     def fit(
         self,
@@ -269,29 +299,22 @@ class Attribute:
         symmetric: bool = False,
     ) -> Fit:
         """Return the triple that follows an ideal function best; see `fit_triple`."""
-        key = membership, wire_hedge, demands, symmetric
-        fit = self._fits.get(key)
-        if fit is None:
-            if len(self._fits) >= _REMEMBERED:
-                self._fits.clear()
-            ideal, core = self.place(membership)
-            straight = membership.is_linear
-            fit = fit_triple(ideal, core, self.last, wire_hedge, demands, symmetric, straight)
-            self._fits[key] = fit
-        return fit
+        return self.remember_fit(
+            (membership, wire_hedge, demands, symmetric),
+            lambda: fit_triple(self.place(membership), wire_hedge, demands, symmetric),
+        )
 
     def measure(self, membership: Membership, triple: Triple, wire_hedge: int = 0) -> float:
         """Return the highest error of a triple under a hedge, in degrees (0..1)."""
-        return measure_error(self.place(membership)[0], triple, self.last, wire_hedge)
+        return measure_error(self.place(membership), triple, wire_hedge)
 
     def fit_term(self, term: VocabularyTerm) -> Fit:
-        """Return the triple of a term and its error; fitted when first asked for."""
+        """Return the triple of a term and its error."""
         return self.fit(term.membership)
 
     def find_cut(self, membership: Membership, t: float) -> tuple[int, int] | None:
         """Return the first and last code whose ideal degree is at least t."""
-        ideal, core = self.place(membership)
-        return find_cut(ideal, core, self.last, t)
+        return find_cut(self.place(membership), t)
 
     def check_overlap(self, membership: Membership) -> None:
         """Raise LanguageError if the core has nothing in common with the domain."""
@@ -321,6 +344,11 @@ class EventType:
     attributes: Mapping[str, Attribute] = field(repr=False)
     description: str = ""
 
+    @cached_property
+    def by_bit(self) -> dict[int, Attribute]:
+        """The attributes by their feature bits."""
+        return {attribute.bit: attribute for attribute in self.attributes.values()}
+
     def find_bit(self, bit: int) -> Attribute | None:
         """Return the attribute of a feature bit."""
-        return next((a for a in self.attributes.values() if a.bit == bit), None)
+        return self.by_bit.get(bit)

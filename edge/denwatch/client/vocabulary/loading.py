@@ -24,10 +24,11 @@ from denwatch.client.vocabulary.attributes import (
     Membership,
     ValueKind,
     VocabularyTerm,
+    fold_name,
     parse_moment,
 )
 from denwatch.client.vocabulary.values import UnitError, find_unit
-from denwatch.client.vocabulary.vocabulary import PHRASES, Thesaurus, Vocabulary, fold_name
+from denwatch.client.vocabulary.vocabulary import PHRASES, Thesaurus, Vocabulary
 
 POWERS = {
     Hedge.VERY: 2.0,

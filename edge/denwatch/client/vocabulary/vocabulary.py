@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Name
-from denwatch.client.vocabulary.attributes import Attribute, EventType, ValueKind, VocabularyTerm
+from denwatch.client.vocabulary.attributes import (
+    Attribute,
+    EventType,
+    ValueKind,
+    VocabularyTerm,
+    fold_name,
+)
 from denwatch.protocol.vectors import SubscriptionVector
-
-
-def fold_name(text: str) -> str:
-    """Return a name as it is compared: case, blanks and hyphens make no difference."""
-    folded = unicodedata.normalize("NFC", text).casefold().strip()
-    return "_".join(folded.replace("-", " ").replace("_", " ").split())
 
 
 @dataclass(frozen=True)
@@ -127,10 +126,9 @@ class Vocabulary:
 
     def find_event(self, name: Name, organisation: str | None = None) -> EventType:
         """Return the event that is called so."""
-        word = fold_name(name.text)
-        for event in self.events.values():
-            if fold_name(event.name) == word:
-                return event
+        event = self.events.get(fold_name(name.text))
+        if event is not None:
+            return event
         targets = [t for t in self.thesaurus.look_up(name.text, organisation) if t in self.events]
         if len(targets) == 1:
             return self.events[targets[0]]
@@ -178,8 +176,11 @@ class Vocabulary:
         word = fold_name(text)
         found = []
         for candidate in events:
-            exact = [a for a in candidate.attributes.values() if fold_name(a.name) == word]
-            found += exact or [a for a in candidate.attributes.values() if a.path in targets]
+            exact = candidate.attributes.get(word)
+            if exact is not None:
+                found.append(exact)
+            elif targets:
+                found += [a for a in candidate.attributes.values() if a.path in targets]
         return found
 
     def _refuse_attribute(self, name: Name, text: str, event: EventType | None) -> None:
@@ -200,10 +201,9 @@ class Vocabulary:
         self, attribute: Attribute, name: Name, organisation: str | None = None
     ) -> VocabularyTerm | None:
         """Return the attribute's term that is called so, or None."""
-        word = fold_name(name.text)
-        for term in attribute.terms.values():
-            if fold_name(term.name) == word:
-                return term
+        term = attribute.terms.get(fold_name(name.text))
+        if term is not None:
+            return term
         for target in self.thesaurus.look_up(name.text, organisation):
             path, _, last = target.rpartition(".")
             if path == attribute.path and last in attribute.terms:
@@ -214,10 +214,9 @@ class Vocabulary:
         self, attribute: Attribute, text: str, organisation: str | None = None
     ) -> int | None:
         """Return the code of a text attribute's symbol, or None."""
-        word = fold_name(text)
-        for code, symbol in enumerate(attribute.symbols):
-            if fold_name(symbol) == word:
-                return code
+        code = attribute.codes_by_word.get(fold_name(text))
+        if code is not None:
+            return code
         for target in self.thesaurus.look_up(text, organisation):
             path, _, last = target.rpartition(".")
             if path == attribute.path and last in attribute.symbols:
