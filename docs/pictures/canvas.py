@@ -11,30 +11,81 @@ from html import escape
 
 Point = tuple[float, float]
 
-_STYLE = """
-    svg { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
-      --card: #ffffff; --edge: #d0d7de; --ink: #1f2328; --soft: #57606a; --wire: #6e7781;
-      --app: #0969da; --app-tint: #eaf5ff; --node: #1a7f37; --node-tint: #e9f9ee;
-      --dog: #b35900; --dog-tint: #fff4e5; --spark: #8250df; --spark-tint: #f6efff;
-      --disk: #57606a; --disk-tint: #f3f5f7; --bad: #cf222e; }
-    @media (prefers-color-scheme: dark) { svg {
-      --card: #0d1117; --edge: #3d444d; --ink: #e6edf3; --soft: #9ba5b0; --wire: #9198a1;
-      --app: #58a6ff; --app-tint: #0f2740; --node: #3fb950; --node-tint: #0f2a18;
-      --dog: #e3a34f; --dog-tint: #33230c; --spark: #b98cf7; --spark-tint: #26193d;
-      --disk: #9198a1; --disk-tint: #1a2028; --bad: #ff7b72; } }
-    .card { fill: var(--card); stroke: var(--edge); }
-    text { fill: var(--ink); } .soft { fill: var(--soft); font-size: 12px; }
-    .head { font-weight: 600; font-size: 14px; } .title { font-weight: 600; font-size: 16px; }
-    .mono { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
-    .bad { fill: var(--bad); } .number { fill: var(--card); font-weight: 700; font-size: 12px; }
-    .line { fill: none; stroke: var(--wire); stroke-width: 1.6; }
-    .dashed { stroke-dasharray: 5 4; } .tip { fill: var(--wire); } .dot { fill: var(--wire); }
-    .axis { stroke: var(--wire); stroke-width: 1; fill: none; }"""
-ROLES = ("app", "node", "dog", "spark", "disk")
-_ROLE_STYLE = "".join(
-    f"\n    .{role} {{ fill: var(--{role}-tint); stroke: var(--{role}); stroke-width: 1.4; }}"
-    f" .{role}-ink {{ fill: var(--{role}); }} .{role}-line {{ stroke: var(--{role}); fill: none; }}"
-    for role in ROLES
+# Colours are written out in every rule: many programs that show SVG know no CSS variables, and
+# then fill everything with black.
+_LIGHT = {
+    "card": "#ffffff",
+    "edge": "#d0d7de",
+    "ink": "#1f2328",
+    "soft": "#57606a",
+    "wire": "#6e7781",
+    "bad": "#cf222e",
+    "app": "#0969da",
+    "app-tint": "#eaf5ff",
+    "node": "#1a7f37",
+    "node-tint": "#e9f9ee",
+    "device": "#b35900",
+    "device-tint": "#fff4e5",
+    "spark": "#8250df",
+    "spark-tint": "#f6efff",
+    "disk": "#57606a",
+    "disk-tint": "#f3f5f7",
+}
+_DARK = {
+    "card": "#0d1117",
+    "edge": "#3d444d",
+    "ink": "#e6edf3",
+    "soft": "#9ba5b0",
+    "wire": "#9198a1",
+    "bad": "#ff7b72",
+    "app": "#58a6ff",
+    "app-tint": "#0f2740",
+    "node": "#3fb950",
+    "node-tint": "#0f2a18",
+    "device": "#e3a34f",
+    "device-tint": "#33230c",
+    "spark": "#b98cf7",
+    "spark-tint": "#26193d",
+    "disk": "#9198a1",
+    "disk-tint": "#1a2028",
+}
+_SHAPES = """
+    svg { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif;
+      font-size: 13px; }
+    .soft { font-size: 12px; } .head { font-weight: 600; font-size: 14px; }
+    .title { font-weight: 600; font-size: 16px; } .number { font-weight: 700; font-size: 12px; }
+    .mono { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+      font-size: 12px; }
+    .line { fill: none; stroke-width: 1.6; } .dashed { stroke-dasharray: 5 4; }
+    .axis { fill: none; stroke-width: 1; }"""
+ROLES = ("app", "node", "device", "spark", "disk")
+
+
+def _paint(colours: dict[str, str]) -> str:
+    """Return the rules that give every kind of element its colours."""
+    rules = [
+        ("text", "fill", "ink"),
+        (".soft", "fill", "soft"),
+        (".bad", "fill", "bad"),
+        (".number", "fill", "card"),
+        (".line", "stroke", "wire"),
+        (".axis", "stroke", "wire"),
+        (".tip", "fill", "wire"),
+        (".dot", "fill", "wire"),
+    ]
+    lines = [f".card {{ fill: {colours['card']}; stroke: {colours['edge']}; }}"]
+    lines += [f"{name} {{ {what}: {colours[colour]}; }}" for name, what, colour in rules]
+    for role in ROLES:
+        ink = colours[role]
+        lines += [
+            f".{role} {{ fill: {colours[role + '-tint']}; stroke: {ink}; stroke-width: 1.4; }}",
+            f".{role}-ink {{ fill: {ink}; }} .{role}-line {{ fill: none; stroke: {ink}; }}",
+        ]
+    return "".join(f"\n    {line}" for line in lines)
+
+
+_STYLE = (
+    f"{_SHAPES}{_paint(_LIGHT)}\n    @media (prefers-color-scheme: dark) {{{_paint(_DARK)}\n    }}"
 )
 _TIP = (
     '<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
@@ -52,7 +103,7 @@ class Canvas:
             f'width="{width}" height="{height}" role="img" aria-labelledby="title summary">\n'
             f'  <title id="title">{escape(title)}</title>\n'
             f'  <desc id="summary">{escape(summary)}</desc>\n'
-            f"  <style>{_STYLE}{_ROLE_STYLE}\n  </style>\n  <defs>{_TIP}</defs>\n"
+            f"  <style>{_STYLE}\n  </style>\n  <defs>{_TIP}</defs>\n"
             f'  <rect class="card" x="0.5" y="0.5" rx="12" width="{width - 1}" '
             f'height="{height - 1}"/>'
         )

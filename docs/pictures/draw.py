@@ -30,7 +30,7 @@ def draw_overview() -> Canvas:
         "app",
         "a rescue app",
         ["“patient_temperature is", "very high and heart_rate", "is not normal”"],
-        "edge/denwatch/client",
+        "denwatch.client",
     )
     canvas.box(
         (24, 196),
@@ -38,7 +38,7 @@ def draw_overview() -> Canvas:
         "app",
         "an app elsewhere",
         [],
-        "edge/denwatch/client",
+        "denwatch.client",
     )
     canvas.box(
         (372, 56),
@@ -46,19 +46,19 @@ def draw_overview() -> Canvas:
         "node",
         "node north",
         ["who asked, how well it fits,", "why; best first", "nothing acknowledged is lost"],
-        "edge/denwatch/node",
+        "denwatch.node",
     )
-    canvas.box((340, 226), (126, 62), "node", "node middle", [], "edge/denwatch/node")
-    canvas.box((494, 226), (126, 62), "node", "node south", [], "edge/denwatch/node")
+    canvas.box((340, 226), (126, 62), "node", "node middle", [], "denwatch.node")
+    canvas.box((494, 226), (126, 62), "node", "node south", [], "denwatch.node")
     canvas.box(
         (730, 56),
         (206, 118),
-        "dog",
+        "device",
         "a watchdog",
-        ["on a microcontroller:", "judges each reading", "with integers"],
-        "edge/denwatch/watchdog",
+        ["on a microcontroller:", "filters every reading", "with integers"],
+        "denwatch.watchdog",
     )
-    canvas.box((730, 196), (206, 66), "dog", "another watchdog", [], "edge/denwatch/watchdog")
+    canvas.box((730, 196), (206, 66), "device", "another watchdog", [], "denwatch.watchdog")
     canvas.arrow([(230, 92), (370, 92)], "words")
     canvas.arrow([(372, 142), (232, 142)], "ranked, explained", (301, 160))
     canvas.arrow([(588, 92), (728, 92)], "16 bytes: the question")
@@ -75,7 +75,7 @@ def draw_overview() -> Canvas:
         "spark",
         "Spark, afterwards or alongside",
         ["what should have arrived, what did, why not"],
-        "backend",
+        "denwatch.spark",
     )
     canvas.arrow([(403, 290), (440, 332)])
     canvas.arrow([(557, 290), (520, 332)])
@@ -101,25 +101,25 @@ def draw_subscription() -> Canvas:
             "node",
             "parses",
             ["grammar, names,", "units; errors point", "at the word"],
-            "client/language",
+            "client.language",
         ),
         (
             "node",
             "compiles",
             ["terms to intervals", "and slopes, a byte", "each"],
-            "client/compiler",
+            "client.compiler",
         ),
         (
             "node",
             "keeps",
             ["on disk, answers;", "sends it on unless", "others cover it"],
-            "dens/covering",
+            "node.covering",
         ),
         (
-            "dog",
+            "device",
             "evaluates",
             ["checked once, then", "in one buffer, with", "integers"],
-            "edge/denwatch/watchdog",
+            "denwatch.watchdog",
         ),
     )
     for place, (role, head, lines, where) in enumerate(boxes):
@@ -140,7 +140,7 @@ def draw_subscription() -> Canvas:
             ("00 03", "which\nattributes", "node"),
             ("04 10", "hedge:\nvery", "node"),
             ("91 ff ab", "temperature: full\nfrom 39.5 °C; slope", "app"),
-            ("3c 64 bb", "heart rate: full from\n60 to 100; slope", "dog"),
+            ("3c 64 bb", "heart rate: full from\n60 to 100; slope", "device"),
         ),
     )
     draw_membership(canvas, (24, 318))
@@ -165,15 +165,20 @@ def draw_notification() -> Canvas:
     canvas.text((24, 34), "The notification path: reading → vector → node → app", "title")
     boxes = (
         (
-            "dog",
+            "device",
             "samples",
             ["40.1 °C, 140 bpm,", "perhaps with their", "accuracy"],
-            "watchdog/sources",
+            "watchdog.sources",
         ),
-        ("dog", "judges", ["degree for every", "subscription, as", "integers"], "watchdog/filter"),
-        ("dog", "spools", ["on the flash until", "the node has it"], "watchdog/spool"),
-        ("node", "takes", ["checks, matches,", "commits, and then", "acknowledges"], "dens/core"),
-        ("node", "ranks", ["score, top k, age,", "what one may see"], "dens/ranking"),
+        (
+            "device",
+            "filters",
+            ["degree for every", "subscription, as", "integers"],
+            "watchdog.filter",
+        ),
+        ("device", "spools", ["on the flash until", "the node has it"], "watchdog.spool"),
+        ("node", "stores", ["checks, matches,", "commits, and then", "acknowledges"], "node.core"),
+        ("node", "ranks", ["score, top k, age,", "what one may see"], "node.ranking"),
         ("app", "shows", ["certain, possible,", "why, how long"], "dens/1/note/…"),
     )
     for place, (role, head, lines, where) in enumerate(boxes):
@@ -198,7 +203,7 @@ def draw_notification() -> Canvas:
             ("00 20", "2 s\nold", "node"),
             ("00 03", "which\nattributes", "node"),
             ("97", "40.1 °C", "app"),
-            ("8c", "140\nbpm", "dog"),
+            ("8c", "140\nbpm", "device"),
         ),
     )
     canvas.text((24, 386), "10 bytes, and 20 of frame:", "soft")
@@ -286,8 +291,8 @@ def draw_analysis() -> Canvas:
         (168, 142),
         "spark",
         "reads",
-        ["segments, also of a", "running node; what is", "damaged is set aside", "and told"],
-        "backend/denwatch/spark/source",
+        ["segments, also of a", "running node; what is", "damaged is set aside", "and reported"],
+        "spark.source",
     )
     canvas.box(
         (424, 62),
@@ -295,19 +300,19 @@ def draw_analysis() -> Canvas:
         "spark",
         "matches again",
         ["every notification, every", "subscription, one timeline"],
-        "backend/denwatch/spark/matching",
+        "spark.matching",
     )
     canvas.box(
         (424, 172),
         (222, 110),
         "spark",
-        "judges",
+        "compares",
         [
-            "hit, late, missed: the cause;",
+            "delivered, late, missed, why;",
             "the best that was possible;",
             "other strategies, replayed",
         ],
-        "backend/denwatch/spark/analytics",
+        "spark.analytics",
     )
     canvas.arrow([(398, 140), (410, 140), (410, 108), (422, 108)])
     canvas.arrow([(398, 180), (410, 180), (410, 227), (422, 227)])

@@ -35,7 +35,7 @@ def draw_membership(canvas: Canvas, at: tuple[float, float]) -> None:
         path = " L".join(f"{x:.1f} {y:.1f}" for x, y in curve)
         canvas.add(f'<path class="app-line" stroke-width="{width_of_line}" d="M{path}"/>')
     x, y = place(39.2, degree(39.2) ** 2)
-    canvas.add(f'<circle class="dog-ink" cx="{x:.1f}" cy="{y:.1f}" r="5"/>')
+    canvas.add(f'<circle class="device-ink" cx="{x:.1f}" cy="{y:.1f}" r="5"/>')
     canvas.text((x + 12, y + 5), "39.2 °C: 0.72", "soft")
     canvas.text((place(38.25, 0.5)[0] - 6, place(0, 0.62)[1]), "high", "soft app-ink", "end")
     canvas.text((place(38.75, 0)[0] + 10, place(0, 0.16)[1]), "very high", "soft app-ink", "start")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from importlib.util import find_spec
 
 import pytest
 
 from docs.pictures.draw import FOLDER, PICTURES
-from tests.docs.pages import ROOT
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,13 +30,21 @@ def test_the_picture_says_what_it_shows_and_needs_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_folders_that_a_picture_names_exist(name: str) -> None:
+def test_the_picture_has_its_colours_where_css_variables_are_unknown(name: str) -> None:
+    text = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert "var(" not in text
+    light = text.partition("@media")[0]
+    used = {word for words in re.findall(r'class="([^"]+)"', text) for word in words.split()}
+    for word in used - {"head", "title", "mono", "dashed"}:  # these have the text's colours
+        assert re.search(rf"\.{word} {{[^}}]*(fill|stroke): #", light), word
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_packages_that_a_picture_names_exist(name: str) -> None:
     root = ET.fromstring((FOLDER / f"{name}.svg").read_text(encoding="utf-8"))
     for part in root.iter(f"{_SVG}text"):
-        if part.get("class") != "soft mono" or "*" in (part.text or "") or "…" in (part.text or ""):
-            continue
         words = part.text or ""
-        if words.startswith("dens/1/"):
+        if part.get("class") != "soft mono" or "*" in words or words.startswith("dens/1/"):
             continue
-        places = [ROOT / words, ROOT / "edge" / words, ROOT / "edge" / f"{words}.py"]
-        assert any(place.exists() for place in places), words
+        module = "denwatch." + words.removeprefix("denwatch.")
+        assert find_spec(module) is not None, words
