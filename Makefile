@@ -1,7 +1,7 @@
 # Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format fuzz bench bench-papers firmware-table coverage constraints build clean
+.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format check fuzz bench bench-papers firmware-table coverage lock sbom build clean
 
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
@@ -15,7 +15,7 @@ help: ## List these commands
 
 setup: $(SETUP) $(RUNTIMES) ## Make .venv and get the MicroPython runtimes (other commands do it themselves)
 
-$(SETUP): pyproject.toml constraints.txt scripts/setup.sh
+$(SETUP): pyproject.toml requirements/dev.txt scripts/setup.sh
 	@scripts/setup.sh
 	@touch $@
 
@@ -74,8 +74,13 @@ pictures: $(SETUP) $(RUNTIMES) ## Draw the documentation's pictures anew, the co
 fresh-clone: ## Clone into an empty folder with an empty HOME, and run README's commands there
 	scripts/fresh-clone.sh
 
-constraints: $(SETUP) ## Pin what is installed in .venv
-	.venv/bin/pip list --exclude-editable --format=freeze | grep -Ev "^(pip|setuptools|wheel)=" | LC_ALL=C sort -f > constraints.txt
+lock: $(SETUP) ## Pin what set-up installs, with hashes, in requirements/
+	scripts/lock.sh $(UPGRADE)
+
+sbom: $(SETUP) ## Write the software bill of materials (CycloneDX) into dist/
+	@mkdir -p dist
+	$(PYTHON) -m cyclonedx_py requirements requirements/image.txt --pyproject pyproject.toml \
+		--output-reproducible --of JSON -o dist/denwatch.cdx.json
 
 build: $(SETUP) ## Build wheel and sdist into dist/
 	$(PYTHON) -m build

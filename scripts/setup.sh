@@ -1,7 +1,8 @@
 #!/bin/sh
 # Make .venv with everything that tests, demo and benchmarks need. Called by make; safe to repeat.
 # Uses the first Python >= 3.11 with venv; installs it with apt where that is possible.
-# DENWATCH_EXTRAS names other extras of pyproject.toml: the image wants no test tools.
+# Everything is pinned with hashes in requirements/ (`make lock`). DENWATCH_SET chooses dev (the
+# default) or image, which has no test tools.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -36,5 +37,9 @@ if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
 fi
 echo "setup: installing packages into .venv (a few minutes the first time)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
-.venv/bin/python -m pip install -q -c constraints.txt -e ".[${DENWATCH_EXTRAS:-dev}]"
+install() { .venv/bin/python -m pip install -q "$@"; }
+install --require-hashes -r requirements/build.txt
+# Without isolation: a package that has to be built here is built by the setuptools just checked.
+install --require-hashes --no-build-isolation -r "requirements/${DENWATCH_SET:-dev}.txt"
+install --no-deps --no-build-isolation -e .
 echo "setup: done"
