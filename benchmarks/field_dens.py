@@ -28,7 +28,7 @@ from denwatch.protocol.vectors import NotificationVector, Predicate, Subscriptio
 from benchmarks.common import median, say
 from papers import BFCPAB, FNIF, AttributeValue
 from papers.evaluations.dens_runs import draw_subscriptions, draw_vocabulary, load, time_each
-from simulator.dog import Dog, Sense
+from simulator.device import Dog, Sense
 from simulator.host import HostSettings
 from simulator.mobility import find_contacts, plan_disaster
 from simulator.world import World, WorldSettings

@@ -15,8 +15,8 @@ import time
 from typing import Any
 
 from benchmarks.common import say
-from simulator.air import Radio
 from simulator.day import Day, Plan
+from simulator.link import Radio
 
 HOUR = 3_600_000
 PEOPLE = DEVICES = 10  # the same news for all sizes: what grows is who carries it

@@ -30,9 +30,9 @@ from benchmarks.replication_cores import measure_cores
 from benchmarks.replication_elsewhere import measure_elsewhere
 from simulator.mobility import find_contacts, walk_randomly
 from simulator.oracle import find_arrivals
-from simulator.post import Score
 from simulator.replay import Direct, Replay
 from simulator.traces import ContactEvent, Parcel, close_contacts, read_contacts, read_messages
+from simulator.workload import Score
 
 HOUR = 3_600_000
 # The ONE's own routers on the Helsinki trace: delivered, overhead, median latency in s.

@@ -16,9 +16,9 @@ from denwatch.node.replication.strategies import build_strategy
 
 from benchmarks.common import format_table, say
 from simulator.host import HostSettings
-from simulator.post import Post, Score
 from simulator.replay import Replay
 from simulator.traces import ContactEvent, Parcel, close_contacts
+from simulator.workload import Post, Score
 from simulator.world import World, WorldSettings
 
 HOUR = 3_600_000

@@ -16,9 +16,9 @@ from denwatch.node.replication.strategies import build_strategy
 from benchmarks.common import format_table, say
 from simulator.mobility import Path, find_contacts, plan_disaster, walk_randomly
 from simulator.oracle import find_arrivals
-from simulator.post import Score
 from simulator.replay import Replay
 from simulator.traces import ContactEvent, Parcel
+from simulator.workload import Score
 
 HOUR = 3_600_000
 STEP = 5_000  # ms between two looks at who is near whom

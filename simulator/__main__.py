@@ -73,8 +73,8 @@ def run_day(options: argparse.Namespace) -> int:
     """Let the day pass and say what came of it."""
     from denwatch.node.replication.strategies import build_strategy
 
-    from simulator.air import Radio
     from simulator.day import Day, Plan
+    from simulator.link import Radio
     from simulator.mobility import list_areas
     from simulator.picture import Sight, draw_day
     from simulator.traces import (

@@ -19,8 +19,8 @@ from itertools import repeat
 
 from simulator.calendar import START
 from simulator.checks import find_violations
+from simulator.faults import Play
 from simulator.scenario import Scenario, make_scenario
-from simulator.trouble import Play
 
 
 @dataclass(frozen=True)

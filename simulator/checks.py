@@ -29,9 +29,9 @@ from simulator.evidence import (
     list_wishes,
     matches,
 )
+from simulator.faults import Play
 from simulator.person import Person
-from simulator.stage import HIDDEN, MAD, SENSES
-from simulator.trouble import Play
+from simulator.setup import HIDDEN, MAD, SENSES
 from simulator.truth import iterate_notes, iterate_subscriptions, list_live
 
 _SETTLED = 100_000  # ms after the trouble: even who left near its end is back

@@ -16,11 +16,11 @@ from denwatch.node.core.interface import Log
 from denwatch.node.core.items import NOTIFICATION
 from denwatch.node.core.peers import PeerSettings
 
-from simulator.air import Radio
 from simulator.calendar import START
-from simulator.cast import AWAY, STEADY, WISHES, Act, make_cast
 from simulator.host import Host, HostSettings
+from simulator.link import Radio
 from simulator.mobility import Path, find_contacts, find_place, plan_disaster, walk_randomly
+from simulator.population import AWAY, STEADY, WISHES, Act, make_cast
 from simulator.traces import ContactEvent
 from simulator.verdict import Judge, Verdict
 from simulator.witness import WatchedWorld

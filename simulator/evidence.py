@@ -13,11 +13,11 @@ from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
-from simulator.dog import Told
+from simulator.device import Told
+from simulator.faults import Play
 from simulator.host import Host
 from simulator.person import Person, Shown
-from simulator.stage import TERMS
-from simulator.trouble import Play
+from simulator.setup import TERMS
 from simulator.truth import Seen, iterate_subscriptions
 
 SLACK = 4_000  # ms: ticks and links take time

@@ -31,10 +31,10 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.store import Crashed, StoreError
 
-from simulator.air import FAIR, Air, Radio, Weather
 from simulator.calendar import Calendar
 from simulator.host import Host, HostSettings, Watch
 from simulator.keys import Roster
+from simulator.link import FAIR, Air, Radio, Weather
 
 _RECONNECT = 1_000  # ms after a node is there again
 

@@ -22,8 +22,8 @@ from denwatch.node.replication.strategies import (
 )
 
 from simulator.calendar import START
-from simulator.post import Score
 from simulator.traces import ContactEvent, Parcel
+from simulator.workload import Score
 
 
 def _forget(space: str, key: bytes, value: bytes | None) -> None:

@@ -17,9 +17,9 @@ from denwatch.client.vocabulary import Vocabulary
 from denwatch.protocol import notification
 from denwatch.protocol.matching import match
 
-from simulator.cast import Wish
-from simulator.dog import Dog
+from simulator.device import Dog
 from simulator.flood import Flood, Meeting, Wanted
+from simulator.population import Wish
 from simulator.witness import Asked, Span, Witness
 
 

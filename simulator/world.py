@@ -24,7 +24,7 @@ from denwatch.node.core.interface import (
 )
 
 from simulator.calendar import START
-from simulator.dog import Dog, PowerCut, Sense
+from simulator.device import Dog, PowerCut, Sense
 from simulator.host import Watch
 from simulator.network import Network, WorldSettings
 from simulator.person import Person

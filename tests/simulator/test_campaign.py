@@ -21,8 +21,8 @@ from simulator.campaign import (
     shrink_scenario,
     tell_replay,
 )
+from simulator.faults import Play
 from simulator.scenario import FAULTS, ORDINARY, SIZES, Happening, Scenario, make_scenario
-from simulator.trouble import Play
 
 SEEDS = 100
 MINUTE = 60_000

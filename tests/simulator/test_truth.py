@@ -9,10 +9,10 @@ import pytest
 from denwatch.client.vocabulary.loading import load_shipped
 
 from simulator.calendar import START
-from simulator.cast import STEADY, WISHES, Wish, make_cast
 from simulator.day import Day, Plan
-from simulator.dog import Sense
+from simulator.device import Sense
 from simulator.flood import Flood, Wanted
+from simulator.population import STEADY, WISHES, Wish, make_cast
 from simulator.verdict import Judge
 from simulator.witness import Span, WatchedWorld
 

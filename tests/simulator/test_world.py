@@ -11,7 +11,7 @@ import pytest
 from denwatch.client.vocabulary.loading import load_shipped
 
 from simulator.calendar import Calendar
-from simulator.dog import Sense
+from simulator.device import Sense
 from simulator.keys import Ring, Roster
 from simulator.truth import list_live
 from simulator.world import World

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from simulator.air import FAIR, Weather
+from simulator.byzantine import Lies
 from simulator.calendar import START
-from simulator.lies import Lies
+from simulator.link import FAIR, Weather
 from simulator.scenario import Happening
-from simulator.stage import WISHES
+from simulator.setup import WISHES
 
 _LINGER = 20_000  # ms that most troubles last
 

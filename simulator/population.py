@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from simulator.dog import Sense
+from simulator.device import Sense
 
 _MINUTE = 60_000
 _ABSENCE = (10 * _MINUTE, 40 * _MINUTE)

@@ -16,9 +16,9 @@ from denwatch.node.core.subscribers import SubscriberSettings
 from denwatch.node.covering import Exact
 from denwatch.watchdog.spool import NODES
 
-from simulator.air import Radio
-from simulator.dog import Sense
+from simulator.device import Sense
 from simulator.host import HostSettings
+from simulator.link import Radio
 from simulator.scenario import Scenario
 from simulator.truth import Truth
 from simulator.world import World, WorldSettings

@@ -36,7 +36,7 @@ from denwatch.protocol.vectors import NotificationVector, Reading
 from simulator.host import Host
 from simulator.keys import KEY_ID, make_device_secret
 from simulator.scenario import Scenario
-from simulator.stage import MAD, Stage
+from simulator.setup import MAD, Stage
 
 _KEPT = 40  # frames that a listener in the middle remembers
 _LARGEST = frames.MAX_LENGTH - frames.OVERHEAD  # of a body in a device's frame
