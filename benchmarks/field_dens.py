@@ -28,7 +28,7 @@ from denwatch.protocol.vectors import NotificationVector, Predicate, Subscriptio
 from benchmarks.common import median, say
 from papers import BFCPAB, FNIF, AttributeValue
 from papers.evaluations.dens_runs import draw_subscriptions, draw_vocabulary, load, time_each
-from simulator.device import Dog, Sense
+from simulator.device import EmulatedDevice, Sense
 from simulator.host import HostSettings
 from simulator.mobility import find_contacts, plan_disaster
 from simulator.world import World, WorldSettings
@@ -57,13 +57,13 @@ class Figures:
 class Publisher:
     """Times the filtering of a device's events, and stops after enough of them."""
 
-    def __init__(self, dog: Dog, figures: Figures, count: int) -> None:
+    def __init__(self, device: EmulatedDevice, figures: Figures, count: int) -> None:
         self.left = count
-        self._dog = dog
+        self._device = device
         self._figures = figures
-        self._sample = dog.sample
+        self._sample = device.sample
         self.is_counted = False
-        dog.sample = self.sample  # type: ignore[method-assign]
+        device.sample = self.sample  # type: ignore[method-assign]
 
     def sample(self, now: int) -> int:
         """Measure, in place of the device's own."""
@@ -73,7 +73,7 @@ class Publisher:
             self._figures.filtering.append(1e3 * (time.thread_time() - start))
             self.left -= 1
             if not self.left:
-                self._dog.die()
+                self._device.die()
         return due
 
 
@@ -115,27 +115,27 @@ def run_scenario(count: int, seed: int, events: int = EVENTS) -> Figures:
     ask_all(world, names, drawn)
     world.follow(find_contacts(paths, duration, 60.0), names)
     publishers: list[Publisher] = []
-    dog_event: dict[str, int] = {}
+    device_event: dict[str, int] = {}
     for place, group in enumerate(dict.fromkeys(path.group for path in paths)):
         node = next(number for number, path in enumerate(paths) if path.group == group)
         sense = Sense(_FIRST + place % 3, (0, 1, 2, 3), period=1_000)
-        dog = world.add_dog(f"{group}s-dog", names[node], [sense], _read_anything)
-        publishers.append(Publisher(dog, figures, events))
-        dog_event[dog.name] = sense.event
+        device = world.add_device(f"{group}s-dog", names[node], [sense], _read_anything)
+        publishers.append(Publisher(device, figures, events))
+        device_event[device.name] = sense.event
     seen: dict[int, NotificationVector] = {}
     with watch_matching(figures, seen):
         world.run(MINUTE)  # vectors go to the devices
         figures.matching.clear()
         seen.clear()
-        for dog, publisher in zip(world.dogs.values(), publishers, strict=True):
-            if not world.hosts[dog.node].devices.is_installed(dog.name):
-                raise AssertionError(f"{dog.name} has not all vectors after a minute")
-            figures.installed[dog_event[dog.name]] = dog.language.filter.count
+        for device, publisher in zip(world.devices.values(), publishers, strict=True):
+            if not world.hosts[device.node].devices.is_installed(device.name):
+                raise AssertionError(f"{device.name} has not all vectors after a minute")
+            figures.installed[device_event[device.name]] = device.language.filter.count
             publisher.is_counted = True
-        told = sum(len(dog.told) for dog in world.dogs.values())
+        told = sum(len(device.told) for device in world.devices.values())
         world.run(duration)
     figures.measured = events * len(publishers)
-    figures.sent = sum(len(dog.told) for dog in world.dogs.values()) - told
+    figures.sent = sum(len(device.told) for device in world.devices.values()) - told
     figures.delivered = sum(len(person.notes) for person in world.people.values())
     figures.engines = time_engines(drawn, list(seen.values())[:60])
     return figures

@@ -23,11 +23,38 @@ from benchmarks.common import format_table, run, save_text, say
 from benchmarks.layers import find_violations
 
 ROOT = Path(__file__).resolve().parents[1]
+BEFORE: dict[str, tuple[int, str]] = {  # of the first release, and the aim
+    "files": (524, "≤ 290"),
+    "lines": (74_473, "≤ 62,000"),
+    "duplicate_class_names": (109, "0"),
+    "max_collaborators": (11, "≤ 6"),
+    "files_crossed_by_a_reading": (74, "≤ 25"),
+    "calls_for_a_sentence": (20_875, "≤ 1,500"),
+    "layer_violations": (47, "0"),
+}
+_PAGE = """# The house
+
+`python -m benchmarks.house --save`: how much there is to read, counted in the source (`ast`) and
+with a profiler.
+
+{table}
+
+*Collaborators* are the arguments of a constructor that are objects or functions, not values.
+*Calls* are calls of Python functions from the text of a sentence to its bytes, in a process that
+has compiled another one before. *Layers* are those of
+[architecture.md](../../docs/architecture.md).
+
+## The files that one reading crosses
+
+From a device's frame at one node, over a contact, to the delivery at another node; two nodes in
+memory, in the simulator. In the order in which they are first entered:
+
+{walked}
+"""
 SENTENCE = "patient_temperature is very high and heart_rate is not normal, at least 0.6"
 # Annotations of values, which are no collaborators: numbers, texts, and collections of them.
 _VALUES = frozenset(
-    "None str int float bool bytes bytearray object Any Path Sequence Iterable Mapping Iterator "
-    "dict list tuple set frozenset type".split()
+    ("None", "Any", "Path", "Sequence", "Iterable", "Mapping", "Iterator", "Collection")
 )
 
 
@@ -94,6 +121,53 @@ class Walk:
                 self.files[name] = self.files.get(name, 0) + 1
 
 
+def walk_reading() -> Walk:
+    """Follow a reading from a device's frame at one node to its delivery at another, in memory.
+
+    The nodes are the simulator's: real cores, a store in memory, simulated time. What ticks do
+    meanwhile is not the reading's way, and does not count.
+    """
+    from denwatch.client.vocabulary import load_shipped
+    from denwatch.node.core.interface import Event, Message, Publish
+
+    from simulator.device import Sense
+    from simulator.host import Host
+    from simulator.world import World
+
+    walk = Walk()
+    world = World(1, load_shipped("rescue"))
+    for name in ("north", "south"):
+        world.add_node(name)
+    world.meet("north", "south", True)
+    medic = world.add_person("medic", "south")
+    value = {"heart_rate": 60}
+    patient = world.vocabulary.events["patient"]
+    rate = patient.attributes["heart_rate"]
+    device = world.add_device(
+        "bed-1", "north", [Sense(patient.number, (rate.bit,))], lambda *_: value["heart_rate"]
+    )
+    world.ask("medic", {"subscribe": "heart_rate above 100"})
+    world.run(60_000)
+    assert device.language.filter.count == 1, "the device has the subscription"
+    handle = Host.handle
+
+    def follow(host: Host, event: Event, now: int) -> list[Publish]:
+        found: list[Publish] = []
+        if isinstance(event, Message):
+            walk.follow(lambda: found.extend(handle(host, event, now)))
+            return found
+        return handle(host, event, now)
+
+    Host.handle = follow  # type: ignore[method-assign]
+    try:
+        value["heart_rate"] = 200
+        world.run(world.now + 30_000)
+    finally:
+        Host.handle = handle  # type: ignore[method-assign]
+    assert medic.notes, "the reading was delivered"
+    return walk
+
+
 def walk_sentence() -> Walk:
     """Follow a sentence from words to bytes, in a process that has compiled one before."""
     from denwatch.client.compiler import compile_subscription
@@ -105,3 +179,39 @@ def walk_sentence() -> Walk:
     walk = Walk()
     walk.follow(lambda: compile_subscription(parse(SENTENCE), vocabulary))
     return walk
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Count, follow both walks, and return the figures."""
+    files = list_product()
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    most, owner = max(list_collaborators(trees))
+    reading, sentence = walk_reading(), walk_sentence()
+    violations = find_violations()
+    for violation in violations:
+        say(violation)
+    figures = {
+        "files": len(files),
+        "lines": sum(len(text.splitlines()) for text in texts.values()),
+        "duplicate_class_names": sum(n > 1 for n in count_class_names(trees).values()),
+        "max_collaborators": most,
+        "files_crossed_by_a_reading": len(reading.files),
+        "calls_for_a_sentence": sentence.calls,
+        "layer_violations": len(violations),
+    }
+    say(f"most collaborators: {owner}")
+    table = format_table(
+        ("figure", "first release", "aim", "now"),
+        [(name, *BEFORE[name], value) for name, value in figures.items()],
+    )
+    walked = "\n".join(f"- `{Path(name).relative_to(ROOT)}`" for name in reading.files)
+    page = f"{_PAGE.format(table=table, walked=walked)}"
+    say(page)
+    if options.save:
+        save_text("house.md", page)
+    return figures
+
+
+if __name__ == "__main__":
+    run(measure, __doc__)

@@ -18,7 +18,7 @@ from benchmarks.common import format_table, say
 from simulator.host import HostSettings
 from simulator.replay import Replay
 from simulator.traces import ContactEvent, Parcel, close_contacts
-from simulator.workload import Post, Score
+from simulator.workload import Score, Workload
 from simulator.world import World, WorldSettings
 
 HOUR = 3_600_000
@@ -35,7 +35,7 @@ def run_cores(
     contacts: list[ContactEvent], parcels: list[Parcel], hosts: int, end: int, strategy: str
 ) -> tuple[Score, World]:
     """Carry messages by real cores; what everybody has is let go at once."""
-    post = Post(parcels)
+    post = Workload(parcels)
     settings = HostSettings(
         peers=PeerSettings(strategy=strategy),
         subscribers=SubscriberSettings(is_announcing=False, purge_after=0),

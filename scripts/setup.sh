@@ -39,7 +39,8 @@ echo "setup: installing packages into .venv (a few minutes the first time)"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 install() { .venv/bin/python -m pip install -q "$@"; }
 install --require-hashes -r requirements/build.txt
-# Without isolation: a package that has to be built here is built by the setuptools just checked.
-install --require-hashes --no-build-isolation -r "requirements/${DENWATCH_SET:-dev}.txt"
+# The lock is complete, so pip need not resolve anything. Without isolation a package that has to
+# be built here is built by the setuptools that was just checked.
+install --require-hashes --no-deps --no-build-isolation -r "requirements/${DENWATCH_SET:-dev}.txt"
 install --no-deps --no-build-isolation -e .
 echo "setup: done"

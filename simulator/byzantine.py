@@ -36,14 +36,14 @@ from denwatch.protocol.vectors import NotificationVector, Reading
 from simulator.host import Host
 from simulator.keys import KEY_ID, make_device_secret
 from simulator.scenario import Scenario
-from simulator.setup import MAD, Stage
+from simulator.setup import MAD, Setup
 
 _KEPT = 40  # frames that a listener in the middle remembers
 _LARGEST = frames.MAX_LENGTH - frames.OVERHEAD  # of a body in a device's frame
 _LAST_EPOCH = 0xFFFFFFFF
 
 
-class Lies(Stage):
+class Byzantine(Setup):
     """A stage with liars on it."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -98,9 +98,9 @@ class Lies(Stage):
             payload = bytes([0x41]) + bytes(300_000)
             self.world.give(other, Message(one, PEERS + other, payload))
         else:
-            dog = self.dog(first)
+            device = self.device(first)
             payload = bytes([0x42, 0, KEY_ID]) + bytes(2 * frames.MAX_LENGTH)
-            self.world.give(other, Message(dog, f"{DEVICES}{dog}/nv", payload))
+            self.world.give(other, Message(device, f"{DEVICES}{device}/nv", payload))
 
     def _do_mad_node(self, first: int, second: int) -> None:
         """Hand on an item of one's own, well signed and senseless, in whatever exchange is open."""
@@ -187,11 +187,13 @@ class Lies(Stage):
         self.world.give(other, Message(one, PEERS + other, payload))
 
     def _do_forged_reading(self, first: int, second: int) -> None:
-        dog = self.world.dogs[self.dog(first)]
-        if dog.node:
+        device = self.world.devices[self.device(first)]
+        if device.node:
             kind = ("nv", "hello")[second & 1]
             payload = bytes([0x42]) + Random(second).randbytes(second % 300)
-            self.world.give(dog.node, Message(dog.name, f"{DEVICES}{dog.name}/{kind}", payload))
+            self.world.give(
+                device.node, Message(device.name, f"{DEVICES}{device.name}/{kind}", payload)
+            )
 
     def _hear(self, message: Message) -> None:
         """Remember what goes over the air, as anybody near could."""
@@ -215,4 +217,4 @@ def _encode_readings(values: tuple[int, int]) -> bytes:
     return notification.encode(NotificationVector(1, readings))
 
 
-__all__ = ["Lies"]
+__all__ = ["Byzantine"]

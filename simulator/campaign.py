@@ -169,7 +169,7 @@ def describe_scenario(scenario: Scenario) -> str:
     """Return a scenario for a person to read."""
     head = (
         f"seed {scenario.seed}: {scenario.nodes} nodes, {scenario.people} people,"
-        f" {scenario.dogs} devices that measure every {12 * scenario.pace} s,"
+        f" {scenario.devices} devices that measure every {12 * scenario.pace} s,"
         f" {scenario.strategy}, {scenario.bandwidth} bytes/s, room for {scenario.room},"
         f" {scenario.trouble // 60_000} min of trouble"
     )

@@ -59,10 +59,12 @@ def check_acknowledged(play: Play) -> None:
     notes = play.truth.notes
     there |= {notes[id].number for id in play.truth.find_lost() if id in notes}
     given_up = len(play.truth.dropped)
-    for dog in play.world.dogs.values():
-        lost = sorted(n for n in dog.freed - dog.unsure if (dog.name, *n) not in there)
+    for device in play.world.devices.values():
+        lost = sorted(n for n in device.freed - device.unsure if (device.name, *n) not in there)
         if len(lost) > given_up:
-            raise Violation("acknowledged", f"{dog.name} was told to forget {lost}, nobody has it")
+            raise Violation(
+                "acknowledged", f"{device.name} was told to forget {lost}, nobody has it"
+            )
 
 
 def check_confirmed(play: Play) -> None:
@@ -250,12 +252,12 @@ def _was_sent_in_time(play: Play, person: Person, note: str) -> bool:
 
 def check_covered(play: Play) -> None:
     """A passive subscription is covered: a device tells whatever any live subscription wants."""
-    for dog in play.world.dogs.values():
-        host = play.world.hosts[dog.node]
-        if not dog.is_up or not host.is_up:
+    for device in play.world.devices.values():
+        host = play.world.hosts[device.node]
+        if not device.is_up or not host.is_up:
             continue
-        if not host.devices.is_installed(dog.name):
-            raise Violation("covered", f"{host.name} is not sure of {dog.name}")
+        if not host.devices.is_installed(device.name):
+            raise Violation("covered", f"{host.name} is not sure of {device.name}")
         held = iterate_subscriptions(host)
         vectors = {body.vector for id, body in held if id not in play.truth.lies}
         wanted = [decode_subscription(vector) for vector in sorted(vectors)]
@@ -263,20 +265,20 @@ def check_covered(play: Play) -> None:
             for value in range(0, 256, _GRID):
                 for second in range(0, 256, 3 * _GRID) if len(sense.attributes) > 1 else (0,):
                     values = (value, second)[: len(sense.attributes)]
-                    _check_told(dog, sense.event, values, wanted)
+                    _check_told(device, sense.event, values, wanted)
 
 
 def _check_told(
-    dog: Any, event: int, values: tuple[int, ...], wanted: list[SubscriptionVector]
+    device: Any, event: int, values: tuple[int, ...], wanted: list[SubscriptionVector]
 ) -> None:
     readings = [Reading(attribute, (v,) * 4) for attribute, v in enumerate(values)]
     note = NotificationVector(event, readings)
     sample = Sample(event)
     for attribute, v in enumerate(values):
         sample.set(attribute, v)
-    is_told = dog.language.judge(sample, 1 << 28) >= 0
+    is_told = device.language.judge(sample, 1 << 28) >= 0
     if any(matches(wish, note) for wish in wanted) and not is_told:
-        raise Violation("covered", f"{dog.name} keeps {values} of event {event} to itself")
+        raise Violation("covered", f"{device.name} keeps {values} of event {event} to itself")
 
 
 def check_bounded(play: Play) -> None:

@@ -117,13 +117,13 @@ class Day:
         for name in self.names:
             world.add_node(name)
         self.people = [part.node for part in cast.people]
-        self.devices = [node for _, node, _ in cast.dogs]
+        self.devices = [node for _, node, _ in cast.devices]
         for part in cast.people:
             world.add_person(part.name, self.names[part.node])
             for act in part.acts:
                 world.calendar.enter(START + act.time, self._act, part.name, act)
-        for name, node, sense in cast.dogs:
-            world.add_dog(name, self.names[node], [sense])
+        for name, node, sense in cast.devices:
+            world.add_device(name, self.names[node], [sense])
         world.follow(self.contacts, self.names)
 
     def _act(self, name: str, act: Act) -> None:
@@ -174,7 +174,7 @@ class Day:
         world.witness.close(world.now)
         judge = Judge(
             world.witness,
-            world.dogs,
+            world.devices,
             world.vocabulary,
             {wish.words: wish for wish in (*WISHES, *STEADY)},
             delay=world.settings.local_delay,

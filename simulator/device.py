@@ -48,17 +48,17 @@ class Told:
 class _Outbox:
     """The spool as the execution sees it; remembers what went in."""
 
-    def __init__(self, dog: Dog) -> None:
-        self._dog = dog
+    def __init__(self, device: EmulatedDevice) -> None:
+        self._device = device
 
     def put(self, vector: bytes, degree: int, now: int) -> None:
-        dog = self._dog
-        sequence = dog.spool.put(vector, degree, now)
-        told = Told(dog.spool.epoch, sequence, vector, dog.field_now)
-        dog.told[told.epoch, told.sequence] = told
+        device = self._device
+        sequence = device.spool.put(vector, degree, now)
+        told = Told(device.spool.epoch, sequence, vector, device.field_now)
+        device.told[told.epoch, told.sequence] = told
 
 
-class Dog:
+class EmulatedDevice:
     """One device; `flash` is what a power cut leaves. Its own clock starts at 0 at every start."""
 
     def __init__(
@@ -187,4 +187,4 @@ def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG00
     return min(last, max(0, level + rng.randrange(-last // 16, last // 16 + 1)))
 
 
-__all__ = ["Dog", "PowerCut", "Sense", "Told"]
+__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Told"]

@@ -68,8 +68,8 @@ def list_honest(play: Play) -> list[Host]:
 
 def find_told(play: Play, seen: Seen) -> Told | None:
     """Return what a device said when it made a reading."""
-    dog = play.world.dogs.get(seen.device)
-    return dog.told.get((seen.device_epoch, seen.device_sequence)) if dog else None
+    device = play.world.devices.get(seen.device)
+    return device.told.get((seen.device_epoch, seen.device_sequence)) if device else None
 
 
 def has_equal(host: Host, wish: Wish) -> bool:

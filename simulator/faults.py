@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from simulator.byzantine import Lies
+from simulator.byzantine import Byzantine
 from simulator.calendar import START
-from simulator.link import FAIR, Weather
+from simulator.link import FAIR, Disturbance
 from simulator.scenario import Happening
 from simulator.setup import WISHES
 
 _LINGER = 20_000  # ms that most troubles last
 
 
-class Play(Lies):
+class Play(Byzantine):
     """One scenario, played."""
 
     # Time -----------------------------------------------------------------------------------
@@ -56,9 +56,9 @@ class Play(Lies):
             person = world.people[f"person-{number}"]
             person.is_mute = False
             world.move_person(person.name, self.home(number))
-        for number in range(self.scenario.dogs):
-            world.dogs[f"dog-{number}"].flash.cut_at = 0
-            world.move_dog(f"dog-{number}", self.node_of_dogs(number))
+        for number in range(self.scenario.devices):
+            world.devices[f"dog-{number}"].flash.cut_at = 0
+            world.move_device(f"dog-{number}", self.node_of_devices(number))
 
     def _happen(self, happening: Happening) -> None:
         method = getattr(self, "_do_" + happening.kind.replace("-", "_"))
@@ -94,7 +94,7 @@ class Play(Lies):
         self.world.calendar.wait(wait, self.world.move_person, name, self.node(second))
 
     def _do_carry(self, first: int, second: int) -> None:
-        self.world.move_dog(self.dog(first), self.node_of_dogs(second))
+        self.world.move_device(self.device(first), self.node_of_devices(second))
 
     # What goes wrong with nodes and disks ---------------------------------------------------
 
@@ -133,26 +133,28 @@ class Play(Lies):
 
     # What goes wrong between nodes ----------------------------------------------------------
 
-    def _spoil(self, first: int, second: int, weather: Weather, *, is_both: bool = True) -> None:
+    def _spoil(
+        self, first: int, second: int, weather: Disturbance, *, is_both: bool = True
+    ) -> None:
         one, other = self.pair(first, second)
         self.world.set_weather(one, other, weather)
         if is_both:
             self.world.set_weather(other, one, weather)
 
     def _do_loss(self, first: int, second: int) -> None:
-        self._spoil(first, second, Weather(loss=0.1 + second % 5 / 10))
+        self._spoil(first, second, Disturbance(loss=0.1 + second % 5 / 10))
 
     def _do_one_sided(self, first: int, second: int) -> None:
-        self._spoil(first, second, Weather(loss=1.0), is_both=False)
+        self._spoil(first, second, Disturbance(loss=1.0), is_both=False)
 
     def _do_repeat(self, first: int, second: int) -> None:
-        self._spoil(first, second, Weather(repeat=0.5))
+        self._spoil(first, second, Disturbance(repeat=0.5))
 
     def _do_reorder(self, first: int, second: int) -> None:
-        self._spoil(first, second, Weather(jitter=50 + second % 3_000))
+        self._spoil(first, second, Disturbance(jitter=50 + second % 3_000))
 
     def _do_corrupt(self, first: int, second: int) -> None:
-        self._spoil(first, second, Weather(corrupt=0.1 + second % 5 / 10))
+        self._spoil(first, second, Disturbance(corrupt=0.1 + second % 5 / 10))
 
     def _do_partition(self, first: int, _: int) -> None:
         names = self.scenario.names
@@ -167,9 +169,9 @@ class Play(Lies):
     # What goes wrong with devices and people ------------------------------------------------
 
     def _do_power_cut(self, first: int, second: int) -> None:
-        dog = self.world.dogs[self.dog(first)]
-        dog.flash.rng = Random(second)
-        dog.flash.cut_at = dog.flash.changes + 1 + second % 9
+        device = self.world.devices[self.device(first)]
+        device.flash.rng = Random(second)
+        device.flash.cut_at = device.flash.changes + 1 + second % 9
 
     def _do_hang_up(self, first: int, _: int) -> None:
         person = self.world.people[self.person(first)]

@@ -12,7 +12,7 @@ from random import Random
 
 
 @dataclass(frozen=True)
-class Weather:
+class Disturbance:
     """What happens to frames of one direction; shares of 1."""
 
     loss: float = 0.0
@@ -21,7 +21,7 @@ class Weather:
     jitter: int = 0  # ms, at most: later frames overtake earlier ones
 
 
-FAIR = Weather()
+FAIR = Disturbance()
 
 
 @dataclass(frozen=True)

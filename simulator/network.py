@@ -34,7 +34,7 @@ from denwatch.node.store import Crashed, StoreError
 from simulator.calendar import Calendar
 from simulator.host import Host, HostSettings, Watch
 from simulator.keys import Roster
-from simulator.link import FAIR, Air, Radio, Weather
+from simulator.link import FAIR, Air, Disturbance, Radio
 
 _RECONNECT = 1_000  # ms after a node is there again
 
@@ -74,7 +74,7 @@ class Network(ABC):
         self.roster = Roster()
         self.hosts: dict[str, Host] = {}
         self.links: dict[tuple[str, str], Air] = {}
-        self.weather: dict[tuple[str, str], Weather] = {}  # by sender and receiver
+        self.weather: dict[tuple[str, str], Disturbance] = {}  # by sender and receiver
         self.blocked: set[tuple[str, str]] = set()  # partitions: pairs that cannot meet
         self.bytes = 0  # over links that are gone
         self.contacts = 0
@@ -234,7 +234,7 @@ class Network(ABC):
         for one, other in ((first, second), (second, first)):
             self.give(one, PeerDown(other))
 
-    def set_weather(self, first: str, second: str, weather: Weather) -> None:
+    def set_weather(self, first: str, second: str, weather: Disturbance) -> None:
         """Set what happens to frames from one node to another."""
         self.weather[first, second] = weather
         air = self.links.get((first, second) if first < second else (second, first))

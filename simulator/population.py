@@ -57,14 +57,16 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cast:
+class Population:
     """Everybody, and the nodes at which devices are."""
 
     people: tuple[Part, ...]
-    dogs: tuple[tuple[str, int, Sense], ...]
+    devices: tuple[tuple[str, int, Sense], ...]
 
 
-def make_cast(seed: int, nodes: int, duration: int, people: int, devices: int, period: int) -> Cast:
+def make_cast(
+    seed: int, nodes: int, duration: int, people: int, devices: int, period: int
+) -> Population:
     """Return the cast of a day; people and devices are spread over the nodes."""
     rng = Random(seed)
     parts = []
@@ -73,12 +75,12 @@ def make_cast(seed: int, nodes: int, duration: int, people: int, devices: int, p
         parts.append(
             Part(f"person-{home:03d}", home, _plan_acts(number, home, nodes, duration, rng))
         )
-    dogs = []
+    placed = []
     for number in range(devices):
         place = (number * nodes // devices + nodes // (2 * devices)) % nodes
         event, attributes = SENSES[number % len(SENSES)]
-        dogs.append((f"dog-{number:03d}", place, Sense(event, attributes, period=period)))
-    return Cast(tuple(parts), tuple(dogs))
+        placed.append((f"dog-{number:03d}", place, Sense(event, attributes, period=period)))
+    return Population(tuple(parts), tuple(placed))
 
 
 def _plan_acts(number: int, home: int, nodes: int, duration: int, rng: Random) -> tuple[Act, ...]:

@@ -61,7 +61,7 @@ class Scenario:
     seed: int
     nodes: int
     people: int
-    dogs: int
+    devices: int
     strategy: str
     room: int  # notifications that a node may hold
     happenings: tuple[Happening, ...]
@@ -91,7 +91,7 @@ class Size(NamedTuple):
     share: int  # of all scenarios, in 100
     nodes: tuple[int, int]
     people: tuple[int, int]
-    dogs: tuple[int, int]
+    devices: tuple[int, int]
     minutes: tuple[int, int]  # of trouble
     happenings: tuple[int, int]
     paces: tuple[int, ...]
@@ -124,7 +124,7 @@ def make_scenario(seed: int, focus: Sequence[str] = ()) -> Scenario:
         seed,
         rng.randrange(*size.nodes),
         rng.randrange(*size.people),
-        rng.randrange(*size.dogs),
+        rng.randrange(*size.devices),
         rng.choice(STRATEGIES),
         8 if rng.random() < 0.3 else 100_000,
         tuple(sorted(happenings)),

@@ -40,7 +40,7 @@ MAD = "mad"  # a device whose key is good and whose mind is not
 _SLOW = 20_000  # bytes a second; below it an exchange needs more patience
 
 
-class Stage:
+class Setup:
     """One scenario's world."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -68,8 +68,8 @@ class Stage:
             role = "helper" if number == 1 else "all"
             world.add_person(f"person-{number}", self.node(number + 2), role)  # not at home
         senses = [replace(sense, period=sense.period * scenario.pace) for sense in SENSES]
-        for number in range(scenario.dogs):
-            world.add_dog(f"dog-{number}", self.node_of_dogs(number), senses)
+        for number in range(scenario.devices):
+            world.add_device(f"dog-{number}", self.node_of_devices(number), senses)
 
     def home(self, number: int) -> str:
         """Return where a person is in the end."""
@@ -79,7 +79,7 @@ class Stage:
         """Return a node by any number."""
         return self.scenario.names[number % self.scenario.nodes]
 
-    def node_of_dogs(self, number: int) -> str:
+    def node_of_devices(self, number: int) -> str:
         """Return a node that devices know, by any number: a device has keys for a few only."""
         known = self.scenario.names[:NODES]
         return known[number % len(known)]
@@ -94,9 +94,9 @@ class Stage:
         """Return a person by any number."""
         return f"person-{number % self.scenario.people}"
 
-    def dog(self, number: int) -> str:
+    def device(self, number: int) -> str:
         """Return a device by any number."""
-        return f"dog-{number % self.scenario.dogs}"
+        return f"dog-{number % self.scenario.devices}"
 
 
-__all__ = ["HIDDEN", "MAD", "SENSES", "TERMS", "WISHES", "Stage"]
+__all__ = ["HIDDEN", "MAD", "SENSES", "TERMS", "WISHES", "Setup"]

@@ -17,7 +17,7 @@ from denwatch.client.vocabulary import Vocabulary
 from denwatch.protocol import notification
 from denwatch.protocol.matching import match
 
-from simulator.device import Dog
+from simulator.device import EmulatedDevice
 from simulator.flood import Flood, Meeting, Wanted
 from simulator.population import Wish
 from simulator.witness import Asked, Span, Witness
@@ -50,7 +50,7 @@ class Judge:
     def __init__(
         self,
         witness: Witness,
-        dogs: Mapping[str, Dog],
+        devices: Mapping[str, EmulatedDevice],
         vocabulary: Vocabulary,
         terms: Mapping[str, Wish],
         *,
@@ -59,14 +59,14 @@ class Judge:
         late: int,
     ) -> None:
         self._witness = witness
-        self._dogs = dogs
+        self._devices = devices
         self._vocabulary = vocabulary
         self._terms = terms
         self._delay = delay
         self._end = end
         self._late = late
         self.read_at = {
-            note: dogs[taken.device].told[taken.epoch, taken.sequence].time + delay
+            note: devices[taken.device].told[taken.epoch, taken.sequence].time + delay
             for note, taken in witness.taken.items()
         }
 
@@ -99,7 +99,7 @@ class Judge:
         }
         found: dict[tuple[int, str], dict[int, int]] = {}
         for note, taken in self._witness.taken.items():
-            told = self._dogs[taken.device].told[taken.epoch, taken.sequence]
+            told = self._devices[taken.device].told[taken.epoch, taken.sequence]
             reading = notification.decode(told.vector)
             for asked in self._witness.asked.values():
                 if self._is_in_force(asked, note):

@@ -59,7 +59,7 @@ class Score:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000 if ordered else 0.0
 
 
-class Post:
+class Workload:
     """Puts messages on their way and counts what becomes of them.
 
     Give `watch` to the world as its watcher, then `open` the post once the nodes are there.

@@ -24,7 +24,7 @@ from denwatch.node.core.interface import (
 )
 
 from simulator.calendar import START
-from simulator.device import Dog, PowerCut, Sense
+from simulator.device import EmulatedDevice, PowerCut, Sense
 from simulator.host import Watch
 from simulator.network import Network, WorldSettings
 from simulator.person import Person
@@ -46,7 +46,7 @@ class World(Network):
     ) -> None:
         super().__init__(seed, vocabulary, settings, watch)
         self.people: dict[str, Person] = {}
-        self.dogs: dict[str, Dog] = {}
+        self.devices: dict[str, EmulatedDevice] = {}
         self._sending: set[str] = set()
 
     # Who there is ---------------------------------------------------------------------------
@@ -59,23 +59,25 @@ class World(Network):
             self.move_person(name, node)
         return person
 
-    def add_dog(
+    def add_device(
         self,
         name: str,
         node: str,
         senses: Iterable[Sense],
         drive: Callable[[Random, int, int, int], int] | None = None,
-    ) -> Dog:
+    ) -> EmulatedDevice:
         """Switch a device on."""
         self.roster.devices[name] = None
         seed = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
         rng = Random(int.from_bytes(seed, "big"))
-        dog = Dog(name, sorted(self.hosts), self.vocabulary_hash, list(senses), rng, drive)
-        self.dogs[name] = dog
+        device = EmulatedDevice(
+            name, sorted(self.hosts), self.vocabulary_hash, list(senses), rng, drive
+        )
+        self.devices[name] = device
         self._starts[name] = 0
-        self.start_dog(name)
-        self.move_dog(name, node)
-        return dog
+        self.start_device(name)
+        self.move_device(name, node)
+        return device
 
     def _greet(self, name: str, start: int) -> None:
         """Let those who are with a node connect again, after its start with this number."""
@@ -84,9 +86,9 @@ class World(Network):
         for person in self.people.values():
             if person.node == name:
                 self._attach(person)
-        for dog in self.dogs.values():
-            if dog.node == name and dog.is_up:
-                self._connect(dog)
+        for device in self.devices.values():
+            if device.node == name and device.is_up:
+                self._connect(device)
 
     def _bring(self, name: str, publish: Publish) -> None:
         """Bring what a node said to those who are with it."""
@@ -95,7 +97,7 @@ class World(Network):
             self.calendar.wait(delay, self._hand, name, topic.rpartition("/")[2], publish)
         elif topic.startswith(DEVICES):
             device = topic.removeprefix(DEVICES).partition("/")[0]
-            self.calendar.wait(delay, self._reach_dog, name, device, publish)
+            self.calendar.wait(delay, self._reach_device, name, device, publish)
 
     # People ---------------------------------------------------------------------------------
 
@@ -155,70 +157,72 @@ class World(Network):
 
     # Devices --------------------------------------------------------------------------------
 
-    def move_dog(self, name: str, node: str) -> None:
+    def move_device(self, name: str, node: str) -> None:
         """Connect a device to a node, or to none ("")."""
-        dog = self.dogs[name]
-        self._disconnect(dog)
-        dog.node = node
-        if dog.is_up:
-            self._connect(dog)
+        device = self.devices[name]
+        self._disconnect(device)
+        device.node = node
+        if device.is_up:
+            self._connect(device)
 
-    def _connect(self, dog: Dog) -> None:
-        if dog.node and self.hosts[dog.node].is_up:
-            dog.connect(dog.node)
-            self.give(dog.node, Listening(f"{DEVICES}{dog.name}/sv", True))
-            self._pump(dog.name, self._starts[dog.name])
+    def _connect(self, device: EmulatedDevice) -> None:
+        if device.node and self.hosts[device.node].is_up:
+            device.connect(device.node)
+            self.give(device.node, Listening(f"{DEVICES}{device.name}/sv", True))
+            self._pump(device.name, self._starts[device.name])
 
-    def _disconnect(self, dog: Dog) -> None:
-        if dog.node:
-            self.give(dog.node, Listening(f"{DEVICES}{dog.name}/sv", False))
+    def _disconnect(self, device: EmulatedDevice) -> None:
+        if device.node:
+            self.give(device.node, Listening(f"{DEVICES}{device.name}/sv", False))
 
-    def start_dog(self, name: str) -> None:
+    def start_device(self, name: str) -> None:
         """Switch a device on, with what its flash has."""
-        dog = self.dogs[name]
+        device = self.devices[name]
         self._starts[name] += 1
-        dog.start(self.now, self.now // 1000)
+        device.start(self.now, self.now // 1000)
         self.calendar.wait(0, self._sample, name, self._starts[name])
-        if dog.node:
-            self._connect(dog)
+        if device.node:
+            self._connect(device)
 
-    def kill_dog(self, name: str, down: int = 2_000) -> None:
+    def kill_device(self, name: str, down: int = 2_000) -> None:
         """Cut a device's power for a while."""
-        dog = self.dogs[name]
-        if dog.is_up:
+        device = self.devices[name]
+        if device.is_up:
             self.tell("kill", name)
-            dog.die()
-            self._disconnect(dog)
-            self.calendar.wait(down, self._wake_dog, name)
+            device.die()
+            self._disconnect(device)
+            self.calendar.wait(down, self._wake_device, name)
 
-    def _wake_dog(self, name: str) -> None:
-        if not self.dogs[name].is_up:
-            self.start_dog(name)
+    def _wake_device(self, name: str) -> None:
+        if not self.devices[name].is_up:
+            self.start_device(name)
 
     def _sample(self, name: str, start: int) -> None:
-        dog = self.dogs[name]
-        if self._starts[name] != start or not dog.is_up:
+        device = self.devices[name]
+        if self._starts[name] != start or not device.is_up:
             return
         try:
-            due = dog.sample(self.now)
+            due = device.sample(self.now)
         except PowerCut:
-            self.kill_dog(name)
+            self.kill_device(name)
             return
         self.calendar.enter(max(due, self.now + 1), self._sample, name, start)
         self._pump(name, start)
 
     def _pump(self, name: str, start: int) -> None:
         """Send what a device has to say."""
-        dog = self.dogs[name]
-        if self._starts[name] != start or not dog.is_up or not dog.node:
+        device = self.devices[name]
+        if self._starts[name] != start or not device.is_up or not device.node:
             return
-        while self.hosts[dog.node].is_up:
-            message = dog.next_message(self.now)
+        while self.hosts[device.node].is_up:
+            message = device.next_message(self.now)
             if message is None:
                 break
             event = Message(name, *message)
-            self.calendar.wait(self.settings.local_delay, self._hear_dog, name, dog.node, event)
-        if name not in self._sending and dog.spool.has_waiting():
+            self.calendar.wait(
+                self.settings.local_delay, self._hear_device, name, device.node, event
+            )
+        if name not in self._sending and device.spool.has_waiting():
             self._sending.add(name)
             self.calendar.wait(_SEND_AGAIN, self._pump_again, name, start)
 
@@ -226,20 +230,20 @@ class World(Network):
         self._sending.discard(name)
         self._pump(name, start)
 
-    def _hear_dog(self, name: str, node: str, event: Message) -> None:
+    def _hear_device(self, name: str, node: str, event: Message) -> None:
         if self.overhear is not None:
             self.overhear(event)
-        if self.dogs[name].node == node:
+        if self.devices[name].node == node:
             self.give(node, event)
 
-    def _reach_dog(self, node: str, name: str, publish: Publish) -> None:
-        dog = self.dogs.get(name)
-        if dog is None or dog.node != node or not dog.is_up:
+    def _reach_device(self, node: str, name: str, publish: Publish) -> None:
+        device = self.devices.get(name)
+        if device is None or device.node != node or not device.is_up:
             return
         try:
-            dog.receive(publish.topic, publish.payload, self.now)
+            device.receive(publish.topic, publish.payload, self.now)
         except PowerCut:
-            self.kill_dog(name)
+            self.kill_device(name)
             return
         if publish.token:
             acknowledged = Acknowledged(publish.topic, publish.token)

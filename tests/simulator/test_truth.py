@@ -33,7 +33,7 @@ def test_a_day_of_three_nodes_worked_out_by_hand() -> None:
     world.add_person("far", "c")
     for person in ("near", "far"):
         world.ask(person, {"subscribe": HIGH.words, "name": "fever"})
-    world.add_dog("dog", "a", [Sense(1, (0,), period=MINUTE)], read_high)
+    world.add_device("dog", "a", [Sense(1, (0,), period=MINUTE)], read_high)
     meetings = (("b", "c", 5, 10), ("a", "b", 20, 30), ("a", "b", 130, 140), ("b", "c", 150, 155))
     for first, second, begin, end in meetings:
         world.calendar.enter(START + 1_000 * begin, world.meet, first, second, True)
@@ -43,7 +43,7 @@ def test_a_day_of_three_nodes_worked_out_by_hand() -> None:
     world.witness.close(world.now)
     judge = Judge(
         world.witness,
-        world.dogs,
+        world.devices,
         world.vocabulary,
         {HIGH.words: HIGH},
         delay=5,

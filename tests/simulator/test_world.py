@@ -27,7 +27,7 @@ def build_chain() -> World:
         world.add_node(name)
     world.add_person("medic", "c")
     world.ask("medic", {"subscribe": "patient temperature is high", "name": "fever"})
-    world.add_dog("dog", "a", [Sense(1, (0, 1, 2))])
+    world.add_device("dog", "a", [Sense(1, (0, 1, 2))])
     return world
 
 
@@ -54,10 +54,10 @@ def test_things_happen_in_the_order_of_time_and_of_entry() -> None:
 def test_a_node_in_the_middle_carries_wishes_one_way_and_readings_the_other() -> None:
     world = build_chain()
     shuttle(world, 4)
-    medic, dog = world.people["medic"], world.dogs["dog"]
-    assert dog.told, "the wish never reached the device"
+    medic, device = world.people["medic"], world.devices["dog"]
+    assert device.told, "the wish never reached the device"
     assert medic.notes, "no reading came back"
-    assert len(medic.notes) <= len(dog.told)
+    assert len(medic.notes) <= len(device.told)
     assert not medic.again
 
 
@@ -65,7 +65,7 @@ def test_nothing_crosses_a_partition() -> None:
     world = build_chain()
     world.partition([["a"], ["b", "c"]])
     shuttle(world, 3)
-    assert not world.dogs["dog"].told
+    assert not world.devices["dog"].told
     world.partition([])
     assert world.people["medic"].requests["medic-0"].answer
 
