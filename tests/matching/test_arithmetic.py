@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from denwatch.node.matching import evaluation
-from denwatch.protocol import cuts, degrees, uncertainty
+from denwatch.protocol import cuts, degrees
 from denwatch.protocol.vectors import Predicate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def test_possible_and_certain_are_the_protocols(p: Predicate, data: st.DataObjec
     found = evaluation.measure(
         p.low, p.high, p.left, p.right, p.hedge, int(p.negated), int(p.wide), a, b, c, d
     )
-    assert tuple(found) == uncertainty.measure(p, (a, b, c, d))
+    assert tuple(found) == cuts.measure(p, (a, b, c, d))
 
 
 @given(

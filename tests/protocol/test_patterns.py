@@ -5,8 +5,7 @@ import unittest
 from denwatch.protocol.degrees import ARITHMETIC, MIN
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, combine
-from denwatch.protocol.patterns import pack_pattern
-from denwatch.protocol.subscription import decode, encode
+from denwatch.protocol.subscription import decode, encode, pack_pattern
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from tests.protocol import oracle

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
+from denwatch.protocol.cuts import measure, trapezoid
 from denwatch.protocol.degrees import CRISP, aggregate, fuzzify, hedge
-from denwatch.protocol.uncertainty import measure, trapezoid
 from denwatch.protocol.vectors import Predicate
 
 from tests.protocol import oracle

@@ -2,8 +2,8 @@
 
 import unittest
 
+from denwatch.protocol.cuts import cut_reading, measure, trapezoid
 from denwatch.protocol.degrees import CRISP, fuzzify, hedge
-from denwatch.protocol.uncertainty import cut_reading, measure, trapezoid
 from denwatch.protocol.vectors import Predicate
 
 from tests.protocol import oracle

@@ -34,7 +34,7 @@ from denwatch.protocol.evaluator import (
     WHY,
     WIDE,
 )
-from denwatch.protocol.patterns import pack_pattern
+from denwatch.protocol.subscription import pack_pattern
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age, decode_duration
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 

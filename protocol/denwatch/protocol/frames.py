@@ -6,8 +6,7 @@ To refuse a repeated (epoch, sequence) is the receiver's part: this file keeps n
 """
 
 from . import cbor
-from .cursor import Cursor
-from .errors import ProtocolError
+from .errors import Cursor, ProtocolError
 from .mac import TAG, Key, equal
 from .vectors import Record, check_range
 

@@ -4,10 +4,10 @@ The plain, complete definition of a match: nodes and Spark use faster engines th
 against it. A device uses `evaluator.evaluate`, which answers the same for exact readings.
 """
 
+from .cuts import measure
 from .degrees import MAX, SUGENO, aggregate
 from .evaluator import NOT, OR, find_least
 from .timecode import decode_duration
-from .uncertainty import measure
 from .vectors import NotificationVector, Record, SubscriptionVector
 
 

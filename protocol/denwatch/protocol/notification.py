@@ -3,7 +3,7 @@
 One object, one encoding, as for subscriptions.
 """
 
-from .cursor import Cursor
+from .errors import Cursor
 from .timecode import LAST_AGE
 from .vectors import NotificationVector, Reading
 
