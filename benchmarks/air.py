@@ -25,12 +25,10 @@ from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
-from denwatch.watchdog.execution import Event, Execution, list_senses
+from denwatch.watchdog.execution import Event, Execution, list_senses, write_notification
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
-from denwatch.watchdog.notice import write
-from denwatch.watchdog.sources.base import Channel, Source
-from denwatch.watchdog.sources.callback import Callback
+from denwatch.watchdog.sources import Callback, Channel, Source
 from denwatch.watchdog.sources.csv_file import CsvFile
 from vega_datasets import local_data
 
@@ -110,7 +108,7 @@ def run_device(event: Event, vectors: list[bytes], minutes: int) -> Row:
     for minute in range(minutes):
         now = 60_000 * minute
         execution.step(now)
-        vector = write(event.sample)
+        vector = write_notification(event.sample)
         note = notification.decode(vector)
         size = FRAME + len(vector)
         row["readings"] += 1

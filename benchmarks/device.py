@@ -16,8 +16,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from denwatch.cli.devices.images import build_role
-
 from benchmarks import device_transport
 from benchmarks.common import (
     describe_machine,
@@ -28,42 +26,11 @@ from benchmarks.common import (
     save_text,
     say,
 )
-from benchmarks.device_images import (
-    ARCHITECTURES,
-    compile_program,
-    measure_role,
-    run_in_heap,
-)
+from firmware_tests.images import ARCHITECTURES, find_filter_heap, measure_role
 from firmware_tests.unix import run_code
 
 COUNTS = (100, 1000)
 ENGINES = ("viper", "bytecode", "floats")
-
-# What runs in the small heap.
-FILTER_PROGRAM = """
-buffer = bytearray({capacity})  # before anything else, while it still finds room in one piece
-import watchdog.kernel  # one after the other: nested imports need more at once
-from denwatch.watchdog.filter import Filter
-
-def run():
-    import gc
-    from array import array
-    filter = Filter(buffer)
-    file = open({frames!r}, "rb")
-    for i in range({count}):
-        filter.add(file.read(17), b"")
-    values = array("H", [0] * 16)
-    hits = 0
-    for i in range(50):
-        for a in range(3):
-            values[a] = (i * 37 + a * 91) & 255
-        filter.begin(1, 7, values)
-        while filter.step() >= 0:
-            hits += 1
-    print(filter.count, hits, gc.mem_free())
-
-run()
-"""
 
 
 def measure_times(options: argparse.Namespace) -> dict[tuple[int, int], list[float]]:
@@ -81,31 +48,6 @@ def measure_times(options: argparse.Namespace) -> dict[tuple[int, int], list[flo
             results[bits, count] = [float(word) for word in output.split()]
             say(f"{bits} bit, {count} subscriptions:", output.replace("\n", " | "))
     return results
-
-
-def find_filter_heap(folder: Path) -> tuple[int, str]:
-    """Return the smallest heap (KiB) for 1,000 subscriptions and the filter, and its output."""
-    build_role("filter", "x86", folder)
-    frames = folder / "frames.bin"
-    data = bytearray()
-    for handle in range(1000):
-        low = handle * 7 % 200
-        data += bytes([0x41, 0, handle >> 8, handle & 255, 160, 0, 0, 7])
-        for attribute in range(3):
-            start = (low + 60 * attribute) % 200
-            data += bytes([start, start + 50, 60 + handle % 150])
-    frames.write_bytes(data)
-    program = folder / "program.py"
-    program.write_text(
-        FILTER_PROGRAM.format(capacity=17_006, count=1000, frames=frames.name), encoding="utf-8"
-    )
-    compile_program(program, folder / "program.mpy")
-    program.unlink()
-    for kibibytes in range(19, 65):
-        worked, output = run_in_heap(folder, kibibytes)
-        if worked:
-            return kibibytes, output.strip()
-    raise RuntimeError(f"not even in 64 KiB: {output}")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -28,9 +28,9 @@ from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import say
-from benchmarks.device_images import compile_program, run_in_heap
 from benchmarks.durability_site import find_free_port, find_mosquitto
 from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET
+from firmware_tests.images import compile_program, run_in_heap
 from firmware_tests.runtimes import REPOSITORY, find_unix
 
 HEAP = 64  # KiB that shall be enough
@@ -41,14 +41,22 @@ ROUNDS = 3600  # an hour, a sample a second
 
 _PUBLISH = """
 import asyncio, random, time
-from denwatch.watchdog.link import Link, Server, Settings
+from denwatch.watchdog.link import LinkSettings, MqttLink, NodeAddress
+
+class Client:
+    name = "bench"
+    topics = ()
+    will = None
+
+    def connect(self, node):
+        pass
 
 def read_clock():
     return time.ticks_ms()
 
 async def main():
-    link = Link("bench", [Server("s", "127.0.0.1", {port})], [], None, lambda s: None, read_clock,
-                random.randrange, Settings(window={window}, first_delay=0))
+    link = MqttLink(Client(), [NodeAddress("s", "127.0.0.1", {port})], read_clock,
+                    random.randrange, LinkSettings(window={window}, first_delay=0))
     task = asyncio.create_task(link.run())
     while link.server is None:
         await asyncio.sleep(0.01)
@@ -95,8 +103,8 @@ import program
 
 # An hour: the clock goes a second a round, as fast as the node acknowledges.
 _HOUR = """
-import denwatch.watchdog.boot
-denwatch.watchdog.boot.load()
+from denwatch.watchdog import load
+app = load()
 import gc
 import asyncio
 import json
@@ -111,9 +119,9 @@ async def main():
     clock = Simulated()
     with open({config!r}) as file:
         config = json.load(file)
-    dog = watchdog.app.Watchdog(config, 0, clock)
+    dog = app.Watchdog(config, 0, clock)
     config.clear()
-    watchdog.app.unload("config")
+    app.unload("config")
     asyncio.create_task(dog.link.run())
     asyncio.create_task(dog.send())
     while dog.language.filter.count < {subscriptions}:

@@ -19,7 +19,7 @@ from denwatch.protocol import frames
 from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.protocol.notification import decode
 from denwatch.protocol.timecode import decode_age
-from denwatch.watchdog.link import Link, Server, Settings
+from denwatch.watchdog.link import LinkSettings, MqttLink, NodeAddress
 
 DEVICE = "dog-1"
 NODE = "node-a"
@@ -49,18 +49,21 @@ class Node:
         self.subscriptions = subscriptions
         self.key = frames.Link(DEVICE, NODE, KEY_ID, SECRET)
         self.outbox: list[tuple[str, bytes]] = []
-        self.link = Link(
-            NODE,
-            [Server("broker", "127.0.0.1", port)],
-            [TOPIC + "hello", TOPIC + "nv"],
-            self.receive,
-            lambda _: None,
+        self.name = NODE
+        self.topics = [TOPIC + "hello", TOPIC + "nv"]
+        self.will: tuple[str, bytes] | None = None
+        self.link = MqttLink(
+            self,
+            [NodeAddress("broker", "127.0.0.1", port)],
             lambda: time.monotonic_ns() // 1_000_000,
             random.randrange,
-            Settings(keep_alive=2, timeout=2, first_delay=0, longest_delay=1),
+            LinkSettings(keep_alive=2, timeout=2, first_delay=0, longest_delay=1),
         )
 
-    def receive(self, topic: str, payload: bytes) -> None:
+    def connect(self, node: str) -> None:
+        pass
+
+    def receive(self, topic: str, payload: bytes, _now: int) -> None:
         if not payload:
             self.database.execute("insert into events values ('gone')")
             return

@@ -9,15 +9,26 @@ from pathlib import Path
 import pytest
 from denwatch.cli.devices.images import build_role
 
-from benchmarks.device import find_filter_heap
-from benchmarks.device_images import ARCHITECTURES
+from firmware_tests.images import ARCHITECTURES, find_filter_heap
 from firmware_tests.runtimes import find_unix
 from firmware_tests.support import require
 from firmware_tests.unix import run_code
 
 HEAP = """
-from benchmarks.device_scan import fill
-print(fill(1000, 1)[2] / 1000)
+import gc
+from denwatch.watchdog.filter import Filter
+frames = []
+for handle in range(1000):
+    low = handle * 7 % 200
+    head = bytes([0x41, 0, handle >> 8, handle & 255, 160, 72, 0, 7])
+    frames.append(head + bytes([low, low + 12, 100 + handle % 150]) * 3)
+gc.collect()
+before = gc.mem_alloc()
+filter = Filter(6 + 19 * 1000)
+for frame in frames:
+    filter.add(frame, bytes(2))
+gc.collect()
+print((gc.mem_alloc() - before) / 1000)
 """
 
 
@@ -31,7 +42,7 @@ def test_filter_role_fits_8_kilobytes(architecture: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_everything_fits_40_kilobytes(architecture: str, tmp_path: Path) -> None:
     sizes = build_role("full", architecture, tmp_path)
-    for part in ("app", "board", "config", "doubt", "duty", "fuzzy", "guard", "link", "manager"):
+    for part in ("app", "board", "config", "duty", "fuzzy", "link", "manager", "rating", "ring"):
         assert f"denwatch/watchdog/{part}.mpy" in sizes
     for part in ("significance", "spool", "uplink", "sources/csv_file", "sources/ds18x20"):
         assert f"denwatch/watchdog/{part}.mpy" in sizes

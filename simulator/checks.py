@@ -14,7 +14,7 @@ from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
 from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
-from denwatch.watchdog.sample import Sample
+from denwatch.watchdog.execution import Sample
 
 from simulator.calendar import START
 from simulator.evidence import (

@@ -13,9 +13,8 @@ from random import Random
 from denwatch.watchdog.execution import Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
-from denwatch.watchdog.seal import Key
-from denwatch.watchdog.sources.base import Channel
-from denwatch.watchdog.sources.callback import Callback
+from denwatch.watchdog.seal import FrameKey
+from denwatch.watchdog.sources import Callback, Channel
 from denwatch.watchdog.spool import Spool
 from denwatch.watchdog.uplink import Uplink
 
@@ -103,7 +102,7 @@ class EmulatedDevice:
         secret = make_device_secret(self.name)
         self.uplink = Uplink(
             self.name,
-            {node: Key(self.name, node, KEY_ID, secret) for node in self._nodes},
+            {node: FrameKey(self.name, node, KEY_ID, secret) for node in self._nodes},
             self.spool,
             self.manager,
             self._vocabulary,

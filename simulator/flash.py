@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from denwatch.watchdog.blocks import COUNT, ERASE, SIZE
+from denwatch.watchdog.ring import COUNT, ERASE, SIZE
 
 _BLANK = 0xFF
 

@@ -2,10 +2,9 @@
 
 from array import array
 
-from denwatch.watchdog.filter import Filter
-from denwatch.watchdog.kernel import NAME
+from denwatch.watchdog.filter import KERNEL, Filter
 
-print("kernel:", NAME)
+print("kernel:", KERNEL)
 filter = Filter(1024)
 for handle in range(20):
     low = handle * 12

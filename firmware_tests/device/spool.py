@@ -1,12 +1,12 @@
 """On a board: the spool on a real partition called `spool`. Compare with spool.expected."""
 
-from denwatch.watchdog.blocks import find_partition
+from denwatch.watchdog.ring import find_partition
 from denwatch.watchdog.spool import Spool
 
 try:
     device = find_partition("spool")
 except ImportError:  # a PC, to see the expected output
-    from denwatch.watchdog.blocks import FileBlocks
+    from denwatch.watchdog.ring import FileBlocks
 
     device = FileBlocks("/tmp/denwatch-device-spool", 16)
 first = Spool(device, 0)

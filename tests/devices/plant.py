@@ -43,11 +43,10 @@ from denwatch.protocol import frames
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.watchdog.execution import Sample, write_notification
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
-from denwatch.watchdog.notice import write
-from denwatch.watchdog.sample import Sample
-from denwatch.watchdog.seal import Key
+from denwatch.watchdog.seal import FrameKey
 from denwatch.watchdog.spool import Spool
 from denwatch.watchdog.uplink import Uplink
 
@@ -265,7 +264,7 @@ class Dog:
         self.spool = Spool(self.flash, self.now, self.now // 1000)
         self.language = Fuzzy(self.capacity, self.senses)
         self.manager = Manager([self.language], self.senses)
-        key = Key(self.name, NODE, self.key_id, make_secret(self.key_id))
+        key = FrameKey(self.name, NODE, self.key_id, make_secret(self.key_id))
         self.uplink = Uplink(
             self.name, {NODE: key}, self.spool, self.manager, self.vocabulary, lambda: {7: "dog 1"}
         )
@@ -294,7 +293,7 @@ class Dog:
 
     def tell(self, event: int, values: dict[int, int], doubt: int = 0, faults: int = 0) -> None:
         """Put a notification into the spool, wanted or not."""
-        self.keep(write(self._sample(event, values, doubt, faults)), 200)
+        self.keep(write_notification(self._sample(event, values, doubt, faults)), 200)
 
     def keep(self, vector: bytes, degree: int) -> None:
         sequence = self.spool.put(vector, degree, self.now)
@@ -306,7 +305,7 @@ class Dog:
         sample = self._sample(event, values)
         degree = self.language.judge(sample, self.now)
         if degree >= 0:
-            self.keep(write(sample), degree)
+            self.keep(write_notification(sample), degree)
         return degree >= 0
 
     def _sample(

@@ -17,7 +17,7 @@ from denwatch.node.security.registrations import (
 )
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import DOWN, MESSAGE, UP, Frame, open_frame, read_key_id, seal
-from denwatch.watchdog.seal import Key as DeviceSeal
+from denwatch.watchdog.seal import FrameKey as DeviceSeal
 from hypothesis import given
 from hypothesis import strategies as st
 

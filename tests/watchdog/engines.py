@@ -21,13 +21,14 @@ from array import array
 import denwatch.watchdog.filter as filter_module
 from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
-from denwatch.watchdog import kernel, plain
+from denwatch.watchdog import plain
 from denwatch.watchdog.filter import Filter
 
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 from tests.watchdog import arithmetic
 
-ENGINES = (("plain", plain.scan), ("chosen", kernel.scan))
+CHOSEN = filter_module.scan
+ENGINES = (("plain", plain.scan), ("chosen", CHOSEN))
 
 
 def draw_vectors(dice, count, event):
@@ -69,7 +70,7 @@ def collect(filter, scan, event, present, values):
     while at >= 0:
         found[filter.buffer[at + 2] << 8 | filter.buffer[at + 3]] = filter.degree
         at = filter.step()
-    filter_module.scan = kernel.scan
+    filter_module.scan = CHOSEN
     return found
 
 

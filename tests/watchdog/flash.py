@@ -8,7 +8,7 @@ is always looked at through a new Flash.
 import gc
 import unittest
 
-from denwatch.watchdog.blocks import COUNT, ERASE, SIZE, SYNC
+from denwatch.watchdog.ring import COUNT, ERASE, SIZE, SYNC
 
 
 def require_heap(size):

@@ -10,8 +10,8 @@ require_heap(200_000)  # sources are compiled here; a device has them compiled
 
 from denwatch.watchdog import app  # noqa: E402
 from denwatch.watchdog.app import Clock, Watchdog  # noqa: E402
-from denwatch.watchdog.blocks import SYNC, FileBlocks  # noqa: E402
 from denwatch.watchdog.config import ConfigError, make_source, read_nodes, split_url  # noqa: E402
+from denwatch.watchdog.ring import SYNC, FileBlocks  # noqa: E402
 
 from tests.watchdog.nodes import Node  # noqa: E402
 from tests.watchdog.nodes import make_vector as make_subscription  # noqa: E402

@@ -111,17 +111,17 @@ class BoardTest(unittest.TestCase):
         self.assertEqual(users, {"board.py"})
 
     def test_the_filter_role_imports_only_itself_and_the_arithmetic(self) -> None:
-        for name in ("kernel", "viper", "plain", "filter"):
+        for name in ("viper", "plain", "filter"):
             used = list_imports(PACKAGE / f"{name}.py")
             self.assertLessEqual(used, {"protocol", "array", "micropython"}, name)
 
     def test_nothing_on_a_device_imports_the_classes_of_vectors(self) -> None:
-        """They take 10 KB: `check`, `doubt` and `notice` do without."""
-        heavy = ("vectors", "subscription", "matching", "uncertainty", "cuts", "patterns")
+        """They take 10 KB: `check`, `rating` and `execution` do without."""
+        heavy = ("vectors", "subscription", "notification", "matching", "cuts")
         for path in PACKAGE.rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             for name in heavy:
-                self.assertNotIn(f"from protocol.{name} import", text, path.name)
+                self.assertNotIn(f"protocol.{name} import", text, path.name)
 
 
 if __name__ == "__main__":

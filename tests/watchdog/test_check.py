@@ -5,7 +5,7 @@ import unittest
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import decode, encode
 from denwatch.watchdog.check import check
-from denwatch.watchdog.sections import name_attribute
+from denwatch.watchdog.rating import name_attribute
 
 from tests.protocol.golden import SUBSCRIPTIONS
 from tests.protocol.samples import Dice, draw_subscription

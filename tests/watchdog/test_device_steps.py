@@ -16,7 +16,7 @@ from denwatch.cli.devices.sensors import SENSORS
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import SHIPPED, Attribute, ValueKind, load_shipped
 from denwatch.client.vocabulary.values import convert, convert_width, find_unit, list_units
-from denwatch.watchdog.sources.base import Channel, Source
+from denwatch.watchdog.sources import Channel, Source
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

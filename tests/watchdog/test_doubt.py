@@ -5,9 +5,8 @@ import unittest
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
-from denwatch.watchdog.doubt import search
+from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.filter import Filter
-from denwatch.watchdog.sample import Sample
 
 from tests.protocol.golden import SUBSCRIPTIONS
 from tests.protocol.samples import Dice, draw_reading, draw_subscription
@@ -32,7 +31,6 @@ def draw_sample(dice, s):
 
 
 def begin(filter, sample):
-    filter.load_rater().search = search
     filter.begin(sample.event, sample.present, sample.values, sample.doubt, sample.points)
 
 

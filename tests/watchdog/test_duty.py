@@ -6,9 +6,9 @@ from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog.duty import freeze, plan_sleep, thaw
+from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.filter import CapacityError
 from denwatch.watchdog.fuzzy import Fuzzy
-from denwatch.watchdog.sample import Sample
 
 from tests.watchdog.test_filter import list_handles
 

@@ -8,8 +8,7 @@ from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.execution import FAULT_PERIOD, Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
-from denwatch.watchdog.sources.base import Channel, NotReadyError
-from denwatch.watchdog.sources.callback import Callback
+from denwatch.watchdog.sources import Callback, Channel, NotReadyError
 
 
 class Outbox:

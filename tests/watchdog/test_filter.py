@@ -156,7 +156,7 @@ class FilterTest(unittest.TestCase):
             if turn % 10 == 0:
                 self.assertEqual(sorted(list_handles(filter)), sorted([v[0] for v in held]))
                 values = [dice.byte() for _ in range(16)]
-                found = engines.collect(filter, engines.kernel.scan, 4, 0xFFFF, array("H", values))
+                found = engines.collect(filter, engines.CHOSEN, 4, 0xFFFF, array("H", values))
                 self.assertEqual(found, engines.expect(held, 4, 0xFFFF, values))
         self.assertGreater(len(held), 30)
         for handle, frame, s in held:

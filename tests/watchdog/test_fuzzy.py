@@ -6,9 +6,9 @@ from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
+from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.filter import CapacityError
 from denwatch.watchdog.fuzzy import Fuzzy, SenseError
-from denwatch.watchdog.sample import Sample
 
 from tests.protocol.samples import Dice
 from tests.watchdog.test_filter import list_handles

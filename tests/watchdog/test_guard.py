@@ -2,7 +2,7 @@
 
 import unittest
 
-from denwatch.watchdog.guard import Guard
+from denwatch.watchdog.app import Guard
 
 
 class GuardTest(unittest.TestCase):

@@ -5,7 +5,7 @@ from array import array
 
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
-from denwatch.watchdog import kernel, plain, rating
+from denwatch.watchdog import filter, plain, rating
 
 from tests.watchdog import engines
 
@@ -93,8 +93,8 @@ class KernelTest(unittest.TestCase):
         try:
             from denwatch.watchdog import viper
 
-            self.assertIs(kernel.scan, viper.scan)
-            self.assertEqual(kernel.NAME, "viper")
+            self.assertIs(filter.scan, viper.scan)
+            self.assertEqual(filter.KERNEL, "viper")
         except (ImportError, SyntaxError):
-            self.assertIs(kernel.scan, plain.scan)
-            self.assertEqual(kernel.NAME, "plain")
+            self.assertIs(filter.scan, plain.scan)
+            self.assertEqual(filter.KERNEL, "plain")

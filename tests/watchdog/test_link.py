@@ -4,7 +4,7 @@ import asyncio
 import time
 import unittest
 
-from denwatch.watchdog.link import Link, Server, Settings, find_delay
+from denwatch.watchdog.link import LinkSettings, MqttLink, NodeAddress, find_delay
 
 from tests.watchdog.wire import FakeServer
 
@@ -25,18 +25,25 @@ class Case(unittest.TestCase):
     def make(self, dial=None, names=("node-a",), **settings):
         settings.setdefault("first_delay", 0)
         settings.setdefault("timeout", 1)
-        return Link(
-            "dog",
-            [Server(name, name, 1883) for name in names],
-            ["t/sv", "t/ack"],
-            lambda topic, payload: self.messages.append((topic, payload)),
-            lambda server: self.nodes.append(server.name),
+        return MqttLink(
+            self,
+            [NodeAddress(name, name, 1883) for name in names],
             read_clock,
             lambda limit: limit // 2,
-            Settings(**settings),
-            ("t/hello", b""),
+            LinkSettings(**settings),
             dial or self.server.dial,
         )
+
+    # The link's client is the test itself.
+    name = "dog"
+    topics = ("t/sv", "t/ack")
+    will = ("t/hello", b"")
+
+    def connect(self, node):
+        self.nodes.append(node)
+
+    def receive(self, topic, payload, now):  # noqa: ARG002 - the interface
+        self.messages.append((topic, payload))
 
     def run_with(self, link, test):
         """Run a test beside the link."""
@@ -90,7 +97,7 @@ class Traffic(Case):
         link = self.make()
         self.server.connack = b"\x20\x02\x01\x00" + b"\x32\x09\x00\x04t/sv\x00\x05x"
         known = []
-        link._on_message = lambda *_: known.append(list(self.nodes))
+        self.receive = lambda *_: known.append(list(self.nodes))
 
         async def test():
             await self.until(lambda: link.server)
@@ -244,7 +251,7 @@ class Preference(Case):
         self.assertEqual(self.server.wires[0].writes[-1], b"\xe0\x00")
 
     def test_back_off_grows_to_a_limit_and_has_jitter(self):
-        settings = Settings(first_delay=1, longest_delay=60)
+        settings = LinkSettings(first_delay=1, longest_delay=60)
         least = [find_delay(i, settings, lambda _: 0) for i in range(9)]
         most = [find_delay(i, settings, lambda limit: limit - 1) for i in range(9)]
         self.assertEqual(least, [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000, 30000])

@@ -6,7 +6,7 @@ from denwatch.protocol.messages import decode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.fuzzy import Fuzzy
-from denwatch.watchdog.manager import Language, LanguageError, Manager
+from denwatch.watchdog.manager import Language, Manager, UnknownLanguageError
 from denwatch.watchdog.seal import pack
 
 SENSES = {1: (7, 4), 9: (1, 0)}
@@ -71,7 +71,7 @@ class ManagerTest(unittest.TestCase):
         )
 
     def test_unknown_language_is_named(self):
-        with self.assertRaises(LanguageError) as caught:
+        with self.assertRaises(UnknownLanguageError) as caught:
             self.manager.install(b"\x85abc", 0)
         self.assertIn("x85abc", str(caught.exception))
 

@@ -13,13 +13,13 @@ require_heap(200_000)
 from denwatch.protocol import frames  # noqa: E402
 from denwatch.protocol.timecode import decode_age  # noqa: E402
 from denwatch.watchdog import fuzzy  # noqa: E402
+from denwatch.watchdog.execution import Sample  # noqa: E402
 from denwatch.watchdog.filter import CapacityError, Filter  # noqa: E402
 from denwatch.watchdog.fuzzy import Fuzzy  # noqa: E402
 from denwatch.watchdog.manager import Manager  # noqa: E402
 from denwatch.watchdog.packets import Parser  # noqa: E402
-from denwatch.watchdog.sample import Sample  # noqa: E402
-from denwatch.watchdog.seal import Key  # noqa: E402
-from denwatch.watchdog.sections import locate  # noqa: E402
+from denwatch.watchdog.rating import locate  # noqa: E402
+from denwatch.watchdog.seal import FrameKey  # noqa: E402
 from denwatch.watchdog.spool import Spool  # noqa: E402
 from denwatch.watchdog.uplink import Uplink  # noqa: E402
 
@@ -32,7 +32,7 @@ SENSES = {1: (7, 0)}
 DAY = 86_400
 
 
-def make_uplink(key_kind=Key, uplink_kind=Uplink, filter_kind=Filter):
+def make_uplink(key_kind=FrameKey, uplink_kind=Uplink, filter_kind=Filter):
     """Return an uplink, connected, and the language behind it."""
     language = Fuzzy(1024, SENSES)
     language.filter = filter_kind(1024)
@@ -52,24 +52,24 @@ def make_sample(value):
 # What is left out
 
 
-class AnyVersion(Key):
+class AnyVersion(FrameKey):
     def open(self, frame):
         self.first = frame[:1]
-        return Key.open(self, bytes([0x40 | frame[0] & 63]) + frame[1:])
+        return FrameKey.open(self, bytes([0x40 | frame[0] & 63]) + frame[1:])
 
     def tag(self, direction, head, body):
-        return Key.tag(self, direction, self.first + head[1:] if direction else head, body)
+        return FrameKey.tag(self, direction, self.first + head[1:] if direction else head, body)
 
 
-class AnyKey(Key):
+class AnyKey(FrameKey):
     def open(self, frame):
         self._id = frame[1:3]
-        return Key.open(self, frame)
+        return FrameKey.open(self, frame)
 
 
-class AnyTag(Key):
+class AnyTag(FrameKey):
     def open(self, frame):
-        return Key.open(self, frame[:-8] + self.tag(1, frame[:11], frame[11:-8]))
+        return FrameKey.open(self, frame[:-8] + self.tag(1, frame[:11], frame[11:-8]))
 
 
 class Endless(Parser):
@@ -141,7 +141,7 @@ def send_next_version(key_kind):
     head = (
         bytes([0x80 | frames.SUBSCRIPTIONS]) + bytes([0, 7]) + bytes(3) + b"\1" + bytes(3) + b"\1"
     )
-    right = Key("dog-1", "node-a", 7, SECRET)
+    right = FrameKey("dog-1", "node-a", 7, SECRET)
     uplink.receive(SV, head + body + right.tag(1, head, body), 0)
     return language.filter.count > 0
 
@@ -248,9 +248,9 @@ def acknowledge_what_was_never_sent(uplink_kind):
 
 
 ATTACKS = (
-    (send_next_version, Key, AnyVersion),
-    (send_under_another_key, Key, AnyKey),
-    (send_with_a_wrong_secret, Key, AnyTag),
+    (send_next_version, FrameKey, AnyVersion),
+    (send_under_another_key, FrameKey, AnyKey),
+    (send_with_a_wrong_secret, FrameKey, AnyTag),
     (send_a_long_packet, Parser, Endless),
     (flood, Filter, Growing),
     (flood, Filter, Evicting),

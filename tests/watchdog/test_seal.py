@@ -6,13 +6,13 @@ from denwatch.protocol import cbor, frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.watchdog import seal
-from denwatch.watchdog.seal import Key, RefusedError
+from denwatch.watchdog.seal import FrameError, FrameKey
 
 from tests.watchdog.flash import Random
 
 SECRET = bytes(range(32))
 LINK = frames.Link("dog-1", "nöde", 513, SECRET)
-KEY = Key("dog-1", "nöde", 513, SECRET)
+KEY = FrameKey("dog-1", "nöde", 513, SECRET)
 
 
 class Frames(unittest.TestCase):
@@ -36,13 +36,13 @@ class Frames(unittest.TestCase):
                 sealed = sealed[: random.below(len(sealed))]
             with self.assertRaises(ProtocolError):
                 frames.open_frame(LINK, frames.DOWN, bytes(sealed))
-            with self.assertRaises(RefusedError):
+            with self.assertRaises(FrameError):
                 KEY.open(bytes(sealed))
 
     def test_weak_keys_are_refused(self):
         for secret in (b"", bytes(range(15)), bytes(32), b"ab" * 16):
             with self.assertRaises(ValueError):
-                Key("d", "n", 1, secret)
+                FrameKey("d", "n", 1, secret)
 
     def test_vectors(self):
         for vectors in ([], [b"a"], [b"ab", b"c" * 255, b"d"]):
@@ -50,7 +50,7 @@ class Frames(unittest.TestCase):
             self.assertEqual(seal.join(vectors), body)
             self.assertEqual(seal.split(body), vectors)
         for body in (b"\x00", b"\x02a", b"\x01a\x05"):
-            with self.assertRaises(RefusedError):
+            with self.assertRaises(FrameError):
                 seal.split(body)
 
 
@@ -91,9 +91,9 @@ class Messages(unittest.TestCase):
     def test_every_beginning_is_refused(self):
         body = cbor.encode({0: 4, 1: [1, 500, 70000], 30: [b"abc", "text", {1: -500}]})
         for size in range(len(body)):
-            with self.assertRaises(RefusedError):
+            with self.assertRaises(FrameError):
                 seal.unpack(body[:size])
-        with self.assertRaises(RefusedError):
+        with self.assertRaises(FrameError):
             seal.unpack(body + b"\x00")
 
     def test_noise_is_refused_or_a_message_and_never_another_error(self):
@@ -105,10 +105,10 @@ class Messages(unittest.TestCase):
                 noise[random.below(len(noise))] = random.bits(8)
             try:
                 self.assertIsNotNone(seal.unpack(bytes(noise)))
-            except RefusedError as error:
+            except FrameError as error:
                 self.assertEqual(str(error), "message")
         for body in (b"\x81" * 50, b"\x1b" + bytes(8), b"\xf6", b"\xc0\x00", b"\x9f\xff"):
-            with self.assertRaises(RefusedError):
+            with self.assertRaises(FrameError):
                 seal.unpack(body)
 
 

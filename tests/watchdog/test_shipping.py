@@ -97,7 +97,7 @@ def test_a_build_runs_on_micropython(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert answer["bytes"] == sum(answer["files"].values())
     assert not list((tmp_path / "lib").rglob("*.py"))
     done = subprocess.run(
-        [str(interpreter), "-c", "import denwatch.watchdog.boot as b; print(b.load().Watchdog)"],
+        [str(interpreter), "-c", "import denwatch.watchdog as b; print(b.load().Watchdog)"],
         cwd=tmp_path,  # where there are no sources
         env={"MICROPYPATH": f"{tmp_path / 'lib'}:.frozen"},
         capture_output=True,

@@ -56,8 +56,8 @@ def find_box(fields):
 '''
 PROGRAM = """
 import json
-from {package}fuzzy import Fuzzy
-from {package}sample import Sample
+from denwatch.watchdog.fuzzy import Fuzzy
+from denwatch.watchdog.execution import Sample
 
 with open({path!r}) as file:
     for line in file:
@@ -122,11 +122,11 @@ def test_a_build_judges_as_the_sources_do(tmp_path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
     build_role("full", "x64", tmp_path / "lib")
     outputs = []
-    for command, package, folder in (
-        (str(interpreter), "watchdog.", tmp_path / "lib"),
-        (sys.executable, "denwatch.watchdog.", REPOSITORY),
+    for command, folder in (
+        (str(interpreter), tmp_path / "lib"),
+        (sys.executable, REPOSITORY),
     ):
-        code = PROGRAM.format(package=package, path=str(path))
+        code = PROGRAM.format(path=str(path))
         environment = {"MICROPYPATH": ".:.frozen"}
         done = subprocess.run(
             [command, "-c", code], cwd=folder, env=environment, capture_output=True, check=False

@@ -7,8 +7,8 @@ from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import encode_duration
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog import significance
+from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.fuzzy import Fuzzy
-from denwatch.watchdog.sample import Sample
 
 from tests.protocol.samples import Dice
 from tests.watchdog.oracle import History

@@ -7,9 +7,9 @@ import os
 import time
 import unittest
 
-from denwatch.watchdog.sample import Sample
+from denwatch.watchdog.execution import Sample
+from denwatch.watchdog.sources import Channel, sign
 from denwatch.watchdog.sources.adc import Adc
-from denwatch.watchdog.sources.base import Channel, sign
 from denwatch.watchdog.sources.csv_file import CsvFile
 from denwatch.watchdog.sources.dht import Dht
 from denwatch.watchdog.sources.ds18x20 import Ds18x20

@@ -5,8 +5,7 @@ from binascii import crc32
 
 from denwatch.protocol.notification import decode
 from denwatch.protocol.timecode import decode_age
-from denwatch.watchdog.blocks import PagedBlocks
-from denwatch.watchdog.ring import Ring, RingError, write_word
+from denwatch.watchdog.ring import PagedBlocks, Ring, RingError, write_word
 from denwatch.watchdog.spool import NODES, Spool
 
 from tests.watchdog.flash import Flash, Random, make_vector, read_all

@@ -15,7 +15,7 @@ from denwatch.protocol.messages import encode_message  # noqa: E402
 from denwatch.protocol.timecode import decode_age  # noqa: E402
 from denwatch.watchdog.fuzzy import Fuzzy  # noqa: E402
 from denwatch.watchdog.manager import Manager  # noqa: E402
-from denwatch.watchdog.seal import Key  # noqa: E402
+from denwatch.watchdog.seal import FrameKey  # noqa: E402
 from denwatch.watchdog.spool import Spool  # noqa: E402
 from denwatch.watchdog.uplink import FIRST_WAIT, LONGEST_WAIT, Uplink  # noqa: E402
 
@@ -28,7 +28,7 @@ SENSES = {1: (7, 0)}
 
 
 def make_device_key(node="node-a", number=7):
-    return Key("dog-1", node, number, SECRET)
+    return FrameKey("dog-1", node, number, SECRET)
 
 
 def make_uplink(flash, now=0, kind=Uplink, spool_kind=Spool):
@@ -329,7 +329,7 @@ class Ablations(Case):
         self.assertEqual(manager.languages[0].filter.count, 1)
 
     def test_without_the_tag_a_forgery_is_obeyed(self):
-        class Trusting(Key):
+        class Trusting(FrameKey):
             def open(self, payload):
                 return payload[0] & 63, payload[6], payload[10], payload[11:-8]
 

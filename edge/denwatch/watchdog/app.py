@@ -1,7 +1,8 @@
-"""The watchdog as a whole: builds the parts from a configuration, and runs them as tasks.
+"""The watchdog as a whole: builds it from a configuration, and runs its tasks.
 
 The only file of the watchdog that reads a clock or draws a random number. On a board `main.py` says
-`from denwatch.watchdog.app import main; main()`; on a PC it is `denwatch watchdog`.
+`from denwatch.watchdog import main; main()`, which loads this file last; on a PC it is
+`denwatch watchdog`.
 """
 
 import gc
@@ -17,8 +18,7 @@ import time  # noqa: E402
 from ..protocol.degrees import const  # noqa: E402
 from .execution import Execution, list_senses  # noqa: E402
 from .fuzzy import Fuzzy  # noqa: E402
-from .guard import Guard  # noqa: E402
-from .link import Link, Settings  # noqa: E402
+from .link import LinkSettings, MqttLink  # noqa: E402
 from .manager import Manager  # noqa: E402
 from .spool import Spool  # noqa: E402
 from .uplink import Uplink  # noqa: E402
@@ -30,6 +30,7 @@ except ImportError:  # a PC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _HEAD = const(8)  # of what is kept over a sleep: our clock and the board's, in seconds
@@ -57,6 +58,64 @@ def _read_ticks() -> int:
 
 
 read_free = getattr(gc, "mem_free", int)  # free bytes of the heap; CPython does not tell: 0
+
+
+class Guard:
+    """Feeds the hardware watchdog while every task makes progress, and measures free memory.
+
+    A task that hangs must not be hidden by one that runs: the hardware watchdog is fed only if all
+    tasks reported progress within their limits. Touches no hardware: `feed` and `read_free` do.
+    """
+
+    def __init__(self, feed: "Callable[[], object]", read_free: "Callable[[], int]") -> None:
+        self._feed = feed
+        self._read_free = read_free
+        self.names: list[str] = []
+        self._limits: list[int] = []
+        self._last: list[int] = []
+        self.lowest = -1  # free memory at its lowest, -1: never measured
+        self.fed = 0
+        self.withheld = 0
+
+    def add_task(self, name: str, limit: int, now: int) -> int:
+        """Expect progress of a task at least every `limit` ms; return its number."""
+        self.names.append(name)
+        self._limits.append(limit)
+        self._last.append(now)
+        return len(self.names) - 1
+
+    def note_progress(self, task: int, now: int) -> None:
+        """Note that a task did what it is there for."""
+        self._last[task] = now
+
+    def find_stalled(self, now: int) -> int:
+        """Return the number of the first task that is late, or -1."""
+        i = 0
+        while i < len(self._last):
+            if now - self._last[i] > self._limits[i]:
+                return i
+            i += 1
+        return -1
+
+    def check(self, now: int) -> bool:
+        """Feed the hardware watchdog unless a task is late; return whether it was fed."""
+        if self.find_stalled(now) >= 0:
+            self.withheld += 1
+            return False
+        self._feed()
+        self.fed += 1
+        return True
+
+    def rest(self) -> None:
+        """Collect garbage and see what is left; to be called between rounds, when nothing waits."""
+        gc.collect()
+        self.note_memory()
+
+    def note_memory(self) -> None:
+        """Lower the low-water mark if less is free now."""
+        free = self._read_free()
+        if self.lowest < 0 or free < self.lowest:
+            self.lowest = free
 
 
 class Watchdog:
@@ -93,16 +152,12 @@ class Watchdog:
             patience=config.get("patience", 5000),
         )
         self.execution = Execution(self.manager, events, self.spool)
-        self.link = Link(
-            config["device"],
+        self.link = MqttLink(
+            self.uplink,
             servers,
-            self.uplink.topics,
-            lambda topic, payload: self.uplink.receive(topic, payload, self.clock()),
-            lambda server: self.uplink.connect(server.name),
             self.clock,
             random.randrange,
-            Settings(**config.get("link", {})),
-            self.uplink.will,
+            LinkSettings(**config.get("link", {})),
         )
 
     def _describe(self) -> dict[int, object]:

@@ -4,11 +4,15 @@ Makes what the sources, the guard and the duty cycle take: converters, pins, bus
 hardware watchdog, reset reasons, deep sleep. Not imported on a PC.
 """
 
-# Modules of the firmware:
-# mypy: ignore-errors
-
 import machine
 import network
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dht import DHT11
+    from ds18x20 import DS18X20
 
 
 def read_reset_reason() -> int:
@@ -22,7 +26,7 @@ def read_reset_reason() -> int:
     return 0
 
 
-def start_watchdog(timeout: int) -> object:
+def start_watchdog(timeout: int) -> "Callable[[], None]":
     """Start the hardware watchdog and return what feeds it; it cannot be stopped again."""
     return machine.WDT(timeout=timeout).feed
 
@@ -42,7 +46,7 @@ def read_kept() -> bytes:
     return bytes(machine.RTC().memory())
 
 
-def make_adc(pin: int) -> object:
+def make_adc(pin: int) -> "machine.ADC":
     """Return an analogue input over its full range."""
     converter = machine.ADC(machine.Pin(pin))
     if hasattr(machine.ADC, "ATTN_11DB"):
@@ -50,24 +54,24 @@ def make_adc(pin: int) -> object:
     return converter
 
 
-def make_pin(pin: int, pull_up: bool = True) -> object:
+def make_pin(pin: int, pull_up: bool = True) -> "machine.Pin":
     """Return a digital input."""
     return machine.Pin(pin, machine.Pin.IN, machine.Pin.PULL_UP if pull_up else None)
 
 
-def make_i2c(number: int, clock: int, data: int, frequency: int = 100_000) -> object:
+def make_i2c(number: int, clock: int, data: int, frequency: int = 100_000) -> "machine.I2C":
     """Return an I2C bus."""
     return machine.I2C(number, scl=machine.Pin(clock), sda=machine.Pin(data), freq=frequency)
 
 
-def make_dht(pin: int, tenths: bool = True) -> object:
+def make_dht(pin: int, tenths: bool = True) -> "DHT11":
     """Return MicroPython's driver of a DHT22, or of a DHT11."""
     import dht
 
     return (dht.DHT22 if tenths else dht.DHT11)(machine.Pin(pin))
 
 
-def make_ds18x20(pin: int) -> object:
+def make_ds18x20(pin: int) -> "DS18X20":
     """Return MicroPython's driver of the temperature sensors on a 1-wire bus."""
     import ds18x20
     import onewire
@@ -75,7 +79,7 @@ def make_ds18x20(pin: int) -> object:
     return ds18x20.DS18X20(onewire.OneWire(machine.Pin(pin)))
 
 
-def start_wifi(name: str, password: str) -> object:
+def start_wifi(name: str, password: str) -> "network.WLAN":
     """Begin to join a wireless network; the firmware goes on by itself, and joins again."""
     link = network.WLAN(network.STA_IF)
     link.active(True)

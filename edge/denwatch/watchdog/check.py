@@ -7,7 +7,7 @@ the tests, damaged frames included.
 
 from ..protocol.degrees import const
 from ..protocol.errors import ProtocolError
-from .sections import CODES, count_bits, locate, name_attribute
+from .rating import CODES, count_bits, locate, name_attribute
 
 # Numbers of the protocol: protocol/README.md.
 _MAX = const(1)
@@ -18,7 +18,7 @@ _OR = const(0x50)
 _NOT = const(0x60)
 _LAST_DURATION = const(0xB7)
 
-# Fields of a place: sections.py.
+# Fields of a place: rating.py.
 _COUNT = const(1)
 _NEGATED = const(2)
 _REPEATED = const(3)

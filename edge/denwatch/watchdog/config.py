@@ -4,16 +4,19 @@
 `denwatch device install` checks the rest on the PC. Only this file knows the names of the fields.
 """
 
-from .blocks import FileBlocks, find_flash, find_partition
 from .execution import Event
-from .link import Server, make_context
-from .seal import Key
-from .sources.base import Channel
+from .link import NodeAddress, make_context
+from .ring import FileBlocks, find_flash, find_partition
+from .seal import FrameKey
+from .sources import Channel
 from .spool import NODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from .ring import BlockDevice
+    from .sources import Board
 
 _KINDS = {"csv": "csv_file", "dht11": "dht", "dht22": "dht"}  # where the module is called otherwise
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -33,10 +36,10 @@ def split_url(url: str) -> "tuple[bool, str, int]":
     return scheme == "mqtts", host, int(rest[cut + 1 :])
 
 
-def read_nodes(config: "dict[str, Any]") -> "tuple[list[Server], dict[str, Key]]":
+def read_nodes(config: "dict[str, Any]") -> "tuple[list[NodeAddress], dict[str, FrameKey]]":
     """Return the servers in order of preference, and the key of each node."""
-    servers: list[Server] = []
-    keys: dict[str, Key] = {}
+    servers: list[NodeAddress] = []
+    keys: dict[str, FrameKey] = {}
     if not 1 <= len(config["nodes"]) <= NODES:
         raise ConfigError("nodes")
     for node in config["nodes"]:
@@ -48,12 +51,14 @@ def read_nodes(config: "dict[str, Any]") -> "tuple[list[Server], dict[str, Key]]
                 context = make_context(file.read())
         elif host not in _LOOPBACK and node.get("plain") is not True:
             raise ConfigError("no TLS: " + name)  # beyond this machine only if "plain" is true
-        keys[name] = Key(config["device"], name, node["key_id"], bytes.fromhex(node["key"]))
-        servers.append(Server(name, host, port, context, node.get("user"), node.get("password")))
+        keys[name] = FrameKey(config["device"], name, node["key_id"], bytes.fromhex(node["key"]))
+        servers.append(
+            NodeAddress(name, host, port, context, node.get("user"), node.get("password"))
+        )
     return servers, keys
 
 
-def open_spool(spool: "dict[str, Any]") -> object:
+def open_spool(spool: "dict[str, Any]") -> "BlockDevice":
     """Return the block device of the spool: a partition, a part of the flash, or a file."""
     if "partition" in spool:
         return find_partition(spool["partition"])
@@ -62,7 +67,7 @@ def open_spool(spool: "dict[str, Any]") -> object:
     return FileBlocks(spool["file"], spool.get("blocks", 16))
 
 
-def read_events(config: "dict[str, Any]", board: object) -> list[Event]:
+def read_events(config: "dict[str, Any]", board: "Board | None") -> list[Event]:
     """Return the events with their channels; sources are made once each."""
     sources = config["sources"]
     sources = {name: make_source(sources[name], board) for name in sources}
@@ -76,7 +81,7 @@ def read_events(config: "dict[str, Any]", board: object) -> list[Event]:
     return events
 
 
-def make_source(entry: "dict[str, Any]", board: "Any") -> "Any":
+def make_source(entry: "dict[str, Any]", board: "Board | None") -> "Any":
     """Return a source by its kind: `make` of the module of that name; no other is imported."""
     kind = entry["kind"]
     name = _KINDS.get(kind, kind)

@@ -1,23 +1,103 @@
 """The execution environment: samples sources, builds events, filters, makes notification vectors.
 
 Once it is built, a round that sends nothing allocates nothing. Nothing here reads a clock or sends:
-`now` is milliseconds on any clock that never goes back, and what is worth sending goes to
-`outbox.put(vector, degree, now)`.
+`now` is milliseconds on any clock that never goes back, and what is worth sending goes to the
+outbox.
 """
+
+from array import array
 
 from ..protocol.degrees import const
 from .manager import Manager
-from .notice import write
-from .sample import Sample
-from .sources.base import Channel, Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from .sources import Channel, Source
+
+    class Outbox(Protocol):
+        """Who receives notification vectors: a `Spool`."""
+
+        def put(self, vector: bytes, degree: int, now: int) -> object:
+            """Queue a vector; `degree` says how long a full outbox keeps it."""
+
 
 FAULT_PERIOD = const(600_000)  # ms: a sensor that stays broken is reported again after this time
+
+
+class Sample:
+    """What the sources said about an event just now; the same object for every round."""
+
+    def __init__(self, event: int) -> None:
+        self.event = event
+        self.present = 0  # attributes with a value
+        self.wides = 0  # attributes of 16 bits
+        self.doubt = 0  # attributes whose value is uncertain
+        self.faults = 0  # attributes whose sensor is broken
+        self.values = array("H", [0] * 16)
+        self.points = array("H", [0] * 64)  # four of each uncertain attribute
+
+    def clear(self) -> None:
+        """Forget the last round."""
+        self.present = self.doubt = self.faults = 0
+
+    def set(self, attribute: int, value: int) -> None:
+        """Note an exact value."""
+        self.present |= 1 << attribute
+        self.values[attribute] = value
+
+    def set_doubtful(self, attribute: int, a: int, b: int, c: int, d: int) -> None:
+        """Note a trapezoid; where its points are one, the value is exact after all."""
+        self.set(attribute, (b + c) >> 1)
+        if a == d:
+            return
+        self.doubt |= 1 << attribute
+        at = 4 * attribute
+        points = self.points
+        points[at] = a
+        points[at + 1] = b
+        points[at + 2] = c
+        points[at + 3] = d
+
+    def fail(self, attribute: int) -> None:
+        """Note that the attribute's sensor is broken: it has no value."""
+        self.faults |= 1 << attribute
+
+
+def write_notification(sample: Sample, why: int = -1) -> bytes:
+    """Return the sample as the bytes of `protocol.notification.encode`, without objects.
+
+    `why` is attribute << 8 | degree, or -1. Sequence and age are zero: whoever sends the vector
+    writes them into bytes 2 to 5.
+    """
+    present = sample.present
+    flags = (why >= 0) | (sample.doubt > 0) << 1 | (sample.faults > 0) << 3
+    wides = sample.wides & present
+    flags |= (wides > 0) << 2
+    out = bytearray([0x80 | sample.event, flags, 0, 0, 0, 0, present >> 8, present & 255])
+    for mask in (sample.doubt, wides, sample.faults):
+        if mask:
+            out.append(mask >> 8)
+            out.append(mask & 255)
+    for attribute in range(16):
+        if present >> attribute & 1:
+            doubtful = sample.doubt >> attribute & 1
+            for i in range(4 if doubtful else 1):
+                value = sample.points[4 * attribute + i] if doubtful else sample.values[attribute]
+                if wides >> attribute & 1:
+                    out.append(value >> 8)
+                out.append(value & 255)
+    if why >= 0:
+        out.append(why >> 8)
+        out.append(why & 255)
+    return bytes(out)
 
 
 class Event:
     """One event of this device: its channels, sampled every `period` milliseconds."""
 
-    def __init__(self, number: int, channels: list[Channel], period: int) -> None:
+    def __init__(self, number: int, channels: "list[Channel]", period: int) -> None:
         self.sample = Sample(number)
         self.channels = channels
         self.period = period
@@ -43,9 +123,9 @@ def list_senses(events: list[Event]) -> dict[int, tuple[int, int]]:
 
 
 class Execution:
-    """Runs the rounds. `outbox` has `put(vector: bytes, degree: int, now: int) -> None`."""
+    """Runs the rounds; what is worth sending goes to the outbox (on a device: the spool)."""
 
-    def __init__(self, manager: Manager, events: list[Event], outbox: object) -> None:
+    def __init__(self, manager: Manager, events: list[Event], outbox: "Outbox") -> None:
         self.manager = manager
         self.events = events
         self.outbox = outbox
@@ -90,7 +170,7 @@ class Execution:
             degree = 255
         if degree >= 0:
             self.sent += 1
-            self.outbox.put(write(sample, why), degree, now)  # type: ignore[attr-defined]
+            self.outbox.put(write_notification(sample, why), degree, now)
 
     def _is_news(self, event: Event, now: int) -> bool:
         """Return whether a sensor broke or came back, or has been broken for long."""

@@ -1,14 +1,28 @@
 """The filter: subscription vectors in one preallocated buffer, and which of them an event meets.
 
 Vectors stand grouped by event and features, those with a significance first in their group
-(plain.py has the layout). Only this file changes where records stand; nothing is ever left as a
+(`plain.py` has the layout). Only this file changes where records stand; nothing is ever left as a
 hole. It trusts its frames: `check.check` or `denwatch.protocol.subscription.decode` comes first.
+
+The kernel, `scan`, is machine code where this MicroPython can (`viper.py`), else `plain.py`.
 """
 
 from array import array
 
 from ..protocol.degrees import const
-from .kernel import scan
+
+try:
+    from .viper import scan as scan
+
+    KERNEL = "viper"
+except (ImportError, SyntaxError):  # no micropython module, or one without viper
+    from .plain import scan as scan
+
+    KERNEL = "plain"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .rating import Rater
 
 _HEAD = const(6)  # bytes of a group's head
 
@@ -32,7 +46,7 @@ class Filter:
         self.count = 0
         self.all = False  # every degree, not only the first hit of each set of features
         self.degree = 0  # of the record that `step` returned: ~degree of one that misses
-        self.rater: object = None  # a `rating.Rater`, once a vector or a reading needs it
+        self.rater: Rater | None = None  # once a vector or a reading needs it
         self._points = array("H")
         self._values = array("H")  # of the event that `begin` named
         self._state = array("i", [0] * 6)
@@ -81,12 +95,10 @@ class Filter:
 
     def rate(self, at: int) -> int:
         """Return the degree of a record that the kernel hands over, ~degree if it misses."""
-        answer: int = self.load_rater().rate(  # type: ignore[attr-defined]
-            self.buffer, at, self._values, self._points, self._state[4]
-        )
-        return answer
+        rater = self.load_rater()
+        return rater.rate(self.buffer, at, self._values, self._points, self._state[4])
 
-    def load_rater(self) -> object:
+    def load_rater(self) -> "Rater":
         """Return who rates what the kernel does not: plain vectors alone save 5 KB of heap."""
         if self.rater is None:
             from .rating import Rater

@@ -9,13 +9,12 @@ from . import significance
 from .check import check
 from .filter import CapacityError, Filter, is_significant
 from .manager import Language
-from .sample import Sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .rating import Rater
+    from .execution import Sample
 
-# Fields of a place: sections.py.
+# Fields of a place: rating.py.
 _FEATURES = const(0)
 _WIDES = const(6)
 _SIGNIFICANT = const(11)
@@ -94,16 +93,12 @@ class Fuzzy(Language):
             count += self._expire_until(min(second, self.soonest + _STEP))
         return count
 
-    def judge(self, sample: Sample, now: int) -> int:
+    def judge(self, sample: "Sample", now: int) -> int:
         """Return the highest degree of the subscriptions that want this sample sent, or -1."""
         filter = self.filter
         best = -1
         asked = -1
         self.why = -1
-        if sample.doubt and filter.load_rater().search is None:  # type: ignore[attr-defined]
-            from .doubt import search  # only for sensors that say how accurate they are
-
-            filter.rater.search = search  # type: ignore[attr-defined]
         filter.begin(sample.event, sample.present, sample.values, sample.doubt, sample.points)
         at = filter.step()
         while at >= 0:
@@ -116,17 +111,17 @@ class Fuzzy(Language):
                     degree = ~degree if degree < 0 else degree
                 if wanted and buf[at + 8] & _WHY and degree > asked:
                     asked = degree
-                    rater: Rater = filter.rater  # type: ignore[assignment]
+                    rater = filter.load_rater()
                     self.why = rater.names[rater.decisive] << 8 | rater.degrees[rater.decisive]
             if wanted and degree > best:
                 best = degree
             at = filter.step()
         return best
 
-    def _is_worth(self, at: int, sample: Sample, now: int) -> bool:
+    def _is_worth(self, at: int, sample: "Sample", now: int) -> bool:
         """Ask the record's significance."""
         filter = self.filter
-        place = filter.rater.place  # type: ignore[attr-defined]
+        place = filter.load_rater().place
         buf = filter.buffer
         memory = at + buf[at] + (2 if buf[at + 5] else 0)
         return significance.judge(

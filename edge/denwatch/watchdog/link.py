@@ -12,8 +12,26 @@ import asyncio
 from . import packets
 from .packets import Parser
 
-_CHUNK = 256
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any, Protocol
 
+    class MqttClient(Protocol):
+        """Whose messages a link carries: on a device, its `Uplink`."""
+
+        name: str
+        topics: list[str]  # to subscribe to after every connection
+        will: tuple[str, bytes] | None  # topic and payload that the server sends when it is gone
+
+        def connect(self, node: str) -> None:
+            """Start with a node: its server has accepted the connection."""
+
+        def receive(self, topic: str, payload: bytes, now: int) -> object:
+            """Process a message from the node."""
+
+
+_CHUNK = 256
 
 _Timeout = asyncio.TimeoutError  # on MicroPython there is no other
 
@@ -21,7 +39,7 @@ _Timeout = asyncio.TimeoutError  # on MicroPython there is no other
 _FAILURES = (OSError, EOFError, ValueError, MemoryError, _Timeout)
 
 
-class Server:
+class NodeAddress:
     """Where a node is to be reached; `context` is of TLS, None for a link within the machine."""
 
     def __init__(
@@ -29,7 +47,7 @@ class Server:
         name: str,
         host: str,
         port: int,
-        context: object = None,
+        context: "Any" = None,
         user: "str | None" = None,
         password: "str | None" = None,
     ) -> None:
@@ -41,7 +59,7 @@ class Server:
         self.password = password
 
 
-class Settings:
+class LinkSettings:
     """Times in seconds and sizes of a link."""
 
     keep_alive = 60
@@ -58,7 +76,7 @@ class Settings:
             setattr(self, name, changes[name])
 
 
-async def dial(server: Server) -> "tuple[object, object]":
+async def dial(server: NodeAddress) -> "tuple[Any, Any]":
     """Open a connection; with TLS the certificate is verified for the server's host name."""
     name = server.host if server.context else None
     return await asyncio.open_connection(
@@ -69,21 +87,23 @@ async def dial(server: Server) -> "tuple[object, object]":
     )
 
 
-def make_context(authority: bytes) -> object:
+def make_context(authority: "Any") -> "Any":
     """Return a TLS context that trusts one certificate authority (DER or PEM) and nobody else."""
     try:
         # MicroPython's; the ssl of micropython-lib verifies nothing.
-        from tls import PROTOCOL_TLS_CLIENT, SSLContext  # type: ignore[import-not-found]
+        from tls import PROTOCOL_TLS_CLIENT, SSLContext
     except ImportError:  # CPython
-        from . import pc
+        from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 
-        return pc.make_context(authority)
+        authority = None, None, str(authority, "ascii") if authority[:1] == b"-" else authority
+    else:
+        authority = (authority,)
     context = SSLContext(PROTOCOL_TLS_CLIENT)  # requires a certificate by default
-    context.load_verify_locations(authority)
+    context.load_verify_locations(*authority)
     return context
 
 
-def find_delay(attempt: int, settings: Settings, rng: object) -> int:
+def find_delay(attempt: int, settings: LinkSettings, rng: "Callable[[int], int]") -> int:
     """Return the ms to wait after so many failures: doubled each time, half of it by chance."""
     longest = settings.longest_delay * 1000
     delay = settings.first_delay * 1000
@@ -91,43 +111,35 @@ def find_delay(attempt: int, settings: Settings, rng: object) -> int:
         delay *= 2
         attempt -= 1
     delay = min(delay, longest)
-    return delay // 2 + rng(delay // 2 + 1)  # type: ignore[operator, no-any-return]
+    return delay // 2 + rng(delay // 2 + 1)
 
 
-class Link:
-    """Connects, and connects again; `on_message(topic, payload)` and `on_connect(server)`."""
+class MqttLink:
+    """Connects its client to one of the servers, and connects again when that ends."""
 
     def __init__(
         self,
-        client: str,
-        servers: list[Server],
-        topics: list[str],
-        on_message: object,
-        on_connect: object,
-        clock: object,
-        rng: object,
-        settings: "Settings | None" = None,
-        will: "tuple[str, bytes] | None" = None,
-        dial: object = dial,
+        client: "MqttClient",
+        servers: list[NodeAddress],
+        clock: "Callable[[], int]",
+        rng: "Callable[[int], int]",
+        settings: "LinkSettings | None" = None,
+        dial: "Callable[[NodeAddress], Awaitable[tuple[Any, Any]]]" = dial,
     ) -> None:
         self._client = client
         self._servers = servers
-        self._topics = topics
-        self._on_message = on_message
-        self._on_connect = on_connect
         self._clock = clock
         self._rng = rng
-        self._settings = settings or Settings()
-        self._will = will
+        self._settings = settings or LinkSettings()
         self._dial = dial
         self._flights: dict[int, asyncio.Event] = {}  # messages that wait for their PUBACK
         self._landed: set[int] = set()  # those that got it, until `publish` has seen it
         self._room = asyncio.Event()
         self._lock = asyncio.Lock()
         self._last_id = 0
-        self._writer: object = None
+        self._writer: Any = None  # asyncio's, of either runtime
         self._sent_at = 0
-        self.server: Server | None = None  # the one that this link is connected to
+        self.server: NodeAddress | None = None  # the one that this link is connected to
         self.counts = {"connected": 0, "failed": 0, "lost": 0, "too_long": 0}
         self.reason = ""  # of the last failure
 
@@ -158,20 +170,20 @@ class Link:
         attempt = 0
         while True:
             for server in self._servers:
-                since = self._clock()  # type: ignore[operator]
+                since = self._clock()
                 if await self._serve(server):
-                    if self._clock() - since > 30_000:  # type: ignore[operator]
+                    if self._clock() - since > 30_000:
                         attempt = -1
                     break
             attempt += 1
             await asyncio.sleep(find_delay(attempt - 1, self._settings, self._rng) / 1000)
 
-    async def _serve(self, server: Server) -> bool:
+    async def _serve(self, server: NodeAddress) -> bool:
         """Use one server until that ends; return whether there was a connection."""
         timeout = self._settings.timeout
         was_connected = False
         try:
-            reader, self._writer = await asyncio.wait_for(self._dial(server), timeout)  # type: ignore[operator]
+            reader, self._writer = await asyncio.wait_for(self._dial(server), timeout)
             parser = Parser(self._settings.limit)
             await self._greet(server, reader, parser)
             was_connected = True
@@ -187,26 +199,27 @@ class Link:
                 self._land(number)
         return was_connected
 
-    async def _greet(self, server: Server, reader: object, parser: Parser) -> None:
+    async def _greet(self, server: NodeAddress, reader: "Any", parser: Parser) -> None:
         """CONNECT and SUBSCRIBE."""
+        client = self._client
         settings = self._settings
         await self._write(
             packets.write_connect(
-                self._client, settings.keep_alive, self._will, server.user, server.password
+                client.name, settings.keep_alive, client.will, server.user, server.password
             )
         )
         answer = await self._await_packet(reader, parser, packets.CONNACK)
         if answer.code:
             raise OSError("refused, " + str(answer.code))  # MQTT's return code
-        self._on_connect(server)  # type: ignore[operator]  # a session that stayed sends at once
-        if self._topics:
-            await self._write(packets.write_subscribe(self._take_id(), self._topics))
+        client.connect(server.name)  # before SUBSCRIBE: a session that stayed sends at once
+        if client.topics:
+            await self._write(packets.write_subscribe(self._take_id(), client.topics))
             if (await self._await_packet(reader, parser, packets.SUBACK)).code == 128:
                 raise OSError("no subscription")
         self.server = server
         self.counts["connected"] += 1
 
-    async def _await_packet(self, reader: object, parser: Parser, kind: int) -> packets.Packet:
+    async def _await_packet(self, reader: "Any", parser: Parser, kind: int) -> packets.Packet:
         while True:
             packet = parser.take()
             while packet is None:
@@ -216,11 +229,11 @@ class Link:
                 return packet
             await self._handle(packet)
 
-    async def _listen(self, server: Server, reader: object, parser: Parser) -> None:
+    async def _listen(self, server: NodeAddress, reader: "Any", parser: Parser) -> None:
         """Handle packets; ping when it is quiet; end when a better server may be back."""
         half = self._settings.keep_alive * 500
         is_better = server is self._servers[0]
-        until = self._clock() + self._settings.return_after * 1000  # type: ignore[operator]
+        until = self._clock() + self._settings.return_after * 1000
         is_pinged = False
         while True:
             packet = parser.take()
@@ -228,7 +241,7 @@ class Link:
                 is_pinged = False
                 await self._handle(packet)
                 packet = parser.take()
-            now = self._clock()  # type: ignore[operator]
+            now = self._clock()
             if not is_better and now >= until and not self._flights:
                 await self._write(packets.DISCONNECT)
                 return
@@ -241,8 +254,8 @@ class Link:
                 if is_pinged or self._flights:
                     raise OSError("silent") from None
 
-    async def _receive(self, reader: object, parser: Parser, timeout: float) -> None:
-        data = await asyncio.wait_for(reader.read(_CHUNK), timeout)  # type: ignore[attr-defined]
+    async def _receive(self, reader: "Any", parser: Parser, timeout: float) -> None:
+        data = await asyncio.wait_for(reader.read(_CHUNK), timeout)
         if not data:
             raise OSError("closed")
         parser.feed(data)
@@ -254,7 +267,7 @@ class Link:
                 self._land(packet.id)
             return
         if packet.kind == packets.PUBLISH:
-            self._on_message(packet.topic, packet.payload)  # type: ignore[operator]
+            self._client.receive(packet.topic, packet.payload, self._clock())
         elif packet.kind == packets.TOO_LONG:
             self.counts["too_long"] += 1
         if packet.id:
@@ -278,23 +291,23 @@ class Link:
             writer = self._writer
             if writer is None:
                 raise OSError("no connection")
-            self._sent_at = self._clock()  # type: ignore[operator]
-            writer.write(packet)  # type: ignore[attr-defined]
-            await asyncio.wait_for(writer.drain(), self._settings.timeout)  # type: ignore[attr-defined]
+            self._sent_at = self._clock()
+            writer.write(packet)
+            await asyncio.wait_for(writer.drain(), self._settings.timeout)
         finally:
             self._lock.release()
 
     def _hang_up(self) -> None:
         """Close without a word; the reading task notices."""
         if self._writer is not None:
-            self._writer.close()  # type: ignore[attr-defined]
+            self._writer.close()
 
     async def _close(self) -> None:
         writer = self._writer
         self._writer = None
         if writer is not None:
             try:
-                writer.close()  # type: ignore[attr-defined]
-                await asyncio.wait_for(writer.wait_closed(), self._settings.timeout)  # type: ignore[attr-defined]
+                writer.close()
+                await asyncio.wait_for(writer.wait_closed(), self._settings.timeout)
             except (_Timeout, OSError):
                 pass

@@ -7,12 +7,12 @@ plug-in must bring is written down for readers and type checkers only.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .sample import Sample
+    from .execution import Sample
 
 COUNTS = ("added", "replaced", "same", "removed", "expired", "refused")
 
 
-class LanguageError(ValueError):
+class UnknownLanguageError(ValueError):
     """A frame in a language that this device does not have."""
 
 
@@ -97,4 +97,4 @@ class Manager:
         for language in self.languages:
             if language.accepts(frame):
                 return language
-        raise LanguageError(repr(frame[:4]))
+        raise UnknownLanguageError(repr(frame[:4]))

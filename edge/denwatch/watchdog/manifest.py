@@ -10,7 +10,7 @@ options.defaults(role="full")
 
 FILTER = {
     "protocol": ("__init__.py", "degrees.py", "slopes.py"),
-    "watchdog": ("__init__.py", "filter.py", "kernel.py", "rating.py", "sections.py", "viper.py"),
+    "watchdog": ("__init__.py", "filter.py", "rating.py", "viper.py"),
 }
 
 # base_path is the folder that has `denwatch/`; each of the two packages has its own.

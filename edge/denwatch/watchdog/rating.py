@@ -1,15 +1,67 @@
 """The degree of any subscription vector, read where it lies: sections, means, patterns, rules.
 
-Every predicate gets two degrees, a possible and a certain one, which differ where a reading is
-uncertain (`doubt.py`); both go through the same joins. Exact readings allocate nothing. The buffer
-is trusted: `check.py` came first. Of `protocol` only the arithmetic of degrees is used; what it
-says of vectors as objects (`denwatch.protocol.matching`) is what the tests compare this file with.
+THEORY     `locate` walks a vector once and notes where its sections stand (a *place*); the walk is
+           that of `protocol.evaluator.evaluate`, which keeps its own for speed. `Rater.rate` then
+           gives every predicate two degrees, a possible and a certain one, in two *lanes*: the
+           predicates' degrees, and behind them a stack on which the pattern runs as postfix. Both
+           lanes go through the same joins; the predicate that decided is kept beside each degree.
+INVARIANT  Without an uncertain reading the two lanes are one array, so possible = certain, and
+           nothing is allocated. With one, certain <= possible at every place of the stack.
+TRUST      The buffer is not checked again: `check.py` came first.
+EXAMPLE    (p0 and p1) or p2 is 00 01 42 02 52. With degrees 200, 90, 120: push 200, push 90; 42
+           joins two by min to 90, blamed on p1; push 120; 52 joins by max to 120, blamed on p2.
+
+Of `protocol` only the arithmetic of degrees is used: not importing the evaluator, and constants
+that are private to their file (`_NAME = const(...)`, for which MicroPython keeps no name) save a
+device 4 KB of heap. The tests compare this file with `denwatch.protocol.matching`.
 """
 
 from array import array
 
-from ..protocol.degrees import aggregate, const, fuzzify, hedge
-from .sections import CODES, locate, name_attribute
+from ..protocol.degrees import aggregate, const, fuzzify, hedge, reach
+
+# The sections, by their bit in the two section bytes: protocol/README.md.
+_REPEATS = const(0x01)
+_NEGATIONS = const(0x02)
+_HEDGES = const(0x04)
+_ASYMMETRIC = const(0x08)
+_WIDE = const(0x10)
+_PATTERN = const(0x20)
+_MORE = const(0x80)
+_CERTAIN = const(0x01)
+_THETAS = const(0x02)
+_WEIGHTS = const(0x04)
+_SIGNIFICANCE = const(0x08)
+_RECENT = const(0x10)
+_CONSEQUENTS = const(0x20)
+
+# A place: masks and counts, and the positions of sections, 0 where there is none. `check.py` and
+# `fuzzy.py` name its fields with the same numbers, because an underscored constant cannot be
+# imported on MicroPython.
+_FEATURES = const(0)
+_COUNT = const(1)  # of predicates
+_NEGATED = const(2)
+_DENIED = const(14)  # where the negations of later predicates stand
+_REPEATED = const(3)
+_HEDGED = const(4)
+_LOPSIDED = const(5)  # mask of the asymmetric predicates
+_WIDES = const(6)
+_PATTERNED = const(7)
+_CERTAINLY = const(8)
+_LEAST = const(9)  # thresholds of predicates
+_EXTRA = const(10)  # weights or consequents
+_SIGNIFICANT = const(11)
+_RECENTLY = const(12)
+_TRIPLES = const(13)
+_PLACES = const(15)
+
+# The DENS paper's patterns: code, counts of the two groups, and what they mean in postfix.
+CODES = (
+    (0x2C, 0x12, b"\x00\x01\x02\x52\x42"),
+    (0x26, 0x21, b"\x00\x01\x42\x02\x52"),
+    (0x2A, 0x22, b"\x00\x01\x42\x02\x03\x42\x52"),
+    (0x23, 0x31, b"\x00\x01\x02\x53\x03\x42"),
+)
 
 # Numbers of the protocol: protocol/README.md.
 _MAX = const(1)
@@ -17,24 +69,140 @@ _SUGENO = const(7)
 _OR = const(0x50)
 _NOT = const(0x60)
 
-# Fields of a place: sections.py.
-_FEATURES = const(0)
-_COUNT = const(1)
-_NEGATED = const(2)
-_HEDGED = const(4)
-_LOPSIDED = const(5)
-_WIDES = const(6)
-_PATTERNED = const(7)
-_CERTAINLY = const(8)
-_LEAST = const(9)
-_EXTRA = const(10)
-_TRIPLES = const(13)
-_PLACES = const(15)
-
 # A lane: the predicates' degrees, a stack of degrees, and the predicate that decided each.
 _STACK = const(16)
 _BLAME = const(16)  # from a degree to its predicate
 _LANE = const(48)
+
+
+def count_bits(mask: int) -> int:
+    """Return how many bits are set."""
+    count = 0
+    while mask:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+def locate(buf: bytes | bytearray, at: int, place: list[int]) -> None:
+    """Fill in the place of the vector at buf[at:]."""
+    for i in range(_PLACES):
+        place[i] = 0
+    features = buf[at + 6] << 8 | buf[at + 7]
+    count = names = count_bits(features)
+    place[_FEATURES] = features
+    place[_NEGATED] = buf[at + 1] >> 4
+    sections = more = 0
+    p = at + 8
+    if buf[at + 1] & 8:
+        sections = buf[p]
+        p += 1
+        if sections & _MORE:
+            more = buf[p]
+            p += 1
+    if sections & _REPEATS:
+        place[_REPEATED] = p + 1
+        count += buf[p]
+        p += 1 + buf[p]
+    if sections & _NEGATIONS:
+        place[_DENIED] = p
+        place[_NEGATED] |= buf[p] << 8 | buf[p + 1]
+        p += 2
+    if sections & _HEDGES:
+        place[_HEDGED] = p
+        p += (count + 1) >> 1
+    if sections & _ASYMMETRIC:
+        place[_LOPSIDED] = buf[p] << 8 | buf[p + 1]
+        p += 2
+    if sections & _WIDE:
+        place[_WIDES] = buf[p] << 8 | buf[p + 1]
+        p += 2
+    if sections & _PATTERN:
+        place[_PATTERNED] = p
+        p += 1 + (buf[p] & 0x7F) if buf[p] & 0x80 else 2
+    if more & _CERTAIN:
+        place[_CERTAINLY] = p
+        p += 1
+    if more & _THETAS:
+        place[_LEAST] = p
+        p += 2 * count
+    if more & _WEIGHTS:
+        place[_EXTRA] = p
+        p += count
+    if more & _SIGNIFICANCE:
+        place[_SIGNIFICANT] = p
+        p += 1 + (names if buf[p] & 1 else 0) + count_bits(buf[p] >> 1)
+    if more & _RECENT:
+        place[_RECENTLY] = p
+        p += 2
+    if more & _CONSEQUENTS:
+        place[_EXTRA] = p
+        p += 1 + count * (count - 1) // 2 * (4 if buf[p] else 1)
+    place[_COUNT] = count
+    place[_TRIPLES] = p
+
+
+def name_attribute(buf: bytes | bytearray, place: list[int], predicate: int) -> int:
+    """Return the attribute of a predicate, by its number in the vector."""
+    features = place[_FEATURES]
+    for attribute in range(16):
+        if features >> attribute & 1:
+            if not predicate:
+                return attribute
+            predicate -= 1
+    return buf[place[_REPEATED] + predicate]
+
+
+def search(
+    shape: tuple[int, int, int, int, int, int], reading: "array[int]", is_certain: bool
+) -> int:
+    """Return to which degree an uncertain reading is possibly, or certainly, in a fuzzy set.
+
+    `shape` is (low, high, left, right, wide, hedge). By cuts, as `protocol.cuts` says of objects:
+    possible to t is where the t-cuts of set and reading meet, certain to t where the strict cut of
+    the reading lies within that of the set.
+    """
+    low, high, left, right, wide, code = shape
+    least = 0
+    most = 255
+    while least < most:
+        t = (least + most + 1) >> 1
+        level = _invert_hedge(code, t)
+        floor = low - reach(left, level, wide)
+        ceiling = high + reach(right, level, wide)
+        first, last = _cut(reading, 256 - t if is_certain else t)
+        if is_certain:
+            holds = floor <= first and last <= ceiling
+        else:
+            holds = floor <= last and first <= ceiling
+        if holds:
+            least = t
+        else:
+            most = t - 1
+    return least
+
+
+def _cut(reading: "array[int]", t: int) -> tuple[int, int]:
+    """Return the values whose possibility is at least t (1..255)."""
+    a, b, c, d = reading
+    rise = b - a
+    fall = d - c
+    first = max(a - (rise // 2 - t * rise) // 255, a + 1) if rise else b
+    last = min(d + (fall // 2 - t * fall) // 255, d - 1) if fall else c
+    return first, last
+
+
+def _invert_hedge(code: int, degree: int) -> int:
+    """Return the lowest degree that the hedge lifts to at least `degree`."""
+    low = 0
+    high = 255
+    while low < high:
+        middle = (low + high) >> 1
+        if hedge(middle, code) >= degree:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 class Rater:
@@ -46,7 +214,6 @@ class Rater:
         self.degrees = bytearray(_LANE)
         self.certain = 0
         self.decisive = 0  # the predicate that decided
-        self.search: object = None  # `doubt.search`, where readings may be uncertain
         self._certains = bytearray(_LANE)
         self._lows = self.degrees  # the certain degrees: the same, without doubt
 
@@ -99,8 +266,8 @@ class Rater:
             if doubt >> attribute & 1:
                 shape = low, high, left, right, wide, code
                 reading = points[4 * attribute : 4 * attribute + 4]
-                possible = self.search(shape, reading, False)  # type: ignore[operator]
-                certain = self.search(shape, reading, True)  # type: ignore[operator]
+                possible = search(shape, reading, False)
+                certain = search(shape, reading, True)
             else:
                 possible = fuzzify(values[attribute], low, high, left, right, wide)
                 possible = certain = hedge(possible, code)

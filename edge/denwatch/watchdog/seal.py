@@ -9,6 +9,10 @@ has been checked before anything is decoded, and every length is checked all the
 from ..protocol.degrees import const
 from ..protocol.mac import PortableKey, equal_portable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SUBSCRIPTIONS = const(1)
 NOTIFICATIONS = const(2)
 MESSAGE = const(3)
@@ -19,11 +23,11 @@ _TAG = const(8)
 _DEPTH = const(6)
 
 
-class RefusedError(ValueError):
+class FrameError(ValueError):
     """A frame that changes nothing, and why: version, frame, key, tag, replay or message."""
 
 
-class Key:
+class FrameKey:
     """One key between a device and a node."""
 
     def __init__(self, device: str, node: str, number: int, secret: bytes) -> None:
@@ -49,14 +53,14 @@ class Key:
         """Return kind, epoch, sequence and body of a frame from the node."""
         stop = len(frame) - _TAG
         if frame and frame[0] & 0xC0 != 0x40:
-            raise RefusedError("version")
+            raise FrameError("version")
         if stop < _HEAD or not 1 <= frame[0] & 63 <= 3:
-            raise RefusedError("frame")
+            raise FrameError("frame")
         if frame[1:3] != self._id:
-            raise RefusedError("key")
+            raise FrameError("key")
         body = frame[_HEAD:stop]
         if not equal_portable(frame[stop:], self.tag(1, frame[:_HEAD], body)):
-            raise RefusedError("tag")
+            raise FrameError("tag")
         epoch = int.from_bytes(frame[3:7], "big")
         return frame[0] & 63, epoch, int.from_bytes(frame[7:11], "big"), body
 
@@ -69,7 +73,7 @@ def _head(major: int, value: int) -> bytes:
     return bytes([major | 24 + size]) + value.to_bytes(1 << size, "big")
 
 
-def pack(value: object) -> bytes:
+def pack(value: "Any") -> bytes:
     """Return the CBOR of an integer, bytes, text, a list, or a dictionary by integers."""
     if isinstance(value, int):
         return _head(0, value)
@@ -83,8 +87,8 @@ def pack(value: object) -> bytes:
         for key in sorted(value):
             data += pack(key) + pack(value[key])
         return data
-    data = _head(0x80, len(value))  # type: ignore[arg-type]
-    for item in value:  # type: ignore[attr-defined]
+    data = _head(0x80, len(value))
+    for item in value:
         data += pack(item)
     return data
 
@@ -93,7 +97,7 @@ def unpack(data: bytes) -> object:
     """Return what a message holds; text comes as bytes."""
     value, stop = _take(data, 0, _DEPTH)
     if stop != len(data):
-        raise RefusedError("message")
+        raise FrameError("message")
     return value
 
 
@@ -103,7 +107,7 @@ def _take(data: bytes, at: int, depth: int) -> "tuple[object, int]":
         short = data[at] & 31
         size = 0 if short < 24 else 1 << (short - 24)
     if at >= len(data) or size > 4 or at + size >= len(data) or not depth:
-        raise RefusedError("message")
+        raise FrameError("message")
     major = data[at] & 0xE0
     value = int.from_bytes(data[at + 1 : at + 1 + size], "big") if size else short
     at += 1 + size
@@ -122,10 +126,10 @@ def _take(data: bytes, at: int, depth: int) -> "tuple[object, int]":
         for _ in range(value):
             key, at = _take(data, at, depth - 1)
             if not isinstance(key, int):
-                raise RefusedError("message")
+                raise FrameError("message")
             entries[key], at = _take(data, at, depth - 1)
         return entries, at
-    raise RefusedError("message")
+    raise FrameError("message")
 
 
 def split(body: bytes) -> list[bytes]:
@@ -135,7 +139,7 @@ def split(body: bytes) -> list[bytes]:
     while at < len(body):
         stop = at + 1 + body[at]
         if stop > len(body) or not body[at]:
-            raise RefusedError("frame")
+            raise FrameError("frame")
         vectors.append(body[at + 1 : stop])
         at = stop
     return vectors

@@ -11,7 +11,7 @@ from array import array
 
 from ..protocol.degrees import const
 from ..protocol.timecode import decode_duration
-from .sections import count_bits
+from .rating import count_bits
 
 _ACTIVE = const(1)  # the last sample matched
 _TOLD = const(2)  # this episode was sent

@@ -29,6 +29,10 @@ from .ring import (
     write_word,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .ring import BlockDevice
+
 # Words of the state; the ring has its own two at 1 and 2.
 _EPOCH = const(0)
 _TIME = const(3)  # a time that the line has reached
@@ -56,7 +60,7 @@ class Spool:
 
     def __init__(
         self,
-        device: object,
+        device: "BlockDevice",
         now: int,
         wall: "int | None" = None,
         front: int = 1024,

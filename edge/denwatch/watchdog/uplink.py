@@ -47,14 +47,18 @@ from .seal import (
     NOTIFICATIONS,
     REMOVE,
     SUBSCRIPTIONS,
-    Key,
-    RefusedError,
+    FrameError,
+    FrameKey,
     join,
     pack,
     split,
     unpack,
 )
 from .spool import Spool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Counters: frames with notifications, those of them sent again, ...
 _COUNTS = ("frames", "again", "acknowledged", "installed", "removed")
@@ -72,15 +76,15 @@ class Uplink:
     def __init__(
         self,
         device: str,
-        keys: dict[str, Key],
+        keys: dict[str, FrameKey],
         spool: Spool,
         manager: Manager,
         vocabulary: bytes,
-        describe: object,
+        describe: "Callable[[], dict[int, object]]",
         room: int = 900,
         patience: int = FIRST_WAIT,
     ) -> None:
-        self._device = device
+        self.name = device
         self._keys = keys
         self._spool = spool
         self._manager = manager
@@ -89,8 +93,9 @@ class Uplink:
         self._room = room  # bytes of a frame's body
         self._topic = topic = f"dens/1/wd/{device}/"
         self.topics = [topic + "sv", topic + "ack"]  # to subscribe to
-        self.will = topic + "hello", b""  # told when this device is gone: an empty hello
-        self._key: Key | None = None  # of the node that is connected
+        # An empty hello, which the server sends when this device is gone.
+        self.will: tuple[str, bytes] | None = (topic + "hello", b"")
+        self._key: FrameKey | None = None  # of the node that is connected
         self._hellos = 0
         self._is_new = False  # the node has said nothing since the connection
         self._hello_at = 0  # when to say hello, until it answers
@@ -144,18 +149,18 @@ class Uplink:
         """Return the hello message; the keys are those of its fields in protocol/README.md."""
         message = self._manager.describe()
         message[0] = 1
-        message[1] = self._device
+        message[1] = self.name
         message[2] = self._spool.epoch
         message[3] = self._vocabulary
         message[10] = self._spool.dropped
-        message.update(self._describe())  # type: ignore[operator]
+        message.update(self._describe())
         return pack(message)
 
     def receive(self, topic: str, payload: bytes, now: int) -> bool:
         """Take a message from the node; return whether it was obeyed."""
         try:
             if self._key is None:
-                raise RefusedError("frame")
+                raise FrameError("frame")
             kind, epoch, sequence, body = self._key.open(payload)
             self._is_new = False
             if topic == self.topics[1]:
@@ -163,8 +168,8 @@ class Uplink:
             elif topic == self.topics[0]:
                 self._take_change(kind, epoch, sequence, body, now)
             else:
-                raise RefusedError("message")
-        except RefusedError as error:
+                raise FrameError("message")
+        except FrameError as error:
             self.refused = str(error)
             self.counts["refused_" + self.refused] += 1
             return False
@@ -184,11 +189,11 @@ class Uplink:
         """Install or remove subscriptions."""
         assert self._key is not None
         if not self._spool.note_seen(self._key.node, epoch, sequence, now):
-            raise RefusedError("replay")
+            raise FrameError("replay")
         if kind != SUBSCRIPTIONS:
             handles = _read_message(kind, body, REMOVE).get(1)
             if not isinstance(handles, list):
-                raise RefusedError("message")
+                raise FrameError("message")
             self.counts["removed"] += self._manager.remove([_check(handle) for handle in handles])
             return
         for vector in split(body):  # one that is wrong does not keep the others out
@@ -204,12 +209,12 @@ def _read_message(kind: int, body: bytes, number: int) -> "dict[object, object]"
     """Return the message of a body, which is of a type."""
     message = unpack(body) if kind == MESSAGE else None
     if not isinstance(message, dict) or message.get(0) != number:
-        raise RefusedError("message")
+        raise FrameError("message")
     return message
 
 
 def _check(value: object) -> int:
     """Return an unsigned integer."""
     if not isinstance(value, int) or value < 0:
-        raise RefusedError("message")
+        raise FrameError("message")
     return value

@@ -12,7 +12,7 @@ from typing import Any
 from denwatch.cli.devices.sensors import check_source
 from denwatch.cli.errors import CommandError
 from denwatch.watchdog.execution import Event
-from denwatch.watchdog.sources.base import Channel, Source
+from denwatch.watchdog.sources import Channel, Source
 
 _MIN_KEY = 16
 _MAX_NODES = 4

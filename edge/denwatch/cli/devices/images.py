@@ -24,8 +24,8 @@ _PACKAGES = {
     name: Path(package.__path__[0])
     for name, package in (("protocol", protocol), ("watchdog", watchdog))
 }
-# Not for boards: the kernel where there is no viper, what CPython needs, what tools read.
-_LEFT_OUT = tuple(f"denwatch/watchdog/{name}.py" for name in ("plain", "pc", "manifest"))
+# Not for boards: the kernel where there is no viper, and what tools read.
+_LEFT_OUT = tuple(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest"))
 
 
 def find_source(name: str) -> Path:

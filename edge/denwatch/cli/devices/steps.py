@@ -40,7 +40,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Ends:
-    """The numbers of a channel, as `denwatch.watchdog.sources.base.Channel` takes them."""
+    """The numbers of a channel, as `denwatch.watchdog.sources.Channel` takes them."""
 
     low: int
     high: int

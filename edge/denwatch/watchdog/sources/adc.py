@@ -6,17 +6,25 @@ channel's `lowest` and `highest`.
 
 from array import array
 
-from .base import Source
+from . import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    from . import Board
+
+    class Converter(Protocol):
+        """An analogue input: `machine.ADC`."""
+
+        def read_u16(self) -> int:
+            """Convert once; 0..65535."""
 
 
 class Adc(Source):
-    """`converter` has `read_u16()`, as `machine.ADC`."""
+    """The median of an odd number of conversions."""
 
-    def __init__(self, converter: object, times: int = 5) -> None:
+    def __init__(self, converter: "Converter", times: int = 5) -> None:
         if times < 1 or not times & 1:
             raise ValueError("no median of " + str(times))  # choose an odd number
         self._converter = converter
@@ -26,7 +34,7 @@ class Adc(Source):
         """Convert a few times and keep the counts in order."""
         counts = self._counts
         for i in range(len(counts)):
-            count = self._converter.read_u16()  # type: ignore[attr-defined]
+            count = self._converter.read_u16()
             j = i
             while j and counts[j - 1] > count:
                 counts[j] = counts[j - 1]
@@ -38,6 +46,6 @@ class Adc(Source):
         return self._counts[len(self._counts) >> 1]
 
 
-def make(entry: "dict[str, Any]", board: object) -> Adc:
+def make(entry: "dict[str, Any]", board: "Board") -> Adc:
     """Make one: `pin`."""
-    return Adc(board.make_adc(entry["pin"]))  # type: ignore[attr-defined]
+    return Adc(board.make_adc(entry["pin"]))

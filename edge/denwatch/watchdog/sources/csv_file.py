@@ -4,7 +4,7 @@ Field n is column n times its scale, rounded: with a scale of 10, `36.6` is 366.
 empty or no number is a broken sensor. Only this file reads CSV.
 """
 
-from .base import NotReadyError, Source
+from . import NotReadyError, Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

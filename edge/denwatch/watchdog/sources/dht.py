@@ -6,19 +6,29 @@ comes earlier gets the last one.
 """
 
 from ...protocol.degrees import const
-from .base import Source
+from . import Source
 
 _REST = const(2000)  # ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    from . import Board
+
+    class DhtDriver(Protocol):
+        """MicroPython's driver: `dht.DHT22`."""
+
+        buf: bytearray
+
+        def measure(self) -> None:
+            """Fill `buf`; raise if there is no answer or the checksum is wrong."""
 
 
 class Dht(Source):
-    """`driver` has `measure()` and `buf`, as `dht.DHT22`; `tenths` is False for a DHT11."""
+    """One sensor; `tenths` is False for a DHT11."""
 
-    def __init__(self, driver: object, tenths: bool = True) -> None:
+    def __init__(self, driver: "DhtDriver", tenths: bool = True) -> None:
         self._driver = driver
         self._tenths = tenths
         self._next = 0
@@ -32,12 +42,12 @@ class Dht(Source):
             return
         self._next = now + _REST
         self._has_failed = True
-        self._driver.measure()  # type: ignore[attr-defined]
+        self._driver.measure()
         self._has_failed = False
 
     def read(self, field: int) -> int:
         """Return a field in tenths."""
-        buf: bytearray = self._driver.buf  # type: ignore[attr-defined]
+        buf = self._driver.buf
         at = 0 if field else 2
         if not self._tenths:
             return 10 * buf[at]
@@ -45,7 +55,7 @@ class Dht(Source):
         return -number if buf[at] & 0x80 else number
 
 
-def make(entry: "dict[str, Any]", board: object) -> Dht:
+def make(entry: "dict[str, Any]", board: "Board") -> Dht:
     """Make one: `kind`, `pin`."""
     tenths = entry["kind"] == "dht22"
-    return Dht(board.make_dht(entry["pin"], tenths), tenths)  # type: ignore[attr-defined]
+    return Dht(board.make_dht(entry["pin"], tenths), tenths)

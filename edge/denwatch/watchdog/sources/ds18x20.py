@@ -6,20 +6,34 @@ holds before its first conversion: then it was without power, and that is no rea
 """
 
 from ...protocol.degrees import const
-from .base import NotReadyError, Source, sign
+from . import NotReadyError, Source, sign
 
 _CONVERSION = const(750)  # ms
 _POWER_ON = const(85 * 16)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    from . import Board
+
+    class Ds18x20Driver(Protocol):
+        """MicroPython's driver: `ds18x20.DS18X20`."""
+
+        def scan(self) -> "list[bytearray]":
+            """Return the addresses of the sensors on the bus."""
+
+        def convert_temp(self) -> None:
+            """Start a conversion on all sensors."""
+
+        def read_scratch(self, rom: bytes) -> bytes:
+            """Return the memory of one sensor; raise if its checksum is wrong."""
 
 
 class Ds18x20(Source):
-    """`driver` has `scan`, `convert_temp` and `read_scratch`, as `ds18x20.DS18X20`."""
+    """All sensors of one bus, in the order of their addresses."""
 
-    def __init__(self, driver: object, count: int) -> None:
+    def __init__(self, driver: "Ds18x20Driver", count: int) -> None:
         self._driver = driver
         self._roms: list[bytes] = []
         self._count = count
@@ -30,16 +44,16 @@ class Ds18x20(Source):
         """Take the results of the last conversion, and start the next."""
         driver = self._driver
         if len(self._roms) != self._count:
-            self._roms = sorted([bytes(rom) for rom in driver.scan()])  # type: ignore[attr-defined]
+            self._roms = sorted([bytes(rom) for rom in driver.scan()])
         if len(self._roms) != self._count:
             raise OSError  # not all of the sensors answer
         if self._started < 0:
-            driver.convert_temp()  # type: ignore[attr-defined]
+            driver.convert_temp()
             self._started = now
         if now - self._started < _CONVERSION:
             raise NotReadyError  # the conversion is not done
         self._numbers = [self._take(rom) for rom in self._roms]
-        driver.convert_temp()  # type: ignore[attr-defined]
+        driver.convert_temp()
         self._started = now
 
     def read(self, field: int) -> int:
@@ -52,13 +66,13 @@ class Ds18x20(Source):
     def _take(self, rom: bytes) -> int | None:
         """Return a sensor's number, None if it is broken: the others on the bus may work."""
         try:
-            scratch = self._driver.read_scratch(rom)  # type: ignore[attr-defined]
+            scratch = self._driver.read_scratch(rom)
         except Exception:  # noqa: BLE001 - the driver raises Exception for a wrong checksum
             return None
         number = sign(scratch[1] << 8 | scratch[0], 16)
         return None if number == _POWER_ON else number
 
 
-def make(entry: "dict[str, Any]", board: object) -> Ds18x20:
+def make(entry: "dict[str, Any]", board: "Board") -> Ds18x20:
     """Make one: `pin`, `count`."""
-    return Ds18x20(board.make_ds18x20(entry["pin"]), entry.get("count", 1))  # type: ignore[attr-defined]
+    return Ds18x20(board.make_ds18x20(entry["pin"]), entry.get("count", 1))

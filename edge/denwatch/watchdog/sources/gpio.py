@@ -1,16 +1,24 @@
 """A digital input as 0 or 1: a door, a float switch, a button. Steps: 0..1, or a count of edges."""
 
-from .base import Source
+from . import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    from . import Board
+
+    class InputPin(Protocol):
+        """A digital input: `machine.Pin`."""
+
+        def value(self) -> int:
+            """Return 0 or 1."""
 
 
 class Gpio(Source):
-    """`pin` has `value()`, as `machine.Pin`. Field 0 is the level, field 1 counts its changes."""
+    """Field 0 is the level, field 1 counts its changes."""
 
-    def __init__(self, pin: object, inverted: bool = False) -> None:
+    def __init__(self, pin: "InputPin", inverted: bool = False) -> None:
         self._pin = pin
         self._flip = 1 if inverted else 0
         self._level = -1
@@ -18,7 +26,7 @@ class Gpio(Source):
 
     def measure(self, now: int) -> None:  # noqa: ARG002 - the interface
         """Read the pin."""
-        level = self._pin.value() ^ self._flip  # type: ignore[attr-defined]
+        level = self._pin.value() ^ self._flip
         if self._level >= 0 and level != self._level:
             self._changes = (self._changes + 1) & 0xFFFF
         self._level = level
@@ -28,6 +36,6 @@ class Gpio(Source):
         return self._changes if field else self._level
 
 
-def make(entry: "dict[str, Any]", board: object) -> Gpio:
+def make(entry: "dict[str, Any]", board: "Board") -> Gpio:
     """Make one: `pin`, `inverted`."""
-    return Gpio(board.make_pin(entry["pin"]), entry.get("inverted", False))  # type: ignore[attr-defined]
+    return Gpio(board.make_pin(entry["pin"]), entry.get("inverted", False))

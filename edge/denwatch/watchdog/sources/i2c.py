@@ -4,19 +4,30 @@ A field is (register, bytes, signed, little-endian, shift): the number in those 
 by `shift` bits. Enough for most digital sensors (LM75, TMP102, SHT3x in periodic mode, MPU6050).
 """
 
-from .base import Source, sign
+from . import Source, sign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
+
+    from . import Board
+
+    class I2cBus(Protocol):
+        """A bus: `machine.I2C`."""
+
+        def readfrom_mem_into(self, address: int, register: int, buf: bytearray) -> None:
+            """Fill the buffer from a register on."""
+
+        def writeto_mem(self, address: int, register: int, data: bytes) -> None:
+            """Write bytes from a register on."""
 
 
 class I2cRegisters(Source):
-    """`bus` has `readfrom_mem_into` and `writeto_mem`, as `machine.I2C`."""
+    """Registers of one chip; `setup` is written before the first measurement."""
 
     def __init__(
         self,
-        bus: object,
+        bus: "I2cBus",
         address: int,
         fields: list[tuple[int, int, bool, bool, int]],
         setup: list[tuple[int, bytes]] | None = None,
@@ -33,13 +44,11 @@ class I2cRegisters(Source):
         bus = self._bus
         if not self._is_ready:
             for register, data in self._setup:
-                bus.writeto_mem(self._address, register, data)  # type: ignore[attr-defined]
+                bus.writeto_mem(self._address, register, data)
         self._is_ready = False
         i = 0
         while i < len(self._fields):
-            bus.readfrom_mem_into(  # type: ignore[attr-defined]
-                self._address, self._fields[i][0], self._bytes[i]
-            )
+            bus.readfrom_mem_into(self._address, self._fields[i][0], self._bytes[i])
             i += 1
         self._is_ready = True
 
@@ -53,8 +62,8 @@ class I2cRegisters(Source):
         return (sign(number, 8 * size) if is_signed else number) >> shift
 
 
-def make(entry: "dict[str, Any]", board: object) -> I2cRegisters:
+def make(entry: "dict[str, Any]", board: "Board") -> I2cRegisters:
     """Make one: `bus`, `clock`, `data`, `address`, `fields`, `setup`."""
-    bus = board.make_i2c(entry.get("bus", 0), entry["clock"], entry["data"])  # type: ignore[attr-defined]
+    bus = board.make_i2c(entry.get("bus", 0), entry["clock"], entry["data"])
     setup = [(register, bytes.fromhex(data)) for register, data in entry.get("setup", ())]
     return I2cRegisters(bus, entry["address"], entry["fields"], setup)

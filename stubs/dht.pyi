@@ -1,0 +1,9 @@
+# What board.py uses of MicroPython's `dht`.
+from machine import Pin
+
+class DHT11:
+    buf: bytearray
+    def __init__(self, pin: Pin) -> None: ...
+    def measure(self) -> None: ...
+
+class DHT22(DHT11): ...
