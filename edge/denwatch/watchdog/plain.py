@@ -1,15 +1,30 @@
 """The kernel in plain Python: what `viper.py` must mean, and what runs where there is no viper.
 
-The buffer holds groups of subscriptions with the same event and features:
+THEORY     One pass over the buffer finds the next record that matters. The buffer holds groups of
+           subscriptions with the same event and features:
 
-    group     event, features (2), size of the records (3), records
-    record    length of the vector, the vector from its second byte on,
-              deadline (2) if it has a validity, state if it has a significance
+             group     event, features (2), size of the records (3), records
+             record    length of the vector, the vector from its second byte on,
+                       deadline (2) if it has a validity, state if it has a significance
 
-So the place of the vector's first byte, which the group's head makes needless, holds its length,
-and a record reads like a vector as it stands. Readings are 16 values by attribute. `state`
-holds six numbers: where to go on, where the group ends, event << 16, the event's absent features
-under 0xFF0000, its uncertain features, and the degree that was found.
+           The place of a vector's first byte, which the group's head makes needless, holds its
+           length, so a record reads like a vector as it stands. A group whose event differs, or
+           that asks for a feature that the event lacks, is passed over by its size.
+STATE      Six numbers that the caller keeps between calls, so that `scan` goes on where it stopped:
+
+             0 AT      where to go on           3 ABSENT  features that the event lacks, | 0xFF0000
+             1 END     where the group ends     4 DOUBT   attributes whose reading is uncertain
+             2 EVENT   event << 16              5 DEGREE  what was found; -1: ask `rating.Rater`
+
+           (event << 16 | features) & ABSENT == EVENT is one comparison for both conditions.
+DECIDED    Here: vectors without sections under min, max, product and arithmetic mean. All others
+           (flags & 12), and those that meet an uncertain reading, are handed over with DEGREE -1.
+LIMITS     No intermediate number reaches 2**30, MicroPython's small integers on 32 bit: a product
+           keeps 14 more bits (255 << 14), times 255 is below 2**30; a distance of at most 255 times
+           a slope of at most 14,592 is below 2**22. Nothing is allocated.
+EXAMPLE    One triple: low 145, high 255, gamma code 156 (slope 2,469 / 256); the value is 139. The
+           distance is 6; 6 * 2469 + 128 >> 8 = 58; the degree is 255 - 58 = 197. Under min with a
+           threshold of 128 it is a match: DEGREE 197, and AT stays on the record.
 
 This file imports the table of slopes and nothing else: it is also what a micro:bit holds.
 """

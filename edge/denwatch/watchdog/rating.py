@@ -334,7 +334,7 @@ class Rater:
             if kind == _SUGENO:
                 degree = self._apply_rules(buf, lane, values)
             else:
-                degree = aggregate(kind, lane, first, top, buf, self.place[_EXTRA])  # type: ignore[arg-type]
+                degree = aggregate(kind, lane, first, top, buf, self.place[_EXTRA])
             lane[first] = degree
             if lane is highs:
                 break

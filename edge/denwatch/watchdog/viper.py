@@ -1,9 +1,20 @@
-"""The kernel in machine code: `scan` of `plain.py`, with the same meaning.
+"""The kernel in machine code: `scan` of `plain.py`, which has the theory, with the same meaning.
 
-Only this file uses viper. Its integers are machine words, its pointers are not checked, and a
-division by zero ends the process: it trusts the buffer because `check.py` refused whatever could
-lead it astray. All numbers stay below 2**31, and positions are never negative, so 32 and 64 bit
-agree.
+Only this file uses viper: MicroPython compiles the function below to machine code, some 30 times as
+fast as bytecode. What is different there:
+
+TYPES      Every local is a machine word; `buf`, `slopes` are pointers to bytes, `values` to 16-bit,
+           `state` to 32-bit words. No object is made, so nothing is allocated. `x = values[i]` is
+           read once into a local because a pointer is loaded anew each time.
+TRUST      Pointers are not checked, and a division by zero ends the process. What makes it safe:
+           `check.py` refused whatever could lead the walk astray (a record's length is that of its
+           vector, a vector has at least one predicate, so `count` > 0), and only `filter.py` writes
+           the buffer.
+LIMITS     All numbers stay below 2**31 and positions are never negative, so 32 and 64 bit agree.
+           Negative intermediate results (`degree` before it is cut to 0) are signed words.
+NO const   State is addressed by number (0 AT, 1 END, 2 EVENT, 3 ABSENT, 4 DOUBT, 5 DEGREE).
+
+The tests compare it with `plain.py`, `rating.py`, `protocol.evaluator` and plain formulas.
 """
 
 # viper's pointer types exist only inside MicroPython's compiler:

@@ -130,7 +130,9 @@ def power(log: int) -> int:
     return low
 
 
-def aggregate(kind: int, degrees: bytearray, start: int, stop: int, weights: bytes, at: int) -> int:
+def aggregate(
+    kind: int, degrees: bytearray, start: int, stop: int, weights: "bytes | bytearray", at: int
+) -> int:
     """Return degrees[start:stop] as one degree; weights[at:] serve the weighted mean only."""
     count = stop - start
     if kind in (MIN, MAX):
