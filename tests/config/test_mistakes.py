@@ -11,7 +11,7 @@ from denwatch.node.config import NodeConfigError, load_config, parse_config
 MISTAKES = [
     ("", "name", 0, "is missing"),
     ("name = 3", "name", 1, "a whole number instead of a text in quotes"),
-    ('name = ""', "name", 1, "a name is missing"),
+    ('name = ""', "name", 1, "the name is empty"),
     ('name = "a b"', "name", 1, "letters, digits"),
     ('name = "a"\nname = "b"', "", 2, "no TOML"),
     ('name = "a\n', "", 1, "no TOML"),
@@ -188,7 +188,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         (tmp_path / "tls" / name).write_text("x")
     (tmp_path / "tls" / "node.key").chmod(0o644)
     path = write(tmp_path, 'name = "a"\nlisten = ["mqtts://0.0.0.0:8883"]')
-    with pytest.raises(NodeConfigError, match=r"tls\.key: .*others may read it"):
+    with pytest.raises(NodeConfigError, match=r"tls\.key: .*other users may read it"):
         load_config(path)
     (tmp_path / "tls" / "node.key").chmod(0o600)
     assert load_config(path).listen[0].has_tls

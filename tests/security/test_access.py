@@ -109,7 +109,7 @@ def test_a_card_of_another_site_or_for_another_listener_is_refused() -> None:
         changed = password[:at] + ("A" if password[at] != "A" else "B") + password[at + 1 :]
         assert access.authenticate(user, changed.encode(), "c") == 4, at
     foreign = make_registry("node-b", "elsewhere")
-    card = listener.registry.cards["node-a"]
+    card = listener.registrations.cards["node-a"]
     foreign = Registrations(
         foreign.name, foreign.site, foreign.own, {**foreign.cards, "node-a": card}
     )

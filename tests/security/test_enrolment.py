@@ -9,7 +9,11 @@ from denwatch.node.security import site
 from denwatch.node.security.cards import Card, make_node_keys
 from denwatch.node.security.credentials import SecurityError
 from denwatch.node.security.keyring import Keyring
-from denwatch.node.security.notices import Enrolment, make_introduction, write_registration
+from denwatch.node.security.notices import (
+    RegistrationsBuilder,
+    make_introduction,
+    write_registration,
+)
 from denwatch.node.security.registrations import DeviceKey, DeviceRegistration, Registrations
 from denwatch.protocol import cbor
 
@@ -26,7 +30,7 @@ def test_one_name_as_two_things_is_the_same_one_in_any_order() -> None:
         hearer = Keyring(d)
         for registry in order:
             tell(Keyring(registry), hearer)
-            assert hearer.registry.name == "node-d"
+            assert hearer.registrations.name == "node-d"
         found.add((hearer.kind_of("x"), hearer.role_of("x"), *hearer.list_password_hashes("x")))
     assert len(found) == 1
 
@@ -48,22 +52,22 @@ def test_a_nodes_name_is_not_taken_by_anybody_else_in_any_order() -> None:
         hearer = Keyring(alone)
         for speaker in (thief, Keyring(b)) if is_first else (Keyring(b), thief):
             tell(speaker, hearer)
-            assert hearer.registry.name == "node-c"
+            assert hearer.registrations.name == "node-c"
         assert hearer.kind_of("node-b") == "node"
         assert hearer.conflicts == ['"node-b" is a node already']
 
 
 def test_one_key_for_two_names_is_refused() -> None:
     secret = make_node_keys(1).sign_secret
-    enrolment = Enrolment(make_registry())
-    enrolment.register(cbor.encode([1, "dog", 1, [[1, secret]]]))
+    builder = RegistrationsBuilder(make_registry())
+    builder.register(cbor.encode([1, "dog", 1, [[1, secret]]]))
     with pytest.raises(SecurityError, match="cat: has the same key as dog"):
-        enrolment.register(cbor.encode([1, "cat", 1, [[1, secret]]]))
-    enrolment.register(cbor.encode([1, "dog", 2, [[2, make_node_keys(1).sign_secret]]]))
-    enrolment.register(cbor.encode([1, "cat", 1, [[1, secret]]]))  # dog has another one now
-    own = enrolment.registry.own[1].sign_secret
+        builder.register(cbor.encode([1, "cat", 1, [[1, secret]]]))
+    builder.register(cbor.encode([1, "dog", 2, [[2, make_node_keys(1).sign_secret]]]))
+    builder.register(cbor.encode([1, "cat", 1, [[1, secret]]]))  # dog has another one now
+    own = builder.registrations.own[1].sign_secret
     with pytest.raises(SecurityError, match="same key as this node"):
-        enrolment.register(cbor.encode([1, "bird", 1, [[1, own]]]))
+        builder.register(cbor.encode([1, "bird", 1, [[1, own]]]))
 
 
 @pytest.mark.parametrize(
@@ -82,19 +86,19 @@ def test_one_key_for_two_names_is_refused() -> None:
     ],
 )
 def test_registrations_that_cannot_be_are_refused(fields: list[object]) -> None:
-    enrolment = Enrolment(make_registry())
+    builder = RegistrationsBuilder(make_registry())
     with pytest.raises(SecurityError):
-        enrolment.register(cbor.encode(fields))
-    assert not enrolment.registry.devices
-    assert not enrolment.registry.subscribers
+        builder.register(cbor.encode(fields))
+    assert not builder.registrations.devices
+    assert not builder.registrations.subscribers
 
 
 def test_the_registry_below_stays_as_it_is() -> None:
     base = site.add_device(make_registry(), "dog")
-    enrolment = Enrolment(base)
-    enrolment.register(cbor.encode([1, "cat", 1, [[1, make_node_keys(1).sign_secret]]]))
+    builder = RegistrationsBuilder(base)
+    builder.register(cbor.encode([1, "cat", 1, [[1, make_node_keys(1).sign_secret]]]))
     assert set(base.devices) == {"dog"}
-    assert set(enrolment.registry.devices) == {"cat", "dog"}
+    assert set(builder.registrations.devices) == {"cat", "dog"}
 
 
 def test_two_cards_with_one_serial_are_a_conflict() -> None:
@@ -125,7 +129,7 @@ def test_what_came_from_elsewhere_is_changed_there() -> None:
         site.change_role(registry, "dog", "medic")
     with pytest.raises(SecurityError, match="nobody"):
         site.retire(registry, "cat", None)
-    with pytest.raises(SecurityError, match="authority is needed"):
+    with pytest.raises(SecurityError, match="needs the site's authority"):
         site.revoke(registry, "node", "node-b", None, None)
 
 

@@ -174,7 +174,7 @@ def test_init_refuses_to_overwrite_and_leaves_nothing_behind(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = KeyFile(folder).path.read_bytes()
-    with pytest.raises(CommandError, match="there already"):
+    with pytest.raises(CommandError, match="exists already"):
         init_node(folder, "node-a")
     assert KeyFile(folder).path.read_bytes() == before
     other = tmp_path / "full"

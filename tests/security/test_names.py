@@ -52,7 +52,7 @@ def test_a_good_name_is_one_level_of_a_topic(name: str) -> None:
         (bytes(range(64, 32, -1)), "count"),
         (bytes(range(0, 96, 3)), "count"),
         (bytes.fromhex("0011223344556677") * 4, "only 8 different"),
-        (bytes.fromhex("9f1c22d34450667718") * 3, "again and again"),
+        (bytes.fromhex("9f1c22d34450667718") * 3, "repeated"),
         (b"correct horse battery staple", "text"),
         (bytes(65), "65 bytes"),
     ],

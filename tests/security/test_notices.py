@@ -56,7 +56,7 @@ def test_what_is_registered_at_one_node_is_good_at_the_others() -> None:
         assert hearer.list_key_ids("dog") == [1, 2]
         key = first.devices["dog"].keys[2]
         secret = derive_device_secret(key, "dog", hearer.name, 2)
-        assert hearer.registry.devices["dog"].keys[2].secret == secret
+        assert hearer.registrations.devices["dog"].keys[2].secret == secret
         assert hearer.is_revoked("lost")
         assert hearer.link_for("lost", 1) is None
         assert hearer.conflicts == []
@@ -67,7 +67,7 @@ def test_a_node_learns_no_other_nodes_keys_of_a_device() -> None:
     speaker = Keyring(first)
     hearers = [Keyring(b), Keyring(c)]
     tell(speaker, *hearers)
-    held = [hearer.registry.devices["dog"].keys[1].secret for hearer in hearers]
+    held = [hearer.registrations.devices["dog"].keys[1].secret for hearer in hearers]
     assert held[0] != held[1]
     master = first.devices["dog"].keys[1].secret
     assert master not in held
@@ -86,8 +86,8 @@ def test_the_order_does_not_matter_and_repetition_neither(rng: random.Random) ->
     for origin, body in shuffled:
         hearer.apply_notice(origin, body)
         if rng.random() < 0.3:
-            assert hearer.registry.name == "node-b"  # settle in between
-    assert hearer.registry == _expect()
+            assert hearer.registrations.name == "node-b"  # settle in between
+    assert hearer.registrations == _expect()
     assert sorted(hearer.conflicts) == sorted(_EXPECTED[1])
 
 
@@ -102,7 +102,7 @@ def _expect() -> Registrations:
         hearer = Keyring(_ALONE)
         tell(_SPEAKER, hearer)
         tell(_OTHER, hearer)
-        _EXPECTED.extend([hearer.registry, hearer.conflicts])
+        _EXPECTED.extend([hearer.registrations, hearer.conflicts])
     assert isinstance(_EXPECTED[0], Registrations)
     return _EXPECTED[0]
 
@@ -208,7 +208,7 @@ def test_a_forged_card_is_refused() -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_notice_or_an_error(body: bytes) -> None:
     with contextlib.suppress(SecurityError):
-        read_notice(body, _SPEAKER.registry.site)
+        read_notice(body, _SPEAKER.registrations.site)
 
 
 @given(
@@ -224,7 +224,7 @@ def test_any_list_is_a_notice_or_an_error(fields: list[object]) -> None:
             hearer.apply_notice("node-a", cbor.encode([kind, *fields]))
         except SecurityError:
             continue
-        assert hearer.registry
+        assert hearer.registrations
 
 
 def test_a_sealed_notice_is_opened_by_nobody_else_and_not_after_a_change() -> None:

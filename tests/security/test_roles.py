@@ -64,9 +64,9 @@ def test_the_stricter_of_two_tables_wins() -> None:
     [
         (Role(events=("patient.age",)), r"roles.x.events: .* is not an event"),
         (Role(attributes=("patient",)), r"roles.x.attributes: .*event.attribute"),
-        (Role(attributes=("a.b.c",)), r"roles.x.attributes: .* no name"),
-        (Role(deny=("",)), r"roles.x.deny: .* no name"),
-        (Role(events=("[a-z]",)), r"roles.x.events: .* no name"),
+        (Role(attributes=("a.b.c",)), r"roles.x.attributes: .* not a name"),
+        (Role(deny=("",)), r"roles.x.deny: .* not a name"),
+        (Role(events=("[a-z]",)), r"roles.x.events: .* not a name"),
     ],
 )
 def test_patterns_that_mean_nothing_are_refused(role: Role, words: str) -> None:

@@ -159,7 +159,7 @@ def test_what_is_refused_writes_nothing(
 def test_keys_that_are_none(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = site / "dog-1.json"
     key.chmod(0o644)
-    assert "others may read it (mode 0644)" in run(capsys, *PULSE)[2]
+    assert "other users may read it (mode 0644)" in run(capsys, *PULSE)[2]
     key.chmod(0o600)
     nodes = [{**DEVICE["nodes"][0], "key": "(--secrets shows it)"}]
     key.write_text(json.dumps({**DEVICE, "nodes": nodes}))

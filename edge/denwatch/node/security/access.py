@@ -1,9 +1,18 @@
-"""The MQTT server's rules: who may connect, publish and subscribe. No clock, no I/O.
+"""Who may connect, publish and subscribe, what each role may see, and how often. No clock, no I/O.
 
-The user name is the name of a device, subscriber or node; the password is, in this order, derived
-from the device's key, the subscriber's own, or a node's card with its proof. Everybody is limited
-to their own topics. Answers are remembered per user until the keyring changes, so that a message
-costs one look-up in a set.
+`Access` implements the MQTT server's `Rules`. The user name is the name of a device, subscriber or
+node; the password is derived from the device's key, or is the subscriber's own, or is a node's card
+with its proof. Everybody is limited to their own topics (`Grant`). Grants are cached per user until
+the keyring changes, so that a message costs one look-up in a set.
+
+A filter with wildcards matches many topics: it is allowed only if *every* topic that it can match
+is allowed. `covers` decides that from the levels alone.
+
+Roles are checked twice: when a subscription is made, which is refused with the reason, and again
+wherever a notification is delivered, whose values are reduced to what the role may see. The role
+travels with the subscription, signed by the node that accepted it; the node that delivers uses its
+own table. So where the tables of two nodes differ the stricter one wins, and a role that a node
+does not know sees nothing there.
 """
 
 from __future__ import annotations
@@ -22,10 +31,10 @@ _ATTEMPTS_PER_SECOND, _ATTEMPTS_AT_ONCE = 0.5, 10
 
 
 class Access:
-    """`Rules` of the server for one node.
+    """The MQTT server's `Rules` for one node.
 
-    `anonymous_role` lets clients without a name in, under names that nobody is registered with.
-    `besides` is what single subscribers may do beyond their own topics.
+    `anonymous_role` admits clients without a name, under names that nobody is registered with.
+    `besides` is what some subscribers may do in addition to their own topics.
     `shared` are filters outside `dens/` on which every client may publish and subscribe.
     `memory_key` is random bytes for this run of the process.
     """
@@ -45,18 +54,18 @@ class Access:
         self._besides = dict(besides or {})
         for pattern in self._shared:
             if overlaps(pattern, f"{ROOT}#") or pattern.startswith("$"):
-                raise SecurityError(f'shared topics: "{pattern}" reaches into {ROOT} or $')
+                raise SecurityError(f'shared topics: "{pattern}" includes topics of {ROOT} or $')
         self._grants: dict[str, Grant] = {}
         self._generation = keyring.generation
         self._attempts = RateLimit(_ATTEMPTS_PER_SECOND, _ATTEMPTS_AT_ONCE)
         self._now: int | None = None
 
     def note_time(self, now: int) -> None:
-        """Say what time it is; from the first call on, wrong passwords of a user are rationed."""
+        """Set the current time; from then on, wrong passwords of a user are rate-limited."""
         self._now = now
 
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
-        """Return CONNACK's code: 0 lets the client in."""
+        """Return CONNACK's code: 0 accepts the client."""
         if not user:
             return NOT_AUTHORISED if self._anonymous_role is None else ACCEPTED
         if self._keyring.is_revoked(user):
@@ -68,14 +77,14 @@ class Access:
             return self._check_subscriber(user, password)
         if kind == "device":
             is_right = self._keyring.check_device_password(user, password)
-        else:  # a node that we never heard of brings its card along
+        else:  # a node that we never met has its card in the password
             is_right = self._keyring.check_credentials(user, password)
         return ACCEPTED if is_right else BAD_PASSWORD
 
     def _check_subscriber(self, user: str, password: bytes) -> int:
-        """Compare with each good hash. Only scrypt is rationed: it costs us more than the guesser.
+        """Compare with each valid hash. Only scrypt is rate-limited: it costs us more than a guess.
 
-        Whoever was right before in this run gets in all the same while others guess.
+        A password that was right before in this run is accepted even while somebody guesses.
         """
         hashes = self._keyring.list_password_hashes(user)
         if any(self._passwords.is_known(text, password) for text in hashes):
@@ -100,7 +109,7 @@ class Access:
         return self._is_shared(name) or (not user and self._is_free(name, ("reply", "note")))
 
     def is_welcome(self, user: str) -> bool:
-        """Return whether a connected user may stay: False after a revocation."""
+        """Return whether a connected user may stay connected: False after a revocation."""
         return self._find_grant(user) is not NOTHING
 
     def role_of(self, name: str) -> str | None:
@@ -127,7 +136,9 @@ class Access:
         return False
 
     def _is_taken(self, name: str) -> bool:
-        return self._keyring.registry.kind_of(name) is not None or self._keyring.is_revoked(name)
+        return self._keyring.registrations.kind_of(name) is not None or self._keyring.is_revoked(
+            name
+        )
 
     def _find_grant(self, user: str) -> Grant:
         if self._generation != self._keyring.generation:
@@ -161,16 +172,13 @@ class Access:
         )
 
 
-# Which topics belong to whom. Pure; the only file that writes the ownership down.
-#
-# A client subscribes by filter, and a filter with wildcards reaches many topics: it is allowed only
-# if every topic that it can match is allowed. `covers` decides that by the levels alone.
+# Topics --------------------------------------------------------------------------------------
 
 ROOT = "dens/1/"
 
 
 class Grant(NamedTuple):
-    """What one client may do: topics to publish to, filters to subscribe within."""
+    """What one client may do: topics to publish to, filters that its subscriptions must be in."""
 
     publish: frozenset[str]
     subscribe: tuple[str, ...]
@@ -178,7 +186,7 @@ class Grant(NamedTuple):
 
 NOTHING = Grant(frozenset(), ())
 _EVERYBODY = (f"{ROOT}status/+", f"{ROOT}plan/+", "$SYS/#")
-OPERATOR = "operator"  # the role of whoever may hand items and plans to nodes
+OPERATOR = "operator"  # the role that may send items and plans to nodes
 
 
 def grant_subscriber(name: str) -> Grant:
@@ -190,12 +198,12 @@ def grant_subscriber(name: str) -> Grant:
 
 
 def grant_home(prefix: str) -> Grant:
-    """Return what Home Assistant may do besides: hear of devices, and say that it is there."""
+    """Return what Home Assistant may do in addition: read discovery topics, publish its status."""
     return Grant(frozenset([f"{prefix}/status"]), (f"{prefix}/#", f"{ROOT}home/#"))
 
 
 def grant_operator(listener: str) -> Grant:
-    """Return what an operator may do at a node besides what every app may."""
+    """Return what an operator may do at a node in addition to what every app may."""
     return Grant(frozenset([f"{ROOT}operator/{listener}"]), ())
 
 
@@ -211,7 +219,7 @@ def grant_node(name: str, listener: str) -> Grant:
 
 
 def grant_anonymous() -> Grant:
-    """Return what a client without a name may do, besides free names."""
+    """Return what a client without a name may do, in addition to topics of free names."""
     return Grant(frozenset(), _EVERYBODY)
 
 
@@ -223,7 +231,7 @@ def covers(wide: str, narrow: str) -> bool:
     """
     if narrow.startswith("$") and wide[:1] in ("+", "#"):
         return False
-    # A topic has a level at least: alone, "#" is "+/#".
+    # A topic has at least one level: "#" alone is "+/#".
     wanted = ["+", "#"] if narrow == "#" else narrow.split("/")
     given = wide.split("/")
     for i, level in enumerate(given):
@@ -256,24 +264,18 @@ def _overlap(one: list[str], other: list[str], is_first: bool) -> bool:
     return False
 
 
-# Who may see what: roles allow events and attributes, by pattern. Pure.
-#
-# A rule is judged twice: when a subscription is made, which is refused with the reason, and again
-# wherever a notification is delivered, whose values are cut down to what the role may see. The
-# role travels with the subscription, signed by the node that took it; the node that delivers
-# judges by its own table. So where two nodes' tables differ, the stricter one wins, and a role
-# that a node does not know sees nothing there.
-#
-# A pattern is a name with "*" for any part of it: events "patient", "*"; attributes
-# "patient.heart_rate", "patient.*", "*.east", or "*" for all. `deny` goes before everything:
-# without a dot it denies an event, with one an attribute.
+# Roles ---------------------------------------------------------------------------------------
 
 _PATTERN = re.compile(r"[a-z0-9_*]+(\.[a-z0-9_*]+)?")
 
 
 @dataclass(frozen=True)
 class Role:
-    """What one role may see."""
+    """What one role may see, as patterns: names in which "*" stands for any part.
+
+    Events: "patient", "*". Attributes: "patient.heart_rate", "patient.*", "*.east", or "*" for all.
+    `deny` overrides both: without a dot it denies an event, with one an attribute.
+    """
 
     events: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
@@ -281,7 +283,7 @@ class Role:
 
 
 class _CompiledRole:
-    """A role with its patterns compiled, and its answers remembered."""
+    """A role with its patterns compiled, and a cache of its answers."""
 
     def __init__(self, name: str, role: Role) -> None:
         where = f"roles.{name}"
@@ -349,11 +351,11 @@ def _compile(patterns: Iterable[str], where: str, has_dot: bool) -> tuple[re.Pat
 def _compile_one(pattern: str, where: str, has_dot: bool) -> re.Pattern[str]:
     folded = pattern.lower()
     if not _PATTERN.fullmatch(folded):
-        raise SecurityError(f'{where}: "{pattern}" is no name or pattern')
+        raise SecurityError(f'{where}: "{pattern}" is not a name or pattern')
     if ("." in folded) != has_dot:
         wanted = '"event.attribute", "event.*" or "*"' if has_dot else 'an event, such as "patient"'
         raise SecurityError(f'{where}: "{pattern}" is not {wanted}')
-    # "*" stays within its part: "pat*.age" must not reach over the dot.
+    # "*" does not match the dot: "pat*.age" must not match "patient.x.age".
     return re.compile(re.escape(folded).replace(r"\*", "[^.]*"))
 
 
@@ -361,16 +363,17 @@ def _fits(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
     return any(pattern.fullmatch(text) for pattern in patterns)
 
 
-# How often a client may do something: token buckets. Pure: the time is an argument.
-#
-# A bucket holds `burst` tokens and fills at `rate` tokens a second. Whoever finds it empty is told
-# how long to wait. Idle clients' buckets are full again and forgotten, so memory is bounded.
+# Rates ---------------------------------------------------------------------------------------
 
 _CLEAN_EVERY = 1024  # new buckets between two rounds of forgetting
 
 
 class RateLimit:
-    """One limit for many clients, each with its own bucket. Times are milliseconds."""
+    """One limit for many clients, each with its own token bucket. Times are milliseconds.
+
+    A bucket holds `burst` tokens and fills at `rate` tokens a second. Whoever finds it empty is
+    told how long to wait. Buckets that are full again are forgotten, so memory is bounded.
+    """
 
     def __init__(self, rate: float, burst: int) -> None:
         if not (rate > 0 and burst >= 1):
@@ -386,7 +389,7 @@ class RateLimit:
     def take(self, client: str, now: int, amount: int = 1) -> int:
         """Take tokens; return 0, or how many milliseconds to wait (then nothing was taken).
 
-        More than a full bucket is asked for: it is granted when the bucket is full, and owed.
+        An amount above `burst` is granted when the bucket is full, and the rest is owed.
         """
         tokens = self._count(client, now)
         needed = min(float(amount), self._burst)

@@ -1,10 +1,17 @@
-"""A node's keys, and its card: what the site's authority says about a node. Pure.
+"""A node's keys and card, and the site's authority that signs cards and TLS certificates.
 
-A card holds name, serial and two public keys (Ed25519 to sign, X25519 to agree) under the
-authority's signature. Whoever knows the authority's public key can check a card from a stranger,
-so nodes that never heard of each other can meet in the field. Two nodes' secret comes from their
-agreement keys: nobody stores it, and a stolen node knows only its own. Only this file and
-`authority.py` use `cryptography`.
+A card holds name, serial and two public keys (Ed25519 to sign, X25519 to agree on secrets) under
+the authority's signature. Whoever knows the authority's public key can check the card of a node
+that it never met, so nodes can meet in the field without the authority. The secret of two nodes
+comes from their agreement keys: it is never stored, and a stolen node knows only its own.
+
+The authority's two private keys are in `authority.json`, apart from a node's own keys. They are
+needed only to invite, renew and revoke nodes, and can be kept offline. Certificates use P-256,
+which the TLS of microcontrollers supports. They are valid from the year 2000 for decades: boards
+without a battery start with that clock, and nodes' clocks may be wrong by years. Names, keys and
+revocations decide who is accepted, not dates.
+
+Only this file uses `cryptography`.
 """
 
 from __future__ import annotations
@@ -13,7 +20,6 @@ import base64
 import binascii
 import hmac
 import ipaddress
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -27,7 +33,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from denwatch.node.replication.wire import PEER_TAG, tag_peer
 from denwatch.node.security.credentials import SecurityError, check_name, make_secret
 from denwatch.protocol import cbor
 from denwatch.protocol.errors import ProtocolError
@@ -67,14 +72,14 @@ class NodeKeys:
         try:
             shared = self._agree.exchange(X25519PublicKey.from_public_bytes(card.agree))
         except ValueError:
-            raise SecurityError(f"the card of {card.name} holds no usable key") from None
+            raise SecurityError(f"the card of {card.name} has no usable key") from None
         names = sorted([own_name, card.name])
         info = cbor.encode(["denwatch agreed", purpose, *names])
         return HKDF(hashes.SHA256(), KEY, salt=None, info=info).derive(shared)
 
 
 class Card(NamedTuple):
-    """What the authority says about a node."""
+    """What the authority certifies about a node: its name, serial and public keys."""
 
     name: str
     serial: int
@@ -102,13 +107,13 @@ def read_card(data: bytes, site: bytes) -> Card:
     try:
         fields = cbor.decode(data)
     except ProtocolError as error:
-        raise SecurityError(f"no card: {error}") from None
+        raise SecurityError(f"not a card: {error}") from None
     if not isinstance(fields, list) or list(map(type, fields)) != [str, int, bytes, bytes, bytes]:
-        raise SecurityError("no card: name, serial, two keys and a signature are wanted")
+        raise SecurityError("not a card: it must have a name, a serial, two keys and a signature")
     card = Card(*fields)
     check_name(card.name, "card")
     if not 1 <= card.serial <= MAX_SERIAL or {len(card.sign), len(card.agree)} != {KEY}:
-        raise SecurityError(f"the card of {card.name} has no serial or keys of the wrong length")
+        raise SecurityError(f"the card of {card.name} has a wrong serial or wrong keys")
     if not verify_signature(site, card.covered(), card.signature):
         raise SecurityError(f"the card of {card.name} is not signed by this site's authority")
     return card
@@ -132,7 +137,7 @@ def make_proof(secret: bytes, dialer: str, listener: str, card: Card) -> str:
 
 
 def split_proof(password: bytes) -> tuple[bytes, bytes] | None:
-    """Return card and tag of a node's password, None if it is something else."""
+    """Return the card and the tag in a node's password; None if it is something else."""
     parts = password.split(b".")
     if len(parts) != 2:
         return None
@@ -140,7 +145,7 @@ def split_proof(password: bytes) -> tuple[bytes, bytes] | None:
         decoded = [base64.b64decode(part, altchars=b"-_", validate=True) for part in parts]
     except binascii.Error:
         return None
-    # base64 has bits to spare at its end: one proof, one password.
+    # base64 ignores some bits at its end: accept one spelling only.
     if [base64.urlsafe_b64encode(part) for part in decoded] != parts:
         return None
     return decoded[0], decoded[1]
@@ -162,7 +167,7 @@ def seal_box(secret: bytes, context: bytes, data: bytes) -> bytes:
 
 
 def open_box(secret: bytes, context: bytes, sealed: bytes) -> bytes | None:
-    """Return the data of a box, None if it is not for us or was changed."""
+    """Return the data of a box; None if it is not for us or was changed."""
     try:
         return AESSIV(secret).decrypt(sealed, [context])
     except (InvalidTag, ValueError):
@@ -174,13 +179,7 @@ def cover_revocation(name: str, key_id: int | None) -> bytes:
     return cbor.encode(["denwatch revoke", name, key_id])
 
 
-# The site's authority: signs nodes' cards, and is the certificate authority for TLS.
-#
-# Its two private keys stand in `authority.json`, apart from a node's own: it is needed to invite,
-# renew and revoke nodes only, and may lie in a drawer. Certificates are of P-256, which the TLS of
-# microcontrollers has. They are valid from the year 2000 and for decades: boards without a battery
-# start there, and nodes' clocks may be wrong by years. Who is let in is decided by names, keys and
-# revocations, not by a date.
+# The authority -------------------------------------------------------------------------------
 
 AUTHORITY_FILE = "authority.json"
 _FIRST_DAY = datetime(2000, 1, 1, tzinfo=UTC)
@@ -230,11 +229,11 @@ class Authority:
             certificate = x509.load_pem_x509_certificate(document.certificate.encode())
             sign = bytes.fromhex(document.sign)
         except (msgspec.DecodeError, ValueError, TypeError) as error:
-            raise SecurityError(f"no authority: {error}") from None
+            raise SecurityError(f"not an authority: {error}") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or len(sign) != KEY:
-            raise SecurityError("no authority: keys of another kind")
+            raise SecurityError("not an authority: wrong types of keys")
         if key.public_key() != certificate.public_key():
-            raise SecurityError("no authority: key and certificate do not fit")
+            raise SecurityError("not an authority: key and certificate do not belong together")
         return cls(sign, key, certificate)
 
     def write(self) -> bytes:
@@ -246,7 +245,7 @@ class Authority:
 
     @property
     def public(self) -> bytes:
-        """The key that every node of the site knows it by."""
+        """The public key by which every node of the site recognises it."""
         return self._sign.public_key().public_bytes_raw()
 
     @property
@@ -256,7 +255,7 @@ class Authority:
 
     @property
     def certificate_der(self) -> bytes:
-        """The same as DER, the form that boards take."""
+        """The same as DER, the form that boards read."""
         return self._ca.public_bytes(serialization.Encoding.DER)
 
     def sign_card(self, name: str, keys: NodeKeys) -> Card:
@@ -294,7 +293,7 @@ def list_addresses(certificate: bytes) -> list[str]:
         found = x509.load_pem_x509_certificate(certificate)
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
-        raise SecurityError("no certificate of a server") from None
+        raise SecurityError("not a server certificate") from None
     return [str(name.value) for name in names]
 
 
@@ -303,7 +302,7 @@ def convert_certificate(certificate: bytes) -> bytes:
     try:
         found = x509.load_pem_x509_certificate(certificate)
     except ValueError:
-        raise SecurityError("no certificate") from None
+        raise SecurityError("not a certificate") from None
     return found.public_bytes(serialization.Encoding.DER)
 
 
@@ -349,7 +348,7 @@ def _read_address(address: str) -> x509.GeneralName:
     try:
         return x509.DNSName(address)
     except ValueError:
-        raise SecurityError(f'"{address}" is no host name or IP address') from None
+        raise SecurityError(f'"{address}" is not a host name or IP address') from None
 
 
 def _write_key(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -358,40 +357,3 @@ def _write_key(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-# The tag of a frame between two nodes: HMAC-SHA256 cut to 16 bytes.
-#
-# It covers the names and the direction, which are not sent, because both ends know them: a frame
-# cannot be turned around or handed to a third node. `tag_peer` is the primitive; whoever owns the
-# frame's head decides what stands in it. `seal_peer` and `open_peer` are the plain form: head,
-# body, tag. That a frame is fresh is not this file's matter: heads carry a salt or a count for
-# it.
-
-
-def check_peer(
-    secrets: Iterable[bytes], sender: str, receiver: str, head: bytes, body: bytes, tag: bytes
-) -> bool:
-    """Return whether a tag is right under one of the secrets of two nodes."""
-    right = False
-    for secret in secrets:
-        right |= hmac.compare_digest(tag_peer(secret, sender, receiver, head, body), tag)
-    return right
-
-
-def seal_peer(secret: bytes, sender: str, receiver: str, head: bytes, body: bytes) -> bytes:
-    """Return head, body and tag as one frame."""
-    return head + body + tag_peer(secret, sender, receiver, head, body)
-
-
-def open_peer(
-    secrets: Iterable[bytes], sender: str, receiver: str, head_length: int, frame: bytes
-) -> tuple[bytes, bytes]:
-    """Return head and body of a frame; SecurityError if it is short or its tag is wrong."""
-    end = len(frame) - PEER_TAG
-    if end < head_length:
-        raise SecurityError(f"a frame of {len(frame)} bytes from {sender} is too short")
-    head, body = frame[:head_length], frame[head_length:end]
-    if not check_peer(secrets, sender, receiver, head, body, frame[end:]):
-        raise SecurityError(f"the tag of a frame from {sender} is wrong")
-    return head, body

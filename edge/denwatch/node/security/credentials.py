@@ -1,4 +1,13 @@
-"""The one error of names, keys and notices, and a refusal as a value."""
+"""Names, keys and passwords: what is accepted, and how passwords are hashed. Pure but for `make_…`.
+
+A name is part of topics, file names and tags, so it has no separators, wildcards or spaces. A key
+must come from a random source. That cannot be proved by looking at it, but what people type and
+what examples show can be recognised: text, counting bytes, a repeated piece, too few values.
+
+A password is kept as a scrypt hash, the text "scrypt$14$8$1$salt$hash" with salt and hash in
+base64. Passwords that denwatch makes have 148 random bits, which nobody guesses at any cost: they
+get a cheap hash. Passwords that a person chose get an expensive one.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +23,11 @@ from typing import NamedTuple
 
 
 class SecurityError(ValueError):
-    """A name, key, signature or key file that is not accepted: what, and where."""
+    """A name, key, signature or key file that is refused: which, and why."""
 
 
 class Refusal(NamedTuple):
-    """Why somebody may not do something: a word to count by, and a sentence to tell them."""
+    """Why somebody may not do something: a word to count by, and a sentence for people."""
 
     reason: str
     words: str
@@ -27,12 +36,7 @@ class Refusal(NamedTuple):
         return self.words
 
 
-# Which names and which keys are good enough. Pure; the only file that decides it.
-#
-# A name stands in topics, in file names and under tags, so it has no separators, wildcards or
-# spaces. A key comes from a random source. That cannot be proved by looking at it, but what
-# people type and what examples show can be told from it: text, counting bytes, a repeated piece,
-# too few values.
+# Names and keys ------------------------------------------------------------------------------
 
 MAX_NAME = 64
 MIN_SECRET = 16
@@ -46,37 +50,37 @@ _PRINTABLE = frozenset(range(32, 127))
 def check_name(name: str, what: str = "name") -> str:
     """Return a name that may stand in a topic; SecurityError otherwise."""
     if not name:
-        raise SecurityError(f"{what}: a name is missing")
+        raise SecurityError(f"{what}: the name is empty")
     if len(name) > MAX_NAME:
         raise SecurityError(f'{what} "{name[:16]}…": longer than {MAX_NAME} characters')
     if not _NAME.fullmatch(name):
         raise SecurityError(
-            f'{what} "{name}": letters, digits, ".", "_" and "-", starting with a letter or digit'
+            f'{what} "{name}": use letters, digits, ".", "_" and "-"; start with a letter or digit'
         )
     return name
 
 
 def check_secret(secret: bytes, what: str = "key") -> bytes:
-    """Return a secret that looks random; SecurityError says what gives it away."""
+    """Return a secret that looks random; SecurityError says why it does not."""
     if not MIN_SECRET <= len(secret) <= MAX_SECRET:
         raise SecurityError(
             f"{what}: {len(secret)} bytes; a key has {MIN_SECRET} to {MAX_SECRET} bytes"
         )
     problem = find_weakness(secret)
     if problem:
-        raise SecurityError(f"{what}: {problem}; let `denwatch keys add` make one")
+        raise SecurityError(f"{what}: {problem}; let `denwatch keys add` make a random key")
     return secret
 
 
 def find_weakness(secret: bytes) -> str:
-    """Return why a secret is not random, or nothing."""
+    """Return why a secret is not random; "" if it looks random."""
     distinct = len(set(secret))
     # 16 random bytes have fewer than 9 values once in 10^10 times.
     if distinct < MIN_SECRET // 2 + 1:
         return f"only {distinct} different bytes"
     for period in range(1, len(secret) // 2 + 1):
         if secret[period:] == secret[:-period]:
-            return f"the same {period} bytes again and again"
+            return f"the same {period} bytes repeated"
     if len({(b - a) & 255 for a, b in pairwise(secret)}) == 1:
         return "bytes that count up or down"
     if _PRINTABLE.issuperset(secret):
@@ -102,7 +106,7 @@ def make_secret() -> bytes:
 
 
 def check_distinct(owners: Iterable[tuple[str, bytes]]) -> None:
-    """Refuse two owners of one key: whoever takes one of them has both."""
+    """Refuse one key under two names: whoever steals one of them has both."""
     seen: dict[bytes, str] = {}
     for owner, secret in owners:
         if secret in seen:
@@ -110,12 +114,7 @@ def check_distinct(owners: Iterable[tuple[str, bytes]]) -> None:
         seen[secret] = owner
 
 
-# Passwords of people's apps: kept as scrypt hashes, checked at every CONNECT.
-#
-# A hash is the text "scrypt$14$8$1$salt$hash", both in base64. What denwatch makes itself has 148
-# random bits, which nobody guesses at any cost: those get a cheap hash. What a person chose gets a
-# dear one. `VerifiedPasswords` remembers what was right under a key that lives in memory only, so
-# that a client that connects often pays once.
+# Passwords -----------------------------------------------------------------------------------
 
 MIN_CHOSEN = 12
 MAX_PASSWORD = 1024  # bytes; more is refused before anything is computed
@@ -136,34 +135,34 @@ def make_password() -> str:
 
 
 def check_chosen(password: str, name: str) -> None:
-    """Refuse a password of a person that is too easy."""
+    """Refuse a chosen password that is too easy to guess."""
     if len(password) < MIN_CHOSEN:
-        raise SecurityError(f"{name}: a chosen password has {MIN_CHOSEN} characters at least")
+        raise SecurityError(f"{name}: a chosen password needs at least {MIN_CHOSEN} characters")
     if len(set(password.casefold())) < MIN_CHOSEN // 2:
-        raise SecurityError(f"{name}: a password of so few different characters is guessed")
+        raise SecurityError(f"{name}: the password has too few different characters")
     if name.casefold() in password.casefold():
         raise SecurityError(f"{name}: the password contains the name")
 
 
 def hash_password(password: bytes, salt: bytes, cost: int) -> str:
-    """Return the text to keep of a password."""
+    """Return the hash of a password as text."""
     digest = _compute(password, salt, cost, _BLOCK, 1)
     encoded = [base64.b64encode(part).decode() for part in (salt, digest)]
     return "$".join(["scrypt", str(cost), str(_BLOCK), "1", *encoded])
 
 
 def make_hash(password: str, cost: int = COST_CHOSEN) -> str:
-    """Return the text to keep of a password, with a new salt."""
+    """Return the hash of a password as text, with a new salt."""
     return hash_password(password.encode(), secrets.token_bytes(_SALT), cost)
 
 
 def check_hash(text: str, what: str) -> None:
-    """Refuse a text that is no hash, or one that costs nothing or a minute."""
+    """Refuse a text that is not a hash, or whose cost is too low or too high."""
     _parse(text, what)
 
 
 def verify_password(text: str, password: bytes) -> bool:
-    """Return whether a password is the one of a hash."""
+    """Return whether a password belongs to a hash."""
     cost, block, lanes, salt, digest = _parse(text, "password")
     if len(password) > MAX_PASSWORD:
         return False
@@ -185,16 +184,19 @@ def _parse(text: str, what: str) -> tuple[int, int, int, bytes, bytes]:
         cost, block, lanes = map(int, parts[1:4])
         salt, digest = (base64.b64decode(part, validate=True) for part in parts[4:])
     except (ValueError, binascii.Error):
-        raise SecurityError(f"{what}: no scrypt hash") from None
+        raise SecurityError(f"{what}: not a scrypt hash") from None
     if not COST_MADE <= cost <= _MAX_COST or block != _BLOCK or lanes != 1:
-        raise SecurityError(f"{what}: scrypt with parameters that are not ours")
+        raise SecurityError(f"{what}: scrypt parameters that denwatch does not use")
     if len(salt) < _SALT or len(digest) != _HASH:
         raise SecurityError(f"{what}: a salt or hash of the wrong length")
     return cost, block, lanes, salt, digest
 
 
 class VerifiedPasswords:
-    """Which password was right for which hash, by a keyed digest of both; bounded."""
+    """Remembers which password was right for which hash, so that frequent clients pay once.
+
+    Bounded, and kept as digests under a key that exists only in this process's memory.
+    """
 
     def __init__(self, key: bytes) -> None:
         self._key = key

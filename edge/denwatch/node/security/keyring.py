@@ -1,13 +1,18 @@
-"""Every question about names and keys that a running node asks. No clock, no randomness, no I/O.
+"""Answers every question about names and keys that a running node has. No clock, no I/O.
 
-A keyring is what `keys.json` says plus what notices of other nodes added. Notices are kept by the
-node's store, as items, and are given to `apply_notice` again at every start; the order does not
-matter. What was registered by a node that is revoked later falls away with it; what it revoked
-stays revoked, because to be wrong in this direction costs a device and not a secret.
+THEORY. A keyring is the registrations in `keys.json` plus the notices of other nodes. The node's
+store keeps the notices, as items, and gives them to `apply_notice` again at every start. They are
+applied in a fixed order (`_build`), so the order of arrival does not matter.
 
-Rotation without a gap: all keys of a name are good at once. What this node signs and seals uses its
-*oldest* key that is not revoked, because that one is known everywhere; the new one takes over when
-the old one is revoked.
+INVARIANTS
+  1. What a node registered is removed when that node is revoked. What it revoked stays revoked: a
+     mistake in this direction costs a device and not a secret.
+  2. All keys of a name that are not revoked are valid at once, so a key is rotated without a gap.
+  3. This node signs and seals with its *oldest* valid key, because the others know that one
+     everywhere. The new key takes over when the old one is revoked.
+  4. `generation` grows with every change; whoever caches an answer compares it.
+
+EXAMPLE. A device is registered at north; see README.md for its whole life.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from denwatch.node.security.cards import (
     verify_signature,
 )
 from denwatch.node.security.credentials import SecurityError
-from denwatch.node.security.notices import Enrolment
+from denwatch.node.security.notices import RegistrationsBuilder
 from denwatch.node.security.registrations import (
     KINDS,
     Kind,
@@ -45,9 +50,9 @@ Source = Callable[[], Registrations | None]
 class Keyring:
     """The keys of a site as one node knows them. `generation` grows with every change."""
 
-    def __init__(self, registry: Registrations, source: Source | None = None) -> None:
-        self._base = registry
-        self._enrolment: Enrolment | None = None  # None: to be made at the next look-up
+    def __init__(self, registrations: Registrations, source: Source | None = None) -> None:
+        self._base = registrations
+        self._builder: RegistrationsBuilder | None = None  # None: to be built at the next look-up
         self._source = source
         self._notices: dict[tuple[str, bytes], notices.Notice] = {}
         self._conflicts: list[str] = []
@@ -62,28 +67,28 @@ class Keyring:
         return self._base.name
 
     @property
-    def registry(self) -> Registrations:
-        """Everything: the file and what notices made of it."""
-        if self._enrolment is None:
-            self._settle()
-            assert self._enrolment is not None
-        return self._enrolment.registry
+    def registrations(self) -> Registrations:
+        """The registrations of the file with all notices applied."""
+        if self._builder is None:
+            self._build()
+            assert self._builder is not None
+        return self._builder.registrations
 
     @property
     def conflicts(self) -> list[str]:
-        """What notices claimed and the file or other notices contradict, for the status."""
-        assert self.registry
+        """Notices that the file or other notices contradict, as sentences for the status."""
+        assert self.registrations
         return list(self._conflicts)
 
     def reload_if_changed(self) -> bool:
-        """Take a changed key file; one that is wrong raises SecurityError and changes nothing."""
+        """Load a changed key file; an invalid one raises SecurityError and changes nothing."""
         found = self._source() if self._source else None
         if found is None:
             return False
         if found.name != self.name or found.site != self._base.site:
-            raise SecurityError(f"the key file is now that of {found.name}; start the node anew")
+            raise SecurityError(f"the key file now belongs to {found.name}; restart the node")
         self._base = found
-        self._enrolment = None
+        self._builder = None
         self._forget_derived()
         return True
 
@@ -91,42 +96,42 @@ class Keyring:
 
     def kind_of(self, name: str) -> Kind | None:
         """Return "node", "device" or "subscriber", None for a stranger or a revoked name."""
-        kind = self.registry.kind_of(name)
-        return kind if kind and not self.registry.is_revoked(kind, name) else None
+        kind = self.registrations.kind_of(name)
+        return kind if kind and not self.registrations.is_revoked(kind, name) else None
 
     def is_revoked(self, name: str) -> bool:
         """Return whether a name was revoked, whatever it was, known here or not."""
-        return any(self.registry.is_revoked(kind, name) for kind in KINDS)
+        return any(self.registrations.is_revoked(kind, name) for kind in KINDS)
 
     def role_of(self, subscriber: str) -> str | None:
         """Return the role of a subscriber, None for a stranger or a revoked name."""
-        found = self.registry.subscribers.get(subscriber)
-        if found is None or self.registry.is_revoked("subscriber", subscriber):
+        found = self.registrations.subscribers.get(subscriber)
+        if found is None or self.registrations.is_revoked("subscriber", subscriber):
             return None
         return found.role
 
     def list_password_hashes(self, subscriber: str) -> list[str]:
-        """Return the hashes of the passwords that let a subscriber in, the newest first."""
-        found = self.registry.subscribers.get(subscriber)
+        """Return the hashes of a subscriber's valid passwords, the newest first."""
+        found = self.registrations.subscribers.get(subscriber)
         return [
             text
             for key_id, text in sorted(found.passwords.items() if found else (), reverse=True)
-            if not self.registry.is_revoked("subscriber", subscriber, key_id)
+            if not self.registrations.is_revoked("subscriber", subscriber, key_id)
         ]
 
     # Devices.
 
     def list_key_ids(self, device: str) -> list[int]:
-        """Return the ids of a device's keys that are good, the oldest first."""
-        found = self.registry.devices.get(device)
+        """Return the ids of a device's valid keys, the oldest first."""
+        found = self.registrations.devices.get(device)
         return [
             key_id
             for key_id in sorted(found.keys if found else ())
-            if not self.registry.is_revoked("device", device, key_id)
+            if not self.registrations.is_revoked("device", device, key_id)
         ]
 
     def link_for(self, device: str, key_id: int) -> Link | None:
-        """Return the link to open and seal a device's frames with; None if the key is not good.
+        """Return the link to open and seal a device's frames with; None if the key is not valid.
 
         Answer with the key that the device used last: it may not have the new one yet.
         """
@@ -147,18 +152,18 @@ class Keyring:
         return any(hmac.compare_digest(one, password) for one in wanted)
 
     def _find_device_secret(self, device: str, key_id: int) -> bytes:
-        key = self.registry.devices[device].keys[key_id]
+        key = self.registrations.devices[device].keys[key_id]
         return derive_device_secret(key, device, self.name, key_id)
 
     # Nodes.
 
     def knows_node(self, node: str) -> bool:
-        """Return whether a node has a card here that is good."""
+        """Return whether a node has a valid card here."""
         return bool(self._list_cards(node))
 
     def list_nodes(self) -> list[str]:
-        """Return the names of all nodes that are good, this one too."""
-        return [name for name in sorted(self.registry.cards) if self._list_cards(name)]
+        """Return the names of all valid nodes, this one included."""
+        return [name for name in sorted(self.registrations.cards) if self._list_cards(name)]
 
     def sign(self, data: bytes) -> bytes:
         """Return this node's Ed25519 signature."""
@@ -171,7 +176,7 @@ class Keyring:
         )
 
     def peer_secret(self, node: str) -> bytes | None:
-        """Return the secret to seal frames for a node with, None if it is no good node."""
+        """Return the secret to seal frames for a node with, None if the node is not valid."""
         return next(iter(self.peer_secrets(node)), None)
 
     def peer_secrets(self, node: str) -> tuple[bytes, ...]:
@@ -183,17 +188,17 @@ class Keyring:
         secrets = self._agree(node, _CONNECT)
         if not secrets:
             return None
-        card = self.registry.cards[self.name][self._find_own()[0].serial]
+        card = self.registrations.cards[self.name][self._find_own()[0].serial]
         return self.name, make_proof(secrets[0], self.name, node, card)
 
     def check_credentials(self, node: str, password: bytes) -> bool:
         """Return whether a node may connect. The card in its password may be the first we see."""
         parts = split_proof(password)
-        if parts is None or self.registry.is_revoked("node", node):
+        if parts is None or self.registrations.is_revoked("node", node):
             return False
         try:
-            card = read_card(parts[0], self.registry.site)
-            if card.name != node or self.registry.is_revoked("node", node, card.serial):
+            card = read_card(parts[0], self.registrations.site)
+            if card.name != node or self.registrations.is_revoked("node", node, card.serial):
                 return False
             is_right = any(
                 check_proof(
@@ -208,21 +213,21 @@ class Keyring:
         return is_right
 
     def _list_cards(self, node: str) -> list[Card]:
-        cards = self.registry.cards.get(node, {})
+        cards = self.registrations.cards.get(node, {})
         return [
             card
             for serial, card in sorted(cards.items())
-            if not self.registry.is_revoked("node", node, serial)
+            if not self.registrations.is_revoked("node", node, serial)
         ]
 
     def _find_own(self) -> list[NodeKeys]:
         good = [
             keys
-            for serial, keys in sorted(self.registry.own.items())
-            if not self.registry.is_revoked("node", self.name, serial)
+            for serial, keys in sorted(self.registrations.own.items())
+            if not self.registrations.is_revoked("node", self.name, serial)
         ]
         if not good:
-            raise SecurityError(f"{self.name} was revoked; its site must invite it anew")
+            raise SecurityError(f"{self.name} was revoked; its site must invite it again")
         return good
 
     def _agree(self, node: str, purpose: str) -> tuple[bytes, ...]:
@@ -240,21 +245,21 @@ class Keyring:
     # Notices.
 
     def apply_notice(self, origin: str, body: bytes) -> bool:
-        """Take the body of a REVOCATION item whose signature was checked; return if it was new.
+        """Apply the body of a REVOCATION item whose signature was checked; return if it was new.
 
-        SecurityError: it is none, or lacks the authority's signature; nothing has changed then.
+        SecurityError: it is invalid or lacks the authority's signature; nothing has changed then.
         """
         if (origin, body) in self._notices:
             return False
         notice = notices.read_notice(body, self._base.site)
         self._notices[origin, body] = notice
-        if self._enrolment is not None and not self._extend(self._enrolment, origin, notice):
-            self._enrolment = None
+        if self._builder is not None and not self._extend(self._builder, origin, notice):
+            self._builder = None
         self._forget_derived(has_new_nodes=not isinstance(notice, notices.Sealed))
         return True
 
     def list_notices(self) -> list[bytes]:
-        """Return what this node has to tell, as bodies of items, the same while nothing changes.
+        """Return this node's own notices, as bodies of items, the same while nothing changes.
 
         The node keeps exactly these as its own REVOCATION items: it originates what is missing and
         removes what is no longer in the list.
@@ -272,7 +277,7 @@ class Keyring:
         return introductions + notices.list_revocations(self._base)
 
     def _list_sealed_notices(self) -> list[bytes]:
-        ours = [name for name in self._base.list_told() if not self.is_revoked(name)]
+        ours = [name for name in self._base.list_reported() if not self.is_revoked(name)]
         found = []
         for node in self.list_nodes():
             secrets = self._agree(node, _NOTICES)
@@ -282,55 +287,55 @@ class Keyring:
                 found.append(notices.make_sealed(node, box))
         return found
 
-    def _extend(self, enrolment: Enrolment, origin: str, notice: notices.Notice) -> bool:
-        """Take one notice more; False if all must be taken anew, in their order."""
+    def _extend(self, builder: RegistrationsBuilder, origin: str, notice: notices.Notice) -> bool:
+        """Apply one more notice; False if all must be applied again, in their order."""
         try:
             if isinstance(notice, notices.Sealed):
-                self._register(enrolment, origin, notice)
+                self._register(builder, origin, notice)
                 return True
             if isinstance(notice, notices.Revoked):
                 if notice.kind == "node":
-                    return False  # whom it let in goes with it
-                enrolment.revoke(notice)
+                    return False  # what that node registered is removed with it
+                builder.revoke(notice)
                 return True
-            enrolment.add_card(notice)
+            builder.add_card(notice)
             self._secrets.clear()
             for (sender, _), waiting in self._notices.items():
                 if sender == notice.name and isinstance(waiting, notices.Sealed):
-                    self._register(enrolment, sender, waiting)
+                    self._register(builder, sender, waiting)
         except SecurityError:
             return False
         return True
 
-    def _settle(self) -> None:
-        """Take all notices on top of the file; the order of arrival has no part in it.
+    def _build(self) -> None:
+        """Apply all notices to the file's registrations; the order of arrival does not matter.
 
-        Cards and revocations go first: a card opens what was sealed, a revocation takes back.
+        Cards and revocations come first: a card opens what is sealed, a revocation withdraws it.
         """
-        enrolment = self._enrolment = Enrolment(self._base)
+        builder = self._builder = RegistrationsBuilder(self._base)
         self._conflicts = []
         self._secrets.clear()
         entries = sorted(self._notices.items())
         for _, notice in entries:
             try:
                 if isinstance(notice, notices.Revoked):
-                    enrolment.revoke(notice)
+                    builder.revoke(notice)
                 elif not isinstance(notice, notices.Sealed):
-                    enrolment.add_card(notice)
+                    builder.add_card(notice)
             except SecurityError as error:
                 self._conflicts.append(str(error))
         self._secrets.clear()
         for (origin, _), notice in entries:
             try:
                 if isinstance(notice, notices.Sealed):
-                    self._register(enrolment, origin, notice)
+                    self._register(builder, origin, notice)
             except SecurityError as error:
                 self._conflicts.append(str(error))
 
-    def _register(self, enrolment: Enrolment, origin: str, notice: notices.Sealed) -> None:
+    def _register(self, builder: RegistrationsBuilder, origin: str, notice: notices.Sealed) -> None:
         data = self._open(origin, notice.box) if notice.receiver == self.name else None
         if data is not None:
-            enrolment.register(data)
+            builder.register(data)
 
     def _open(self, origin: str, box: bytes) -> bytes | None:
         """Return a registration; None if its origin's card is not there yet, or is revoked."""

@@ -1,9 +1,15 @@
-"""What one node tells all others about names and keys: bodies of REVOCATION items. Pure.
+"""Notices: what nodes report to each other about names and keys, and what that changes.
 
-A notice is CBOR, the same bytes for the same content, and travels like any item, signed by its
-origin. Three kinds: a name or key is revoked; a node has this card; and, sealed for one node, a
-device or subscriber with its keys. Only the authority's signature revokes a node. What notices do
-to a registry is in `enrolment.py`.
+A notice is the body of a REVOCATION item: CBOR, the same bytes for the same content. It travels
+like any item, signed by its origin. There are three kinds: a name or key is revoked; a node has
+this card; and, sealed for one node, the registration of a device or subscriber with its keys. Only
+the authority's signature revokes a node.
+
+`RegistrationsBuilder` applies notices to registrations, in place. The result does not depend on the
+order: of two registrations of a name, even as a device and as a subscriber, the higher version
+wins, of equal versions the greater bytes. What was registered at this node is changed at this node
+only. Other contradictions (a node's name, one key under two names) raise SecurityError, and the
+caller starts again with the notices sorted. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ _MAX_NOTICE = 4096
 
 
 class Revoked(NamedTuple):
-    """A name, or one key of it, that counts no more."""
+    """A name, or one key of it, that is not valid any more."""
 
     kind: Kind
     name: str
@@ -56,18 +62,18 @@ def make_revocation(kind: Kind, name: str, key_id: int | None = None, proof: byt
     return cbor.encode([_REVOKED, KINDS.index(kind), name, key_id, proof])
 
 
-def list_revocations(registry: Registrations) -> list[bytes]:
-    """Return the notices of all that is revoked in a registry."""
+def list_revocations(registrations: Registrations) -> list[bytes]:
+    """Return the notices of all that is revoked in a registrations."""
     found = []
-    for (kind, name), ids in sorted(registry.revoked.items()):
+    for (kind, name), ids in sorted(registrations.revoked.items()):
         for key_id in sorted(ids) if ids else (None,):
-            proof = registry.proofs.get((name, key_id or 0), b"")
+            proof = registrations.proofs.get((name, key_id or 0), b"")
             found.append(make_revocation(kind, name, key_id, proof))
     return found
 
 
 def make_introduction(card: Card) -> bytes:
-    """Return the notice that tells of a node."""
+    """Return the notice that introduces a node by its card."""
     return cbor.encode([_INTRODUCED, card.encode()])
 
 
@@ -77,12 +83,12 @@ def make_sealed(receiver: str, box: bytes) -> bytes:
 
 
 def read_notice(body: bytes, site: bytes) -> Notice:
-    """Return a notice; SecurityError if it is none, or lacks a signature that it needs."""
+    """Return a notice; SecurityError if it is invalid or lacks a signature that it needs."""
     fields = decode(body, "notice")
     match fields:
         case [1, int() as kind, str() as name, int() | None as key_id, bytes() as proof]:
             if not 0 <= kind < len(KINDS) or not (key_id is None or 0 < key_id <= MAX_KEY_ID):
-                raise SecurityError("a revocation of no known kind or key")
+                raise SecurityError("a revocation with an unknown kind or key")
             found = Revoked(KINDS[kind], name, key_id, proof)
             covered = cover_revocation(name, key_id)
             if found.kind == "node" and not verify_signature(site, covered, proof):
@@ -94,27 +100,27 @@ def read_notice(body: bytes, site: bytes) -> Notice:
             return read_card(card, site)
         case [3, str() as receiver, bytes() as box]:
             return Sealed(receiver, box)
-    raise SecurityError("a notice of no known form")
+    raise SecurityError("a notice of an unknown form")
 
 
-def write_registration(registry: Registrations, name: str, node: str) -> bytes:
+def write_registration(registrations: Registrations, name: str, node: str) -> bytes:
     """Return what a node must know of a device or subscriber: a device's keys for it alone."""
-    device = registry.devices.get(name)
+    device = registrations.devices.get(name)
     if device is not None:
         keys = [
             [key_id, derive_device_secret(key, name, node, key_id)]
             for key_id, key in sorted(device.keys.items())
-            if key.is_master or not device.is_ours  # one given at this node is for this node
+            if key.is_master or not device.is_ours  # a given key is for this node only
         ]
         return cbor.encode([KINDS.index("device"), name, device.version, keys])
-    subscriber = registry.subscribers[name]
+    subscriber = registrations.subscribers[name]
     passwords = [[key_id, text] for key_id, text in sorted(subscriber.passwords.items())]
     fields = [KINDS.index("subscriber"), name, subscriber.version, subscriber.role, passwords]
     return cbor.encode(fields)
 
 
 def decode(body: bytes, what: str) -> object:
-    """Return what a body holds; SecurityError if it is too long or no CBOR."""
+    """Return the content of a body; SecurityError if it is too long or not CBOR."""
     if len(body) > _MAX_NOTICE:
         raise SecurityError(f"a {what} of {len(body)} bytes; {_MAX_NOTICE} at most")
     try:
@@ -123,41 +129,38 @@ def decode(body: bytes, what: str) -> object:
         raise SecurityError(f"{what}: {error}") from None
 
 
-# A registry with what other nodes told added to it, notice by notice, in place. Pure.
-#
-# The result is the same in any order: of two registrations of a name, even as a device and as a
-# subscriber, the higher version wins, of equal ones the greater bytes. What was made at this node
-# is changed at this node only. Where notices contradict each other otherwise (a node's name, one
-# key for two names) the error says so, and whoever calls starts anew with the notices sorted.
+# Applying notices ----------------------------------------------------------------------------
 
 _Key = TypeVar("_Key", bytes, str)
 
 
-class Enrolment:
-    """`registry` grows; the one that it was made from stays as it is."""
+class RegistrationsBuilder:
+    """Builds `registrations` from others, which stay unchanged, and notices."""
 
-    def __init__(self, registry: Registrations) -> None:
-        self._devices = dict(registry.devices)
-        self._subscribers = dict(registry.subscribers)
-        self.registry = replace(registry, devices=self._devices, subscribers=self._subscribers)
-        # Whose each key is: two names with one key are found without a look at all of them.
-        self._owners = {secret: "" for _, secret in registry.list_secrets()}
+    def __init__(self, registrations: Registrations) -> None:
+        self._devices = dict(registrations.devices)
+        self._subscribers = dict(registrations.subscribers)
+        self.registrations = replace(
+            registrations, devices=self._devices, subscribers=self._subscribers
+        )
+        # The name of each key, so that two names with one key are found without a search.
+        self._owners = {secret: "" for _, secret in registrations.list_secrets()}
         for name in (*self._devices, *self._subscribers):
             self._owners |= dict.fromkeys(self._list_secrets(name), name)
 
     def add_card(self, card: Card) -> None:
-        """Take a node's card, whose signature was checked."""
-        self.registry = self.registry.with_card(card)
+        """Add a node's card; the caller has checked its signature."""
+        self.registrations = self.registrations.with_card(card)
 
     def revoke(self, notice: Revoked) -> None:
-        """Take a revocation; what another node had registered under a revoked name goes."""
-        self.registry = self.registry.revoke(*notice)
+        """Apply a revocation; what another node registered under a revoked name is removed."""
+        self.registrations = self.registrations.revoke(*notice)
         held = self._find(notice.name)
         if held is not None and not held.is_ours and self._is_revoked(notice.name):
             self._drop(notice.name)
 
     def register(self, data: bytes) -> None:
-        """Take a registration of another node."""
+        """Apply a registration of another node."""
         match decode(data, "registration"):
             case [1, str() as name, int() as version, list() as pairs]:
                 if self._is_wanted(name, version, data):
@@ -175,25 +178,25 @@ class Enrolment:
                     self._enter(name, hashes)
                     self._subscribers[name] = subscriber
             case _:
-                raise SecurityError("a registration of no known form")
+                raise SecurityError("a registration of an unknown form")
 
     def _is_wanted(self, name: str, version: int, data: bytes) -> bool:
         if self._is_revoked(name):
-            return False  # its node has not heard of it yet
+            return False  # its node has not received the revocation yet
         held = self._find(name)
         if held is None:
             return True
         if held.is_ours:
             raise SecurityError(
-                f"{name}: another node registered it, too; what was made here holds"
+                f"{name}: another node has registered this name too; the registration here is kept"
             )
-        own = write_registration(self.registry, name, self.registry.name)
+        own = write_registration(self.registrations, name, self.registrations.name)
         return (version, data) > (held.version, own)
 
     def _enter(self, name: str, secrets: list[bytes]) -> None:
-        """Make room for a name's new entry, after a look at whose name and keys they are."""
+        """Remove a name's old entry, after checking that name and keys belong to nobody else."""
         check_name(name)
-        if self.registry.kind_of(name) == "node":
+        if self.registrations.kind_of(name) == "node":
             raise SecurityError(f'"{name}" is a node already')
         for secret in secrets:
             owner = self._owners.get(secret, name)
@@ -212,7 +215,7 @@ class Enrolment:
         return self._devices.get(name) or self._subscribers.get(name)
 
     def _is_revoked(self, name: str) -> bool:
-        return self.registry.is_revoked("device", name) or self.registry.is_revoked(
+        return self.registrations.is_revoked("device", name) or self.registrations.is_revoked(
             "subscriber", name
         )
 
@@ -228,6 +231,6 @@ def _read_pairs(pairs: list[object], kind: type[_Key]) -> list[tuple[int, _Key]]
     found: list[tuple[int, _Key]] = []
     for pair in pairs:
         if not isinstance(pair, list) or list(map(type, pair)) != [int, kind]:
-            raise SecurityError("a registration without keys by number")
+            raise SecurityError("a registration whose keys are not numbered")
         found.append((pair[0], pair[1]))
     return found

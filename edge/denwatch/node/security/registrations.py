@@ -41,16 +41,16 @@ class DeviceKey:
 
 @dataclass(frozen=True)
 class DeviceRegistration:
-    """A watchdog: its keys by id. `version` grows with each change, so that the newest wins."""
+    """A device's keys by id. `version` grows with each change, so that the newest wins."""
 
     keys: Mapping[int, DeviceKey]
     version: int = 1
-    is_ours: bool = True  # made at this node, which tells the others
+    is_ours: bool = True  # registered at this node, which reports it to the others
 
 
 @dataclass(frozen=True)
 class SubscriberRegistration:
-    """An app: its role, and scrypt hashes of its passwords by id."""
+    """A subscriber's role, and scrypt hashes of its passwords by id."""
 
     role: str
     passwords: Mapping[int, str] = field(repr=False)
@@ -60,7 +60,7 @@ class SubscriberRegistration:
 
 @dataclass(frozen=True)
 class Registrations:
-    """Everything. `revoked` has key ids by (kind, name); an empty set means the whole name."""
+    """All of a node. `revoked` has key ids by (kind, name); an empty set: the whole name."""
 
     name: str
     site: bytes  # the authority's public key
@@ -70,7 +70,7 @@ class Registrations:
     subscribers: Mapping[str, SubscriberRegistration] = field(default_factory=dict)
     revoked: Mapping[tuple[Kind, str], frozenset[int]] = field(default_factory=dict)
     proofs: Mapping[tuple[str, int], bytes] = field(default_factory=dict)  # see `revoke`
-    invited: frozenset[str] = frozenset()  # nodes that were invited here, which tells the others
+    invited: frozenset[str] = frozenset()  # nodes that this node invited and introduces
 
     def kind_of(self, name: str) -> Kind | None:
         """Return what a name is here."""
@@ -86,21 +86,21 @@ class Registrations:
         return ids is not None and (not ids or key_id in ids)
 
     def with_device(self, name: str, device: DeviceRegistration) -> Registrations:
-        """Return the registry with a device added or changed."""
+        """Return the registrations with a device added or changed."""
         self._check_free(name, "device")
         check_device(name, device)
         return replace(self, devices={**self.devices, name: device})._distinct()
 
     def with_subscriber(self, name: str, subscriber: SubscriberRegistration) -> Registrations:
-        """Return the registry with a subscriber added or changed."""
+        """Return the registrations with a subscriber added or changed."""
         self._check_free(name, "subscriber")
         check_subscriber(name, subscriber)
         return replace(self, subscribers={**self.subscribers, name: subscriber})._distinct()
 
     def with_card(self, card: Card) -> Registrations:
-        """Return the registry with a node's card added; the caller has checked its signature.
+        """Return the registrations with a node's card added; the caller has checked its signature.
 
-        Also of a revoked node: a card is public, and what was revoked is asked when it is used.
+        Cards of revoked nodes are added too: a card is public, and revocation is checked on use.
         """
         self._check_kind(card.name, "node")
         known = self.cards.get(card.name, {})
@@ -113,7 +113,7 @@ class Registrations:
     def revoke(
         self, kind: Kind, name: str, key_id: int | None = None, proof: bytes = b""
     ) -> Registrations:
-        """Return the registry without a name, or without one key of it.
+        """Return the registrations without a name, or without one key of it.
 
         `proof` is the authority's signature, which the revocation of a node must carry: else a
         stolen node could shut out all the others.
@@ -121,7 +121,7 @@ class Registrations:
         check_name(name, kind)
         before = self.revoked.get((kind, name))
         if before is not None and not before:
-            return self  # all of it is revoked already
+            return self  # the whole name is revoked already
         ids = frozenset() if key_id is None else (before or frozenset()) | {key_id}
         revoked = {**self.revoked, (kind, name): ids}
         proofs = {**self.proofs, (name, key_id or 0): proof} if proof else self.proofs
@@ -134,7 +134,7 @@ class Registrations:
     def _check_free(self, name: str, kind: Kind) -> None:
         self._check_kind(name, kind)
         if self.is_revoked(kind, name):
-            raise SecurityError(f'"{name}" was revoked; take another name')
+            raise SecurityError(f'"{name}" was revoked; use another name')
 
     def _check_kind(self, name: str, kind: Kind) -> None:
         check_name(name, kind)
@@ -142,8 +142,8 @@ class Registrations:
         if holder not in (None, kind):
             raise SecurityError(f'"{name}" is a {holder} already')
 
-    def list_told(self) -> list[str]:
-        """Return the names that were registered here and that other nodes are to know."""
+    def list_reported(self) -> list[str]:
+        """Return the names that were registered here and that are reported to other nodes."""
         devices = [
             name
             for name, device in sorted(self.devices.items())
@@ -164,15 +164,15 @@ class Registrations:
                 yield f"subscriber {name}, password {key_id}", text.encode()
 
 
-def checked(registry: Registrations) -> Registrations:
-    """Return a registry that holds no weak, equal or impossible keys; SecurityError otherwise."""
-    check_name(registry.name, "node")
-    if not registry.own:
-        raise SecurityError(f"{registry.name}: no key of its own")
+def checked(registrations: Registrations) -> Registrations:
+    """Return the registrations; SecurityError if they have weak, equal or impossible keys."""
+    check_name(registrations.name, "node")
+    if not registrations.own:
+        raise SecurityError(f"{registrations.name}: it has no key of its own")
     groups: tuple[tuple[Kind, Mapping[str, object]], ...] = (
-        ("node", {**registry.cards, registry.name: None}),
-        ("device", registry.devices),
-        ("subscriber", registry.subscribers),
+        ("node", {**registrations.cards, registrations.name: None}),
+        ("device", registrations.devices),
+        ("subscriber", registrations.subscribers),
     )
     kinds: dict[str, Kind] = {}
     for kind, group in groups:
@@ -180,15 +180,15 @@ def checked(registry: Registrations) -> Registrations:
             check_name(name, kind)
             if kinds.setdefault(name, kind) != kind:
                 raise SecurityError(f'"{name}" is a {kinds[name]} and a {kind}')
-    for name, device in registry.devices.items():
+    for name, device in registrations.devices.items():
         check_device(name, device)
-    for name, subscriber in registry.subscribers.items():
+    for name, subscriber in registrations.subscribers.items():
         check_subscriber(name, subscriber)
-    for serial, keys in registry.own.items():
+    for serial, keys in registrations.own.items():
         check_secret(keys.sign_secret, f"signing key {serial}")
         check_secret(keys.agree_secret, f"agreement key {serial}")
-    check_distinct(registry.list_secrets())
-    return registry
+    check_distinct(registrations.list_secrets())
+    return registrations
 
 
 def check_device(name: str, device: DeviceRegistration) -> None:
@@ -219,7 +219,7 @@ def _check_ids(what: str, keys: Mapping[int, object], version: int) -> None:
 def derive_device_secret(key: DeviceKey, device: str, node: str, key_id: int) -> bytes:
     """Return the secret that a device and one node share.
 
-    So that a device has another key at every node, and a stolen node knows only its own ones.
+    A device has another key at every node, so a stolen node knows only its own ones.
     """
     if not key.is_master:
         return key.secret
@@ -227,11 +227,11 @@ def derive_device_secret(key: DeviceKey, device: str, node: str, key_id: int) ->
 
 
 def derive_device_password(secret: bytes) -> str:
-    """Return a device's MQTT password at a node; it tells nothing of the key that makes it."""
+    """Return a device's MQTT password at a node; it does not reveal the key."""
     return hmac.digest(secret, b"denwatch mqtt", "sha256")[:16].hex()
 
 
-# `keys.json` as text: a registry to JSON and back, every field checked. Pure.
+# `keys.json` ---------------------------------------------------------------------------------
 
 VERSION = 1
 _Entry = TypeVar("_Entry")
@@ -293,19 +293,19 @@ class _KeysFile(msgspec.Struct, forbid_unknown_fields=True):
     invited: list[str] = []
 
 
-def write_registrations(registry: Registrations) -> bytes:
-    """Return the text of a registry, the same for the same content."""
+def write_registrations(registrations: Registrations) -> bytes:
+    """Return the text of a registrations, the same for the same content."""
     document = _KeysFile(
         version=VERSION,
-        name=registry.name,
-        site=registry.site.hex(),
+        name=registrations.name,
+        site=registrations.site.hex(),
         own=[
             _Own(serial, keys.sign_secret.hex(), keys.agree_secret.hex())
-            for serial, keys in sorted(registry.own.items())
+            for serial, keys in sorted(registrations.own.items())
         ],
         cards=[
             card.encode().hex()
-            for _, cards in sorted(registry.cards.items())
+            for _, cards in sorted(registrations.cards.items())
             for _, card in sorted(cards.items())
         ],
         devices={
@@ -317,7 +317,7 @@ def write_registrations(registry: Registrations) -> bytes:
                 device.version,
                 device.is_ours,
             )
-            for name, device in sorted(registry.devices.items())
+            for name, device in sorted(registrations.devices.items())
         },
         subscribers={
             name: _Subscriber(
@@ -326,31 +326,31 @@ def write_registrations(registry: Registrations) -> bytes:
                 subscriber.version,
                 subscriber.is_ours,
             )
-            for name, subscriber in sorted(registry.subscribers.items())
+            for name, subscriber in sorted(registrations.subscribers.items())
         },
         revoked=[
             _Revoked(kind, name, sorted(ids))
-            for (kind, name), ids in sorted(registry.revoked.items())
+            for (kind, name), ids in sorted(registrations.revoked.items())
         ],
         proofs=[
             _Proof(name, key, signature.hex())
-            for (name, key), signature in sorted(registry.proofs.items())
+            for (name, key), signature in sorted(registrations.proofs.items())
         ],
-        invited=sorted(registry.invited),
+        invited=sorted(registrations.invited),
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
 def read_registrations(text: bytes) -> Registrations:
-    """Return the registry of a text; SecurityError says what is wrong with it."""
+    """Return the registrations of a text; SecurityError says what is wrong."""
     try:
         document = msgspec.json.decode(text, type=_KeysFile)
     except msgspec.DecodeError as error:
         raise SecurityError(str(error)) from None
     if document.version != VERSION:
-        raise SecurityError(f"written in version {document.version}; this is version {VERSION}")
+        raise SecurityError(f"version {document.version} of the file; this program reads {VERSION}")
     site = _read_hex(document.site, "site", KEY)
-    registry = Registrations(
+    registrations = Registrations(
         name=document.name,
         site=site,
         own={own.serial: _read_own(own) for own in _distinct(document.own, "serial", "own")},
@@ -370,12 +370,12 @@ def read_registrations(text: bytes) -> Registrations:
         invited=frozenset(document.invited),
     )
     for card in document.cards:
-        registry = registry.with_card(read_card(_read_hex(card, "card"), site))
-    for serial, keys in registry.own.items():
-        held = registry.cards.get(registry.name, {}).get(serial)
+        registrations = registrations.with_card(read_card(_read_hex(card, "card"), site))
+    for serial, keys in registrations.own.items():
+        held = registrations.cards.get(registrations.name, {}).get(serial)
         if held is None or (held.sign, held.agree) != (keys.sign_public, keys.agree_public):
-            raise SecurityError(f"{registry.name}: its key {serial} has no card that fits")
-    return checked(registry)
+            raise SecurityError(f"{registrations.name}: its key {serial} has no matching card")
+    return checked(registrations)
 
 
 def _read_own(own: _Own) -> NodeKeys:
@@ -403,11 +403,11 @@ def _read_subscriber(name: str, entry: _Subscriber) -> SubscriberRegistration:
 
 
 def _distinct(entries: list[_Entry], attribute: str, what: str) -> list[_Entry]:
-    """Return entries of which no two have one number: the later would hide the earlier."""
+    """Return the entries; refuse two with one number, of which the later would hide the other."""
     numbers = [getattr(entry, attribute) for entry in entries]
     for number in numbers:
         if numbers.count(number) > 1:
-            raise SecurityError(f"{what}: the {attribute} {number} twice")
+            raise SecurityError(f"{what}: the {attribute} {number} appears twice")
     return entries
 
 
@@ -415,7 +415,7 @@ def _read_kind(kind: str) -> Kind:
     for known in KINDS:
         if kind == known:
             return known
-    raise SecurityError(f'revoked: there is no kind "{kind}"')
+    raise SecurityError(f'revoked: unknown kind "{kind}"')
 
 
 def _read_hex(text: str, what: str, length: int = 0) -> bytes:

@@ -1,12 +1,16 @@
-"""A node's folder: its keys, its certificates, perhaps the site's authority. Makes and joins sites.
+"""A node's folder and what commands do in it: make and join sites, add, rotate, retire, revoke.
 
-    keys.json          this node's registry (0600)
+    keys.json          this node's registrations (0600)
     authority.json     the site's authority (0600), where the site was founded
     tls/ca.pem, .der   verifies servers; give it to apps and boards
     tls/node.pem, .key this server's certificate and key (key: 0600)
 
-An invitation is one secret file with all that a new node needs. The authority makes the new node's
-keys, too, so that one file in one direction is enough; whoever carries it deletes it afterwards.
+The only file of this package that opens files or makes new keys. A secret file is readable by its
+owner only (mode 0600), or it is refused. It is replaced as a whole: a new file beside it, synced to
+the disk, renamed over it. Two commands at the same time wait for each other at a lock.
+
+An invitation is one secret file with all that a new node needs. The authority also makes the new
+node's keys, so one file in one direction is enough; whoever carries it deletes it afterwards.
 """
 
 from __future__ import annotations
@@ -61,7 +65,7 @@ KEY_FILE = "tls/node.key"
 
 
 class Invitation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a new node gets: its registry, certificates, and where to find whoever invited it."""
+    """All that a new node needs: registrations, certificates, and where its inviter is."""
 
     denwatch_invitation: int
     registry: str
@@ -72,7 +76,7 @@ class Invitation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def open_keyring(folder: Path) -> Keyring:
-    """Return the keyring of a node's folder, which notices when the file changes."""
+    """Return the keyring of a node's folder; it loads the file again when it changes."""
     file = KeyFile(folder)
     return Keyring(file.load(), file.load_if_changed)
 
@@ -82,8 +86,8 @@ def load_authority(folder: Path, path: Path | None = None) -> Authority:
     path = path or folder / AUTHORITY_FILE
     if not path.exists():
         raise SecurityError(
-            f"{path} is not there: only where the site was founded, or with --authority FILE, "
-            "can nodes be invited, renewed and revoked"
+            f"{path} does not exist: nodes can be invited, renewed and revoked only where the site "
+            "was founded, or with --authority FILE"
         )
     try:
         return Authority.read(read_secret_file(path))
@@ -97,12 +101,12 @@ def found_site(folder: Path, name: str, addresses: list[str], today: datetime) -
     authority = Authority.make(check_name(name, "node"), today)
     keys = make_node_keys(1)
     card = authority.sign_card(name, keys)
-    registry = Registrations(name, authority.public, {1: keys}, {name: {1: card}})
+    registrations = Registrations(name, authority.public, {1: keys}, {name: {1: card}})
     issued = authority.issue_certificate(name, addresses, today)
     _write_tls(folder, authority.certificate, issued)
     write_file(folder / AUTHORITY_FILE, authority.write())
-    KeyFile(folder).save(registry)
-    return registry
+    KeyFile(folder).save(registrations)
+    return registrations
 
 
 def invite_node(
@@ -113,19 +117,21 @@ def invite_node(
     peers: dict[str, str],
     today: datetime,
 ) -> Invitation:
-    """Return the invitation of a node, and note its card here; a known node gets new keys."""
+    """Return the invitation of a node, and store its card here; a known node gets new keys."""
     file = KeyFile(folder)
     with file.lock():
-        registry = file.load()
-        if name == registry.name:
-            raise SecurityError(f"{name} is this node; `denwatch keys rotate {name}` gives it keys")
-        keys, registry = _add_keys(registry, authority, name)
+        registrations = file.load()
+        if name == registrations.name:
+            raise SecurityError(
+                f"{name} is this node; `denwatch keys rotate {name}` makes new keys"
+            )
+        keys, registrations = _add_keys(registrations, authority, name)
         issued = authority.issue_certificate(name, addresses, today)
-        registry = replace(registry, invited=registry.invited | {name})
-        file.save(registry)
+        registrations = replace(registrations, invited=registrations.invited | {name})
+        file.save(registrations)
     return Invitation(
         denwatch_invitation=1,
-        registry=write_registrations(_turn_registry(registry, keys, name)).decode(),
+        registry=write_registrations(_derive_registrations(registrations, keys, name)).decode(),
         ca=authority.certificate.decode(),
         certificate=issued.certificate.decode(),
         key=issued.key.decode(),
@@ -137,33 +143,33 @@ def rotate_own_keys(folder: Path, authority: Authority) -> int:
     """Give this node new keys beside the old ones; return their serial."""
     file = KeyFile(folder)
     with file.lock():
-        registry = file.load()
-        keys, registry = _add_keys(registry, authority, registry.name)
-        file.save(replace(registry, own={**registry.own, keys.serial: keys}))
+        registrations = file.load()
+        keys, registrations = _add_keys(registrations, authority, registrations.name)
+        file.save(replace(registrations, own={**registrations.own, keys.serial: keys}))
     return keys.serial
 
 
 def _add_keys(
-    registry: Registrations, authority: Authority, name: str
+    registrations: Registrations, authority: Authority, name: str
 ) -> tuple[NodeKeys, Registrations]:
-    """Return new keys of a node, and the registry with its card."""
-    if authority.public != registry.site:
-        raise SecurityError("this authority is another site's")
-    if registry.is_revoked("node", name):
-        raise SecurityError(f'"{name}" was revoked; take another name')
-    keys = make_node_keys(max(registry.cards.get(name, {}), default=0) + 1)
-    return keys, registry.with_card(authority.sign_card(name, keys))
+    """Return new keys of a node, and the registrations with its card."""
+    if authority.public != registrations.site:
+        raise SecurityError("this authority belongs to another site")
+    if registrations.is_revoked("node", name):
+        raise SecurityError(f'"{name}" was revoked; use another name')
+    keys = make_node_keys(max(registrations.cards.get(name, {}), default=0) + 1)
+    return keys, registrations.with_card(authority.sign_card(name, keys))
 
 
-def _turn_registry(registry: Registrations, keys: NodeKeys, name: str) -> Registrations:
-    """Return the registry as another node is to have it: a device's keys for that node alone."""
+def _derive_registrations(registrations: Registrations, keys: NodeKeys, name: str) -> Registrations:
+    """Return the registrations for another node, with devices' keys for that node only."""
     return replace(
-        registry,
+        registrations,
         name=name,
         own={keys.serial: keys},
         cards={
             node: cards if node != name else {keys.serial: cards[keys.serial]}
-            for node, cards in registry.cards.items()
+            for node, cards in registrations.cards.items()
         },
         devices={
             device: DeviceRegistration(
@@ -175,12 +181,12 @@ def _turn_registry(registry: Registrations, keys: NodeKeys, name: str) -> Regist
                 entry.version,
                 is_ours=False,
             )
-            for device, entry in registry.devices.items()
+            for device, entry in registrations.devices.items()
             if any(key.is_master for key in entry.keys.values())
         },
         subscribers={
             subscriber: replace(entry, is_ours=False)
-            for subscriber, entry in registry.subscribers.items()
+            for subscriber, entry in registrations.subscribers.items()
         },
         invited=frozenset(),
     )
@@ -197,33 +203,33 @@ def read_invitation(path: Path) -> Invitation:
     try:
         invitation = msgspec.json.decode(data, type=Invitation)
     except msgspec.DecodeError as error:
-        raise SecurityError(f"{path}: no invitation: {error}") from None
+        raise SecurityError(f"{path}: not an invitation: {error}") from None
     if invitation.denwatch_invitation != 1:
-        raise SecurityError(f"{path}: an invitation of another version")
+        raise SecurityError(f"{path}: the invitation has another version")
     return invitation
 
 
 def join_site(folder: Path, invitation: Invitation) -> Registrations:
-    """Take an invitation in an empty folder, or new keys and cards in the node's own."""
-    registry = read_registrations(invitation.registry.encode())
+    """Accept an invitation in an empty folder, or new keys and cards in the node's own."""
+    registrations = read_registrations(invitation.registry.encode())
     issued = Certificate(invitation.certificate.encode(), invitation.key.encode())
     file = KeyFile(folder)
     if file.path.exists():
         with file.lock():
-            registry = _merge_registry(file.load(), registry)
+            registrations = _merge_registrations(file.load(), registrations)
             _write_tls(folder, invitation.ca.encode(), issued)
-            file.save(registry)
-        return registry
+            file.save(registrations)
+        return registrations
     refuse_present(folder)
     _write_tls(folder, invitation.ca.encode(), issued)
-    file.save(registry)
-    return registry
+    file.save(registrations)
+    return registrations
 
 
-def _merge_registry(held: Registrations, new: Registrations) -> Registrations:
-    """Return a node's registry with the keys and cards of a later invitation."""
+def _merge_registrations(held: Registrations, new: Registrations) -> Registrations:
+    """Return a node's registrations with the keys and cards of a later invitation."""
     if (held.name, held.site) != (new.name, new.site):
-        raise SecurityError(f"the invitation is for {new.name}, of this or another site")
+        raise SecurityError(f"the invitation is for {new.name}, or for another site")
     for cards in new.cards.values():
         for card in cards.values():
             held = held.with_card(card)
@@ -233,7 +239,7 @@ def _merge_registry(held: Registrations, new: Registrations) -> Registrations:
 def renew_certificate(
     folder: Path, authority: Authority, addresses: list[str], today: datetime
 ) -> list[str]:
-    """Issue this node's certificate anew; return the names and addresses that it is for now."""
+    """Issue a new certificate for this node; return the names and addresses that it is for."""
     name = KeyFile(folder).load().name
     if not addresses:
         addresses = list_addresses(read_certificate(folder / CERTIFICATE_FILE))
@@ -243,7 +249,7 @@ def renew_certificate(
 
 
 def read_certificate(path: Path) -> bytes:
-    """Return a certificate, which is no secret."""
+    """Return a certificate file, which is not secret."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -251,10 +257,10 @@ def read_certificate(path: Path) -> bytes:
 
 
 def refuse_present(folder: Path) -> None:
-    """Refuse to make a node where one is."""
+    """Refuse to make a node in a folder that has one."""
     for name in (KEYS_FILE, AUTHORITY_FILE, CA_FILE, CERTIFICATE_FILE, KEY_FILE):
         if (folder / name).exists():
-            raise SecurityError(f"{folder / name} is there already; nothing was changed")
+            raise SecurityError(f"{folder / name} exists already; nothing was changed")
 
 
 def _write_tls(folder: Path, ca: bytes, issued: Certificate) -> None:
@@ -268,11 +274,7 @@ def _write_tls(folder: Path, ca: bytes, issued: Certificate) -> None:
     write_file(folder / CERTIFICATE_FILE, issued.certificate, 0o644)
 
 
-# Files that hold secrets: the only file of this folder that opens any.
-#
-# A secret file is readable by its owner alone (mode 0600), or it is refused. It is replaced
-# whole: a new file beside it, written through to the disk, renamed over it. Two commands at once
-# wait for each other at a lock.
+# Secret files --------------------------------------------------------------------------------
 
 KEYS_FILE = "keys.json"
 MAX_FILE = 64 << 20
@@ -288,8 +290,8 @@ def read_secret_file(path: Path) -> bytes:
                 raise SecurityError(f"{path}: not a file")
             if mode & 0o077:
                 raise SecurityError(
-                    f"{path}: others may read it (mode {mode & 0o777:04o}); "
-                    f"`chmod 600 {path}`, and rotate its keys if somebody did"
+                    f"{path}: other users may read it (mode {mode & 0o777:04o}); run "
+                    f"`chmod 600 {path}`, and rotate its keys if somebody has read them"
                 )
             data = stream.read(MAX_FILE + 1)
     except OSError as error:
@@ -300,10 +302,10 @@ def read_secret_file(path: Path) -> bytes:
 
 
 def write_file(path: Path, data: bytes, mode: int = _MODE) -> None:
-    """Replace a file whole, or leave it as it was; on the disk when this returns."""
+    """Replace a whole file or leave it as it was; it is on the disk when this returns."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # O_EXCL and the mode from the start: nobody gets at it between creation and chmod.
+        # O_EXCL and the mode from the start: nobody can open it between creation and chmod.
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(handle, "wb") as stream:
@@ -332,7 +334,7 @@ class KeyFile:
         self._seen: tuple[int, int, int] | None = None
 
     def load(self) -> Registrations:
-        """Return the registry of the file."""
+        """Return the registrations of the file."""
         self._seen = self._look()
         data = read_secret_file(self.path)
         try:
@@ -341,16 +343,16 @@ class KeyFile:
             raise SecurityError(f"{self.path}: {error}") from None
 
     def load_if_changed(self) -> Registrations | None:
-        """Return the registry if the file is another one than at the last load."""
+        """Return the registrations if the file has changed since the last load."""
         return None if self._look() == self._seen else self.load()
 
-    def save(self, registry: Registrations) -> None:
+    def save(self, registrations: Registrations) -> None:
         """Replace the file."""
-        write_file(self.path, write_registrations(registry))
+        write_file(self.path, write_registrations(registrations))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other commands from changing the file meanwhile."""
+        """Prevent other commands from changing the file meanwhile."""
         try:
             handle = os.open(self.path.parent / f".{KEYS_FILE}.lock", os.O_RDWR | os.O_CREAT, _MODE)
         except OSError as error:
@@ -362,7 +364,7 @@ class KeyFile:
             os.close(handle)
 
     def _look(self) -> tuple[int, int, int] | None:
-        # The number of the file changes at every replacement, even within one tick of the clock.
+        # The inode changes at every replacement, even within one tick of the clock.
         try:
             found = self.path.stat()
         except OSError:
@@ -370,147 +372,151 @@ class KeyFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-# What an operator does to a registry: add, rotate, retire, revoke. Returns a new registry.
-#
-# New keys come from the machine's random source, so this file is for commands, not for the core.
+# Changes of registrations --------------------------------------------------------------------
 
 
 def add_device(
-    registry: Registrations, name: str, secret: bytes | None = None, key_id: int = 1
+    registrations: Registrations, name: str, secret: bytes | None = None, key_id: int = 1
 ) -> Registrations:
-    """Return the registry with a new device.
+    """Return the registrations with a new device.
 
-    Without a secret it gets one from which each node's key is derived; a given one, from a device
-    that has it already, is for this node alone.
+    Without `secret` it gets a master key from which each node's key is derived; a given secret,
+    of a device that has it already, is for this node only.
     """
-    _refuse_known(registry, name)
+    _refuse_known(registrations, name)
     key = DeviceKey(make_secret(), is_master=True)
     if secret is not None:
         key = DeviceKey(check_secret(secret, f"device {name}"))
-    return registry.with_device(name, DeviceRegistration({key_id: key}, is_ours=True))
+    return registrations.with_device(name, DeviceRegistration({key_id: key}, is_ours=True))
 
 
 def add_subscriber(
-    registry: Registrations, name: str, role: str, chosen: str | None = None
+    registrations: Registrations, name: str, role: str, chosen: str | None = None
 ) -> tuple[Registrations, str]:
-    """Return the registry with a new subscriber, and the password."""
-    _refuse_known(registry, name)
-    password, text = _hash_new(registry, name, chosen)
-    return registry.with_subscriber(name, SubscriberRegistration(role, {1: text})), password
+    """Return the registrations with a new subscriber, and the password."""
+    _refuse_known(registrations, name)
+    password, text = _hash_new(registrations, name, chosen)
+    return registrations.with_subscriber(name, SubscriberRegistration(role, {1: text})), password
 
 
-def change_role(registry: Registrations, name: str, role: str) -> Registrations:
-    """Return the registry with another role for a subscriber; from its next request on."""
-    found = registry.subscribers.get(name)
+def change_role(registrations: Registrations, name: str, role: str) -> Registrations:
+    """Return the registrations with another role of a subscriber, for its next requests."""
+    found = registrations.subscribers.get(name)
     if found is None:
         raise SecurityError(f'there is no subscriber "{name}" here')
     _refuse_foreign(name, found.is_ours)
-    return registry.with_subscriber(name, replace(found, role=role, version=found.version + 1))
+    return registrations.with_subscriber(name, replace(found, role=role, version=found.version + 1))
 
 
 def rotate(
-    registry: Registrations, name: str, chosen: str | None = None
+    registrations: Registrations, name: str, chosen: str | None = None
 ) -> tuple[Registrations, int, str]:
-    """Return the registry with one key more for a name, its id, and a subscriber's password.
+    """Return the registrations with one more key of a name, its id, and a subscriber's password.
 
-    The old keys stay good until `retire` or `revoke`.
+    The old keys stay valid until `retire` or `revoke`.
     """
-    device, subscriber = registry.devices.get(name), registry.subscribers.get(name)
+    device, subscriber = registrations.devices.get(name), registrations.subscribers.get(name)
     if device is not None:
         _refuse_foreign(name, device.is_ours)
         key_id = max(device.keys) + 1
         keys = {**device.keys, key_id: DeviceKey(make_secret(), is_master=True)}
         changed = replace(device, keys=keys, version=device.version + 1)
-        return registry.with_device(name, changed), key_id, ""
+        return registrations.with_device(name, changed), key_id, ""
     if subscriber is not None:
         _refuse_foreign(name, subscriber.is_ours)
         key_id = max(subscriber.passwords) + 1
-        password, text = _hash_new(registry, name, chosen)
+        password, text = _hash_new(registrations, name, chosen)
         entry = replace(
             subscriber,
             passwords={**subscriber.passwords, key_id: text},
             version=subscriber.version + 1,
         )
-        return registry.with_subscriber(name, entry), key_id, password
+        return registrations.with_subscriber(name, entry), key_id, password
     raise SecurityError(f'there is no device or subscriber "{name}" here')
 
 
 def retire(
-    registry: Registrations, name: str, authority: Authority | None
+    registrations: Registrations, name: str, authority: Authority | None
 ) -> tuple[Registrations, list[int]]:
-    """Return the registry with all keys of a name but the newest revoked, and their ids."""
-    kind = registry.kind_of(name)
+    """Return the registrations with all but the newest key of a name revoked, and their ids."""
+    kind = registrations.kind_of(name)
     if kind is None:
         raise SecurityError(f'there is nobody called "{name}" here')
     old = [
         key_id
-        for key_id in _list_ids(registry, kind, name)[:-1]
-        if not registry.is_revoked(kind, name, key_id)
+        for key_id in _list_ids(registrations, kind, name)[:-1]
+        if not registrations.is_revoked(kind, name, key_id)
     ]
     for key_id in old:
-        registry = revoke(registry, kind, name, key_id, authority)
-    return _drop_revoked(registry, name), old
+        registrations = revoke(registrations, kind, name, key_id, authority)
+    return _drop_revoked(registrations, name), old
 
 
-def _list_ids(registry: Registrations, kind: Kind, name: str) -> list[int]:
+def _list_ids(registrations: Registrations, kind: Kind, name: str) -> list[int]:
     if kind == "node":
-        return sorted(registry.cards[name])
+        return sorted(registrations.cards[name])
     if kind == "device":
-        return sorted(registry.devices[name].keys)
-    return sorted(registry.subscribers[name].passwords)
+        return sorted(registrations.devices[name].keys)
+    return sorted(registrations.subscribers[name].passwords)
 
 
-def _drop_revoked(registry: Registrations, name: str) -> Registrations:
-    """Return the registry without revoked keys of a name that was registered here.
+def _drop_revoked(registrations: Registrations, name: str) -> Registrations:
+    """Return the registrations without revoked keys of a name that was registered here.
 
     So that there is always room for the next rotation. Cards stay: they are few, and public.
     """
-    device, subscriber = registry.devices.get(name), registry.subscribers.get(name)
+    device, subscriber = registrations.devices.get(name), registrations.subscribers.get(name)
     if device is not None and device.is_ours:
-        keys = {i: k for i, k in device.keys.items() if not registry.is_revoked("device", name, i)}
+        keys = {
+            i: k for i, k in device.keys.items() if not registrations.is_revoked("device", name, i)
+        }
         if len(keys) < len(device.keys):
             changed = replace(device, keys=keys, version=device.version + 1)
-            return registry.with_device(name, changed)
+            return registrations.with_device(name, changed)
     if subscriber is not None and subscriber.is_ours:
         passwords = {
             key_id: text
             for key_id, text in subscriber.passwords.items()
-            if not registry.is_revoked("subscriber", name, key_id)
+            if not registrations.is_revoked("subscriber", name, key_id)
         }
         if len(passwords) < len(subscriber.passwords):
             entry = replace(subscriber, passwords=passwords, version=subscriber.version + 1)
-            return registry.with_subscriber(name, entry)
-    return registry
+            return registrations.with_subscriber(name, entry)
+    return registrations
 
 
 def revoke(
-    registry: Registrations, kind: Kind, name: str, key_id: int | None, authority: Authority | None
+    registrations: Registrations,
+    kind: Kind,
+    name: str,
+    key_id: int | None,
+    authority: Authority | None,
 ) -> Registrations:
-    """Return the registry with a name, or one key of it, revoked. A node needs the authority."""
+    """Return the registrations with a name or key revoked. A node needs the authority."""
     proof = b""
     if kind == "node":
         if authority is None:
-            raise SecurityError(f"to revoke the node {name}, the site's authority is needed")
-        if authority.public != registry.site:
-            raise SecurityError("this authority is another site's")
+            raise SecurityError(f"revoking the node {name} needs the site's authority")
+        if authority.public != registrations.site:
+            raise SecurityError("this authority belongs to another site")
         proof = authority.sign_revocation(name, key_id)
-    return registry.revoke(kind, name, key_id, proof)
+    return registrations.revoke(kind, name, key_id, proof)
 
 
-def _hash_new(registry: Registrations, name: str, chosen: str | None) -> tuple[str, str]:
+def _hash_new(registrations: Registrations, name: str, chosen: str | None) -> tuple[str, str]:
     """Return a password and its hash: a new one, or the one that a person chose."""
     if chosen is None:
         password = make_password()
         return password, make_hash(password, COST_MADE)
     check_chosen(chosen, name)
-    for other, subscriber in registry.subscribers.items():
+    for other, subscriber in registrations.subscribers.items():
         if any(verify_password(text, chosen.encode()) for text in subscriber.passwords.values()):
             raise SecurityError(f"{name}: {other} has this password already")
     return chosen, make_hash(chosen)
 
 
-def _refuse_known(registry: Registrations, name: str) -> None:
-    kind = registry.kind_of(name)
+def _refuse_known(registrations: Registrations, name: str) -> None:
+    kind = registrations.kind_of(name)
     if kind is not None:
         raise SecurityError(f'there is a {kind} called "{name}" already')
 
