@@ -18,9 +18,9 @@ _READER = """
 import sys
 from pathlib import Path
 from denwatch.node.matching.index import load_index
-from denwatch.protocol.vectors import Notification, Reading
+from denwatch.protocol.vectors import NotificationVector, Reading
 index = load_index(Path(sys.argv[1]))
-n = Notification(0, [Reading(a, (x, x, x, x)) for a, x in ((0, 90), (1, 140))])
+n = NotificationVector(0, [Reading(a, (x, x, x, x)) for a, x in ((0, 90), (1, 140))])
 print(len(index), [tuple(hit) for hit in index.match(n)])
 """
 

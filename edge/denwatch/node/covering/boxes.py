@@ -1,8 +1,17 @@
-"""Subscriptions as unions of integer boxes over a feature mask, and covering between two of them.
+"""Subscriptions as unions of integer boxes, covering between two of them, policies, and vectors.
 
 A notification must carry every feature of a subscription to match it. Whoever matches t with
 mask G may carry G alone, so s with mask F covers t only if F is a subset of G and t's boxes,
-seen on F's attributes, lie inside s's. This file is plain: no numba, no state.
+seen on F's attributes, lie inside s's.
+
+`box_vector` turns a subscription vector into boxes: where it surely matches (inner), and where at
+most it can (outer). Alpha-cuts commute with min, max and not, so under those the two are the same.
+For the other aggregators the inner boxes are where every predicate alone is good enough, the outer
+ones what every match must satisfy. A vector covers others with its inner boxes and is covered only
+with its outer ones, so a vector reported covered is covered, whatever its aggregator. Boxes
+describe exact readings; README.md says what holds under doubt.
+
+This file is plain: no numba, no state.
 """
 
 from __future__ import annotations

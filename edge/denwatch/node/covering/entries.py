@@ -1,4 +1,10 @@
-"""Subscriptions as a table keeps them, and their boxes in arrays by feature mask, for searching."""
+"""Subscriptions as the table stores them, and their boxes in arrays by feature mask, for searching.
+
+A `CoveringEntry` is a subscription clipped to the domains, with its place in the order of arrival.
+An `EntryIndex` has one `RowTable` for each mask: the boxes of all entries with that mask side by
+side. A question about mask G looks at the tables of G's subsets only; it answers which entries meet
+a box, and which single entry covers another one.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,23 @@
-"""The inner loops over negative rectangles, compiled; the only file of covering that imports numba.
+"""The negative space of one feature mask: what no active subscription covers. With its kernels.
 
-A rectangle is one row `lo0, hi0, lo1, hi1, ...` of inclusive bounds. Rows live in blocks of
-`BLOCK` slots: block b owns rows `b * BLOCK` up to `b * BLOCK + counts[b]`, and `bounds[b]` is the
-smallest box around them, so that a search skips most blocks after one comparison. A rectangle's
-pieces stay in its block, so bounds only shrink; a block that overflows is halved at the median.
+THEORY     Kept: disjoint rectangles over the mask's attributes. `cut` removes a box: every
+           rectangle that meets it is replaced by what lies outside the box, at most two pieces for
+           each attribute. `release` adds rectangles that the space does not contain. Whether the
+           space is the exact complement of the active subscriptions is the caller's choice of
+           budgets.
+INVARIANT  Rectangles are disjoint at all times. The bounds of a block contain all of its
+           rectangles. A cut and a release of the same box are each other's inverse.
+LAYOUT     A rectangle is one row `lo0, hi0, lo1, hi1, ...` of inclusive 32-bit bounds. Rows live in
+           blocks of BLOCK slots: block b owns rows[b * BLOCK : b * BLOCK + counts[b]], and
+           bounds[b] is the smallest box around them (of an empty block: anything). `blocks` is how
+           many there are. A rectangle's pieces stay in its block, so bounds only shrink; a block
+           that overflows is halved at the median of its widest spread.
+COST       A search skips most blocks after one comparison and reads the others in order.
+EXAMPLE    (0..255, 0..255) minus (100..200, 50..60) leaves (0..99, 0..255), (201..255, 0..255),
+           (100..200, 0..49) and (100..200, 61..255).
+
+The only file of covering that imports numba. Kernels never allocate the lasting arrays: where room
+may run out they stop early, and the caller grows the arrays and calls again.
 """
 
 from __future__ import annotations
@@ -43,7 +57,10 @@ def _overlaps(rows: Array, row: int, box: Array) -> bool:
 
 @compiled
 def find_first(rows: Array, counts: Array, bounds: Array, blocks: int, box: Array) -> int:
-    """Return the position of one rectangle that meets the box, or -1 if there is none."""
+    """Return the position of one rectangle that meets the box, or -1 if there is none.
+
+    This is the question "does a subscription add something", so it stops at the first one.
+    """
     for block in range(blocks):
         if counts[block] > 0 and _overlaps(bounds, block, box):
             start = block * BLOCK
@@ -55,7 +72,10 @@ def find_first(rows: Array, counts: Array, bounds: Array, blocks: int, box: Arra
 
 @compiled
 def find_all(rows: Array, counts: Array, bounds: Array, blocks: int, box: Array) -> Array:
-    """Return the positions of all rectangles that meet the box, ascending."""
+    """Return the positions of all rectangles that meet the box, ascending.
+
+    Ascending positions let `cut_positions` work block by block.
+    """
     found = np.empty(64, np.int64)
     size = 0
     for block in range(blocks):
@@ -75,7 +95,10 @@ def find_all(rows: Array, counts: Array, bounds: Array, blocks: int, box: Array)
 
 @compiled
 def measure_cuts(rows: Array, positions: Array, box: Array) -> tuple[Array, Array]:
-    """Return, for each rectangle, how many pieces a cut leaves and the volume that it removes."""
+    """Return, for each rectangle, how many pieces a cut leaves and the volume that it removes.
+
+    Nothing is changed. Volumes are floats: in many dimensions they exceed 64 bits.
+    """
     pieces = np.zeros(positions.size, np.int64)
     volumes = np.ones(positions.size, np.float64)
     for index in range(positions.size):
@@ -94,7 +117,7 @@ def measure_cuts(rows: Array, positions: Array, box: Array) -> tuple[Array, Arra
 
 @compiled
 def take_sections(rows: Array, positions: Array, box: Array) -> Array:
-    """Return what the box and each rectangle share."""
+    """Return what the box and each rectangle at `positions` share; each must meet the box."""
     sections = np.empty((positions.size, box.size), rows.dtype)
     for index in range(positions.size):
         row = positions[index]
@@ -106,7 +129,12 @@ def take_sections(rows: Array, positions: Array, box: Array) -> Array:
 
 @compiled
 def _write_pieces(rows: Array, row: int, box: Array, out: Array, size: int) -> int:
-    """Append the pieces of one rectangle outside the box to `out`; return its new size."""
+    """Append the pieces of one rectangle outside the box to `out`; return its new size.
+
+    Attribute by attribute: what lies below and above the box becomes a piece, and the rest goes on,
+    narrowed to the box. So pieces are disjoint; what is left at the end lies inside the box. `out`
+    needs room for two pieces an attribute; the rectangle must meet the box.
+    """
     rest = rows[row].copy()
     for column in range(0, box.size, 2):
         if rest[column] < box[column]:
@@ -136,7 +164,10 @@ def _set_bounds(rows: Array, counts: Array, bounds: Array, block: int) -> None:
 
 @compiled
 def _order_by_spread(items: Array, order: Array) -> Array:
-    """Return the order sorted by centre along the dimension in which the centres spread most."""
+    """Return the order sorted by centre along the dimension in which the centres spread most.
+
+    Centres are doubled (lo + hi), in 64 bits, so that nothing overflows and nothing is rounded.
+    """
     widest, best = 0, -1
     for column in range(0, items.shape[1], 2):
         smallest = largest = np.int64(items[order[0], column]) + items[order[0], column + 1]
@@ -159,7 +190,10 @@ def store_items(
 ) -> int:
     """Put the items into the block `home` and, halved until they fit, into new blocks.
 
-    Returns the new number of blocks; the caller has made room for `count_blocks(len(items))`.
+    What `home` held before is forgotten. Halving at the median along the widest spread keeps the
+    bounds of both halves tight. A list serves as the stack, because numba does not compile
+    recursion with a changing type. Returns the new number of blocks; the caller has made room for
+    `count_blocks(len(items))`.
     """
     size = items.shape[0]
     order = np.arange(size)
@@ -187,7 +221,11 @@ def store_items(
 
 @compiled
 def _join(items: Array, first: int, second: int) -> bool:
-    """Enlarge the first item by the second if both together are a box; say whether they are."""
+    """Enlarge the first item by the second if both together are a box; return whether they are.
+
+    They are if they differ in one dimension only and touch there. Bounds are compared in 64 bits,
+    because hi + 1 may overflow 32.
+    """
     along = -1
     for column in range(0, items.shape[1], 2):
         if (
@@ -208,9 +246,9 @@ def _join(items: Array, first: int, second: int) -> bool:
 
 @compiled
 def join_items(items: Array, old: int, size: int) -> int:
-    """Join neighbours among `items[:size]`, of which the first `old` are known to have none.
+    """Join neighbours among `items[:size]`, of which the first `old` have none among themselves.
 
-    Returns how many are left.
+    Returns how many are left. Quadratic, over the items of one block.
     """
     at = old
     while at < size:
@@ -238,12 +276,12 @@ def cut_positions(
     box: Array,
     joining: bool,
 ) -> tuple[int, int]:
-    """Cut the box out of the rectangles at `positions[start:]` (ascending).
+    """Cut the box out of the rectangles at `positions[start:]` (ascending, each meets the box).
 
-    With `joining`, the pieces join their neighbours in the same block where they can.
-
-    Returns (index of the next position, number of blocks). It stops early, between two blocks,
-    when the arrays may be too short for the next block's pieces: grow them and call again.
+    Each block is rewritten once: the rectangles that stay, then the pieces of the others. With
+    `joining`, pieces join their neighbours in the same block where they can. Returns (index of the
+    next position, number of blocks). It stops early, between two blocks, when the arrays may be too
+    short for the next block's pieces: grow them and call again.
     """
     width = box.size
     buffer = np.empty((BLOCK * max(width, 1), width), rows.dtype)
@@ -273,7 +311,8 @@ def insert_items(
 ) -> tuple[int, int]:
     """Insert `items[start:]`, each into the block whose bounds it enlarges least.
 
-    Returns (index of the next item, number of blocks), and stops early like `cut_positions`.
+    Of equally good blocks the smallest is taken; an empty block costs nothing. Returns (index of
+    the next item, number of blocks), and stops early like `cut_positions`.
     """
     width = items.shape[1]
     buffer = np.empty((BLOCK + 1, width), rows.dtype)
@@ -304,7 +343,7 @@ def insert_items(
 
 @compiled
 def find_containing(rows: Array, box: Array) -> Array:
-    """Return the indexes of the rows that contain the whole box."""
+    """Return the indexes of the rows that contain the whole box. A scan: rows need no blocks."""
     found = np.empty(rows.shape[0], np.int64)
     size = 0
     for row in range(rows.shape[0]):
@@ -321,7 +360,10 @@ def find_containing(rows: Array, box: Array) -> Array:
 
 @compiled
 def choose_within(order: Array, pieces: Array, budget: int) -> Array:
-    """Walk `order`, taking each cut whose pieces still fit the budget; return which were taken."""
+    """Walk `order`, taking each cut whose pieces still fit the budget; return which were taken.
+
+    `pieces` counts the pieces of each cut; cuts of one piece or none are free and not in `order`.
+    """
     taken = np.zeros(pieces.size, np.bool_)
     for index in order:
         if pieces[index] <= budget:

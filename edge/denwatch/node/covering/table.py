@@ -1,7 +1,16 @@
-"""The negative spaces of all feature masks, kept in step with the active subscriptions.
+"""The table of subscriptions that a node asks: does this one have to be forwarded?
 
-An active subscription with mask F is cut out of the space of every mask that includes F: whoever
-subscribes there is served by it. A space is built when its mask is first asked about.
+`Covering` is what a node uses; it names subscriptions by the caller's ids. Inside, a subscription
+is an entry, told apart by its order of arrival:
+
+    CoveringState   which entries are active and which passive, and why; only it moves them
+    SpaceSet        the negative space of each mask in use, kept in step with the active entries
+
+INVARIANT  A passive entry has one reason: a single active entry that covers it, or the negative
+           space of its mask, which it does not meet. It is looked at again exactly when its reason
+           goes away. An active entry with mask F is cut out of the space of every mask that
+           includes F, because it serves whoever subscribes there.
+EXAMPLE    See README.md.
 """
 
 from __future__ import annotations
@@ -27,7 +36,7 @@ from denwatch.node.covering.space import NegativeSpace
 
 
 class SpaceSet:
-    """A negative space for each mask in use, under one policy."""
+    """A negative space for each mask in use, under one policy; built when first asked about."""
 
     def __init__(self, domains: Domains, policy: Exact | Approximate, actives: EntryIndex) -> None:
         """Follow `actives`; whoever changes it calls `add` or `remove` here right after."""

@@ -1,10 +1,39 @@
-"""Packed boxes: the layout of small groups and of what was added lately.
+"""The two layouts of a group's boxes: packed lanes for few, bit rows for many; and their scans.
 
-An entry is its record's place and then 16-bit lanes: low and 255 - high of each attribute, so two
-attributes to a 64-bit word. A notification is packed alike, as the last and 255 - first value of
-each reading, with the top bit of every lane set: one subtraction compares four bounds, and a lane
-that keeps its top bit holds. The four intervals of a mask of four take two such operations.
+PACKED. An entry is its record's place and then 16-bit lanes, four to a 64-bit word: `low` and
+`255 - high` of each attribute. A notification is packed alike (the *probe*), as the last and 255 -
+first value of each reading, with the top bit of every lane set. One subtraction compares four
+bounds: a lane keeps its top bit if and only if its bound holds. No lane borrows from the next,
+because all values are below 256 and the top bit (0x8000) is larger.
+
+    entry of 2 attributes   [record | low0, 255-high0, low1, 255-high1]
+    probe                            [last0, 255-first0, last1, 255-first1] + 0x8000 in each lane
+
+BIT ROWS. A block holds 64 * words boxes, one bit each. For each attribute it has two families:
+
+    S[x]  the boxes whose interval holds the value x, one row for each of the buckets
+    L[y]  the boxes whose interval begins at or before y, y in steps of four buckets
+
+An exact reading x asks for S[x]: one row, where a range encoding of both ends would ask for two.
+An uncertain one that may lie in [a, b] asks for S[a] | (L[b] & ~L[a - 1]): the intervals that hold
+a, and those that begin in (a, b]. L may be coarse because candidates are evaluated anyway.
+
+    bits[ROWS + (attribute * (buckets + buckets/4) + row) * words + word]     rows S, then rows L
+    slots[SLOTS + slot]   the record of that box; -2 - (next free slot) if the slot is free
+
+Rows are built from their ends: a box toggles S where it begins and after it ends, then each row is
+the one before it xor its toggles. So building costs three bits a box and one pass over the rows.
+
+ZONES. Eight words of a row are a cache line: the 512 boxes there are a zone. The packed box around
+each zone stands in the column `zones`, which fits a cache, so that a zone without candidates costs
+one or two comparisons and none of its rows is read. Bulk loading puts similar boxes into a zone.
+
+The index of a loop over words is unsigned (`uint64`): numba then omits the test for negative
+indexes, and the loop compiles to vector instructions.
 """
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
 
 from __future__ import annotations
 
@@ -17,10 +46,6 @@ from denwatch.node.matching.compiling import (
     uint64,
 )
 
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
-
-
 TOPS = -0x7FFF7FFF7FFF8000  # 0x8000 in each of the four lanes
 
 
@@ -32,7 +57,7 @@ def measure_entry(width: int) -> int:
 
 @compiled
 def pack_box(box: Array, width: int, lanes: Array, at: int) -> None:
-    """Write a box as lanes."""
+    """Write a box as lanes from lanes[at] on; box[j] is (low, high) of attribute j, both 0..255."""
     for j in range(0, width, 2):
         word = box[j, 0] | (255 - box[j, 1]) << 16
         if j + 1 < width:
@@ -49,7 +74,11 @@ def unpack_bounds(lanes: Array, at: int, j: int) -> tuple[int, int]:
 
 @compiled
 def pack_probe(first: Array, last: Array, base: int, width: int, probe: Array) -> None:
-    """Write the readings first[base:], last[base:] of a mask as lanes with their top bits set."""
+    """Write readings first[base:base+width]..last[base:base+width] (0..255) to `probe`, as lanes.
+
+    The top bit of every lane is set, so that subtracting a box cannot borrow across lanes. In an
+    odd width the last two lanes hold 0 on both sides and always pass.
+    """
     for j in range(0, width, 2):
         at = base + j
         word = last[at] | (255 - first[at]) << 16
@@ -62,7 +91,14 @@ def pack_probe(first: Array, last: Array, base: int, width: int, probe: Array) -
 def scan_packed(
     packed: Array, start: int, count: int, width: int, probe: Array, found: Array, size: int
 ) -> int:
-    """Append ~record of every entry whose box the readings meet; return the new size."""
+    """Append ~record of every entry whose box the readings meet; return the new size.
+
+    packed[start:] are `count` entries of 1 + (width + 1) // 2 words each. `found` has room for
+    `count` more. A candidate is written as ~record, so that it is negative and differs from a slot
+    of the bit rows. Fast because up to two attributes cost one subtraction, one AND and one
+    compare, without a branch for each bound; masks of up to four attributes, the usual ones, keep
+    the probe in registers.
+    """
     if width <= 2:
         first = probe[0]
         for at in range(start, start + 2 * count, 2):
@@ -90,7 +126,10 @@ def scan_packed(
 
 @compiled
 def drop_packed(packed: Array, start: int, count: int, step: int, r: int) -> int:
-    """Remove the entries of a record, keep the others in order; return how many are left."""
+    """Remove the entries of a record, keep the others in order; return how many are left.
+
+    All `count` entries are read: a group has fewer than 256 packed ones.
+    """
     to = start
     for at in range(start, start + count * step, step):
         if packed[at] != r:
@@ -115,7 +154,10 @@ EMPTY = 0x00FF00FF00FF00FF  # around nothing
 
 @compiled
 def round_words(boxes: int) -> int:
-    """Return the words of a row for so many boxes: rows do not straddle cache lines for nothing."""
+    """Return the words of a row for so many boxes.
+
+    1, 2, 4 or a multiple of 8: a row then never straddles a cache line without need.
+    """
     words = (boxes + 63) // 64
     if words > 4:
         return (words + ZONE - 1) // ZONE * ZONE
@@ -142,7 +184,11 @@ def measure_zones(words: int, width: int) -> int:
 
 @compiled
 def widen_zone(zones: Array, zone: int, lanes: Array, at: int, count: int) -> None:
-    """Let the box around a zone hold one more box: the lower of every lane."""
+    """Let the box around a zone hold one more box: the lower of every lane.
+
+    Both are `count` words of lanes, zones[zone:] and lanes[at:]. A lower `low` and a lower `255 -
+    high` both mean a wider box, so one minimum serves all lanes.
+    """
     for i in range(count):
         old = zones[zone + i]
         new = lanes[at + i]
@@ -172,7 +218,12 @@ def find_shift(buckets: int) -> int:
 def toggle_slot(
     bits: Array, start: int, words: int, slot: int, width: int, buckets: int, lanes: Array, at: int
 ) -> None:
-    """Mark where a box begins and ends, in rows that were all 0 before the first mark."""
+    """Mark where a box begins and ends; `finish_rows` turns the marks into rows.
+
+    bits[start:] are the rows of a block under construction, all 0 before the first mark. In S a box
+    toggles its bit at `low` and after `high`; in L it sets it at `low`. Three writes an attribute
+    instead of one for every value of the interval.
+    """
     shift = find_shift(buckets)
     bit = int64(1) << (slot & 63)
     column = start + (slot >> 6)
@@ -187,7 +238,11 @@ def toggle_slot(
 
 @compiled
 def finish_rows(bits: Array, start: int, words: int, width: int, buckets: int) -> None:
-    """Turn marks into rows."""
+    """Turn marks into rows: a running xor down the S rows, a running or down the L rows.
+
+    After it, bit b of S[x] is set if and only if an odd number of its toggles is at or before x,
+    which is low <= x <= high. Each row is read and written once, in order, by vector instructions.
+    """
     size = uint64(words)
     for _ in range(width):
         for row in range(1, count_rows(buckets)):
@@ -206,7 +261,12 @@ def finish_rows(bits: Array, start: int, words: int, width: int, buckets: int) -
 def flip_slot(
     bits: Array, start: int, words: int, slot: int, width: int, buckets: int, lanes: Array, at: int
 ) -> None:
-    """Write a box into finished rows, or take it out again: a free slot has no bit anywhere."""
+    """Insert a box into finished rows, or remove it: both flip the same bits.
+
+    Before an insertion the slot has no bit anywhere; before a removal it has exactly those of this
+    box, so `lanes` must be the box that was inserted. Costs a write for each value of the interval:
+    for one box that is less than building the block anew.
+    """
     shift = find_shift(buckets)
     bit = int64(1) << (slot & 63)
     column = start + (slot >> 6)
@@ -223,7 +283,10 @@ def flip_slot(
 def copy_rows(
     bits: Array, source: int, words: int, target: int, wider: int, first: int, rows: int
 ) -> None:
-    """Copy the rows of a block into those of a wider one, from word `first` on."""
+    """Copy the rows of a block into those of a wider one, from word `first` on.
+
+    Both have `rows` rows, of `words` and of `wider` words; they do not overlap in memory.
+    """
     size = uint64(words)
     for row in range(rows):
         a = uint64(source + row * words)
@@ -234,7 +297,11 @@ def copy_rows(
 
 @compiled
 def merge_zones(zones: Array, source: int, words: int, target: int, first: int, width: int) -> None:
-    """Widen the zones of a block by those of a part that stands from word `first` on."""
+    """Widen the zones of a block by those of a smaller one that was copied in from word `first` on.
+
+    A small block (1, 2, 4 words) has one zone, and several of them share a zone of the larger
+    block.
+    """
     lanes = (width + 1) // 2
     for word in range(words):
         zone = target + (first + word) // ZONE * lanes
@@ -246,7 +313,13 @@ def load_reading(
     bits: Array, at: int, words: int, offset: int, size: int, a: int, b: int, buckets: int,
     shift: int, common: Array, fresh: bool,
 ) -> None:  # fmt: skip
-    """Let `common` hold (fresh) or keep the boxes whose interval on one attribute meets [a, b]."""
+    """Let `common` hold (fresh) or keep the boxes whose interval on one attribute meets [a, b].
+
+    bits[at:] are the attribute's rows, of `words` words; `size` words from `offset` on are
+    combined, at most a zone. An exact reading (a == b) is one row; an uncertain one is three rows,
+    S[a] | (L[b] & ~L[a - 1]), with b and a - 1 rounded up and down to L's steps: too many boxes at
+    most, never too few.
+    """
     n = uint64(size)
     held = uint64(at + (a >> shift) * words + offset)
     if a == b:
@@ -279,11 +352,13 @@ def mark_zones(
 ) -> tuple[int, int]:  # fmt: skip
     """Append the zones that the readings may meet to `pending`, and ask for their rows.
 
-    first[base:] are the readings' lowest values. Where up to four are exact, the entry says where
-    the four rows begin (a missing one repeats the last: that costs less than asking how many there
-    are), the first slot, and the number of words; else tag, block, zone, and -1 in the last place.
-    Begins at `zone`; returns the zone after the last one seen (all, unless `pending` is full) and
-    the new size.
+    `zones` holds the packed box around each zone, tested as in `scan_packed`. first[base:] are the
+    readings' lowest values. If `exact` (at most four attributes, exact readings), an entry of
+    `pending` says where the four rows begin (a missing one repeats the last: that costs less than a
+    branch), the first slot and the number of words; else tag, block and zone, with -1 in the last
+    place. Begins at `zone`; returns the zone after the last one seen (all, unless `pending` is
+    full) and the new size. Fast because rows are prefetched here and read only after many zones are
+    marked: the memory latency of up to 256 zones overlaps.
     """
     start = blocks[block, ROWS]
     words = blocks[block, WORDS]
@@ -351,7 +426,13 @@ def scan_pending(
     pending: Array, marked: int, widths: Array, first: Array, last: Array, widest: int,
     blocks: Array, bits: Array, buckets: int, shift: int, common: Array, found: Array, size: int,
 ) -> int:  # fmt: skip
-    """Append the slots of the boxes that the readings meet in the marked zones."""
+    """Append the slots of the boxes that the readings meet in the marked zones.
+
+    pending[:marked] are entries of `mark_zones`, whose rows have arrived in the cache by now. For
+    exact readings four rows are ANDed in one loop that compiles to vector instructions; what is
+    left is walked bit by bit (lowest bit, then clear it), so empty words cost one test. `found`
+    must have room for 512 slots for each marked zone.
+    """
     for p in range(marked):
         count = pending[p, 5]
         slot = pending[p, 4]

@@ -10,6 +10,13 @@ MAX_BOXES boxes is relaxed to fewer, larger ones: candidates are evaluated exact
 Two predicates on one attribute are met separately by an uncertain reading, even where no single
 value satisfies both. So disjoint intervals do not meet in nothing but in the gap between them,
 which such a reading covers; intervals that overlap meet in their intersection (Helly's theorem).
+
+    work    [depth, box, attribute, 0 or 1]: a stack of lists of boxes, (low, high) of each
+            attribute
+    sizes   how many boxes there are at each depth
+    notes   [4, 256] numbers: levels and polarities of pattern bytes, and scratch
+    found   up to two intervals, low and high of each
+    attrs   the attributes of the mask, rising; a box's attribute j is attrs[j]
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -49,7 +56,11 @@ def make_scratch(width: int) -> tuple[Array, Array, Array, Array]:
 
 @compiled
 def cut_word(word: int, flip: int, t: int, found: Array) -> int:
-    """Write the 8-bit intervals where a predicate reaches t (0..256); return how many (0..2)."""
+    """Write the 8-bit intervals where a predicate reaches t (0..256); return how many (0..2).
+
+    `word` is a predicate's word of a record; `flip` negates it once more. A wide (16-bit) set is
+    cut at its own resolution and rounded outwards to 8 bits. 256 is a level that nothing reaches.
+    """
     wide = (word >> 53) & 1
     negated = ((word >> 52) & 1) ^ flip
     shift = 8 if wide else 0
@@ -87,7 +98,7 @@ def cut_word(word: int, flip: int, t: int, found: Array) -> int:
 
 @compiled
 def narrow(box: Array, at: int, low: int, high: int) -> None:
-    """Let the box also ask for [low, high] of one attribute."""
+    """Let the box also ask for [low, high] of one attribute (see the head: a gap, not nothing)."""
     start = max(box[at, 0], low)
     stop = min(box[at, 1], high)
     box[at, 0] = min(start, stop)  # disjoint: the gap between the two
@@ -107,7 +118,11 @@ def fill_box(work: Array, sizes: Array, depth: int, width: int) -> None:
 def constrain(
     work: Array, sizes: Array, depth: int, width: int, at: int, found: Array, count: int
 ) -> None:
-    """Let all boxes also ask that an attribute meets one of the found intervals."""
+    """Let all boxes at `depth` also ask that attribute `at` meets one of the found intervals.
+
+    No interval leaves no box; two intervals double the boxes, or, if those are too many, are
+    replaced by the one interval around both.
+    """
     if count == 0:
         sizes[depth] = 0
     size = sizes[depth]
@@ -126,7 +141,7 @@ def constrain(
 
 @compiled
 def join(work: Array, sizes: Array, depth: int, width: int) -> None:
-    """Let the boxes at `depth` be those at depth or depth + 1."""
+    """Or: let the boxes at `depth` be those at depth and at depth + 1 (all values, if too many)."""
     size = sizes[depth]
     other = sizes[depth + 1]
     if size + other > MAX_BOXES:
@@ -141,7 +156,10 @@ def join(work: Array, sizes: Array, depth: int, width: int) -> None:
 
 @compiled
 def multiply(work: Array, sizes: Array, depth: int, width: int) -> None:
-    """Let the boxes at `depth` be those at depth and depth + 1, every one with every other."""
+    """And: let the boxes at `depth` be every box there narrowed by every box at depth + 1.
+
+    If the product is too large, the side with fewer boxes stays: fewer conditions, more candidates.
+    """
     size = sizes[depth]
     other = sizes[depth + 1]
     if size * other > MAX_BOXES:  # keep one side: fewer conditions, more candidates
@@ -164,10 +182,12 @@ def multiply(work: Array, sizes: Array, depth: int, width: int) -> None:
 
 @compiled
 def assign_levels(recs: Array, at: int, kind: int, t: int, notes: Array) -> int:
-    """Note the level and the polarity of each pattern byte, from its end: parents come first.
+    """Write the level and the polarity of each pattern byte, from its end: parents come first.
 
-    A level of 0 asks for nothing. Returns the length; notes are rows of levels, polarities, a stack
-    of both.
+    The last byte of a postfix pattern is its root, which must reach t. An operand of "or" and of
+    min must reach the level of its parent; an operand of another aggregator the level that
+    `find_level` computes; "not" flips the polarity. A level of 0 asks for nothing. Returns the
+    pattern's length.
     """
     length = recs[at]
     levels, flips, stack, sides = notes[0], notes[1], notes[2], notes[3]
@@ -199,7 +219,11 @@ def run_pattern(
     recs: Array, r: int, attrs: Array, width: int, kind: int, t: int, work: Array, sizes: Array,
     notes: Array, found: Array,
 ) -> int:  # fmt: skip
-    """Leave the boxes of a pattern at depth 0; return the lowest level asked for."""
+    """Leave the boxes of a pattern at depth 0; return the lowest level asked for.
+
+    Runs the postfix bytes over a stack of box lists. By De Morgan a negated "and" joins like an
+    "or".
+    """
     at = find_pattern(recs, r)
     length = assign_levels(recs, at, kind, t, notes)
     lowest = 255
@@ -238,7 +262,12 @@ def find_place(attrs: Array, word: int) -> int:
 def build_boxes(
     recs: Array, r: int, attrs: Array, work: Array, sizes: Array, notes: Array, found: Array
 ) -> int:
-    """Leave a record's boxes in work[0, :sizes[0]]; return the lowest level (1..255) asked for."""
+    """Leave a record's boxes in work[0, :sizes[0]]; return the lowest level (1..255) asked for.
+
+    `attrs` must be the record's own mask. Deterministic: removing a subscription builds the same
+    boxes again to find the bits that it set. Afterwards every notification that matches the record
+    meets one of the boxes with its cuts at the returned level.
+    """
     head = recs[r + 1]
     kind = get_kind(head)
     count = get_count(head)

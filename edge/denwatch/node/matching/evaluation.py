@@ -1,9 +1,21 @@
-"""The protocol's integer arithmetic, compiled: fuzzify, cuts, (possible, certain), aggregation.
+"""Degrees, compiled: the protocol's integer arithmetic, and one record evaluated exactly.
 
 Nothing is defined here: `protocol` says what a degree is, and tests compare every function with
-its original over all arguments. The tables are computed from the originals when the module loads.
-A fuzzy set is passed as low, high, left, right and hedge, negation, wide; a reading as four points.
+its original over all arguments. The tables are computed from the originals when the module loads;
+numba compiles them in as constants. A fuzzy set is passed as low, high, left, right (codes of its
+slopes), hedge, negation, wide; a reading as its four points a <= b <= c <= d.
+
+`evaluate` and `evaluate_plain` answer what `protocol.matching.match` answers, as one number: -1 for
+no match, else possible | certain << 8 | deciding attribute << 16. Readings are looked up by
+attribute; the caller must make sure that none is missing (the group's mask is a subset).
+
+    values   by attribute: the exact 8-bit value, or -1 for a reading of another kind
+    place    by attribute: the row of its reading in `points` and `wides`
+    points   four points a reading; wides: 1 if they are 16-bit
 """
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
 
 from __future__ import annotations
 
@@ -23,10 +35,6 @@ from denwatch.node.matching.records import (
     get_threshold,
 )
 from denwatch.protocol import degrees, evaluator
-
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
-
 
 MIN, MAX, PRODUCT, ARITHMETIC = degrees.MIN, degrees.MAX, degrees.PRODUCT, degrees.ARITHMETIC
 GEOMETRIC, WEIGHTED, SUGENO = degrees.GEOMETRIC, degrees.WEIGHTED, degrees.SUGENO
@@ -59,7 +67,11 @@ POWER = np.array([degrees.power(log) for log in range(LOG[255] + 1)], np.int64)
 
 @compiled
 def fuzzify(x: int, low: int, high: int, left: int, right: int, wide: int) -> int:
-    """Return the degree of x, before hedge and negation."""
+    """Return the degree of x, before hedge and negation.
+
+    255 inside [low, high]; outside, 255 minus slope times distance. Slopes have 8 fractional bits;
+    a wide distance is in 1/65535 of the domain, so it is divided by 257 * 256.
+    """
     if x < low:
         lost = (low - x) * SLOPE[left]
     elif x > high:
@@ -72,7 +84,10 @@ def fuzzify(x: int, low: int, high: int, left: int, right: int, wide: int) -> in
 
 @compiled
 def reach(code: int, degree: int, wide: int) -> int:
-    """Return the largest distance from the core where the degree is still at least `degree`."""
+    """Return the largest distance from the core where the degree is still at least `degree`.
+
+    The inverse of `fuzzify`, rounding included: 255 - (distance * slope + half) // unit >= degree.
+    """
     if code == CRISP:
         return 0
     unit = 65792 if wide else 256
@@ -93,7 +108,10 @@ def cut_set(
 
 @compiled
 def cut_reading(a: int, b: int, c: int, d: int, t: int) -> tuple[int, int]:
-    """Return the values whose possibility is at least t (1..255)."""
+    """Return the values whose possibility is at least t (1..255).
+
+    The sides of the trapezoid are rounded as the protocol rounds them; the core always belongs.
+    """
     first = b
     last = c
     if b > a:
@@ -108,7 +126,12 @@ def measure(
     low: int, high: int, left: int, right: int, hedge: int, negated: int, wide: int,
     a: int, b: int, c: int, d: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Return (possible, certain) of a set for a reading, hedge and negation included."""
+    """Return (possible, certain) of a set for a reading, hedge and negation included.
+
+    An exact reading is looked up. Otherwise two binary searches over t: possibility reaches t if
+    the t-cuts of set and reading overlap, certainty if the strict (255 - t)-cut of the reading lies
+    inside the set's t-cut. Both are monotone in t, so eight steps each are enough.
+    """
     if a == d:
         possible = HEDGE[hedge, fuzzify(a, low, high, left, right, wide)]
         certain = possible
@@ -140,7 +163,12 @@ def measure(
 
 @compiled
 def aggregate(kind: int, values: Array, start: int, stop: int, weights: Array) -> int:
-    """Return values[start:stop] as one degree; the weights serve the weighted mean only."""
+    """Return values[start:stop] as one degree; the weights serve the weighted mean only.
+
+    Rounded to nearest like the protocol. Product in 14 fractional bits; geometric by tables of
+    logarithms and powers; harmonic by reciprocals of 22 bits. At least one value; weights not all
+    0.
+    """
     count = stop - start
     if kind in (MIN, MAX):
         result = values[start]
@@ -185,7 +213,11 @@ def find_decisive(kind: int, values: Array, start: int, stop: int) -> int:
 
 @compiled
 def find_level(kind: int, count: int, t: int, weights: Array, i: int, scratch: Array) -> int:
-    """Return the degree (0..256) that operand i must reach for the aggregate to reach t."""
+    """Return the degree (0..256) that operand i must reach for the aggregate to reach t.
+
+    Found by bisection with all other operands at 255: aggregates grow with each operand. 256 if
+    even 255 is too little. `scratch` has room for `count` degrees.
+    """
     if kind in (MAX, SUGENO):
         return 0
     if kind == MIN:
@@ -219,9 +251,10 @@ def make_degrees() -> Array:
 
 @compiled
 def evaluate_plain(recs: Array, r: int, head: int, values: Array) -> int:
-    """Return the answer for the min of 8-bit predicates and exact 8-bit values.
+    """Return the answer for the min of 8-bit predicates and exact 8-bit values, else INEXACT.
 
-    A value of -1 stands for a reading of another kind.
+    `head` must have the flag PLAIN. Most candidates take this path: one pass over the predicates'
+    words, a multiplication each, no call and no scratch memory.
     """
     least = 256
     blame = 0
@@ -252,7 +285,11 @@ def evaluate_plain(recs: Array, r: int, head: int, values: Array) -> int:
 
 @compiled
 def run_pattern(recs: Array, at: int, kind: int, count: int, degrees: Array) -> None:
-    """Leave (possible, certain, who decided) of a pattern at the bottom of the stack."""
+    """Leave (possible, certain, who decided) of a pattern at the bottom of the stack.
+
+    recs[at] is the pattern's length, its bytes follow, eight a word. "not" exchanges possible and
+    certain; rows _HIGH, _LOW and _BLAME of `degrees` are the stack.
+    """
     high, low, blame = degrees[_HIGH], degrees[_LOW], degrees[_BLAME]
     top = 0
     for i in range(recs[at]):
@@ -280,7 +317,10 @@ def apply_rules(
     recs: Array, r: int, at: int, count: int, degrees: Array, place: Array, points: Array,
     wides: Array,
 ) -> int:  # fmt: skip
-    """Return the fuzzy mean of the rules, each weighing as much as its pair holds."""
+    """Return the fuzzy mean of the Takagi-Sugeno rules, each weighing as much as its pair holds.
+
+    recs[at] is the order (1: constant, 3: linear), then a word for each pair i < j of predicates.
+    """
     order = recs[at]
     total = 0
     weight = 0
@@ -309,7 +349,10 @@ def find_centre(at: int, points: Array, wides: Array) -> int:
 
 @compiled
 def measure_predicate(word: int, at: int, points: Array, wides: Array) -> tuple[int, int]:
-    """Return (possible, certain) of a predicate for a reading, at the predicate's resolution."""
+    """Return (possible, certain) of a predicate for a reading, at the predicate's resolution.
+
+    8-bit points become 16-bit ones by * 257 (255 becomes 65535), 16-bit ones 8-bit ones by >> 8.
+    """
     a = int64(points[at, 0])
     b = int64(points[at, 1])
     c = int64(points[at, 2])
@@ -339,7 +382,11 @@ def rate_age(age: int, limits: int) -> int:
 def evaluate(
     recs: Array, r: int, place: Array, points: Array, wides: Array, age: int, degrees: Array
 ) -> int:
-    """Return the answer for any record and any readings."""
+    """Return the answer for any record and any readings.
+
+    The general path: predicates one by one, with their own thresholds (EXTRA), then pattern, rules
+    or aggregate, then age. Leaves at the first predicate that misses its threshold.
+    """
     head = recs[r + 1]
     flags = get_flags(head)
     kind = get_kind(head)

@@ -1,8 +1,13 @@
-"""Columns: the arrays that an index consists of, growing in place.
+"""The index: a million fuzzy subscriptions, matched at the speed of memory.
 
-The only file that asks the system for memory. A column reserves address space and moves its pages,
-not its content, when it grows (mremap): taking one more subscription never copies a million. Pages
-that were never written cost nothing. Regions that are given back are used again by size.
+`FuzzyIndex` answers exactly what `protocol.matching.match` answers for each subscription, for
+exact, interval and fuzzy readings alike. It only arranges memory; the work is in the kernels of the
+neighbouring files, and README.md explains how they fit together. One thread may change an index
+while no other uses it; any number may match at once.
+
+Only this file asks the system for memory (`Column`) and opens files (`save_index`, `load_index`).
+`warm_up` compiles every kernel before work arrives, from the cache on disk or anew: a node calls it
+when it starts, a Spark worker before it forks; otherwise the first notification waits.
 """
 
 from __future__ import annotations
@@ -70,7 +75,12 @@ _FIRST = 1 << 16
 
 
 class Column:
-    """An array of rows; `data` is replaced whenever the column grows, so do not keep it."""
+    """An array of rows that grows in place; `data` is replaced when it does, so do not keep it.
+
+    A column reserves address space and moves its pages, not its content, when it grows (mremap):
+    adding one subscription never copies a million. Pages that were never written cost nothing.
+    Regions that are given back are used again for the same size.
+    """
 
     def __init__(self, dtype: DTypeLike, width: int = 0) -> None:
         self.dtype = np.dtype(dtype)
@@ -420,6 +430,11 @@ class FuzzyIndex:
         return MatchBatch(starts, ids.view(np.uint64), possible, certain, attributes, candidates)
 
 
+# A snapshot is an index in one file, mapped into memory by any number of processes: a magic, the
+# length of a JSON header, the header, and then the columns, each at a page boundary, in this
+# machine's byte order. A mapping is copy-on-write: processes share the pages, nobody can change the
+# file, and a process that adds a subscription gets pages of its own. To the compiler such an array
+# is an ordinary one, so that no kernel is compiled a second time for read-only memory.
 _MAGIC = b"dens\x00ix2"
 _PAGE = 4096
 

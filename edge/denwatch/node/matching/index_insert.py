@@ -1,7 +1,23 @@
-"""Planning: for every record of a batch its group, its boxes, and a good place among the others.
+"""Insertion and removal: how the boxes of records get their memory in the index, and leave it.
 
-This is the step before `placing`, which gives the boxes their memory.
+Two steps. `plan_boxes` finds, for every record of a batch, its group, its boxes, and a good place
+among the others; `place_boxes` gives the boxes their memory. A group keeps its newest boxes packed.
+When they reach a limit they become a block of bit rows, and two blocks of equal size become one of
+double size while that is small: so a subscription costs the same whether a million others came one
+by one or at once. A free slot in a block is used again.
+
+The caller reserves room first (`count_needs`): nothing here allocates memory that lasts. Records of
+one group must stand together in `order`, because a group's limit is decided for all of them at
+once.
+
+    staged   new records, in the order of arrival; record i is staged[starts[i]:starts[i + 1]] order
+    which of them to insert, sorted by group; targets[n] is the place of number order[n] lanes
+    the packed boxes of all records; those of record i are lanes[ends[i]:ends[i + 1]] used     where
+    the reserved room begins in bits, slots, packed, zones and blocks; kernels move it
 """
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
 
 from __future__ import annotations
 
@@ -53,15 +69,14 @@ from denwatch.node.matching.records import (
     unlink_record,
 )
 
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
-
 
 @compiled
 def mix_centre(box: Array, width: int) -> int:
     """Return the place of a box's middle on a Z-order curve over its first four attributes.
 
-    Neighbours in this order hold similar values, so their bits and their records are used together.
+    The bits of the attributes' middles (9 bits each, the top 8 used) take turns, the highest first.
+    Boxes that are neighbours in this order have similar values, so a zone of 512 of them has a
+    small box around it, and their records are used together.
     """
     axes = min(width, 4)
     mixed = 0
@@ -78,8 +93,10 @@ def plan_boxes(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Find each record's group and boxes; return (keys, lanes, ends).
 
-    A key is the group, then where the record should stand in it. Record i's boxes are
-    lanes[ends[i]:ends[i + 1]]; how many they are, and the group, is noted in the record.
+    A key is the group, then where the record should stand in it: sorting by key makes `order`. How
+    many boxes a record has, and its group, is written into the record; the group's LEVEL is lowered
+    to the lowest level that a box asks for. `nodes`, `groups` and `attrs` must have room for every
+    mask of the batch being new.
     """
     n = starts.size - 1
     keys = np.empty(n, np.int64)
@@ -125,7 +142,11 @@ def find_room(wanted: int) -> int:
 def count_needs(
     order: Array, recs: Array, starts: Array, groups: Array, buckets: int, limit: int, reuse: bool
 ) -> tuple[int, int, int, int, int]:
-    """Return the bits, slots, packed words, zones and blocks that `place_boxes` may need."""
+    """Return the bits, slots, packed words, zones and blocks that `place_boxes` may need.
+
+    It makes the same decisions as `place_boxes`, from the same state: reuse a free slot, stay
+    packed, or become a block. Keep the two in step.
+    """
     bits = slots = packed = zones = blocks = 0
     i = 0
     while i < order.size:
@@ -154,7 +175,10 @@ def store_records(
     order: Array, staged: Array, starts: Array, targets: Array, recs: Array, heads: Array,
     shape: Array,
 ) -> None:  # fmt: skip
-    """Copy records to their targets in the given order and enter them in the table of ids."""
+    """Copy records to their targets in the given order and enter them in the table of ids.
+
+    Their ids must not be in the table. In sorted order, records of one zone become neighbours.
+    """
     for i in range(order.size):
         start = starts[order[i]]
         for j in range(starts[order[i] + 1] - start):
@@ -168,7 +192,10 @@ def fill_slot(
     bits: Array, start: int, words: int, slot: int, width: int, buckets: int, lanes: Array, at: int,
     recs: Array, r: int, slots: Array, base: int, zones: Array, around: int,
 ) -> None:  # fmt: skip
-    """Mark one box of a record in the rows of a block under construction."""
+    """Mark one box of a record in the rows of a block under construction.
+
+    The first box of a record writes its slot into the record; the others follow in the next slots.
+    """
     toggle_slot(bits, start, words, slot, width, buckets, lanes, at)
     widen_by_slot(zones, around, slot, width, lanes, at)
     slots[base + slot] = r
@@ -184,7 +211,10 @@ def place_boxes(
 ) -> Array:  # fmt: skip
     """Place the boxes of stored records; return the packed regions that were outgrown.
 
-    Records of one group stand together in `order`. `used` is where the room begins, and is moved.
+    For each group in turn: one box into a free slot of a block (`reuse`), or all of them appended
+    to the packed part, which moves to a larger region if it is full, or, at `limit`, packed and new
+    boxes together as a new block. Outgrown regions are (start, words) rows, for the caller to give
+    back; slots of a new block that stay empty are chained as free.
     """
     left = np.empty((order.size, 2), np.int64)
     outgrown = 0
@@ -276,7 +306,7 @@ def place_boxes(
 
 @compiled
 def can_merge(groups: Array, blocks: Array, group: int, most: int) -> bool:
-    """Return whether the group's two newest blocks should become one."""
+    """Return whether the group's two newest blocks are equal in size and small enough to merge."""
     newest = groups[group, BLOCK]
     if newest < 0 or blocks[newest, NEXT] < 0:
         return False
@@ -289,7 +319,13 @@ def merge_blocks(
     group: int, groups: Array, blocks: Array, bits: Array, slots: Array, zones: Array, recs: Array,
     start: int, base: int, around: int, buckets: int,
 ) -> int:  # fmt: skip
-    """Write the group's two newest blocks as one into fresh room; return the block left over."""
+    """Write the group's two newest blocks as one into fresh room; return the block left over.
+
+    Fresh room is bits[start:], slots[base:] and zones[around:], of double size. The older block
+    becomes the first half. Slots move, so the chain of free slots is translated, and every record
+    learns its new first slot: boxes of one record stand side by side, so only the first of a run
+    counts.
+    """
     newest = groups[group, BLOCK]
     older = blocks[newest, NEXT]
     words = blocks[newest, WORDS]
@@ -336,7 +372,12 @@ def remove_boxes(
     r: int, recs: Array, heads: Array, shape: Array, groups: Array, attrs: Array, blocks: Array,
     bits: Array, slots: Array, packed: Array, buckets: int,
 ) -> None:  # fmt: skip
-    """Take a record's boxes out of its group and the record out of the table of ids."""
+    """Remove a record's boxes from its group and the record from the table of ids.
+
+    Packed boxes are found by their record. Boxes in bit rows are built again from the record, and
+    the same bits that inserted them are flipped back; their slots become free. Zones are not
+    narrowed.
+    """
     unlink_record(recs, heads, shape, r)
     row = groups[get_group(recs[r + 1])]
     width = row[WIDTH]

@@ -4,6 +4,15 @@ A trie of attributes in rising order; a node that ends a mask names its group. E
 set of attributes that it has children for, so a search is a walk over exactly those subsets of the
 notification that begin some mask. With few masks, or a notification that carries nearly every
 attribute, it is cheaper to look at each group in turn.
+
+    nodes    rows of NODE_KEY (parent << 10 | attribute), NODE_GROUP, NODE_NEXT, the children's mask
+    heads    the first node of each bucket of the table (node, attribute) -> child; see `records`
+    groups   rows of 64 bytes, a cache line, with the columns WIDTH to LEVEL
+    attrs    the attributes of all masks one after the other; groups[g, ATTRS] is where g's begin
+    counts   how many rows of each kind there are
+
+Example: masks {0} and {0, 1} are root -0-> n1 (group 0) -1-> n2 (group 1). A notification with
+attributes 0, 1, 5 visits n1 and n2; one with 1 and 5 finds no child of the root and is done.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -58,7 +67,7 @@ COUNTERS = COUNT_MASK + ATTRIBUTES // 64
 
 @compiled
 def sort_attributes(recs: Array, r: int, found: Array) -> int:
-    """Write a record's attributes, rising and each once; return how many."""
+    """Write a record's attributes, rising and each once; return how many. Insertion sort: few."""
     width = 0
     for i in range(get_count(recs[r + 1])):
         attribute = get_attribute(recs[r + HEADER + i])
@@ -76,7 +85,7 @@ def sort_attributes(recs: Array, r: int, found: Array) -> int:
 
 @compiled
 def find_child(nodes: Array, heads: Array, shape: Array, parent: int, attribute: int) -> int:
-    """Return the node below `parent` for an attribute, or -1."""
+    """Return the node below `parent` for an attribute, or -1: one hash, then a short chain."""
     key = parent << 10 | attribute
     node = int64(heads[find_bucket(shape, key)])
     while node >= 0 and nodes[node, NODE_KEY] != key:
@@ -108,7 +117,11 @@ def find_group(
     mask: Array, width: int, nodes: Array, heads: Array, shape: Array, groups: Array, attrs: Array,
     counts: Array,
 ) -> int:  # fmt: skip
-    """Return the group of a mask (rising attributes), new if need be; there must be room for it."""
+    """Return the group of a mask (rising attributes), new if need be; there must be room for it.
+
+    mask[:width] is walked from the root; missing nodes are appended to `nodes` and entered in the
+    table.
+    """
     node = 0
     for i in range(width):
         attribute = mask[i]
@@ -168,7 +181,11 @@ def prefer_list(attributes: int, widest: int, counts: Array) -> bool:
 def list_masks(
     present: Array, groups: Array, attrs: Array, counts: Array, found: Array
 ) -> tuple[Array, int]:
-    """Return what `walk_masks` returns, by looking at every group."""
+    """Return what `walk_masks` returns, by looking at every group.
+
+    Every group is written to `found`, and the size grows only if all of its attributes are present:
+    no branch that depends on data, so nothing is mispredicted.
+    """
     if found.size < counts[COUNT_GROUPS]:
         found = np.empty(2 * counts[COUNT_GROUPS], np.int64)
     size = 0
@@ -198,9 +215,11 @@ def walk_masks(
 ) -> tuple[Array, int]:  # fmt: skip
     """Return the groups whose mask is a subset of the present attributes, and how many they are.
 
-    `words` are the places of the words of `present` that are not 0; `found` is replaced by a larger
-    array when it is full. The walk goes level by level and asks for the memory of a whole level
-    before it looks at the first node of it.
+    `present` is the notification's attribute set, 64 to a word; `words` are the places of its words
+    that are not 0; `found` is replaced by a larger array when it is full. The walk goes level by
+    level and asks for the memory of a whole level (bucket heads, then nodes, then groups) before it
+    looks at the first node of it, so that the latencies overlap. A key that is a child by the
+    parent's mask is always in the table, so chains are followed without a test for their end.
     """
     level = np.zeros(1, np.int64)
     count = 1

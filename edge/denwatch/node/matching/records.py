@@ -8,18 +8,26 @@
     and its bytes; the rules, their order and a word for each pair of predicates
 
 One record is 24 + 8 bytes a predicate for most subscriptions, and stands in one or two cache lines.
-This file alone knows the layout. A batch of subscriptions arrives as two structured arrays.
+Only this file knows the layout. `recs` holds all records; `r` is where one begins; `head` is its
+word 1. A batch of subscriptions arrives as two structured arrays.
+
+The second half is the table of ids, a chained hash table that grows by one bucket at a time (linear
+hashing): when entries outnumber buckets, one bucket is split. No insertion ever rehashes the whole
+table, so a node with a million subscriptions adds one without a pause. Chains run through the
+records themselves; `heads` is only the first record of each bucket, -1 if it is empty. `shape` is
+(buckets, buckets at the start of this round, entries). The trie of masks uses the same scheme.
+
+    round = 4, buckets = 6: a key's hash & 7 is its bucket if that is below 6, else hash & 3
 """
+
+# mypy: disable-error-code="no-any-return"
+# (an element of a numba array is Any to mypy, an int to the compiler)
 
 from __future__ import annotations
 
 import numpy as np
 from denwatch.node.matching.compiling import Array, compiled, int64
 from denwatch.protocol.degrees import MIN
-
-# mypy: disable-error-code="no-any-return"
-# (an element of a numba array is Any to mypy, an int to the compiler)
-
 
 # What a batch consists of. Predicates, and the numbers of `code` (pattern bytes, then the rules'
 # coefficients), follow each other in the order of the subscriptions.
@@ -172,7 +180,10 @@ def measure_record(recs: Array, r: int) -> int:
 def encode_records(subs: Array, preds: Array, code: Array) -> tuple[Array, Array, int, int]:
     """Return (records, starts, highest attribute, most predicates) of a batch.
 
-    The last of the starts is the end.
+    `subs` and `preds` are arrays of SUBSCRIPTION and PREDICATE; `code` holds pattern bytes and rule
+    coefficients, in the order of the subscriptions. The batch must have passed `batch.check_batch`
+    or come from checked vectors: nothing is checked here. The last of the starts is the end. PLAIN
+    marks what `evaluate_plain` can do: the min of 8-bit predicates and nothing else.
     """
     highest = 0
     most = 0
@@ -263,7 +274,10 @@ def encode_records(subs: Array, preds: Array, code: Array) -> tuple[Array, Array
 
 @compiled
 def gather_records(recs: Array, heads: Array, shape: Array) -> tuple[Array, Array]:
-    """Return copies of all records that the table of ids holds, and where each one starts."""
+    """Return copies of all records that the table of ids holds, and where each one starts.
+
+    Two passes over the table, to measure and to copy; used to build a compact index.
+    """
     starts = np.zeros(shape[2] + 1, np.int64)
     staged = np.empty(0, np.int64)
     for filling in range(2):  # measure, then copy
@@ -283,15 +297,6 @@ def gather_records(recs: Array, heads: Array, shape: Array) -> tuple[Array, Arra
     return staged, starts
 
 
-# From id to record, and from (node, attribute) to child: chained tables that grow by one bucket.
-#
-# Linear hashing: when entries outnumber buckets, one bucket is split. No insertion ever has to
-# rehash the whole table, so a node with a million subscriptions takes a new one without a pause.
-# Chains run through the records and the nodes themselves; a table is only the heads of its chains.
-#
-# `shape` is (buckets, buckets at the start of this round, entries).
-
-
 @compiled
 def scramble(key: int) -> int:
     """Return a hash of at least 0 whose low bits depend on the whole key."""
@@ -302,7 +307,7 @@ def scramble(key: int) -> int:
 
 @compiled
 def find_bucket(shape: Array, key: int) -> int:
-    """Return the bucket of a key."""
+    """Return the bucket of a key: of the doubled size if that bucket is already open."""
     number = scramble(key)
     bucket = number & (2 * shape[1] - 1)
     return bucket if bucket < shape[0] else number & (shape[1] - 1)
@@ -338,7 +343,11 @@ def find_known(recs: Array, heads: Array, shape: Array, ids: Array) -> Array:
 
 @compiled
 def link_record(recs: Array, heads: Array, shape: Array, r: int) -> None:
-    """Enter a record whose id is not yet in the table."""
+    """Enter a record whose id is not yet in the table; `heads` must have room for one more bucket.
+
+    Afterwards, if entries outnumber buckets, one bucket is opened and shares the entries of
+    another.
+    """
     bucket = find_bucket(shape, recs[r])
     set_next(recs, r, int64(heads[bucket]))
     heads[bucket] = r
@@ -357,7 +366,7 @@ def link_record(recs: Array, heads: Array, shape: Array, r: int) -> None:
 
 @compiled
 def unlink_record(recs: Array, heads: Array, shape: Array, r: int) -> None:
-    """Take a record out of the table."""
+    """Remove a record from the table; it must be there. Buckets are never closed again."""
     bucket = find_bucket(shape, recs[r])
     following = get_next(recs, r)
     shape[2] -= 1

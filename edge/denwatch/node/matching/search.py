@@ -1,8 +1,14 @@
-"""The search: from notifications to hits, in one compiled call that holds no interpreter lock.
+"""The search: from notifications to matches, in one compiled call that holds no interpreter lock.
 
-For each notification: walk the masks, scan the packed boxes and the bit rows of each group found,
-then evaluate the candidates. Candidates are gathered first so that their records, scattered over
-memory, can be asked for ahead of their use.
+For each notification: find the groups by their masks, scan the packed boxes and the bit rows of
+each group, then evaluate the candidates. Time goes into waiting for memory, so the search is split
+into stages with buffers between them, and each stage asks for the memory of the next:
+
+    groups ->  probe  -> scan_packed ------------------------> found -> evaluate_found -> answers
+                      -> mark_zones -> pending -> scan_pending ->
+
+`pending` (zones whose rows are on their way) is emptied when it is full, `found` (candidates whose
+records are on their way) when it is long enough; both also at the end of a notification.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -53,7 +59,11 @@ _AHEAD = 12  # records to ask for in advance
 
 @compiled
 def bound_reading(points: Array, wides: Array, at: int, t: int) -> tuple[int, int]:
-    """Return the 8-bit values between which a reading's t-cut lies, at either resolution."""
+    """Return the 8-bit values between which a reading's t-cut lies, at either resolution.
+
+    A predicate may be evaluated with 8 or with 16 bits, which round differently; the bounds cover
+    both.
+    """
     a = int64(points[at, 0])
     b = int64(points[at, 1])
     c = int64(points[at, 2])
@@ -72,10 +82,12 @@ def evaluate_found(
     found: Array, size: int, slots: Array, recs: Array, values: Array, place: Array, points: Array,
     wides: Array, age: int, degrees: Array, previous: int, ids: Array, answers: Array, total: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Append the hits among the candidates; return the new total and the last record looked at.
+    """Append the matches among the candidates; return the new total and the last record looked at.
 
-    A candidate is a slot of the bit rows, or ~record of a packed box. The boxes of one subscription
-    stand side by side, so it is enough to compare with the record before.
+    A candidate in found[:size] is a slot of the bit rows, or ~record of a packed box. First all
+    slots become records, then each record is prefetched 12 candidates ahead of its evaluation. The
+    boxes of one subscription stand side by side, so it is enough to compare with the record before;
+    `previous` carries this across calls. `ids` and `answers` must have room for `size` more.
     """
     for c in range(size):
         found[c] = slots[found[c]] if found[c] >= 0 else ~found[c]
@@ -105,7 +117,12 @@ def bound_readings(
     attrs: Array, start: int, width: int, values: Array, place: Array, points: Array, wides: Array,
     t: int, first: Array, last: Array, base: int,
 ) -> bool:  # fmt: skip
-    """Write between which 8-bit values a group's readings lie; return whether all are exact."""
+    """Write between which 8-bit values a group's readings lie; return whether all are exact.
+
+    t is the group's LEVEL: the lowest degree that any of its boxes asks for, so the cut is wide
+    enough for all of them. Results go to first[base:] and last[base:], in the order of the group's
+    attributes.
+    """
     exact = True
     for j in range(width):
         attribute = int64(attrs[start + j])
@@ -123,7 +140,11 @@ def bound_readings(
 def ask_ahead(
     mine: Array, tag: int, count: int, groups: Array, packed: Array, blocks: Array, zones: Array
 ) -> None:
-    """Ask for the memory of the next groups: one hop further for each that is nearer."""
+    """Ask for the memory of the next groups: one hop further for each that is nearer.
+
+    A group's row leads to its packed boxes and blocks, a block to its zones. 6, 4 and 2 groups
+    ahead each hop has arrived when the next one needs it.
+    """
     if tag + 6 < count:
         prefetch(groups, mine[tag + 6] * groups.shape[1])
     if tag + 4 < count:
@@ -159,7 +180,11 @@ def search(
 ) -> tuple[Array, Array, Array, Array, Array, int]:  # fmt: skip
     """Return (ends, ids, possible, certain, attributes, number of candidates).
 
-    The hits of notification i are those from ends[i] to ends[i + 1].
+    The matches of notification i are those from ends[i] to ends[i + 1]. `starts`, `attributes`,
+    `points`, `wides` and `ages` are a NotificationBatch; the other arrays are the index's columns,
+    which nobody may change meanwhile. Every array that grows with the work is allocated here, once
+    for the whole batch. The inner loop is a small state machine (group `tag`, its `block`, its
+    `zone`), so that it can stop anywhere to empty a full buffer and go on.
     """
     shift = find_shift(buckets)
     width = 64 * (nodes.shape[1] - NODE_CHILDREN)

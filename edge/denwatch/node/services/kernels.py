@@ -1,7 +1,14 @@
-"""The compiled loops over bit planes; the only file here that imports numba.
+"""The compiled loops over bit planes; the only file of services that imports numba.
 
-Every kernel reads items as rows of two planes (ones, minus ones) and a request as the seven masks
-of `request.Masks.rows`. Kernels keep no state and allocate only scratch.
+    plus, minus   one row an item: the attributes that are 1, and those that are -1, 64 to a word;
+                  in `judge_block` and `find_nearest` transposed, one row a word, so that
+                  neighbouring items are neighbours in memory
+    masks         the seven rows of `request.Masks.rows`: must be 1, must be -1, must not be 1, must
+                  not be -1, counted, the request's ones, the request's minus ones
+
+Kernels keep no state and allocate only scratch. Example, two attributes: the wish (1, 0) under
+POSITIVE has must-be-1 = 0b01 and must-not-be-(-1) = 0b11; a service (1, 1) breaks nothing, and
+its squared distance is 1.
 """
 
 from __future__ import annotations
@@ -105,10 +112,11 @@ def judge_block(
     broken: Plane,
     squared: Plane,
 ) -> None:
-    """Judge `size` items from column `start` of planes that lie word by word.
+    """Judge `size` items from column `start` of planes that lie word by word (transposed).
 
-    Writes each item's broken conditions (0: feasible) and its squared distance. There is no
-    branch in the inner loop, so that it compiles to vector instructions.
+    Writes each item's broken conditions (0: feasible) and its squared distance. `masks` is
+    transposed too, one row a word. There is no branch in the inner loop, so that it compiles to
+    vector instructions: four to eight items at a time.
     """
     broken[:size] = 0
     squared[:size] = 0
@@ -191,7 +199,10 @@ def find_nearest(
 def collect_feasible(
     plus: Plane, minus: Plane, rows: Slots, masks: Plane, limit: int, found: Slots
 ) -> tuple[int, int]:
-    """Write the first `limit` feasible of `rows` to `found`; return (how many, rows read)."""
+    """Write the first `limit` feasible of `rows` to `found`; return (how many, rows read).
+
+    `found` has room for `limit`; rows are looked at in the given order.
+    """
     count = 0
     for at in range(len(rows)):
         if is_feasible(plus, minus, rows[at], masks):
