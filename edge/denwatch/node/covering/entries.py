@@ -154,9 +154,9 @@ class EntryIndex:
         """
         rows, owners = [np.empty((0, len(box)), np.int32)], [np.empty(0, np.int64)]
         for inner, table in self._list_tables(mask):
-            hits = table.find_overlapping(box[find_columns(inner, mask)])
-            rows.append(lift_rows(table.rows[hits], inner, mask, self._domains))
-            owners.append(table.owners[hits])
+            near = table.find_overlapping(box[find_columns(inner, mask)])
+            rows.append(lift_rows(table.rows[near], inner, mask, self._domains))
+            owners.append(table.owners[near])
         found, orders = np.concatenate(rows), np.concatenate(owners)
         overlaps = np.empty_like(found)
         overlaps[:, ::2] = np.maximum(found[:, ::2], box[::2])

@@ -1,9 +1,9 @@
 """Typed content, indexed: filters found by their most selective constraint, then checked.
 
-Every filter is filed once, under one of its constraints: an equality, a piece of text, or a bound.
-A value finds equalities by hash, texts by hashing its own prefixes, suffixes and substrings of the
-lengths in use, bounds by binary search. What is found is checked with the filter's other
-constraints. What a constraint means is said in `ranking.content` alone.
+Every filter is entered once, under one of its constraints: an equality, a text, or a bound. A value
+finds equalities by hash, texts by hashing its own prefixes, suffixes and substrings of the
+lengths in use, bounds by binary search. What is found is checked against the filter's other
+constraints. Only `ranking.content` defines what a constraint means.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from denwatch.node.ranking.content import (
     Content,
     ContentError,
     ContentFilter,
+    ContentKind,
     Op,
-    ValueKind,
+    matches,
 )
 
 _TEXTS = (Op.PREFIX, Op.SUFFIX, Op.SUBSTRING)
@@ -39,8 +40,8 @@ _RANK = {
 
 
 @dataclass
-class _Shelf:
-    """The filters that are filed under one attribute and one kind of value."""
+class _AttributeFilters:
+    """The filters that are entered under one attribute and one kind of value."""
 
     equal: dict[Any, set[int]] = field(default_factory=dict)
     texts: dict[Op, dict[str, set[int]]] = field(default_factory=lambda: {op: {} for op in _TEXTS})
@@ -49,8 +50,8 @@ class _Shelf:
     below: list[tuple[Any, int]] = field(default_factory=list)
     unequal: set[int] = field(default_factory=set)
 
-    def file(self, id: int, c: Constraint) -> None:
-        """File a filter under one of its constraints."""
+    def enter(self, id: int, c: Constraint) -> None:
+        """Enter a filter under one of its constraints."""
         if c.op is Op.EQ:
             self.equal.setdefault(c.value, set()).add(id)
         elif c.op in _TEXTS:
@@ -63,7 +64,7 @@ class _Shelf:
             insort(self.above if c.op in (Op.GT, Op.GE) else self.below, (c.value, id))
 
     def withdraw(self, id: int, c: Constraint) -> None:
-        """Undo `file`."""
+        """Undo `enter`."""
         if c.op is Op.EQ:
             _discard(self.equal, c.value, id)
         elif c.op in _TEXTS:
@@ -111,7 +112,7 @@ def _discard(sets: dict[Any, set[int]], key: Any, id: int) -> None:
 
 
 def choose_constraint(filter: ContentFilter) -> Constraint | None:
-    """Return the constraint to file a filter under; None for the filter that asks nothing."""
+    """Return the constraint to enter a filter under; None for the filter that asks nothing."""
     return min(filter.constraints, key=_weigh, default=None)
 
 
@@ -125,7 +126,7 @@ class ContentIndex:
 
     def __init__(self) -> None:
         self._filters: dict[int, ContentFilter] = {}
-        self._shelves: dict[tuple[str, ValueKind], _Shelf] = {}
+        self._by_attribute: dict[tuple[str, ContentKind], _AttributeFilters] = {}
         self._open: set[int] = set()  # filters that ask nothing
 
     def __len__(self) -> int:
@@ -144,7 +145,7 @@ class ContentIndex:
             self._open.add(id)
         else:
             key = (chosen.name, chosen.kind)
-            self._shelves.setdefault(key, _Shelf()).file(id, chosen)
+            self._by_attribute.setdefault(key, _AttributeFilters()).enter(id, chosen)
 
     def remove(self, id: int) -> None:
         """Remove a filter; KeyError if there is none with this id."""
@@ -152,23 +153,18 @@ class ContentIndex:
         if chosen is None:
             self._open.discard(id)
         else:
-            self._shelves[chosen.name, chosen.kind].withdraw(id, chosen)
+            self._by_attribute[chosen.name, chosen.kind].withdraw(id, chosen)
 
     def match(self, notification: Content, age: int = 0) -> list[SubscriptionMatch]:  # noqa: ARG002
-        """Return the hits by rising id; a filter does not ask how old a notification is."""
+        """Return the matches by rising id; a filter ignores how old a notification is."""
         found = set(self._open)
         for name, value in notification.items():
             try:
                 probe = Constraint(name, Op.EQ, value)  # type: ignore[arg-type]
             except ContentError:
                 continue  # of no kind that a constraint could hold for
-            shelf = self._shelves.get((name, probe.kind))
-            if shelf is not None:
-                found.update(id for id in shelf.find(probe.value) if self._check(id, notification))
+            filters = self._by_attribute.get((name, probe.kind))
+            if filters is not None:
+                near = filters.find(probe.value)
+                found.update(id for id in near if matches(self._filters[id], notification))
         return [SubscriptionMatch(id, 255, 255, -1) for id in sorted(found)]
-
-    def _check(self, id: int, notification: Content) -> bool:
-        for constraint in self._filters[id].constraints:
-            if not constraint.accepts(notification.get(constraint.name)):
-                return False
-        return True

@@ -406,20 +406,20 @@ class FuzzyIndex:
             self._insert(staged, starts, np.arange(len(starts) - 1))
 
     def match(self, notification: NotificationVector, age: int = 0) -> list[SubscriptionMatch]:
-        """Return the hits by rising id; `age` is the notification's, in seconds."""
-        hits = self.match_batch(pack_notifications([notification], [age]))
-        order = np.argsort(hits.ids)
+        """Return the matches by rising id; `age` is the notification's, in seconds."""
+        matches = self.match_batch(pack_notifications([notification], [age]))
+        order = np.argsort(matches.ids)
         rows = zip(
-            hits.ids[order].tolist(),
-            hits.possible[order].tolist(),
-            hits.certain[order].tolist(),
-            (hits.attributes[order] & 15).tolist(),
+            matches.ids[order].tolist(),
+            matches.possible[order].tolist(),
+            matches.certain[order].tolist(),
+            (matches.attributes[order] & 15).tolist(),
             strict=True,
         )
         return [SubscriptionMatch(*row) for row in rows]
 
     def match_batch(self, readings: NotificationBatch) -> MatchBatch:
-        """Return the hits of many notifications; holds no interpreter lock while it works."""
+        """Return the matches of many notifications; holds no interpreter lock while it works."""
         c = self.columns
         starts, ids, possible, certain, attributes, candidates = search(
             readings.starts, readings.attributes, readings.points, readings.wides, readings.ages,

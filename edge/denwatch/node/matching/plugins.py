@@ -42,7 +42,7 @@ class Matcher(Protocol[S, N]):
         """Return the number of subscriptions."""
 
     def match(self, notification: N, age: int = 0) -> list[SubscriptionMatch]:
-        """Return the hits by rising id; `age` is the notification's, in seconds."""
+        """Return the matches by rising id; `age` is the notification's, in seconds."""
 
 
 LAST_LANGUAGE = 255  # the id is one byte
@@ -76,7 +76,7 @@ BUILT_IN = (
 
 
 class MatcherPlugins:
-    """The languages that a node speaks."""
+    """The subscription languages that a node can match, by id."""
 
     def __init__(self, plugins: tuple[MatcherPlugin, ...] = BUILT_IN) -> None:
         self._plugins: dict[int, MatcherPlugin] = {}

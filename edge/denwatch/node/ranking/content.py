@@ -34,7 +34,7 @@ class ContentError(ValueError):
     """A constraint that no notification could be held against; the text names it."""
 
 
-class ValueKind(StrEnum):
+class ContentKind(StrEnum):
     """What may be compared with what."""
 
     NUMBER = "number"
@@ -72,16 +72,16 @@ _TESTS: dict[Op, Callable[[Any, Any], bool]] = {
     Op.PREFIX: str.startswith,
     Op.SUFFIX: str.endswith,
 }
-_KINDS: dict[type, ValueKind | None] = {
-    int: ValueKind.NUMBER,
-    float: ValueKind.NUMBER,
-    str: ValueKind.STRING,
-    datetime: ValueKind.TIME,
+_KINDS: dict[type, ContentKind | None] = {
+    int: ContentKind.NUMBER,
+    float: ContentKind.NUMBER,
+    str: ContentKind.STRING,
+    datetime: ContentKind.TIME,
     bool: None,  # a bool is an int to Python; to a person "true > 0" is a mistake
 }
 
 
-def find_kind(value: object) -> ValueKind | None:
+def find_kind(value: object) -> ContentKind | None:
     """Return the kind of a value, or None if it is not one that can be compared."""
     try:
         return _KINDS[type(value)]
@@ -99,14 +99,14 @@ def _read_op(name: str, op: str) -> Op:
         raise ContentError(f"{name}: unknown operator {op!r}") from None
 
 
-def _normalise(value: Any, kind: ValueKind | None) -> Any:
+def _normalise(value: Any, kind: ContentKind | None) -> Any:
     """Return the value in comparable form, or None: NaN and times without a zone have none."""
-    if kind is ValueKind.NUMBER:
+    if kind is ContentKind.NUMBER:
         return value if value == value else None
-    if kind is ValueKind.TIME:
+    if kind is ContentKind.TIME:
         # In UTC, because two zones can disagree about equality around a clock change.
         return None if value.utcoffset() is None else value.astimezone(UTC)
-    return value if kind is ValueKind.STRING else None
+    return value if kind is ContentKind.STRING else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Constraint:
     name: str
     op: Op
     value: Value
-    kind: ValueKind = field(init=False, repr=False, compare=False)
+    kind: ContentKind = field(init=False, repr=False, compare=False)
     _test: Callable[[Any, Any], bool] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ class Constraint:
             raise ContentError(
                 f"{self.name} {op}: {self.value!r} is not a number, a string or a time with a zone"
             )
-        if op in _TEXT_ONLY and kind is not ValueKind.STRING:
+        if op in _TEXT_ONLY and kind is not ContentKind.STRING:
             raise ContentError(f"{self.name}: {op} needs a string, not {self.value!r}")
         for slot, content in (("op", op), ("value", value), ("kind", kind), ("_test", _TESTS[op])):
             object.__setattr__(self, slot, content)
@@ -140,7 +140,7 @@ class Constraint:
         """Return whether an attribute's value satisfies this; another kind never does."""
         if find_kind(value) is not self.kind:
             return False
-        if self.kind is not ValueKind.STRING:
+        if self.kind is not ContentKind.STRING:
             value = _normalise(value, self.kind)
             if value is None:
                 return False
