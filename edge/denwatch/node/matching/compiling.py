@@ -13,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import denwatch.protocol.degrees
-import denwatch.protocol.evaluator
 import numpy as np
+from denwatch.protocol import degrees, evaluator, slopes
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
 from numba.extending import intrinsic
@@ -30,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def _digest_sources() -> str:
     """Return a hash of all that a kernel may call into or take constants from."""
     digest = hashlib.sha256()
-    for module in (denwatch.protocol.degrees, denwatch.protocol.evaluator):
+    for module in (degrees, evaluator, slopes):
         digest.update(Path(str(module.__file__)).read_bytes())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         source = path.read_bytes()
