@@ -37,7 +37,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.wire import FLAG, NAMES
@@ -102,7 +102,7 @@ class Machine:
         clocks = Clocks(name, 1)
         self.item_store = ItemStore(name, 1, lambda data: sign(name, data), clocks.localise)
         settings = PeerSettings(strategy=strategy)
-        self.part = PeerPart(self.item_store, keys, keys, clocks, settings)
+        self.part = PeerProtocol(self.item_store, keys, keys, clocks, settings)
         self.node = Node(self.item_store, self.disk, Protocols(peers=self.part))
 
     def handle(self, event: Event) -> list[Publish]:

@@ -16,10 +16,10 @@ from denwatch.node.core.devices import part as device_part
 from denwatch.node.core.devices.groups import Group
 from denwatch.node.core.devices.installation import Installation
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.peers import acceptance
-from denwatch.node.core.peers.acceptance import NEW, Gate
-from denwatch.node.core.peers.contact import Contact
-from denwatch.node.core.peers.ledger import Ledger
+from denwatch.node.core.peers import item_validation
+from denwatch.node.core.peers.change_log import ChangeLog
+from denwatch.node.core.peers.item_validation import NEW, ItemValidator
+from denwatch.node.core.peers.session import PeerSession
 from denwatch.node.core.subscribers.delivery import Delivery
 from denwatch.node.core.subscribers.intake import Intake
 from denwatch.node.core.subscribers.judging import Judge
@@ -94,15 +94,19 @@ RULES: dict[str, Rule] = {
     "take-first": Rule(ItemStore, "originate_many", _take_seldom, "what is acknowledged is held"),
     "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
     "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
-    "gate": Rule(Gate, "judge", _always((NEW, "")), "what comes from a peer is judged"),
+    "gate": Rule(ItemValidator, "judge", _always((NEW, "")), "what comes from a peer is judged"),
     "content": Rule(
-        acceptance, "_read_body", _always(None), "what cannot be read is refused", ("mad-node",)
+        item_validation,
+        "_read_body",
+        _always(None),
+        "what cannot be read is refused",
+        ("mad-node",),
     ),
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
     "reinstall": Rule(Installation, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(Group, "_select", _always(False), "what is not sent to a device is covered"),
-    "removal": Rule(Ledger, "bury", _always(0), "a removal goes everywhere"),
-    "retry": Rule(Contact, "tick", _always(None), "an exchange that got stuck begins again"),
+    "removal": Rule(ChangeLog, "accept_dead", _always(0), "a removal goes everywhere"),
+    "retry": Rule(PeerSession, "tick", _always(None), "an exchange that got stuck begins again"),
     "catch-up": Rule(Intake, "catch_up", _always(None), "a late subscription meets what is held"),
     "remember-waiting": Rule(Wants, "restore", _always(0), "a restart forgets nobody who waits"),
     "settle": Rule(Delivery, "acknowledge", _always(None), "what was acknowledged is settled"),

@@ -111,8 +111,8 @@ class Byzantine(Setup):
         body = encode_item_batch(ItemBatch((), (), (SentItem(item, 0, 1),)))
 
         def slip(transaction: Transaction) -> None:
-            for contact in host.peers.contacts.values():
-                contact.line.send(transaction, ITEMS, body)
+            for contact in host.peers.sessions.values():
+                contact.channel.send(transaction, ITEMS, body)
 
         self.world.act(host.name, slip)
 

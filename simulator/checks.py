@@ -288,8 +288,8 @@ def check_bounded(play: Play) -> None:
         held = host.item_store.count(NOTIFICATION)
         if held > room + 8:
             raise Violation("bounded", f"{host.name} holds {held}, {room} are allowed")
-        if len(host.peers.contacts) >= play.scenario.nodes:
-            raise Violation("bounded", f"{host.name} has contacts with {list(host.peers.contacts)}")
+        if len(host.peers.sessions) >= play.scenario.nodes:
+            raise Violation("bounded", f"{host.name} has contacts with {list(host.peers.sessions)}")
 
 
 def check_alive(play: Play) -> None:

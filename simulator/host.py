@@ -15,7 +15,7 @@ from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
 from denwatch.node.core.interface import Action, Count, Event, Log, Publish, Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
@@ -104,7 +104,7 @@ class Host:
             self.settings.devices,
             has_room=lambda: not self.subscribers.is_full,
         )
-        self.peers = PeerPart(
+        self.peers = PeerProtocol(
             self.item_store, self.ring, self.subscribers, clocks, self.settings.peers
         )
         protocols = Protocols(self.subscribers, self.devices, self.peers)

@@ -24,7 +24,7 @@ from denwatch.node.core.items import (
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operators import Operators, Plan, encode_items, encode_plan
 from denwatch.node.core.operators.frames import decode_frame
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.subscribers import Subscribers
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
@@ -55,9 +55,9 @@ class World(Runner):
         item_store = ItemStore("south", 1, self.keys.sign, clocks.localise)
         subscribers = Subscribers(item_store, self.vocabularies, clock=clocks)
         settings = PeerSettings(strategy="spray:2")
-        self.peers = PeerPart(item_store, self.keys, subscribers, clocks, settings)
+        self.peers = PeerProtocol(item_store, self.keys, subscribers, clocks, settings)
         self.operators = Operators(
-            item_store, self.peers.kit.gate, self.peers, is_following=follows
+            item_store, self.peers.validator, self.peers, is_following=follows
         )
         protocols = Protocols(subscribers, peers=self.peers, operators=self.operators)
         super().__init__(Node(item_store, reader, protocols), reader)
@@ -153,7 +153,7 @@ def test_a_notification_that_is_over_is_not_taken() -> None:
 def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
     world = World()
     assert world.operators.describe() is None
-    strategy = world.peers.kit.strategy
+    strategy = world.peers.forwarding.strategy
     (shown,) = world.operate(encode_plan(PLAN))
     assert (shown.topic, shown.retain) == (PLANS + "south", True)
     assert json.loads(shown.payload) == {
@@ -164,7 +164,7 @@ def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
         "at": NOW,
         "followed": False,
     }
-    assert world.peers.kit.strategy is strategy
+    assert world.peers.forwarding.strategy is strategy
     assert world.operate(encode_plan(PLAN)) == []  # it has it
     again = World(world.reader)
     assert again.operators.describe() == {"strategy": "utility:11", "at": NOW, "followed": False}
@@ -173,17 +173,18 @@ def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
 def test_a_plan_is_followed_also_after_a_restart() -> None:
     world = World(follows=True)
     world.operate(encode_plan(PLAN))
-    kit = world.peers.kit
-    assert (kit.strategy.copies, kit.copies.get(Dot("south", 1, 5)).copies) == (11, 11)
+    forwarding = world.peers.forwarding
+    copy = forwarding.get_copy(Dot("south", 1, 5))
+    assert (forwarding.strategy.copies, copy.copies) == (11, 11)
     (log,) = [log.fields for log in world.logged if log.kind == "plan"]
     assert log == {"strategy": "utility:11", "by": "ops", "is_followed": True}
     again = World(world.reader, follows=True)
-    assert again.peers.kit.strategy.copies == 11
+    assert again.peers.forwarding.strategy.copies == 11
     again.operate(encode_plan(replace(PLAN, strategy="epidemic")))
     again.handle(Tick(), NOW)
-    assert again.peers.kit.strategy.copies == 0
+    assert again.peers.forwarding.strategy.copies == 0
     again.operate(encode_plan(replace(PLAN, strategy="teleport")))
-    assert again.peers.kit.strategy.copies == 0
+    assert again.peers.forwarding.strategy.copies == 0
     assert "teleport" in again.list_refusals()[-1]
 
 

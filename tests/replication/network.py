@@ -40,7 +40,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 
@@ -119,7 +119,7 @@ class Host:
     disk: Disk = field(default_factory=Disk)
     epoch: int = 0
     node_type: type[Node] = Node
-    part_type: type[PeerPart] = PeerPart
+    part_type: type[PeerProtocol] = PeerProtocol
     logs: list[Log] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
 
@@ -199,7 +199,7 @@ class Network:
         names: str,
         settings: PeerSettings | None = None,
         node_type: type[Node] = Node,
-        part_type: type[PeerPart] = PeerPart,
+        part_type: type[PeerProtocol] = PeerProtocol,
     ) -> None:
         self.now = START
         settings = settings or PeerSettings(strategy="epidemic", chunk=1_024, retry=1_000)

@@ -12,7 +12,7 @@ import pytest
 from denwatch.node.core.interface import PEERS, Message, Publish, Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
-from denwatch.node.core.peers.acceptance import Gate
+from denwatch.node.core.peers.item_validation import ItemValidator
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.dot_sets import EMPTY, Run, SeenRange
 from denwatch.node.replication.wire import ITEMS, ItemBatch, PeerFrame, encode_item_batch, seal
@@ -43,10 +43,10 @@ def forge_a_removal() -> None:
     truth.subscriptions.add(item.dot)
     network.post("a", published)
     network.run()
-    contact = network.hosts["b"].part.contacts["a"]
+    contact = network.hosts["b"].part.sessions["a"]
     run = (item.dot.origin, item.dot.epoch)
     body = encode_item_batch(ItemBatch(((run, ((item.dot.sequence,) * 2,)),), (), ()))
-    network.hand("a", "b", seal(b"x" * 32, "a", "b", b"", ITEMS, contact.line.next_in, body))
+    network.hand("a", "b", seal(b"x" * 32, "a", "b", b"", ITEMS, contact.channel.next_in, body))
     network.run()
     check_subscriptions(network, truth)
 
@@ -145,7 +145,7 @@ def take_dots_again(patch: pytest.MonkeyPatch) -> None:
         self._add(transaction, item, source)
         return True
 
-    patch.setattr(Gate, "has_seen", lambda *_: False)
+    patch.setattr(ItemValidator, "has_seen", lambda *_: False)
     patch.setattr(ItemStore, "accept", accept)
 
 

@@ -190,15 +190,17 @@ def _open_link() -> Network:
 
 def _send_items(network: Network, *items: Item) -> None:
     """Let a send items to b that it would never send by itself, with right tags."""
-    contact = network.hosts["a"].part.contacts["b"]
+    contact = network.hosts["a"].part.sessions["b"]
     secret = network.hosts["a"].ring.peer_secret("b")
     assert secret is not None
     sent = tuple(SentItem(item, 0, 1) for item in items)
     body = encode_item_batch(ItemBatch((), (), sent))
     network.hand(
-        "a", "b", seal(secret, "a", "b", contact.line.salts, ITEMS, contact.line.next_out, body)
+        "a",
+        "b",
+        seal(secret, "a", "b", contact.channel.salts, ITEMS, contact.channel.next_out, body),
     )
-    contact.line.next_out += 1
+    contact.channel.next_out += 1
     contact._sent += 1
     contact._flights.append([])
 
@@ -335,13 +337,13 @@ def test_names_that_a_peer_makes_up_leave_no_trace() -> None:
     network = _open_link()
     there = network.hosts["b"]
     there.ring.unknown.add("ghost")
-    contact = network.hosts["a"].part.contacts["b"]
+    contact = network.hosts["a"].part.sessions["b"]
     secret = network.hosts["a"].ring.peer_secret("b")
     assert secret is not None
     run = ("ghost", 7)
     body = encode_item_batch(ItemBatch(((run, ((1, 1 << 60),)),), ((run, 5, 5),), ()))
     spaces = {space: dict(keys) for space, keys in there.disk.spaces.items()}
-    line = contact.line
+    line = contact.channel
     network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
     assert there.disk.spaces == spaces
 
@@ -349,13 +351,13 @@ def test_names_that_a_peer_makes_up_leave_no_trace() -> None:
 def test_a_set_that_no_memory_holds_is_refused_with_its_whole_frame() -> None:
     network = _open_link()
     there = network.hosts["b"]
-    line = network.hosts["a"].part.contacts["b"].line
+    channel = network.hosts["a"].part.sessions["b"].channel
     secret = network.hosts["a"].ring.peer_secret("b")
     assert secret is not None
     dead = ((("a", 1), ((1, 1),)), (("a", 2), ((5, 5), (1 << 60, 1 << 60))))
     body = encode_item_batch(ItemBatch(dead, (), ()))
     before = there.list_dots(SUBSCRIPTION)
-    network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
+    network.hand("a", "b", seal(secret, "a", "b", channel.salts, ITEMS, channel.next_out, body))
     assert before
     assert there.list_dots(SUBSCRIPTION) == before
     assert len(count_refused(there)) == 1

@@ -27,7 +27,7 @@ from denwatch.node.core.interface import (
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
@@ -90,7 +90,7 @@ class Place:
             clock=self.clocks,
             settings=SubscriberSettings(is_announcing=False),
         )
-        self.peers = PeerPart(
+        self.peers = PeerProtocol(
             self.item_store,
             self.ring,
             self.subscribers,

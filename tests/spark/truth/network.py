@@ -34,7 +34,7 @@ from denwatch.node.core.interface import (
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, decode_body
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.transaction import Added, Removed
 from denwatch.node.core.vocabularies import Vocabularies
@@ -112,7 +112,7 @@ class Host:
             clocks.localise,
             DeviceSettings(keep=keep),
         )
-        peers = PeerPart(
+        peers = PeerProtocol(
             item_store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
         )
         node = Node(item_store, store, Protocols(subscribers, devices, peers), self._watch)

@@ -41,7 +41,7 @@ from denwatch.node.core.interface import (
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
 from denwatch.node.core.operators import Operators
-from denwatch.node.core.peers import PeerPart
+from denwatch.node.core.peers import PeerProtocol
 from denwatch.node.core.subscribers import Subscribers
 from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.node.core.trust import Trust
@@ -53,7 +53,7 @@ class Protocols:
 
     subscribers: Subscribers | None = None
     devices: Devices | None = None
-    peers: PeerPart | None = None
+    peers: PeerProtocol | None = None
     operators: Operators | None = None
     home: Home | None = None
     trust: Trust | None = None

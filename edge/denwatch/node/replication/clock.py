@@ -215,7 +215,7 @@ class Clocks:
         self._peers[peer] = measured if known is None else known.widen(now).join(measured)
         return lag
 
-    def part(self, peer: str) -> None:
+    def forget_peer(self, peer: str) -> None:
         """Forget the timeline of a peer that left: the next contact measures it again."""
         self._peers.pop(peer, None)
 

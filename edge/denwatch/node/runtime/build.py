@@ -21,7 +21,7 @@ from denwatch.node.core.home import Home, HomeSettings, Vision
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operators import Operators
-from denwatch.node.core.peers import PeerPart, PeerSettings
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
 from denwatch.node.core.trust import Trust
 from denwatch.node.core.vocabularies import Vocabularies
@@ -107,7 +107,7 @@ def build_node(
         chunk=config.replication.chunk_bytes,
     )
     trust = Trust(item_store, keyring)
-    peers = PeerPart(item_store, keyring, subscribers, clocks, replication, trust)
+    peers = PeerProtocol(item_store, keyring, subscribers, clocks, replication, trust)
     home = Home(
         config.name,
         vocabularies.find_event,
@@ -119,7 +119,7 @@ def build_node(
         else None,
     )
     operators = Operators(
-        item_store, peers.kit.gate, peers, is_following=config.replication.follow_plan
+        item_store, peers.validator, peers, is_following=config.replication.follow_plan
     )
     protocols = Protocols(subscribers, devices, peers, operators, home, trust)
     server = None

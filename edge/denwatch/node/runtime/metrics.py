@@ -108,7 +108,7 @@ class NodeStatus:
 
     def describe_start(self) -> dict[str, object]:
         """Return the fields of the log's record of a start."""
-        strategy = self._peers.kit.settings.strategy
+        strategy = self._peers.settings.strategy
         return {"software": f"denwatch {find_version()}", "strategy": strategy}
 
     def read_gauges(self, now: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from denwatch.node.core.interface import OPERATORS, PLANS, Message, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.operators.frames import Plan, decode_frame, encode_plan
-from denwatch.node.core.peers.acceptance import KNOWN, NEW, OVER
+from denwatch.node.core.peers.item_validation import KNOWN, NEW, OVER
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.protocol.errors import ProtocolError

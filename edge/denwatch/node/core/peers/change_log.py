@@ -1,13 +1,23 @@
-"""What this node could tell others: what changed when, what is dead, and the print of it all.
+"""What changed at this node and when, what is dead, and what each peer acknowledged.
 
-A dot is *dead* if it was seen, is not held, and nobody needs it any more: a subscription that was
-removed; a notification or mark some time after its end. Dead dots are the only news of a removal:
-whoever hears of one lets go of the subscription, and notes dots it never saw as seen. That needs
-no tombstones, and it closes the holes in contexts which strategies leave that hand over little.
+THEORY. `ChangeLog` gives each change of a run a version. A peer acknowledges versions, and the next
+exchange sends only what changed after. A dot is *dead* if it was seen, is not held, and nobody
+needs it any more: a subscription that was removed; a notification or receipt some time after its
+end. Dead dots are the only news of a removal: a node that hears of one drops the subscription, and
+records dots it never saw as seen. That needs no tombstones, and it closes the holes in contexts
+that strategies leave which send few copies.
 
-What a node lets go of for reasons of its own (expired by its clock, delivered as far as it knows,
-no room) is *spared*: others may need it still, so it is not called dead before its life and a
-grace are over. Each change has a version; peers acknowledge versions, and are told the rest.
+What a node drops for reasons of its own (expired by its clock, delivered as far as it knows, no
+room) is *spared*: others may still need it, so it is not called dead before its life and a grace
+period are over.
+
+KEPT       for each run, in blocks of 64 sequences: `_alive` (held or spared) and `_held` (removable
+           items that are held); a version for each run; the last `_LOG` changed blocks.
+INVARIANT  dead = seen and not alive.
+EXAMPLE    seen 1..5; 2 and 4 held, 3 expired an hour ago and spared, 1 and 5 removed: alive is
+           {2, 3, 4}, dead is {1, 5}. When the grace of 3 is over, {1, 3, 5} are dead.
+
+`PeerRecord` is what a node remembers of one peer, durably.
 """
 
 from __future__ import annotations
@@ -32,17 +42,21 @@ from denwatch.node.replication.dot_sets import (
     EMPTY,
     NOTHING,
     Fingerprints,
+    FrameReader,
     Run,
     SeenRange,
     Spans,
     build_range,
     count_values,
+    decode_spans,
+    encode_spans,
     intersect,
     iterate,
     list_spans,
     subtract,
     unite,
 )
+from denwatch.node.replication.wire import NO_TOKEN, TOKEN
 from denwatch.protocol.errors import ProtocolError
 
 REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION)
@@ -53,13 +67,13 @@ _ENDLESS = 30 * 24 * 3_600_000  # ms; how long something without an end is spare
 _BLOCK = 64
 _FULL = (1 << _BLOCK) - 1
 _MAX_RUNS = 65_536  # a peer that makes up epochs cannot fill us for ever
-_LOG = 8_192  # changes of blocks remembered; who is further behind is told whole runs
+_LOG = 8_192  # changed blocks remembered; a peer that is further behind is sent whole runs
 
 Masks = dict[int, int]  # by block of 64 sequences
 
 
-class Ledger:
-    """The changes of one node."""
+class ChangeLog:
+    """The changes of one node, by version and run."""
 
     def __init__(self, item_store: ItemStore, grace: int) -> None:
         self.version = 0
@@ -73,11 +87,11 @@ class Ledger:
         self._floor = 0  # changes of blocks up to this version are not remembered
         self._spared: dict[Dot, int] = {}
         self._ends: list[tuple[int, Dot]] = []
-        self._prints = Fingerprints()
+        self._fingerprints = Fingerprints()
         self._stale: set[Run] = set()
 
     def restore(self, reader: Reader) -> None:
-        """Take up what an earlier run left, after the item_store did."""
+        """Load what an earlier run saved, after the item store did."""
         for key, value in reader.scan(VERSIONS):
             dot = read_dot(key)
             self._versions[dot.origin, dot.epoch] = int.from_bytes(value, "big")
@@ -96,18 +110,19 @@ class Ledger:
 
     # Changes --------------------------------------------------------------------------------
 
-    def learn(self, transaction: Transaction, item: Item) -> None:
-        """Note an item that is held from now on."""
+    def add_item(self, transaction: Transaction, item: Item) -> None:
+        """Record an item that is held from now on."""
         run, sequence = (item.dot.origin, item.dot.epoch), item.dot.sequence
         _set(self._alive, run, sequence)
         if item.kind in REMOVABLE:
             _set(self._held, run, sequence)
         self._touch(transaction, run, sequence)
 
-    def forget(self, transaction: Transaction, item: Item, reason: str, expires: int) -> bool:
-        """Note an item that is no longer held; return whether it is dead for everybody.
+    def remove_item(self, transaction: Transaction, item: Item, reason: str, expires: int) -> bool:
+        """Record an item that is no longer held; return whether it is dead for everybody.
 
-        `expires` is when its life ends by the clock here."""
+        `expires` is when its life ends by the clock here.
+        """
         run, sequence = (item.dot.origin, item.dot.epoch), item.dot.sequence
         if item.kind in REMOVABLE:
             _clear(self._held, run, sequence)
@@ -140,7 +155,7 @@ class Ledger:
             _clear(self._alive, run, dot.sequence)
             self._touch(transaction, run, dot.sequence)
 
-    def check(self, run: Run, dead: Spans) -> None:
+    def check_dead(self, run: Run, dead: Spans) -> None:
         """Require that a set of dead dots can be held; a ProtocolError otherwise."""
         if run == (self._item_store.name, self._item_store.epoch):
             return
@@ -149,10 +164,11 @@ class Ledger:
             raise ProtocolError(f"more than {_MAX_RUNS} runs")
         build_range(unite(self.list_seen(run), dead))
 
-    def bury(self, transaction: Transaction, run: Run, dead: Spans, peer: str) -> int:
-        """Believe a peer that dots are dead; return how many items went.
+    def accept_dead(self, transaction: Transaction, run: Run, dead: Spans, peer: str) -> int:
+        """Believe a peer that dots are dead; return how many items were removed.
 
-        The set was checked. Of our own run we know better than anybody."""
+        The set was checked. Of our own run we know better than anybody.
+        """
         if run == (self._item_store.name, self._item_store.epoch):
             dead = intersect(dead, self.list_seen(run))
         seen = self.list_seen(run)
@@ -163,20 +179,20 @@ class Ledger:
             transaction.write(
                 CONTEXT, Dot(*run, 0).key, self._item_store.context.runs[run].encode()
             )
-            self._notice(transaction, run)
+            self._record_news(transaction, run)
         removed = 0
         held = _list_masks(self._held.get(run, {}))
         for sequence in iterate(intersect(dead, held)):
             dot = Dot(*run, sequence)
             for kind in REMOVABLE:
                 item = self._item_store.remove(transaction, kind, dot, "removed", peer)
-                if item is not None:  # noted at once: the next summary speaks of this state
-                    self.forget(transaction, item, "removed", item.expires)
+                if item is not None:  # recorded at once: the next summary speaks of this state
+                    self.remove_item(transaction, item, "removed", item.expires)
                     removed += 1
         return removed
 
     def retry(self, transaction: Transaction, run: Run) -> None:
-        """Ask for a run again at the next contact: something of it could not be taken yet."""
+        """Ask for a run again at the next contact: something of it could not be accepted yet."""
         self._stamp(transaction, run)
 
     def _spare(self, dot: Dot, end: int) -> None:
@@ -199,7 +215,7 @@ class Ledger:
         self._stale.add(run)
         transaction.write(VERSIONS, Dot(*run, 0).key, self.version.to_bytes(8, "big"))
 
-    def _notice(self, transaction: Transaction, run: Run) -> None:
+    def _record_news(self, transaction: Transaction, run: Run) -> None:
         """Find what became seen without being held here: dead, unless spared."""
         now, before = self._item_store.context.runs[run], self._known.get(run, EMPTY)
         news = subtract(list_spans(now), list_spans(before))
@@ -214,28 +230,28 @@ class Ledger:
         while len(self._changes) > _LOG:
             self._floor = self._changes.popleft()[0]
 
-    # Telling --------------------------------------------------------------------------------
+    # What to send -----------------------------------------------------------------------------
 
     def refresh(self, transaction: Transaction) -> None:
-        """Notice what other parts noted as seen."""
+        """Find what the rest of the node recorded as seen."""
         for run, seen in list(self._item_store.context.runs.items()):
             if self._known.get(run) is not seen and self._known.get(run) != seen:
-                self._notice(transaction, run)
+                self._record_news(transaction, run)
 
     def fingerprint(self, salt: bytes) -> bytes:
-        """Return the print of everything, for one contact."""
-        self._update_prints()
-        return self._prints.combine(salt)
+        """Return the fingerprint of everything, for one contact."""
+        self._update_fingerprints()
+        return self._fingerprints.combine(salt)
 
     def hash_groups(self, salt: bytes, count: int) -> list[bytes]:
         """Return the hashes of groups of runs, for one contact."""
-        self._update_prints()
-        return self._prints.hash_groups(salt, count)
+        self._update_fingerprints()
+        return self._fingerprints.hash_groups(salt, count)
 
-    def _update_prints(self) -> None:
+    def _update_fingerprints(self) -> None:
         for run in self._stale:
             seen = self._item_store.context.runs.get(run, EMPTY)
-            self._prints.update(run, seen, self._held.get(run, {}))
+            self._fingerprints.update(run, seen, self._held.get(run, {}))
         self._stale.clear()
 
     def list_changed(self, since: int) -> list[Run]:
@@ -248,7 +264,7 @@ class Ledger:
 
     def list_dead(self, since: int) -> dict[Run, Spans]:
         """Return what died after a version, by run; more than that where memory ends."""
-        if since < self._floor:
+        if since < self._floor:  # the changed blocks are forgotten: compare the runs as a whole
             found = {
                 run: subtract(self.list_seen(run), _list_masks(self._alive.get(run, {})))
                 for run in self.list_changed(since)
@@ -306,3 +322,121 @@ def _list_masks(masks: Masks) -> Spans:
             else:
                 spans.append((first, last))
     return tuple(spans) if spans else NOTHING
+
+
+# What each peer acknowledged ------------------------------------------------------------------
+
+RECORDS = "peer.record"
+TABLES = "peer.table"
+WITHHELD = "peer.withheld"
+_OUT, _IN = b"\0", b"\1"
+
+
+class PeerRecord:
+    """What a node remembers of one peer: acknowledged states, and numbers for runs.
+
+    In memory during a contact alone. Each direction has its own half: `told` is our state that the
+    peer acknowledged (a version, and a token by which the peer recognises that state), `heard` the
+    tokens of the peer's state that we have committed. The last two are kept, because the peer may
+    not know that we committed the newest. A peer that lost its store does not know the token, says
+    so, and is sent everything.
+    """
+
+    def __init__(self, peer: str, reader: Reader) -> None:
+        self.told_version = 0
+        self.told_token = NO_TOKEN
+        self.heard: tuple[bytes, bytes] = (NO_TOKEN, NO_TOKEN)
+        self.indices: dict[Run, int] = {}  # of runs that the peer knows by number
+        self.names: list[Run] = []  # what the peer's numbers mean
+        # Runs of which the strategy kept something back, and what the peer had seen of them then;
+        # None if that is not known. A peer that has seen more since says so by itself.
+        self.withheld: dict[Run, Spans | None] = {}
+        name = peer.encode()
+        self._key = bytes([len(name)]) + name
+        value = reader.get(RECORDS, self._key)
+        if value is None:
+            return
+        self.told_version = int.from_bytes(value[:8], "big")
+        tokens = [value[at : at + TOKEN] for at in range(8, 8 + 3 * TOKEN, TOKEN)]
+        self.told_token, self.heard = tokens[0], (tokens[1], tokens[2])
+        for _, run in reader.scan(TABLES, self._key + _OUT):
+            dot = read_dot(run)
+            self.indices[dot.origin, dot.epoch] = len(self.indices)
+        for _, run in reader.scan(TABLES, self._key + _IN):
+            dot = read_dot(run)
+            self.names.append((dot.origin, dot.epoch))
+        for key, seen in reader.scan(WITHHELD, self._key):
+            dot = read_dot(key[len(self._key) :])
+            self.withheld[dot.origin, dot.epoch] = decode_spans(FrameReader(seen)) if seen else None
+
+    # What the peer has of us ----------------------------------------------------------------
+
+    def forget_told(self, transaction: Transaction) -> None:
+        """Assume that the peer knows nothing of us: it lost its store."""
+        self.told_version, self.told_token = 0, NO_TOKEN
+        for index in range(len(self.indices)):
+            transaction.write(TABLES, self._table_key(_OUT, index), None)
+        self.indices = {}
+        self._write(transaction)
+
+    def note_told(
+        self, transaction: Transaction, version: int, token: bytes, named: list[Run]
+    ) -> None:
+        """Record that the peer committed our state as of a version, and numbers for new runs."""
+        for run in named:
+            index = len(self.indices)
+            self.indices[run] = index
+            transaction.write(TABLES, self._table_key(_OUT, index), Dot(*run, 0).key)
+        self.told_version, self.told_token = version, token
+        self._write(transaction)
+
+    def note_equal(self, transaction: Transaction, version: int) -> None:
+        """Record that the peer has all that we had at a version, however it came to it."""
+        if version > self.told_version:
+            self.told_version = version
+            self._write(transaction)
+
+    # What we have of the peer ---------------------------------------------------------------
+
+    def knows(self, token: bytes) -> bool:
+        """Return whether the peer may speak relative to this state of its own."""
+        return token == NO_TOKEN or token in self.heard
+
+    def resolve(self, run: Run | int, table: int) -> Run:
+        """Return the run that a peer means, whose table has so many names that we confirmed."""
+        if not isinstance(run, int):
+            return run
+        if run >= table:
+            raise ProtocolError(f"number {run} for a run, {table} were named")
+        return self.names[run]
+
+    def note_heard(
+        self, transaction: Transaction, token: bytes, start: int, named: list[Run]
+    ) -> None:
+        """Record that we have the peer's state, and its numbers for new runs, from `start` on."""
+        for index in range(start + len(named), len(self.names)):
+            transaction.write(TABLES, self._table_key(_IN, index), None)
+        self.names[start:] = named
+        for index, run in enumerate(named, start):
+            transaction.write(TABLES, self._table_key(_IN, index), Dot(*run, 0).key)
+        self.heard = (token, self.heard[0])
+        self._write(transaction)
+
+    # What was kept back ---------------------------------------------------------------------
+
+    def withhold(self, transaction: Transaction, withheld: dict[Run, Spans | None]) -> None:
+        """Record the runs of which something was kept back, and may go the next time."""
+        for run in sorted(self.withheld.keys() - withheld.keys()):
+            transaction.write(WITHHELD, self._key + Dot(*run, 0).key, None)
+        for run, seen in sorted(withheld.items(), key=lambda pair: pair[0]):
+            if run not in self.withheld or self.withheld[run] != seen:
+                value = b"" if seen is None else encode_spans(seen)
+                transaction.write(WITHHELD, self._key + Dot(*run, 0).key, value)
+        self.withheld = withheld
+
+    def _table_key(self, way: bytes, index: int) -> bytes:
+        return self._key + way + index.to_bytes(4, "big")
+
+    def _write(self, transaction: Transaction) -> None:
+        value = self.told_version.to_bytes(8, "big") + self.told_token + b"".join(self.heard)
+        transaction.write(RECORDS, self._key, value)

@@ -1,0 +1,357 @@
+"""What goes to one peer next, best first; and which notifications are worth sending.
+
+Receipts first, because they free room on both sides; then revocations, vocabularies and
+subscriptions, which decide what notifications are worth; then notifications, in the order and
+number of copies that the strategy chooses.
+
+`Forwarding` is the node's side of that choice, shared by all sessions: the strategy, the copies
+held, whom the node meets, and at which nodes each subscriber was last seen. `SendQueue` belongs to
+one session: what its peer still lacks, packed into frames, and the question that a strategy may
+have for the peer before it decides (how many nodes it meets, and how soon it may meet each
+destination). It knows nothing of the link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from denwatch.node.core.interface import Reader
+from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.items import (
+    DELIVERED,
+    NOTIFICATION,
+    REVOCATION,
+    SUBSCRIPTION,
+    VOCABULARY,
+    DeliveredBody,
+    Dot,
+    Item,
+    SubscriptionBody,
+    decode_body,
+    read_dot,
+)
+from denwatch.node.core.peers.change_log import ChangeLog, PeerRecord
+from denwatch.node.core.transaction import Transaction
+from denwatch.node.replication.clock import Clocks
+from denwatch.node.replication.dot_sets import Run, Spans, intersect, unite
+from denwatch.node.replication.strategies import (
+    Candidate,
+    Copy,
+    CopyChoice,
+    Encounters,
+    MetPeer,
+    Strategy,
+)
+from denwatch.node.replication.wire import ItemBatch, SentItem, decode_ask, encode_ask, hash_name
+from denwatch.protocol.errors import ProtocolError
+
+COPIES = "peer.copy"
+ITEM_HEAD = 48  # bytes of an item beside body and signature, at most
+_ORDER = (DELIVERED, REVOCATION, VOCABULARY, SUBSCRIPTION)
+_PLACES = 2  # nodes remembered for a subscriber
+_MAX_ASKED = 1_024  # destinations in one question
+_REACH = 2  # bytes
+
+
+class PendingDeliveries(Protocol):
+    """What the subscribers' protocol knows of deliveries that are pending."""
+
+    def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:
+        """Return who still waits for a notification that is held, with the degree of each."""
+
+
+class Forwarding:
+    """Which notifications are for whom: strategy, copies, encounters, places of subscribers.
+
+    Items tell where a subscriber is: a subscription, and a receipt, are made at the node where
+    their subscriber is.
+    """
+
+    def __init__(
+        self, item_store: ItemStore, clocks: Clocks, pending: PendingDeliveries, strategy: Strategy
+    ) -> None:
+        self.strategy = strategy
+        self.encounters = Encounters()
+        self._item_store = item_store
+        self._clocks = clocks
+        self._pending = pending
+        self._copies: dict[Dot, Copy] = {}  # those that are not as they began
+        self._places: dict[str, tuple[str, ...]] = {}  # of a subscriber, the latest node first
+
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run saved."""
+        for key, value in reader.scan(COPIES):
+            numbers = [int.from_bytes(value[at : at + 2], "big") for at in (0, 2, 4)]
+            self._copies[read_dot(key)] = Copy(*numbers)
+        self.encounters.restore(reader)
+        for kind in (SUBSCRIPTION, DELIVERED):
+            for item in self._item_store.iterate(reader, kind):
+                self.add_item(item)
+
+    def add_item(self, item: Item) -> bool:
+        """Learn from a new item where a subscriber is; return whether that is another node."""
+        if item.kind == SUBSCRIPTION:
+            subscriber = decode_body(SubscriptionBody, item.body).owner
+        elif item.kind == DELIVERED:
+            subscriber = decode_body(DeliveredBody, item.body).subscriber
+        else:
+            return False
+        node = item.dot.origin
+        known = self._places.get(subscriber, ())
+        before = tuple(place for place in known if place != node)
+        self._places[subscriber] = (node, *before)[:_PLACES]
+        return node not in known
+
+    def list_destinations(self, transaction: Transaction, dots: Iterable[Dot]) -> set[str]:
+        """Return the nodes where those may be who wait for any of these notifications."""
+        found = (self._find_places(self._pending.wanted(transaction, dot)) for dot in dots)
+        return {node for places in found for node in places}
+
+    def build_candidate(self, transaction: Transaction, dot: Dot) -> Candidate:
+        """Return what a strategy wants to know of a notification that is held."""
+        expires = self._item_store.live[NOTIFICATION][dot.origin, dot.epoch][dot.sequence]
+        wanted = self._pending.wanted(transaction, dot)
+        return Candidate(
+            dot,
+            self.get_copy(dot),
+            expires and self._clocks.localise(dot, expires),
+            wanted,
+            self._find_places(wanted),
+        )
+
+    def _find_places(self, subscribers: Iterable[str]) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(node for name in subscribers for node in self._places.get(name, ()))
+        )
+
+    # Copies ---------------------------------------------------------------------------------
+
+    def get_copy(self, dot: Dot) -> Copy:
+        """Return what is known of our copy of a notification."""
+        copy = self._copies.get(dot)
+        if copy is not None:
+            return copy
+        is_own = dot.origin == self._item_store.name
+        return Copy(self.strategy.copies if is_own else 1, 0, 0)
+
+    def keep_copy(self, transaction: Transaction, dot: Dot, copy: Copy) -> None:
+        """Record what a copy is now."""
+        if self.strategy.copies and copy != self.get_copy(dot):
+            copy = Copy(*(min(number, 0xFFFF) for number in copy))
+            self._copies[dot] = copy
+            transaction.write(
+                COPIES, dot.key, b"".join(number.to_bytes(2, "big") for number in copy)
+            )
+
+    def drop_copy(self, transaction: Transaction, dot: Dot) -> None:
+        """Forget a copy that is gone."""
+        if self._copies.pop(dot, None) is not None:
+            transaction.write(COPIES, dot.key, None)
+
+
+class Packed(NamedTuple):
+    """One item in a frame that was sent and is not acknowledged yet."""
+
+    item: Item
+    size: int
+    choice: CopyChoice | None
+
+
+class SendQueue:
+    """What one peer is still to get."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        change_log: ChangeLog,
+        forwarding: Forwarding,
+        clocks: Clocks,
+        peer: str,
+        chunk: int,
+    ) -> None:
+        self._item_store = item_store
+        self._change_log = change_log
+        self._forwarding = forwarding
+        self._clocks = clocks
+        self._peer = peer
+        self._chunk = chunk
+        self._asked: list[str] | None = None  # destinations in our question, while it is open
+        self._is_answered = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the next exchange finds out again what the peer lacks."""
+        self._queues: dict[int, dict[Dot, None]] = {kind: {} for kind in _ORDER}
+        self._undecided: dict[Dot, None] = {}  # notifications that the strategy has not seen yet
+        self._chosen: deque[CopyChoice] = deque()
+        self._dead: dict[Run, Spans] = {}
+        self._theirs: dict[Run, Spans] = {}  # what the peer has seen
+        self._loaded: set[Run] = set()
+        self._met = MetPeer(self._peer, {}, 0)
+        self._close_question()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to pack."""
+        return bool(self._dead or self._chosen or any(self._queues.values()))
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether there are notifications for the strategy to decide about."""
+        return bool(self._undecided)
+
+    # Filling --------------------------------------------------------------------------------
+
+    def add_missing(self, run: Run, theirs: Spans) -> None:
+        """Queue what a peer that has seen `theirs` of a run lacks."""
+        self._theirs[run] = theirs
+        self._loaded.add(run)
+        live = self._item_store.live
+        here = [(kind, live[kind][run]) for kind in (*_ORDER, NOTIFICATION) if run in live[kind]]
+        if not here:
+            return
+        for sequence in self._change_log.list_missing(run, theirs):
+            for kind, held in here:
+                if sequence in held:
+                    self._add(kind, Dot(*run, sequence))
+
+    def add_item(self, item: Item) -> None:
+        """Queue an item that is new here."""
+        self._add(item.kind, item.dot)
+
+    def add_dead(self, dot: Dot) -> None:
+        """Queue the news that an item was removed."""
+        run = (dot.origin, dot.epoch)
+        one = ((dot.sequence, dot.sequence),)
+        self._dead[run] = unite(self._dead.get(run, ()), one)
+
+    def _add(self, kind: int, dot: Dot) -> None:
+        (self._undecided if kind == NOTIFICATION else self._queues[kind])[dot] = None
+
+    # Asking the peer ------------------------------------------------------------------------
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether everything is known that the strategy wants to know of the peer."""
+        return self._is_answered
+
+    def ask(self, transaction: Transaction) -> bytes | None:
+        """Return the question to send; None if it is on its way."""
+        if self._asked is not None:
+            return None
+        found = self._forwarding.list_destinations(transaction, self._undecided)
+        self._asked = sorted(found - {self._peer, self._item_store.name})[:_MAX_ASKED]
+        return encode_ask(self._asked)
+
+    def answer(self, transaction: Transaction, body: bytes) -> bytes:
+        """Return the answer to a peer's question."""
+        encounters = self._forwarding.encounters
+        known = {hash_name(name): name for name in encounters.list_known()}
+        grades = bytes(
+            encounters.judge(known[each], transaction.now) if each in known else 0
+            for each in decode_ask(body)
+        )
+        return min(encounters.reach, 0xFFFF).to_bytes(_REACH, "big") + grades
+
+    def receive_answer(self, transaction: Transaction, body: bytes) -> None:
+        """Learn from the answer to our question, also for later meetings with others."""
+        if self._asked is None or len(body) != _REACH + len(self._asked):
+            raise ProtocolError("an answer to no question")
+        likely = dict(zip(self._asked, body[_REACH:], strict=True))
+        for node, byte in likely.items():
+            self._forwarding.encounters.hear(transaction.write, node, byte, transaction.now)
+        self._met = MetPeer(self._peer, likely, int.from_bytes(body[:_REACH], "big"))
+        self._is_answered = True
+
+    def _close_question(self) -> None:
+        """Before its next decision the strategy asks again, if it asks at all."""
+        self._asked = None
+        self._is_answered = not self._forwarding.strategy.is_asking
+
+    # Deciding -------------------------------------------------------------------------------
+
+    def decide(self, transaction: Transaction, record: PeerRecord) -> None:
+        """Let the strategy choose among the notifications, and remember what it kept back."""
+        forwarding = self._forwarding
+        candidates = [
+            forwarding.build_candidate(transaction, dot)
+            for dot in self._undecided
+            if self._is_lacking(dot) and self._item_store.holds(NOTIFICATION, dot)
+        ]
+        chosen = forwarding.strategy.choose(
+            candidates, self._met, forwarding.encounters, transaction.now
+        )
+        self._chosen.extend(chosen)
+        self._undecided = {}
+        going = {choice.dot for choice in chosen}
+        left = {run: seen for run, seen in record.withheld.items() if run not in self._loaded}
+        kept = {(each.dot.origin, each.dot.epoch) for each in candidates if each.dot not in going}
+        record.withhold(transaction, left | {run: self._theirs.get(run) for run in kept})
+        self._loaded = set()
+        self._close_question()
+
+    def _is_lacking(self, dot: Dot) -> bool:
+        one = ((dot.sequence, dot.sequence),)
+        return not intersect(one, self._theirs.get((dot.origin, dot.epoch), ()))
+
+    # Packing --------------------------------------------------------------------------------
+
+    def pack(self, transaction: Transaction) -> tuple[ItemBatch, list[Packed]]:
+        """Take the next things out of the queue, as many as fit a frame."""
+        packed: list[Packed] = []
+        size = 0
+        while size < self._chunk:
+            found = self._take(transaction)
+            if found is None:
+                break
+            size += found.size
+            packed.append(found)
+        runs = dict.fromkeys((each.item.dot.origin, each.item.dot.epoch) for each in packed)
+        batch = ItemBatch(
+            tuple(self._dead.items()),
+            tuple(self._clocks.tell(runs, transaction.now)),
+            tuple(_build_sent_item(each) for each in packed),
+        )
+        self._dead = {}
+        return batch, packed
+
+    def confirm(self, transaction: Transaction, packed: Packed) -> None:
+        """Record that the peer has an item: so many of our copies are gone."""
+        if packed.choice is not None:
+            self._forwarding.keep_copy(transaction, packed.item.dot, packed.choice.kept)
+
+    def _take(self, transaction: Transaction) -> Packed | None:
+        """Return the next item that is still held and still lacking."""
+        for kind in _ORDER:
+            queue = self._queues[kind]
+            while queue:
+                dot = next(iter(queue))
+                del queue[dot]
+                packed = self._fetch(transaction, kind, dot, None)
+                if packed is not None:
+                    return packed
+        while self._chosen:
+            choice = self._chosen.popleft()
+            packed = self._fetch(transaction, NOTIFICATION, choice.dot, choice)
+            if packed is not None:
+                return packed
+        return None
+
+    def _fetch(
+        self, transaction: Transaction, kind: int, dot: Dot, choice: CopyChoice | None
+    ) -> Packed | None:
+        if not self._is_lacking(dot) or not self._item_store.holds(kind, dot):
+            return None
+        item = self._item_store.get(transaction, kind, dot)
+        assert item is not None, "held in memory, not on the disk"
+        if dot.origin == self._item_store.name:
+            item = self._item_store.sign(item)
+        return Packed(item, len(item.body) + len(item.signature) + ITEM_HEAD, choice)
+
+
+def _build_sent_item(packed: Packed) -> SentItem:
+    if packed.choice is None:
+        return SentItem(packed.item, 0, 0)
+    return SentItem(packed.item, packed.choice.given, packed.choice.kept.hops + 1)
