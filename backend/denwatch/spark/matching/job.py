@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from denwatch.node.core.subscribers.notes import Note, describe_content_values
-from denwatch.node.core.subscribers.people import read_filter
+from denwatch.node.backend_api import describe_content, read_filter
 from denwatch.node.matching import index as node_index
 from denwatch.node.matching.batch import MatchBatch, NotificationBatch
 from denwatch.node.matching.content_index import ContentIndex
@@ -313,8 +311,7 @@ def describe_note(note: dict[str, Any], meanings: Meanings) -> dict[str, Any]:
     except ProtocolError:
         return {}
     event = meanings.find_event(note.get("vocabulary") or b"", vector.event)
-    shown = SimpleNamespace(vector=vector, event=event, device=note.get("device") or "")
-    return cast(dict[str, Any], describe_content_values(cast(Note, shown)))
+    return describe_content(vector, event, note.get("device") or "")
 
 
 # Notifications that lie in Parquet files: read by the workers themselves, then matched.

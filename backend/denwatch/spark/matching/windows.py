@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import EventType, build_vocabulary
-from denwatch.node.core.vocabularies import Vocabularies, shorten_hash
+from denwatch.node.backend_api import Vocabularies, shorten_hash
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

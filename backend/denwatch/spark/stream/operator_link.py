@@ -25,7 +25,7 @@ from denwatch.client.subscriber.link import (
 )
 from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.servers import NodeUrl, parse_server
-from denwatch.node.core.interface import OPERATORS, STATUS
+from denwatch.node.backend_api import OPERATORS, STATUS, Plan, encode_items, encode_plan
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -35,7 +35,6 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.operators import Plan, encode_items, encode_plan
 from denwatch.spark.report.analysis import save_text
 from denwatch.spark.stream.matching import parse_ids
 from denwatch.spark.stream.summary import Judged

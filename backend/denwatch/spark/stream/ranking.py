@@ -28,7 +28,7 @@ import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from denwatch.spark.analytics.outcomes import Replay
+from denwatch.node.backend_api import DecisionReplay, OfferedMatch
 from denwatch.spark.stream.matching import (
     Changes,
     list_owners,
@@ -220,7 +220,7 @@ def take_offers(state: OwnerState | None, frame: pd.DataFrame) -> OwnerState:
 def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]:
     """Decide what is pending; return what is settled by that, and leave the rest open."""
     order = sorted(state.pending, key=lambda o: (o.offered, o.note_id, o.subscription_id))
-    replay = Replay(owner, {(space, key): value for space, key, value in state.rows})
+    replay = DecisionReplay(owner, {(space, key): value for space, key, value in state.rows})
     for key in state.entered:
         replay.enter(key, state.subs[key])
     done: list[Verdict] = []
@@ -228,7 +228,7 @@ def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]
     _decide(replay, state, old, done)
     if old:
         entered = replay.list_entered()
-        kept = {sub.id: state.subs[key]["ends"] > settled for key, sub in entered.items()}
+        kept = {id_: state.subs[key]["ends"] > settled for key, id_ in entered.items()}
         state.entered = list(entered)
         state.rows = [
             (space, key, value)
@@ -241,22 +241,20 @@ def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]
     return done
 
 
-def _decide(replay: Replay, state: OwnerState, offers: list[Offer], into: list[Verdict]) -> None:
+def _decide(
+    replay: DecisionReplay, state: OwnerState, offers: list[Offer], into: list[Verdict]
+) -> None:
     place = 0
     while place < len(offers):
         first = offers[place]
         group = list(takewhile(partial(_is_of, first), offers[place:]))
-        frame = pd.DataFrame(
-            {
-                "subscription_id": [o.subscription_id for o in group],
-                "possible": [o.possible for o in group],
-                "certain": [o.certain for o in group],
-                "attribute": [o.attribute for o in group],
-                "note": [o.note for o in group],
-                "asked": [state.subs[o.subscription_id] for o in group],
-            }
-        )
-        verdicts = replay.decide(first.offered, frame)
+        matches = [
+            OfferedMatch(
+                o.subscription_id, o.possible, o.certain, o.attribute, state.subs[o.subscription_id]
+            )
+            for o in group
+        ]
+        verdicts = replay.decide(first.offered, first.note, matches)
         into += [(first.note_id, key, first.offered, why) for key, why in verdicts.items()]
         place += len(group)
 
