@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.spark.cluster import pack_environment, start_cluster
 from tests.spark.cluster_driver import SHARDED, make_site, match_all
 from tests.spark.oracle import find_matches
-from tests.spark.truth.script import READINGS, run_script
+from tests.spark.scripted_run import READINGS, run_script
 
 ROOT = Path(__file__).parents[2]
 

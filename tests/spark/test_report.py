@@ -29,7 +29,7 @@ from denwatch.spark.report.svg import (
 )
 from pyspark.sql import SparkSession
 
-from tests.spark.truth.script import run_script
+from tests.spark.scripted_run import run_script
 
 PICTURES = {
     *("delivery", "latency", "causes", "links", "replicas", "strategies", "sources", "terms"),

@@ -20,8 +20,8 @@ from denwatch.spark.stream.versions import VersionError, Versions
 from pyspark.sql import SparkSession
 
 from tests.spark.logs import make_blocks, write_segment
+from tests.spark.scripted_run import run_script
 from tests.spark.streams import Arrival, check_equal, count_rows, read_plainly, write_batch
-from tests.spark.truth.script import run_script
 
 SEED = 20261116
 CRASH = "the power is gone"

@@ -20,6 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.spark.scripted_run import run_script
 from tests.spark.streams import (
     NUMBERED,
     Arrival,
@@ -27,7 +28,6 @@ from tests.spark.streams import (
     check_equal,
     write_batch,
 )
-from tests.spark.truth.script import run_script
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE = 900.0  # s; a start of Spark on a busy machine

@@ -1,6 +1,6 @@
 """A scripted run of three real nodes: the analysis must say exactly what was worked out by hand.
 
-The run is in `tests.spark.truth.script`, with its truth beside it. It is analysed twice: as it is,
+The run is in `tests.spark.scripted_run`, with its truth beside it. It is analysed twice: as it is,
 and with two of the three clocks wrong, which must not change anything.
 """
 
@@ -19,7 +19,7 @@ from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark.truth.script import (
+from tests.spark.scripted_run import (
     ASKED,
     CONTACTS,
     END,

@@ -1,6 +1,59 @@
-"""The backend: every node's log looked at together, on Spark.
+"""The backend: the logs of all nodes together, on Spark. In a notebook:
 
-`session` starts Spark, `source` reads the nodes' logs, `tables` keeps them as Parquet, `matching`
-holds every notification against every subscription. Uses of the node's packages are limited to
-their pure parts: the log's decoder, the matcher, the vocabulary.
+    from denwatch import spark as dens
+
+    session = dens.build_session()                          # local[*], or a master
+    notes = dens.read_kind(session, ["logs"], "note")       # records of a kind as a DataFrame
+    study = dens.open_study(session, ["logs"])              # every table, made when it is used
+    study.matches, study.outcomes                           # global matching, and what was missed
+    dens.analyze(session, [Path("logs")], Path("report"))   # report.html and tables
+
+Names are imported when they are first used: `import denwatch.spark` needs neither Java nor pyspark.
+Of the node, only its pure packages, `core.items` and `backend_api` are imported from here.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from denwatch.spark.analytics.study import Study, open_study
+    from denwatch.spark.matching import find_notes, find_windows, match_globally
+    from denwatch.spark.report import Report, analyze
+    from denwatch.spark.session import build_session
+    from denwatch.spark.source import QUARANTINE, read_kind, stream_kind
+
+__all__ = [
+    "QUARANTINE",
+    "Report",
+    "Study",
+    "analyze",
+    "build_session",
+    "find_notes",
+    "find_windows",
+    "match_globally",
+    "open_study",
+    "read_kind",
+    "stream_kind",
+]
+_HOMES = {
+    "analytics.study": ("Study", "open_study"),
+    "matching": ("find_notes", "find_windows", "match_globally"),
+    "report": ("Report", "analyze"),
+    "session": ("build_session",),
+    "source": ("QUARANTINE", "read_kind", "stream_kind"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            found: object = getattr(import_module(f"denwatch.spark.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-PACKAGES = ("protocol", "client", "node", "cli", "spark")  # below `denwatch`
+PACKAGES = ("protocol", "client", "node", "spark")  # below `denwatch`
 CODE = "denwatch"  # what the archives are called where they are unpacked
 ENVIRONMENT = "environment"
 _KERNELS = (".nbi", ".nbc")

@@ -212,9 +212,9 @@ def run_analyze(argv: list[str]) -> int:
             raise CommandError(str(error)) from None
     head = report.headline
     print(
-        f"delivered {int(head['delivered'])} of {int(head['wished'])} that nobody held back, "
-        f"{int(head['possible'])} were possible; missed {int(head['missed'])}, "
-        f"wrong {int(head['wrong'])}"
+        f"{int(head['wished'])} expected, {int(head['possible'])} reachable, "
+        f"{int(head['delivered'])} delivered, {int(head['missed'])} missed, "
+        f"{int(head['wrong'])} wrong"
     )
     if report.quarantined:
         print(f"{report.quarantine}; all in {report.tables / 'quarantine.csv'}")
@@ -461,20 +461,18 @@ def build_views(
     session: SparkSession, folders: list[str]
 ) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
     """Return all views: what each contains, and how to build it."""
-    from denwatch.spark.analytics.study import Study
-    from denwatch.spark.analytics.timeline import Logs
+    from denwatch.spark.analytics.study import open_study
     from denwatch.spark.report.analysis import name_ids
     from denwatch.spark.source import QUARANTINE, read_kind
 
-    logs = Logs(lambda kind: read_kind(session, folders, kind))
-    study = Study(logs)
+    study = open_study(session, folders)
 
     def name(make: Callable[[], DataFrame]) -> Callable[[], DataFrame]:
         return lambda: name_ids(make())
 
     views = {key: (words, name(make)) for key, (words, make) in study.list_tables().items()}
     for kind in KINDS.values():
-        views[RECORDS + kind.name] = (kind.meaning, partial(logs.get, kind.name))
+        views[RECORDS + kind.name] = (kind.meaning, partial(study.logs.get, kind.name))
     bad = "what could not be read, and why"
     views[QUARANTINE] = (bad, lambda: read_kind(session, folders, QUARANTINE))
     return views

@@ -165,7 +165,7 @@ def measure_sources(logs: Logs) -> DataFrame:
 
 
 def count_refusals(logs: Logs) -> DataFrame:
-    """Return what nodes turned away, and why: node, what, why, times, bytes."""
+    """Return what nodes refused, and why: node, what, why, times, bytes."""
     return (
         logs.get("refuse")
         .groupBy("node", "what", "why")

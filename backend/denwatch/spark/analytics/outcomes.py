@@ -273,7 +273,7 @@ def spread_latency(outcomes: DataFrame) -> DataFrame:
 def sum_up(outcomes: DataFrame) -> DataFrame:
     """Return the headline, one row.
 
-    `wished` are the pairs that nobody held back on purpose; `possible` those of them that contacts
+    `wished` are the expected deliveries, those that were not withheld on purpose; `possible` those of them that contacts
     could have brought. quality = delivered of possible: 1 is as good as the best replication there
     can be. delay = the sum of the best latencies over that of ours, of what was delivered.
     """

@@ -1,12 +1,12 @@
-"""The whole study of a set of logs: every table that the report shows and that SQL can ask for.
+"""All tables that the report shows and that SQL can query, about one set of logs.
 
-Tables are worked out when they are asked for, in an order in which each uses what is kept of the
-others. The only file that knows how the analyses fit together.
+A table is computed when it is first used and then kept, together with the tables that it is made
+of. The only file that knows how the analyses depend on each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -61,15 +61,22 @@ from denwatch.spark.services import (
     refresh_services,
     sum_regions,
 )
-from pyspark.sql import DataFrame
+from denwatch.spark.source import read_kind
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 _NOTE_BYTES = 200.0  # of a notification between nodes, where no transfer tells
 _GROUP_BYTES = 4 << 20  # of a row group, which one task matches: some hundred thousand notes
 
 
+def open_study(spark: SparkSession, folders: Iterable[str | Path]) -> Study:
+    """Return the study of all logs below some folders; nothing is read before a table is used."""
+    listed = [Path(folder) for folder in folders]
+    return Study(Logs(lambda kind: read_kind(spark, listed, kind)))
+
+
 class Study:
-    """One set of logs, looked at from all sides."""
+    """All tables about one set of logs."""
 
     def __init__(
         self,
@@ -79,13 +86,13 @@ class Study:
         strategies: tuple[str, ...] = STRATEGIES,
         folder: Path | None = None,
     ) -> None:
-        """`folder`: for files that all machines see; without it, notes are kept in memory."""
+        """`folder` is for files that all machines see; without it, notes stay in memory."""
         self.logs = logs
         self._note_files = None if folder is None else folder / "notes"
         self._late = late
         self._strategies = strategies
 
-    # What all others are made of --------------------------------------------------------------
+    # Base tables ------------------------------------------------------------------------------
 
     @cached_property
     def subscriptions(self) -> DataFrame:
@@ -151,7 +158,7 @@ class Study:
 
     @cached_property
     def outcomes(self) -> DataFrame:
-        """What became of each pair, and why."""
+        """The outcome of each pair, and its cause."""
         return judge_outcomes(
             self.pairs, self.oracle, self.logs, self.notes, self.subscriptions, self._late
         ).cache()
@@ -245,11 +252,17 @@ class Study:
                 "copies over time",
                 lambda: count_replicas(find_copies(logs), logs.begin, logs.end, self.step),
             ),
-            "staleness": ("how old news is at each node", lambda: measure_staleness(self.logs)),
+            "staleness": (
+                "how old notifications were on arrival, by node",
+                lambda: measure_staleness(self.logs),
+            ),
             "costs": ("bytes and copies a delivery", lambda: self.costs),
             "strategies": ("what other strategies would do", lambda: self.strategies),
-            "sources": ("what devices sent and saved", lambda: measure_sources(self.logs)),
-            "refusals": ("what nodes turned away", lambda: count_refusals(self.logs)),
+            "sources": (
+                "what devices sent, and what they did not need to send",
+                lambda: measure_sources(self.logs),
+            ),
+            "refusals": ("what nodes refused", lambda: count_refusals(self.logs)),
             "terms": (
                 "attributes and terms asked for",
                 lambda: count_terms(self.subscriptions, self.matches),

@@ -217,7 +217,7 @@ def _list_cards(figures: Figures) -> list[ReportSection]:
     saved = int(figures.tables["sources"]["bytes_saved"].sum())
     copies = costs["copies_per_delivery"]
     return [
-        ReportSection(_share(head["delivery_ratio"]), "delivered of what nobody held back"),
+        ReportSection(_share(head["delivery_ratio"]), "of the expected were delivered"),
         ReportSection(_share(head["quality"]), "delivered of what contacts made possible"),
         ReportSection(
             _span(head["p50_ms"]), f"median latency; {_span(head['best_p50_ms'])} was possible"

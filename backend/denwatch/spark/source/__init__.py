@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from denwatch.spark.source.datasource import FORMAT, GoneError, LogSource, OptionError, join_folders
+from denwatch.spark.source.datasource import (
+    FORMAT,
+    GoneError,
+    LogSource,
+    OptionError,
+    is_start_timeout,
+    join_folders,
+)
 from denwatch.spark.source.decoding import ALL, FIXED, QUARANTINE, KindError, build_schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -28,6 +35,7 @@ __all__ = [
     "OptionError",
     "build_schema",
     "choose_columns",
+    "is_start_timeout",
     "read_kind",
     "stream_kind",
 ]

@@ -72,7 +72,7 @@ class OptionError(ValueError):
 
 
 class Task(InputPartition):
-    """What one task reads: a piece of a segment, or problems that the driver has found."""
+    """What one task reads: a piece of a segment, or problems that the driver found."""
 
     def __init__(self, piece: Piece | None, problems: tuple[Quarantined, ...] = ()) -> None:
         super().__init__(None)
@@ -81,7 +81,7 @@ class Task(InputPartition):
 
 
 def join_folders(folders: Iterable[object]) -> str:
-    """Return folders as the one text that an option is."""
+    """Return folders as the text of one option."""
     texts = [str(Path(str(folder)).absolute()) for folder in folders]  # Spark may be elsewhere
     if not texts or any(_SEPARATOR in text for text in texts):
         raise OptionError(f"folders of logs are named, without a comma: {texts}")
@@ -89,7 +89,7 @@ def join_folders(folders: Iterable[object]) -> str:
 
 
 class LogSource(DataSource):
-    """The logs of nodes."""
+    """The data source `denwatch`."""
 
     @classmethod
     def name(cls) -> str:
@@ -106,12 +106,11 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of a stream."""
-
         return LogStreamReader(self.options, schema)
 
 
 class LogReader(DataSourceReader):
-    """Reads what is there now."""
+    """Reads the records that are there now."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._folders = read_folders(options)
@@ -120,7 +119,7 @@ class LogReader(DataSourceReader):
         self._schema = schema
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take from the filters what leaves out files and blocks; Spark applies them all."""
+        """Use filters to skip files and blocks; Spark applies all of them again."""
         self._bounds = apply_filters(self._bounds, filters)
         return filters
 
@@ -136,7 +135,7 @@ class LogReader(DataSourceReader):
 
 
 def make_tasks(plan: ReadingPlan, kind: str, bounds: Bounds) -> Iterator[InputPartition]:
-    """Yield what tasks have to read of a plan."""
+    """Yield the tasks of a plan."""
     if plan.problems and kind in (ALL, QUARANTINE):
         yield Task(None, tuple(plan.problems))
     for piece in plan.pieces:
@@ -181,10 +180,9 @@ def read_bounds(options: Mapping[str, str]) -> Bounds:
     return Bounds(**bounds)
 
 
-# What a query's filters say about the records it can want. Pure.
-#
-# Only the time and the node are used, to leave out blocks and files. Spark evaluates every filter
-# again: a block that is read may hold records outside of the bounds.
+# Filters --------------------------------------------------------------------------------
+# Filters on the time and the node skip blocks and files. Spark evaluates every filter again: a
+# block that is read may contain records outside of the bounds.
 
 
 @dataclass(frozen=True)
@@ -231,12 +229,11 @@ def apply_filters(bounds: Bounds, filters: Iterable[Filter]) -> Bounds:
     return bounds
 
 
-# The same source as a stream: what is new in the folders since the last batch.
-#
-# An offset says for every run of a node which records were read, as ranges of their numbers, and
-# which files were told of as problems. Numbers name records for ever, so a batch that is done
-# again after a crash reads the same ones, even if its segment was closed, renamed or copied in
-# between; and segments may be carried here in any order.
+# Streaming ------------------------------------------------------------------------------
+# An offset lists for every run of a node the records that were read, as ranges of their numbers,
+# and the files that were reported as unreadable. A record keeps its number for ever, so a batch
+# that is repeated after a crash reads the same records, even if their segment was closed, renamed
+# or copied in between; and segments may arrive in any order.
 
 Offset = dict[str, Any]
 Runs = dict[str, list[Range]]
@@ -244,6 +241,20 @@ Runs = dict[str, list[Range]]
 
 class GoneError(RuntimeError):
     """Records that a batch has to read are not in the folders any more."""
+
+
+# Spark starts one Python process for a streaming source without its daemon, and waits exactly ten
+# seconds for it to connect (PythonWorkerFactory.createSimpleWorker of Spark 4.3; no setting, and
+# the same over TCP). On a machine that is busy enough the imports alone take longer.
+_START_TIMEOUTS = ("failed to connect back", "CANNOT_OPEN_SOCKET")
+
+
+def is_start_timeout(error: Exception) -> bool:
+    """Return whether a stream failed only because its Python process started too slowly.
+
+    Nothing was read then: starting the query again with its checkpoint is safe.
+    """
+    return any(words in str(error) for words in _START_TIMEOUTS)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -261,7 +272,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:
-        """Return the offset before everything."""
+        """Return the offset before the first record."""
         return {"files": {}, "runs": {}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -269,7 +280,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._limit) if self._limit else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note what is there: a run of `availableNow` ends there."""
+        """Remember what is there now: a run of `availableNow` ends there."""
         self._target = self._find_latest()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -304,7 +315,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
         wanted = Wanted(self._kind, self._bounds.since, self._bounds.until)
-        # A batch that is not whole must be done again, not be told of as damage.
+        # An incomplete batch must be repeated, not be reported as damage.
         return read_task(partition, wanted, self._schema, is_strict=True)
 
     def _list(self) -> Listing:

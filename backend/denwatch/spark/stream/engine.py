@@ -26,7 +26,7 @@ from denwatch.spark.analytics.what_if import STRATEGIES, recommend
 from denwatch.spark.matching import MATCHES
 from denwatch.spark.report.analysis import find_strategy, save_table, tune_queries
 from denwatch.spark.services import list_live
-from denwatch.spark.source import ALL, QUARANTINE, stream_kind
+from denwatch.spark.source import ALL, QUARANTINE, is_start_timeout, stream_kind
 from denwatch.spark.stream import matching, ranking
 from denwatch.spark.stream.matching import StreamMatcher, load_windows, read_clocks, read_offsets
 from denwatch.spark.stream.ranking import update_decisions
@@ -51,9 +51,7 @@ CHECKPOINT = "checkpoint"
 Tell = Callable[[str], None]
 _POLL = 1  # s
 _LITTLE = 300_000  # records
-# What a machine that is too busy for Spark's fixed patience of ten seconds is forgiven for.
-_PASSING = ("failed to connect back", "CANNOT_OPEN_SOCKET")
-_ATTEMPTS = 30
+_ATTEMPTS = 30  # to start the query on a busy machine; see `is_start_timeout`
 
 
 @dataclass(frozen=True)
@@ -136,9 +134,9 @@ class StreamEngine:
             except StreamingQueryException as error:
                 reason = _find_reason(error)
                 left = _ATTEMPTS if self._versions.read_manifest().batch > before else left - 1
-                if left <= 0 or not any(words in str(error) for words in _PASSING):
+                if left <= 0 or not is_start_timeout(error):
                     raise VersionError(reason) from error
-                self._tell(f"{reason}; once more")  # a batch is in the tables once all the same
+                self._tell(f"{reason}; starting again")  # a batch is still in the tables only once
                 self._stopping.wait(_POLL)
         if once and self._settings.judging and not self._stopping.is_set():
             self._judge()

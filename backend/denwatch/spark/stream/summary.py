@@ -138,7 +138,7 @@ def _list_cards(summary: Mapping[str, Any]) -> list[ReportSection]:
     latency = head.get("p50_ms")
     return [
         ReportSection(
-            _NOTHING if ratio is None else f"{ratio:.1%}", "delivered of what nobody held back"
+            _NOTHING if ratio is None else f"{ratio:.1%}", "of the expected were delivered"
         ),
         ReportSection(_NOTHING if latency is None else format_span(latency), "median latency"),
         ReportSection(format_number(summary["matches"]), "matches"),
