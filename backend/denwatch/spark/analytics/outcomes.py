@@ -273,9 +273,10 @@ def spread_latency(outcomes: DataFrame) -> DataFrame:
 def sum_up(outcomes: DataFrame) -> DataFrame:
     """Return the headline, one row.
 
-    `wished` are the expected deliveries, those that were not withheld on purpose; `possible` those of them that contacts
-    could have brought. quality = delivered of possible: 1 is as good as the best replication there
-    can be. delay = the sum of the best latencies over that of ours, of what was delivered.
+    `wished` are the expected deliveries, those that no node withheld on purpose; `possible` are
+    those of them that the contacts could have carried. quality = delivered / possible: 1 is as good
+    as any replication can be. delay_ratio = the sum of the best latencies / the sum of ours, over
+    what was delivered.
     """
     delivered = F.col("outcome").isin("hit", "late")
     wished = (F.col("outcome") != "wrong") & ~F.col("is_deliberate")
