@@ -126,7 +126,7 @@ def test_three_nodes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         config = load_config(path)
         assert config.name == name
         assert [peer.name for peer in config.peers] == ["node-a"]
-        assert "good" in run(capsys, path.parent, "check")
+        assert "valid" in run(capsys, path.parent, "check")
     with pytest.raises(CommandError, match="where the site was founded"):
         run(capsys, tmp_path / "node-b", f"invite x --output {tmp_path / 'x'}")
     with pytest.raises(CommandError, match="authority"):
@@ -145,7 +145,7 @@ def test_renew_join_role_acl_and_show(
     assert open_keyring(folder).role_of("ann") == "observer"
     assert "pattern write dens/1/sub/%u" in run(capsys, folder, "acl")
     assert "node-a key 1" in run(capsys, folder, "show node-a")
-    with pytest.raises(CommandError, match="nobody"):
+    with pytest.raises(CommandError, match="is not registered"):
         run(capsys, folder, "show ghost")
     with pytest.raises(CommandError, match="--init"):
         run(capsys, tmp_path, f"join {tmp_path / 'x'}")
@@ -224,7 +224,7 @@ def test_check_tells_what_does_not_fit(folder: Path, capsys: pytest.CaptureFixtu
     assert "node-z is not known here yet" in text
     assert "the role nurse, which is not in node.toml" in text
     config.write_text(config.read_text().replace('name = "node-a"', 'name = "node-q"'))
-    with pytest.raises(CommandError, match=r"is of node-q, .* of node-a"):
+    with pytest.raises(CommandError, match=r"is for node-q, .* for node-a"):
         run(capsys, folder, "check")
     config.write_text("name = 3")
     with pytest.raises(CommandError, match="line 1: name"):

@@ -1,6 +1,9 @@
-"""`node.toml` to a `NodeConfig`: what no single key can tell, such as TLS off the loopback.
+"""Reads `node.toml`: from text to a checked `NodeConfig`, with messages that name key and line.
 
-`load_config` also looks at the files that it names; a broker's password is read by both functions.
+msgspec checks that every key is known and every value has its type; this file puts its findings
+into words, with the line and what may have been meant. Then it checks what no single key can show,
+such as TLS beyond this machine. `load_config` also checks the files that the configuration names; a
+broker's password is read by both functions.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ _OFF_LOOPBACK = (
 
 
 def load_config(path: Path) -> NodeConfig:
-    """Return the configuration of a file, with all files that it names there and readable."""
+    """Return the configuration of a file; check that the files that it names are readable."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -56,12 +59,12 @@ def load_config(path: Path) -> NodeConfig:
 
 
 def parse_config(text: str, folder: Path) -> NodeConfig:
-    """Return the configuration of a text, without a look at certificates and vocabularies."""
+    """Return the configuration of a text, without checking certificates and vocabularies."""
     return _ConfigReader(text, folder).build()
 
 
 class _ConfigReader:
-    """One text, and what it says."""
+    """Builds the configuration of one text."""
 
     def __init__(self, text: str, folder: Path) -> None:
         self._text = text
@@ -127,18 +130,21 @@ class _ConfigReader:
             address = self._read_address(read_url(url), ("listen",))
             if not address.has_tls and not is_loopback(address.host):
                 self._fail(("listen",), f"{url} {_OFF_LOOPBACK}")
-            if address.port and any(_place(address) == _place(other) for other in found):
-                self._fail(("listen",), f"{url} is there twice")
+            here = (address.host, address.port)
+            if address.port and any(here == (other.host, other.port) for other in found):
+                self._fail(("listen",), f"{url} is listed twice")
             found.append(address)
         if not found and not self._document.broker.url:
-            self._fail(("listen",), "is empty, and there is no broker: nobody could reach the node")
+            self._fail(
+                ("listen",), "is empty and there is no broker, so nobody could reach the node"
+            )
         return tuple(found)
 
     def _read_vocabulary(self) -> tuple[str, ...]:
         names = self._document.vocabulary
         if not names:
             self._fail(("vocabulary",), "at least one vocabulary is needed")
-        # A bare name is a shipped one; the path of a file counts from node.toml.
+        # A name without ".toml" is a shipped one; paths are relative to the folder of node.toml.
         return tuple(
             str(self._folder / name)
             if name.endswith(".toml")
@@ -156,7 +162,7 @@ class _ConfigReader:
             if not is_loopback(address.host):
                 self._fail(
                     ("access", "anonymous"),
-                    f"clients without a name are let in on this machine only, and {address.host} "
+                    f"clients without a name are allowed on this machine only, and {address.host} "
                     "reaches beyond it; set it to false",
                 )
         if access.anonymous_role not in roles:
@@ -174,9 +180,9 @@ class _ConfigReader:
                 or "#" in levels[:-1]
                 or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels)
             ):
-                self._fail(("access", "shared"), f'"{pattern}" is no topic filter')
+                self._fail(("access", "shared"), f'"{pattern}" is not a topic filter')
             if overlaps(pattern, f"{ROOT}#") or pattern.startswith("$"):
-                self._fail(("access", "shared"), f'"{pattern}" reaches into {ROOT} or $SYS')
+                self._fail(("access", "shared"), f'"{pattern}" includes topics of {ROOT} or $SYS')
         return tuple(self._document.access.shared)
 
     def _read_peers(self) -> tuple[PeerAddress, ...]:
@@ -186,7 +192,7 @@ class _ConfigReader:
             if peer.name == self._document.name:
                 self._fail(("peers", i, "name"), f"{peer.name} is this node itself")
             if peer.name in found:
-                self._fail(("peers", i, "name"), f"{peer.name} is there twice")
+                self._fail(("peers", i, "name"), f"{peer.name} is listed twice")
             address = self._read_remote(peer.url, ("peers", i, "url"))
             found[peer.name] = PeerAddress(peer.name, address)
         return tuple(found.values())
@@ -195,9 +201,9 @@ class _ConfigReader:
         """Return the address of a server elsewhere: with TLS, or on this machine."""
         address = self._read_address(read_url(url), steps)
         if not address.port:
-            self._fail(steps, "there is no port 0")
+            self._fail(steps, "port 0 is not an address")
         if not address.has_tls and not is_loopback(address.host):
-            self._fail(steps, f"{url} is without TLS and beyond this machine; write mqtts://")
+            self._fail(steps, f"{url} reaches beyond this machine without TLS; write mqtts://")
         return address
 
     def _read_broker(self) -> Broker | None:
@@ -209,7 +215,7 @@ class _ConfigReader:
             return None
         address = self._read_remote(broker.url, ("broker", "url"))
         if bool(broker.user) != bool(broker.password_file):
-            self._fail(("broker",), "user and password_file: both or none")
+            self._fail(("broker",), "set both user and password_file, or neither")
         password = ""
         if broker.password_file:
             try:
@@ -241,7 +247,10 @@ class _ConfigReader:
     def _check_limits(self) -> None:
         limits = self._document.limits
         if limits.packet_bytes > limits.queue_bytes:
-            self._fail(("limits", "queue_bytes"), "is less than packet_bytes: one could not wait")
+            self._fail(
+                ("limits", "queue_bytes"),
+                "is less than packet_bytes: the queue could not hold one packet",
+            )
         if limits.queue_bytes > limits.total_queue_bytes:
             self._fail(("limits", "total_queue_bytes"), "is less than one client's queue_bytes")
 
@@ -263,7 +272,7 @@ class _ConfigReader:
         prefix = self._take(home.prefix, ("home_assistant", "prefix"))
         if any(sign in prefix for sign in "+#$") or overlaps(f"{prefix}/#", f"{ROOT}#"):
             self._fail(
-                ("home_assistant", "prefix"), f'"{prefix}" is no topic, or is {ROOT} or $SYS'
+                ("home_assistant", "prefix"), f'"{prefix}" is not a topic outside {ROOT} and $SYS'
             )
         if home.user:
             self._check_name(home.user, ("home_assistant", "user"))
@@ -290,15 +299,15 @@ class _ConfigReader:
     # Files --------------------------------------------------------------------------------------
 
     def check_files(self, config: NodeConfig) -> None:
-        """Refuse a file that is named and not there, while somebody is there to read it."""
+        """Fail at start-up if a configured file is missing."""
         from denwatch.client.vocabulary.loading import SHIPPED
 
         for name in config.vocabulary:
             if not name.endswith(".toml") and name not in SHIPPED:
                 known = ", ".join(SHIPPED)
-                self._fail(("vocabulary",), f'"{name}": shipped are {known}; or name a .toml file')
+                self._fail(("vocabulary",), f'"{name}" is unknown; use {known} or a .toml file')
             if name.endswith(".toml") and not Path(name).is_file():
-                self._fail(("vocabulary",), f"{name} is not there")
+                self._fail(("vocabulary",), f"{name} does not exist")
         needed: list[tuple[Steps, Path]] = []
         if any(address.has_tls for address in config.listen) and config.broker is None:
             needed += [
@@ -311,7 +320,9 @@ class _ConfigReader:
             needed.append((("broker", "ca"), config.broker.ca))
         for steps, path in needed:
             if not path.is_file():
-                self._fail(steps, f"{path} is not there; `denwatch keys renew` makes certificates")
+                self._fail(
+                    steps, f"{path} does not exist; `denwatch keys renew` makes certificates"
+                )
         if any(steps == ("tls", "key") for steps, _ in needed):
             try:
                 read_secret_file(config.tls.key)
@@ -319,14 +330,7 @@ class _ConfigReader:
                 self._fail(("tls", "key"), str(error))
 
 
-def _place(address: ServerAddress) -> tuple[str, int]:
-    return address.host, address.port
-
-
-# TOML to a `Document`: every key known, every value of its kind, or a message for a person. Pure.
-#
-# msgspec does the checking; this file puts its findings into words, with the line and what may have
-# been meant.
+# From TOML to a `Document` -------------------------------------------------------------------
 
 _MESSAGE = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
@@ -348,19 +352,19 @@ Steps = tuple[str | int, ...]
 
 
 def parse_document(text: str) -> Document:
-    """Return what a text says; ConfigError otherwise."""
+    """Return the document of a text; NodeConfigError otherwise."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line ([0-9]+)", str(error))
         line = int(found[1]) if found else len(text.splitlines())  # "at end of document"
         what = re.sub(r" \(at .*\)$", "", str(error))
-        raise NodeConfigError("", f"no TOML: {what}", line) from None
+        raise NodeConfigError("", f"not TOML: {what}", line) from None
     roles = raw.pop("roles", {})
     document = _convert(raw, Document, (), text)
     if not isinstance(roles, dict):
         raise locate(text, ("roles",), f"{_name_kind(roles)} instead of a table")
-    # One by one: of a dictionary msgspec does not tell which key was wrong.
+    # One by one: msgspec does not report which key of a dictionary was wrong.
     sections = {
         name: _convert(role, RoleSection, ("roles", name), text) for name, role in roles.items()
     }
@@ -392,14 +396,14 @@ def _convert(raw: Any, kind: type[_Section], start: Steps, text: str) -> _Sectio
 
 
 def _explain(message: str, steps: Steps, section: type[msgspec.Struct] | None) -> tuple[Steps, str]:
-    """Return the path that is meant and the finding in words."""
+    """Return the path of the mistake and a message for people."""
     if unknown := _UNKNOWN.fullmatch(message):
         known = list(section.__struct_fields__) if section else []
         if section is Document:
             known.append("roles")
         near = difflib.get_close_matches(unknown[1], known, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
-        return (*steps, unknown[1]), f"there is no such key; {hint}"
+        hint = f'did you mean "{near[0]}"?' if near else f"known keys: {', '.join(known)}"
+        return (*steps, unknown[1]), f"unknown key; {hint}"
     if missing := _MISSING.fullmatch(message):
         return (*steps, missing[1]), "is missing"
     expected = _EXPECTED.fullmatch(message)
@@ -431,10 +435,7 @@ def _name_kind(value: object) -> str:
     return _KINDS.get(names.get(type(value), ""), "something")
 
 
-# Finds the line of a key in a TOML text, for messages: `tomllib` does not keep places. Pure.
-#
-# It reads headers and keys at the start of lines, which is how `node.toml` is written. What it does
-# not understand (a key inside an inline table) it gives the line of the nearest table around it.
+# The line of a key: `tomllib` does not keep places -------------------------------------------
 
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]")
@@ -443,11 +444,15 @@ _STRING = re.compile(r"'''|\"\"\"")
 
 
 def find_line(text: str, path: Steps) -> int:
-    """Return the number of the line, from 1, where a key stands; 0 if it is nowhere."""
+    """Return the number of the line, from 1, of a key; 0 if it is not found.
+
+    Headers and keys at the start of lines are recognised, which is how `node.toml` is written. For
+    anything else (a key inside an inline table) it is the line of the nearest table around it.
+    """
     best_line, best_depth = 0, 0
     for line, found in _list_places(text):
         depth = _common(found, path)
-        # The first line of the longest part of the path: the key itself, or what is around it.
+        # The first line of the longest prefix: the key itself, or the table around it.
         if depth > best_depth and depth == len(found):
             best_line, best_depth = line, depth
     return best_line
@@ -494,7 +499,7 @@ def _common(found: Sequence[str | int], path: Steps) -> int:
     return length
 
 
-# URLs and addresses of the configuration, and which of them reach beyond this machine. Pure.
+# Addresses -----------------------------------------------------------------------------------
 
 _URL = re.compile(r"(mqtts?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?/?")
 _PLAIN_PORT, _TLS_PORT = 1883, 8883
@@ -508,7 +513,7 @@ def read_url(url: str) -> ServerAddress | str:
     has_tls = found[1] == "mqtts"
     port = int(found[3]) if found[3] else (_TLS_PORT if has_tls else _PLAIN_PORT)
     if port > 65535:
-        return f"there is no port {port}"
+        return f"port {port} does not exist"
     return ServerAddress(found[2].strip("[]"), port, has_tls)
 
 
@@ -521,7 +526,7 @@ def read_address(text: str) -> ServerAddress | str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is of this machine only. A name that is not "localhost" is not."""
+    """Return whether only this machine reaches a host. Of names, only "localhost" counts."""
     if host == "localhost":
         return True
     try:

@@ -1,6 +1,7 @@
-"""What `node.toml` can say: every key, its kind, its limits and its default. No I/O.
+"""What `node.toml` can contain: every key with its type, limits and default; the template. Pure.
 
-The comments of the file that `denwatch node --init` writes say what each is for.
+A new key needs three lines here: in its section, in `NodeConfig` if the node gets it in another
+form, and in the template, whose comments are the users' documentation of all keys.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 366 * 86400)]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file: what it does not know is a mistake."""
+    """A table of the file; an unknown key is a mistake."""
 
 
 class TlsSection(Section, frozen=True):
-    """Files of the server's certificate, its key, and the authority that peers are verified by."""
+    """Files of the server's certificate and key, and of the authority that verifies peers."""
 
     certificate: str = "tls/node.pem"
     key: str = "tls/node.key"
@@ -32,7 +33,7 @@ class TlsSection(Section, frozen=True):
 
 
 class AccessSection(Section, frozen=True):
-    """Who gets in without a name, and topics for everybody's own purposes."""
+    """Clients without a name, and topics that everybody may use."""
 
     anonymous: bool = False
     anonymous_role: str = "observer"
@@ -47,13 +48,13 @@ class PeerSection(Section, frozen=True):
 
 
 class DiscoverySection(Section, frozen=True):
-    """Whether to look for peers on the local network, and be found."""
+    """Whether to find peers on the local network, and to be found."""
 
     zeroconf: bool = False
 
 
 class BrokerSection(Section, frozen=True):
-    """Somebody else's broker instead of the node's own server."""
+    """An external broker instead of the node's own server."""
 
     url: str = ""
     user: str = ""
@@ -62,7 +63,7 @@ class BrokerSection(Section, frozen=True):
 
 
 class ReplicationSection(Section, frozen=True):
-    """Which notifications peers are given, and how much at a time."""
+    """Which notifications are sent to peers, and how much at a time."""
 
     strategy: str = "auto"
     chunk_bytes: Annotated[int, msgspec.Meta(ge=1024, le=131_072)] = 32_768
@@ -70,7 +71,7 @@ class ReplicationSection(Section, frozen=True):
 
 
 class LimitsSection(Section, frozen=True):
-    """What one client, and all of them, can make the node keep."""
+    """How much one client, and all together, can make the node keep."""
 
     packet_bytes: Annotated[int, msgspec.Meta(ge=1024, le=268_435_460)] = 262_144
     window: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 32
@@ -88,7 +89,7 @@ class LimitsSection(Section, frozen=True):
 
 
 class ExpirySection(Section, frozen=True):
-    """How long notifications are kept; a subscription says so itself."""
+    """How long notifications are kept."""
 
     notification_seconds: Seconds = 86400
 
@@ -103,7 +104,7 @@ class LogSection(Section, frozen=True):
 
 
 class MetricsSection(Section, frozen=True):
-    """Where Prometheus finds this node's numbers."""
+    """Where Prometheus reads this node's metrics."""
 
     address: str = ""
 
@@ -115,7 +116,7 @@ class StatusSection(Section, frozen=True):
 
 
 class HomeAssistantSection(Section, frozen=True):
-    """Whether devices are announced to Home Assistant, to whom, and what of them."""
+    """Whether devices are announced to Home Assistant, and what it may see."""
 
     enabled: bool = False
     prefix: str = "homeassistant"
@@ -155,7 +156,7 @@ class Document(Section, frozen=True):
     roles: dict[str, RoleSection] = msgspec.field(default_factory=dict)
 
 
-# What the node gets: the same, with addresses taken apart and paths made whole -------------------
+# What the node gets: the same, with addresses parsed and paths made absolute ------------------
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Broker:
-    """Somebody else's broker, and how to enter."""
+    """An external broker and the login for it."""
 
     address: ServerAddress
     user: str
@@ -206,12 +207,12 @@ class Replication:
 
 @dataclass(frozen=True)
 class HomeAssistant:
-    """What Home Assistant is told: what all `roles` may see; `user` may listen at our server."""
+    """Home Assistant gets what all `roles` may see; `user` may read it at our server."""
 
     prefix: str
-    user: str  # "" for nobody
+    user: str  # "": nobody
     roles: tuple[str, ...]
-    expire_after: int  # s, 0 for never
+    expire_after: int  # s; 0: never
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class NodeConfig:
     name: str
     folder: Path  # of node.toml and keys.json
     data: Path
-    vocabulary: tuple[str, ...]  # shipped names, or whole paths of files
+    vocabulary: tuple[str, ...]  # shipped names, or absolute paths of files
     organisation: str | None
     listen: tuple[ServerAddress, ...]
     tls: Tls
@@ -240,9 +241,6 @@ class NodeConfig:
     roles: Mapping[str, Role]
 
 
-# A mistake in `node.toml`: which key, what is wrong with it, and in which line.
-
-
 class NodeConfigError(ValueError):
     """`key` is dotted, "" if the file as a whole is meant; `line` is 0 where it is unknown."""
 
@@ -254,117 +252,121 @@ class NodeConfigError(ValueError):
         super().__init__(": ".join(part for part in (place, key, what) if part))
 
 
-# The text of a new `node.toml`: every key with its default and what it is for. Pure.
+# The template: the text of a new `node.toml` -------------------------------------------------
 
 _TEMPLATE = """\
-# The configuration of a DENS node. Every key stands here with its default; a key that is left out
-# has the same value. `denwatch keys check` checks it. Paths count from the folder of this file.
-# Names and keys are elsewhere: `denwatch keys --help`.
+# The configuration of a DENS node. Every key is listed with its default; a key that is left out has
+# that value. `denwatch node --check` checks the file. Paths are relative to this file's folder.
+# Names and keys are not in here: see `denwatch keys --help`.
 
-# Who this node is, as in keys.json. Its peers know it by this name.
+# The name of this node, as in keys.json. Its peers know it by this name.
 name = @name@
 
-# Where the database and the log are kept.
+# The folder of the database and the log.
 data = "data"
 
-# The words that people use: shipped vocabularies ("rescue", "weather") or .toml files; several are
+# The vocabularies of subscriptions: shipped ones ("rescue", "weather") or .toml files. Several are
 # merged. `denwatch vocabulary list` shows them.
 vocabulary = ["rescue"]
 
-# Whose synonyms go first where a word means two things; "" for nobody's.
+# The organisation whose synonyms come first where a word has two meanings; "" for none.
 organisation = ""
 
-# Where the node's MQTT server listens. mqtt:// is for this machine alone (127.0.0.1, ::1). Whatever
-# reaches beyond it is mqtts:// with the certificate below, for example "mqtts://0.0.0.0:8883".
+# The addresses of the node's MQTT server. mqtt:// is for this machine only (127.0.0.1, ::1). Any
+# other address needs mqtts:// and the certificate below, for example "mqtts://0.0.0.0:8883".
 listen = @listen@
 
-# The server's certificate and key, and the authority by which peers are verified.
-# `denwatch keys renew --address HOST` makes a certificate for further names.
+# The server's certificate and key, and the authority that verifies peers.
+# `denwatch keys renew --address HOST` makes a certificate for more host names.
 [tls]
 certificate = "tls/node.pem"
 key = "tls/node.key"
 ca = "tls/ca.pem"
 
 [access]
-# Let clients in without a name and password: on this machine only, under names that nobody has.
+# Accept clients without a name and password: from this machine only, under unregistered names.
 anonymous = false
-# The role that they have then.
+# The role of these clients.
 anonymous_role = "observer"
-# Topic filters outside dens/ on which everybody with a name may publish and subscribe: [] for none,
-# for example ["chat/#"].
+# Topic filters outside dens/ on which every client with a name may publish and subscribe, for
+# example ["chat/#"]; [] for none.
 shared = []
 
-# Other nodes to connect to, by name and address; they must be known to `denwatch keys list`.
-# One of two nodes is enough to open a link.
+# Other nodes to connect to, with name and address. `denwatch keys list` must show them.
+# It is enough if one of two nodes lists the other.
 # [[peers]]
 # name = "node-b"
 # url = "mqtts://node-b.local:8883"
 @peers@
 [discovery]
-# Look for peers on the local network by zeroconf (mDNS), and be found. A node that is found must
-# still prove its name.
+# Find peers on the local network by zeroconf (mDNS), and be found. A node that was found must still
+# prove its name.
 zeroconf = false
 
-# Somebody else's broker instead of this node's own server; "" for our own. Then the broker's
-# access rules protect the topics: `denwatch keys acl` prints them for Mosquitto.
+# An external MQTT broker instead of this node's own server; "" for the own server. The broker's
+# access rules then protect the topics: `denwatch keys acl` prints them for Mosquitto.
 [broker]
 url = ""
 user = ""
 # A file with the password, mode 0600.
 password_file = ""
-# The authority that signed its certificate; "" for those of the system.
+# The authority that signed the broker's certificate; "" for those of the operating system.
 ca = ""
 
 [replication]
-# Which notifications a peer is given: "epidemic" (all of them: the surest), "utility" (twelve
-# copies of each in the network, or "utility:20", most of them with nodes that get around; a tenth
-# of the cost in a crowd, and less sure where groups seldom meet), "spray:6" (six copies, then wait
-# for the receiver), "auto" (epidemic among up to 64 nodes with keys here, utility among more).
+# Which notifications are sent to a peer:
+# "epidemic"  all of them: the most reliable;
+# "utility"   twelve copies of each in the network ("utility:20": twenty), most of them with nodes
+#             that move around; a tenth of the cost in a crowd, less reliable where groups seldom
+#             meet;
+# "spray:6"   six copies of each, which then wait for the receiver;
+# "auto"      epidemic up to 64 nodes with keys here, utility beyond.
 strategy = "auto"
-# About so many bytes of items in one frame, which is one transaction at the receiver.
+# About so many bytes of items go into one frame, which is one transaction at the receiver.
 chunk_bytes = 32768
-# Whether to take another strategy when an operator who sees all nodes' logs recommends it
-# (`denwatch stream --mqtt`); otherwise the status only shows it.
+# Change the strategy when an operator recommends one from the logs of all nodes
+# (`denwatch stream --mqtt`). If false, the status only shows the recommendation.
 follow_plan = false
 
-# What a client, and all of them, can make this node keep. What is beyond is refused or made to
-# wait, never dropped in silence.
+# How much one client, and all together, can make this node keep. Whatever exceeds a limit is
+# refused or has to wait; nothing is dropped silently.
 [limits]
-# Of one MQTT packet.
+# Bytes of one MQTT packet.
 packet_bytes = 262144
-# Messages sent to a client and not acknowledged.
+# Messages sent to a client and not yet acknowledged.
 window = 32
 # Messages, and bytes, that wait for one client.
 queue = 1000
 queue_bytes = 4194304
-# Bytes that wait for all clients.
+# Bytes that wait for all clients together.
 total_queue_bytes = 268435456
 # Topic filters of one client.
 subscriptions = 1000
-# Sessions, open or kept; open connections; retained messages.
+# Sessions, connected or kept; open connections; retained messages.
 sessions = 10000
 links = 2000
 retained = 10000
-# Messages a second of one client, and how many at once.
+# Messages of one client per second, and how many at once.
 messages_per_second = 500
 burst = 2000
 # Subscriptions in words that one subscriber may have.
 requests_per_subscriber = 1000
-# Notifications kept; beyond, watchdogs wait, and at last the lowest degree x freshness goes.
+# Notifications that are kept. At the limit watchdogs wait; then the notification with the lowest
+# degree x freshness is removed.
 notifications = 1000000
 
-# How long notifications are kept: a day. A subscription says itself how long it is valid.
+# How long notifications are kept: one day. A subscription has its own expiry.
 [expiry]
 notification_seconds = 86400
 
-# The log that `denwatch analyze` reads: segments are closed at this size or age.
+# The log that `denwatch analyze` reads: a segment is closed at this size or age.
 [log]
 segment_bytes = 16777216
 rotate_seconds = 300
-# Remove closed segments after so many days; 0 keeps them.
+# Delete closed segments after so many days; 0 keeps them.
 keep_days = 0
-# Log the signature of every notification, not only of those that somebody waits for elsewhere: so
-# that operators can also hand on what nobody here asked for, at 50 to 100 µs a notification.
+# Log the signature of every notification, not only of those that somebody elsewhere waits for.
+# Operators can then also forward what nobody here subscribed to. Costs 50 to 100 µs a notification.
 sign_all = false
 
 # Prometheus metrics at http://ADDRESS/metrics, on this machine only, for example
@@ -377,21 +379,21 @@ address = ""
 interval_seconds = 10
 
 [home_assistant]
-# Announce what watchdogs sense to Home Assistant, by MQTT discovery: docs/home-assistant.md.
+# Announce what watchdogs measure to Home Assistant by MQTT discovery: docs/home-assistant.md.
 enabled = false
-# Where Home Assistant looks for discoveries.
+# The topic under which Home Assistant looks for announcements.
 prefix = "homeassistant"
-# The subscriber as whom Home Assistant connects here; nobody else may read what it is told.
+# The subscriber as which Home Assistant connects here; nobody else may read these topics.
 user = ""
-# It is told what this role may see; "" for only that which every role below may see.
+# Home Assistant gets what this role may see; "": only what every role below may see.
 role = ""
-# A reading is good for so long, and then unknown; 0 for ever.
+# A reading is shown as unknown after so many seconds; 0: never.
 expire_after_seconds = 3600
 
-# Who may see what. `denwatch keys add subscriber NAME --role ROLE` gives a role. A role sees the
-# attributes that it lists, of the events that it lists, but nothing that it denies; "*" stands for
-# any part of a name. A role that is not here sees nothing. Nodes judge each by their own table, so
-# of two different ones the stricter wins.
+# Who may see what. `denwatch keys add subscriber NAME --role ROLE` gives somebody a role. A role
+# sees the listed attributes of the listed events, except what it denies; "*" stands for any part of
+# a name. A role that is not listed here sees nothing. Every node uses its own table, so if two
+# tables differ the stricter one wins.
 [roles.medic]
 events = ["*"]
 attributes = ["*"]
