@@ -41,7 +41,7 @@ ROUNDS = 3600  # an hour, a sample a second
 
 _PUBLISH = """
 import asyncio, random, time
-from denwatch.watchdog.link import LinkSettings, MqttLink, NodeAddress
+from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress
 
 class Client:
     name = "bench"
@@ -55,7 +55,7 @@ def read_clock():
     return time.ticks_ms()
 
 async def main():
-    link = MqttLink(Client(), [NodeAddress("s", "127.0.0.1", {port})], read_clock,
+    link = DeviceLink(Client(), [NodeAddress("s", "127.0.0.1", {port})], read_clock,
                     random.randrange, LinkSettings(window={window}, first_delay=0))
     task = asyncio.create_task(link.run())
     while link.server is None:

@@ -19,7 +19,7 @@ from denwatch.protocol import frames
 from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.protocol.notification import decode
 from denwatch.protocol.timecode import decode_age
-from denwatch.watchdog.link import LinkSettings, MqttLink, NodeAddress
+from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress
 
 DEVICE = "dog-1"
 NODE = "node-a"
@@ -52,7 +52,7 @@ class Node:
         self.name = NODE
         self.topics = [TOPIC + "hello", TOPIC + "nv"]
         self.will: tuple[str, bytes] | None = None
-        self.link = MqttLink(
+        self.link = DeviceLink(
             self,
             [NodeAddress("broker", "127.0.0.1", port)],
             lambda: time.monotonic_ns() // 1_000_000,

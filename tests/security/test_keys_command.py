@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.cli import keys
-from denwatch.cli.devices.check import check_config
+from denwatch.cli.devices.schema import check_config
 from denwatch.cli.errors import CommandError
 from denwatch.cli.node import add_init_arguments, init_node, run_init
 from denwatch.node.config import load_config

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from denwatch.cli.devices.check import check_config
-from denwatch.cli.devices.config import Builder, Row
-from denwatch.cli.devices.words import parse_sense
+from denwatch.cli.devices.config import ConfigBuilder, ConfigRow
+from denwatch.cli.devices.schema import check_config
+from denwatch.cli.devices.sentences import parse_sentence
 from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
@@ -34,13 +34,15 @@ CHIP: dict[str, Any] = {
 }
 
 
-def build(*sentences: str, vocabulary: str = "rescue", **options: Any) -> tuple[Builder, list[Row]]:
+def build(
+    *sentences: str, vocabulary: str = "rescue", **options: Any
+) -> tuple[ConfigBuilder, list[ConfigRow]]:
     """Return a builder that took the sentences, and what it understood."""
-    builder = Builder(load_shipped(vocabulary), **options)
-    return builder, [builder.add(parse_sense(sentence)) for sentence in sentences]
+    builder = ConfigBuilder(load_shipped(vocabulary), **options)
+    return builder, [builder.add(parse_sentence(sentence)) for sentence in sentences]
 
 
-def write(builder: Builder) -> dict[str, Any]:
+def write(builder: ConfigBuilder) -> dict[str, Any]:
     """Return the configuration, checked."""
     config = builder.build(DEVICE, {"file": "spool.bin", "blocks": 16})
     check_config(config)

@@ -7,7 +7,7 @@ import unittest
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import encode_duration
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
-from denwatch.watchdog.app import Guard
+from denwatch.watchdog.app import TaskGuard
 from denwatch.watchdog.execution import Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
@@ -71,7 +71,7 @@ def build():
         if not pattern and handle % 3 == 0:
             s.aggregator = (2, 3, 4, 5)[handle % 4]
         manager.install(encode(s), 0)
-    return Execution(manager, [event], Outbox()), Guard(lambda: None, gc.mem_free)
+    return Execution(manager, [event], Outbox()), TaskGuard(lambda: None, gc.mem_free)
 
 
 def count_bytes(run):

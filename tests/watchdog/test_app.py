@@ -9,7 +9,7 @@ from tests.watchdog.flash import require_heap
 require_heap(200_000)  # sources are compiled here; a device has them compiled
 
 from denwatch.watchdog import app  # noqa: E402
-from denwatch.watchdog.app import Clock, Watchdog  # noqa: E402
+from denwatch.watchdog.app import TickClock, Watchdog  # noqa: E402
 from denwatch.watchdog.config import ConfigError, make_source, read_nodes, split_url  # noqa: E402
 from denwatch.watchdog.ring import SYNC, FileBlocks  # noqa: E402
 
@@ -135,7 +135,7 @@ class Clocks(unittest.TestCase):
         read = app._read_ticks
         app._read_ticks = lambda: ticks[0]
         try:
-            clock = Clock(100)
+            clock = TickClock(100)
             ticks[0] = 3
             self.assertEqual(clock(), 108)
             ticks[0] = 10

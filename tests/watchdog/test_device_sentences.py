@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from denwatch.cli.common import point_at
-from denwatch.cli.devices.words import CLAUSES, parse_lines, parse_sense
+from denwatch.cli.devices.sentences import CLAUSES, parse_lines, parse_sentence
 from denwatch.client.errors import LanguageError
 from denwatch.watchdog.config import read_events
 from denwatch.watchdog.sources.ds18x20 import Ds18x20
@@ -217,7 +217,7 @@ def test_sentences_that_do_not_go_together(sentences: list[str], words: str) -> 
     builder, _ = build(*sentences[:-1])
     before = builder.build(DEVICE, {})
     with pytest.raises(LanguageError) as caught:
-        builder.add(parse_sense(sentences[-1]))
+        builder.add(parse_sentence(sentences[-1]))
     assert caught.value.describe() == words
     assert builder.build(DEVICE, {}) == before
 
@@ -226,7 +226,7 @@ def test_a_source_of_the_file_is_called_by_its_name() -> None:
     written = {"adc-4": {"kind": "adc", "pin": 4}}
     builder, _ = build("pain from adc-4 step 1", written=written)
     with pytest.raises(LanguageError, match="adc-4 is a source of the file; say its name"):
-        builder.add(parse_sense("people_inside from adc on pin 4 step 1"))
+        builder.add(parse_sentence("people_inside from adc on pin 4 step 1"))
     assert write(builder)["sources"] == written
 
 
@@ -269,7 +269,7 @@ def test_any_words_are_understood_or_refused(words: list[str], noise: str, senso
     for sentence in (" ".join(words), f"oxygen from {sensor} {' '.join(words)} {noise}"):
         refused = None
         try:
-            builder.add(parse_sense(sentence))
+            builder.add(parse_sentence(sentence))
         except LanguageError as error:
             refused = error
         if refused is None:

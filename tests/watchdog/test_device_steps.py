@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.cli.devices.config import Row
-from denwatch.cli.devices.sensors import SENSORS
+from denwatch.cli.devices.config import ConfigRow
+from denwatch.cli.devices.schema import SENSORS
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import SHIPPED, Attribute, ValueKind, load_shipped
 from denwatch.client.vocabulary.values import convert, convert_width, find_unit, list_units
@@ -31,7 +31,7 @@ NUMBERS = [
 TEMPERATURES = [pair for pair in NUMBERS if pair[1].unit == "°C"]
 
 
-def understand(sentence: str, vocabulary: str) -> tuple[Row | None, str]:
+def understand(sentence: str, vocabulary: str) -> tuple[ConfigRow | None, str]:
     """Return what a sentence means, or why it is refused."""
     try:
         return build(sentence, vocabulary=vocabulary, written={"chip": CHIP})[1][0], ""
@@ -39,7 +39,9 @@ def understand(sentence: str, vocabulary: str) -> tuple[Row | None, str]:
         return None, error.message
 
 
-def check_ends(attribute: Attribute, row: Row, size: float, zero: float, unit: str | None) -> None:
+def check_ends(
+    attribute: Attribute, row: ConfigRow, size: float, zero: float, unit: str | None
+) -> None:
     """See in floats that the ends are the domain's to half a step, and readings become codes."""
 
     def decode(number: float) -> float:

@@ -2,14 +2,14 @@
 
 import unittest
 
-from denwatch.watchdog.app import Guard
+from denwatch.watchdog.app import TaskGuard
 
 
 class GuardTest(unittest.TestCase):
     def setUp(self):
         self.meals = []
         self.free = [500, 300, 400]
-        self.guard = Guard(lambda: self.meals.append(1), lambda: self.free.pop(0))
+        self.guard = TaskGuard(lambda: self.meals.append(1), lambda: self.free.pop(0))
         self.sampling = self.guard.add_task("sampling", 2000, 0)
         self.uplink = self.guard.add_task("uplink", 5000, 0)
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 import unittest
 
-from denwatch.watchdog.link import LinkSettings, MqttLink, NodeAddress, find_delay
+from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress, find_delay
 
 from tests.watchdog.wire import FakeServer
 
@@ -25,7 +25,7 @@ class Case(unittest.TestCase):
     def make(self, dial=None, names=("node-a",), **settings):
         settings.setdefault("first_delay", 0)
         settings.setdefault("timeout", 1)
-        return MqttLink(
+        return DeviceLink(
             self,
             [NodeAddress(name, name, 1883) for name in names],
             read_clock,

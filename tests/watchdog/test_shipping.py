@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from denwatch.cli import device, watchdog
-from denwatch.cli.devices.check import check_config
 from denwatch.cli.devices.images import ARCHITECTURES, build_role, find_source, list_role
+from denwatch.cli.devices.schema import check_config
 from denwatch.cli.devices.wizard import ask_config
 from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from denwatch.cli.devices.images import build_role
-from denwatch.cli.devices.shrink import shrink
+from denwatch.cli.devices.images import build_role, shrink
 from denwatch.protocol.subscription import encode
 
 from firmware_tests.runtimes import REPOSITORY, MissingRuntimeError, find_unix

@@ -19,7 +19,6 @@ from denwatch.cli.common import (
     read_file,
     write_file,
 )
-from denwatch.cli.devices.check import check_config, is_loopback
 from denwatch.cli.devices.images import (
     ARCHITECTURES,
     ROLES,
@@ -27,6 +26,7 @@ from denwatch.cli.devices.images import (
     build_romfs,
     find_mpremote,
 )
+from denwatch.cli.devices.schema import check_config, is_loopback
 from denwatch.cli.errors import EXIT_STATUS, MISSING, CommandError
 
 _DESCRIPTION = """
@@ -68,7 +68,7 @@ def run(argv: list[str]) -> int:
     """Configure, build or install."""
     arguments = _parse(argv)
     if arguments.action == "config":
-        from denwatch.cli.devices.writing import write_watchdog
+        from denwatch.cli.devices.wizard import write_watchdog
 
         return write_watchdog(arguments)
     return _build(arguments) if arguments.action == "build" else _install(arguments)

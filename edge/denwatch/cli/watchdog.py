@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 
 from denwatch.cli.common import build_parser, read_file
-from denwatch.cli.devices.check import check_config
 from denwatch.cli.devices.images import link_library
+from denwatch.cli.devices.schema import check_config
 from denwatch.cli.errors import CommandError
 
 _DESCRIPTION = """

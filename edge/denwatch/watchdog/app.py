@@ -18,7 +18,7 @@ import time  # noqa: E402
 from ..protocol.degrees import const  # noqa: E402
 from .execution import Execution, list_senses  # noqa: E402
 from .fuzzy import Fuzzy  # noqa: E402
-from .link import LinkSettings, MqttLink  # noqa: E402
+from .link import DeviceLink, LinkSettings  # noqa: E402
 from .manager import Manager  # noqa: E402
 from .spool import Spool  # noqa: E402
 from .uplink import Uplink  # noqa: E402
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HEAD = const(8)  # of what is kept over a sleep: our clock and the board's, in seconds
 
 
-class Clock:
+class TickClock:
     """Milliseconds that never go back, from a counter that does (MicroPython's, after 12 days)."""
 
     def __init__(self, start: int = 0) -> None:
@@ -60,7 +60,7 @@ def _read_ticks() -> int:
 read_free = getattr(gc, "mem_free", int)  # free bytes of the heap; CPython does not tell: 0
 
 
-class Guard:
+class TaskGuard:
     """Feeds the hardware watchdog while every task makes progress, and measures free memory.
 
     A task that hangs must not be hidden by one that runs: the hardware watchdog is fed only if all
@@ -122,12 +122,12 @@ class Watchdog:
     """All parts of one device, and the tasks that run them."""
 
     def __init__(
-        self, config: "dict[str, Any]", wall: "int | None", clock: "Clock | None" = None
+        self, config: "dict[str, Any]", wall: "int | None", clock: "TickClock | None" = None
     ) -> None:
         from .config import open_spool, read_events, read_nodes
 
         self.config = config
-        self.clock = clock or Clock()
+        self.clock = clock or TickClock()
         now = self.clock()
         servers, keys = read_nodes(config)
         events = read_events(config, board)
@@ -141,7 +141,7 @@ class Watchdog:
         self.spool.keep_nodes(list(keys))
         limit = config.get("watchdog", 0)
         feed = board.start_watchdog(limit) if board and limit else int  # which does nothing
-        self.guard = Guard(feed, read_free)
+        self.guard = TaskGuard(feed, read_free)
         self.uplink = Uplink(
             config["device"],
             keys,
@@ -152,7 +152,7 @@ class Watchdog:
             patience=config.get("patience", 5000),
         )
         self.execution = Execution(self.manager, events, self.spool)
-        self.link = MqttLink(
+        self.link = DeviceLink(
             self.uplink,
             servers,
             self.clock,
@@ -259,7 +259,7 @@ def wake(config: "dict[str, Any]", wall: "int | None") -> Watchdog:
 
     clocks = int.from_bytes(kept[:_HEAD], "big")
     start = (clocks >> 32) + max(0, wall - (clocks & 0xFFFFFFFF))
-    watchdog = Watchdog(config, wall, Clock(1000 * start))
+    watchdog = Watchdog(config, wall, TickClock(1000 * start))
     try:
         thaw(watchdog.language, kept[_HEAD:])
     except ValueError as error:  # the node sends them again

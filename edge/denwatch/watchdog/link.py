@@ -114,7 +114,7 @@ def find_delay(attempt: int, settings: LinkSettings, rng: "Callable[[int], int]"
     return delay // 2 + rng(delay // 2 + 1)
 
 
-class MqttLink:
+class DeviceLink:
     """Connects its client to one of the servers, and connects again when that ends."""
 
     def __init__(

@@ -1,21 +1,30 @@
-"""Builds `watchdog.json` from what was said: which sensor gives which attribute, and how.
+"""Builds `watchdog.json`: which sensor gives which attribute, for which device and nodes.
 
-Looks words up in the vocabulary, shares sources, groups channels by event. A `Builder` takes one
-sentence at a time and is unchanged by one that it refuses, so that a wizard can ask again. Opens
-no files. `docs/watchdog.md` describes the result.
+A `ConfigBuilder` looks words up in the vocabulary, shares sources and groups channels by event. It
+takes one sentence at a time, and a sentence that it refuses does not change it, so that a wizard
+can ask again.
+
+The functions below it read what stands in files or in one word: key file, sources written by hand,
+certificate, wireless network, spool. The only file of `denwatch device config` that opens files;
+every refusal is a CommandError that says what and where. `docs/watchdog.md` describes the result.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from denwatch.cli.devices.sources import Found, LookUp, Sources
-from denwatch.cli.devices.steps import (
+from denwatch.cli.common import point_at, read_file
+from denwatch.cli.devices.channels import (
     Ends,
-    Scale,
+    Found,
+    LookUp,
+    SensorScale,
+    SourceTable,
     check_units,
     convert,
     convert_width,
@@ -24,13 +33,17 @@ from denwatch.cli.devices.steps import (
     read_points,
     read_step,
 )
-from denwatch.cli.devices.words import Sense
-from denwatch.client.errors import LanguageError
+from denwatch.cli.devices.schema import check_source
+from denwatch.cli.devices.sentences import Sentence, parse_lines, parse_sentence
+from denwatch.cli.errors import MISSING, CommandError
+from denwatch.client.errors import LanguageError, join_choices, suggest_names
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
 from denwatch.client.vocabulary.values import convert as convert_unit
 from denwatch.client.vocabulary.values import find_unit
 from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.site import read_secret_file, write_file
 
 DEFAULT_PERIOD = 5000  # ms
 _CSV_LAST = 10**9 - 1  # edge/denwatch/watchdog/sources/csv_file.py takes no larger number
@@ -40,13 +53,13 @@ _MEANINGS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ConfigRow:
     """One sentence as it was understood."""
 
     attribute: Attribute
     number: int  # of the event
     found: Found
-    scale: Scale | None  # None: a number is a symbol
+    scale: SensorScale | None  # None: a number is a symbol
     ends: Ends
 
     def describe(self) -> tuple[str, ...]:
@@ -67,10 +80,10 @@ class Row:
         attribute = self.attribute
         return attribute.name, attribute.event, self.found.title, domain, steps, accuracy, beyond
 
-    def _show(self, number: int, scale: Scale) -> str:
+    def _show(self, number: int, scale: SensorScale) -> str:
         return f"{float(convert(scale.to_value(number), scale.unit, self.attribute.unit)):.5g}"
 
-    def _show_width(self, steps: int, scale: Scale) -> str:
+    def _show_width(self, steps: int, scale: SensorScale) -> str:
         width = convert_width(steps * scale.step, scale.unit, self.attribute.unit)
         return f"{float(width):.3g}"
 
@@ -94,7 +107,7 @@ class Row:
 
 
 @dataclass
-class Builder:
+class ConfigBuilder:
     """Collects what a device senses."""
 
     vocabulary: Vocabulary
@@ -102,60 +115,61 @@ class Builder:
     organisation: str | None = None
     period: int = DEFAULT_PERIOD
     look: LookUp = field(default=lambda _: None, repr=False)  # finds the columns of a CSV file
-    rows: list[Row] = field(default_factory=list, init=False)
+    rows: list[ConfigRow] = field(default_factory=list, init=False)
     _periods: dict[str, int] = field(default_factory=dict, init=False)  # those that were said
-    _sources: Sources = field(init=False)
+    _sources: SourceTable = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sources = Sources(self.written, self.look)
+        self._sources = SourceTable(self.written, self.look)
 
-    def add(self, sense: Sense) -> Row:
+    def add(self, sentence: Sentence) -> ConfigRow:
         """Take one sentence; LanguageError at the word that cannot be."""
-        attribute = self._find_attribute(sense)
+        attribute = self._find_attribute(sentence)
         event = attribute.event
         for row in self.rows:
             if row.attribute.path == attribute.path:
                 raise LanguageError.at_span(
-                    f"{attribute.path} comes from {row.found.title} already", sense.attribute.span
+                    f"{attribute.path} comes from {row.found.title} already",
+                    sentence.attribute.span,
                 )
-        said = self._read_period(sense, event)
-        found = self._sources.plan(sense, attribute)
+        said = self._read_period(sentence, event)
+        found = self._sources.plan(sentence, attribute)
         period = said or self._periods.get(event) or self.period
         rest = max([found.rest, *(r.found.rest for r in self.rows if r.attribute.event == event)])
         if period < rest:
-            clause = sense.find("every")
+            clause = sentence.find("every")
             raise LanguageError.at_span(
                 f"{event} every {show_time(period)}: the sensor needs {show_time(rest)}",
-                clause.span if clause else sense.source.span,
+                clause.span if clause else sentence.source.span,
                 f'say "every {show_time(rest)}", or more',
             )
-        scale, ends = self._fit(sense, attribute, found)
+        scale, ends = self._fit(sentence, attribute, found)
         self._sources.take(found)
-        row = Row(attribute, self.vocabulary.events[event].number, found, scale, ends)
+        row = ConfigRow(attribute, self.vocabulary.events[event].number, found, scale, ends)
         self.rows.append(row)
         if said:
             self._periods[event] = said
         return row
 
-    def _find_attribute(self, sense: Sense) -> Attribute:
-        found = self.vocabulary.find_attributes(sense.attribute, None, self.organisation)
+    def _find_attribute(self, sentence: Sentence) -> Attribute:
+        found = self.vocabulary.find_attributes(sentence.attribute, None, self.organisation)
         if len(found) > 1:
             paths = [attribute.path for attribute in found]
             raise LanguageError.at_span(
-                f'"{sense.attribute.text}" is in several events',
-                sense.attribute.span,
+                f'"{sentence.attribute.text}" is in several events',
+                sentence.attribute.span,
                 f"write {', '.join(paths[:-1])} or {paths[-1]}",
             )
         if found[0].kind not in (ValueKind.NUMBER, ValueKind.TEXT):
             raise LanguageError.at_span(
                 f"{found[0].name} is a {found[0].kind.value}, and sensors give numbers",
-                sense.attribute.span,
+                sentence.attribute.span,
             )
         return found[0]
 
-    def _read_period(self, sense: Sense, event: str) -> int:
+    def _read_period(self, sentence: Sentence, event: str) -> int:
         """Return the ms of "every", 0 if nothing is said. All of an event is sampled at once."""
-        clause = sense.find("every")
+        clause = sentence.find("every")
         if clause is None:
             return 0
         amount = clause.amounts[0]
@@ -169,11 +183,13 @@ class Builder:
             )
         return period
 
-    def _fit(self, sense: Sense, attribute: Attribute, found: Found) -> tuple[Scale | None, Ends]:
-        span, known = sense.source.span, found.known
+    def _fit(
+        self, sentence: Sentence, attribute: Attribute, found: Found
+    ) -> tuple[SensorScale | None, Ends]:
+        span, known = sentence.source.span, found.known
         if attribute.kind is ValueKind.TEXT:
-            return None, self._fit_text(sense, attribute, found)
-        points, step = sense.find("with"), sense.find("step")
+            return None, self._fit_text(sentence, attribute, found)
+        points, step = sentence.find("with"), sentence.find("step")
         if points is not None and step is not None:
             raise LanguageError.at_span('"step" or "with", not both', step.span)
         if points is not None:
@@ -184,7 +200,7 @@ class Builder:
             scale = found.scale
             check_units(attribute, scale.unit, found.called, span)
         elif known is not None and known.step is not None and attribute.unit is None:
-            scale = Scale(known.step, None)
+            scale = SensorScale(known.step, None)
         else:
             unit = f" {attribute.unit}" if attribute.unit else ""
             raise LanguageError.at_span(
@@ -195,12 +211,12 @@ class Builder:
             )
         is_csv = found.entry["kind"] == "csv"
         if is_csv:
-            return scale, fit_ends(attribute, scale, known, sense, _CSV_LAST)
-        return scale, fit_ends(attribute, scale, known, sense)
+            return scale, fit_ends(attribute, scale, known, sentence, _CSV_LAST)
+        return scale, fit_ends(attribute, scale, known, sentence)
 
-    def _fit_text(self, sense: Sense, attribute: Attribute, found: Found) -> Ends:
+    def _fit_text(self, sentence: Sentence, attribute: Attribute, found: Found) -> Ends:
         for word in ("step", "with", "accuracy", "range", "in"):
-            clause = sense.find(word)
+            clause = sentence.find(word)
             if clause is not None:
                 raise LanguageError.at_span(
                     f'{attribute.name} has symbols, and no "{word}"', clause.span
@@ -210,9 +226,9 @@ class Builder:
             raise LanguageError.at_span(
                 f"{attribute.name} is one of {', '.join(attribute.symbols)}, and {found.called} "
                 "is none of these",
-                sense.source.span,
+                sentence.source.span,
             )
-        return fit_symbols(attribute, found.known, sense.source.span)
+        return fit_symbols(attribute, found.known, sentence.source.span)
 
     def build(self, device: Mapping[str, Any], spool: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration; `device` has its name and nodes."""
@@ -244,7 +260,7 @@ class Builder:
 _HEADS = ("attribute", "event", "source", "domain", "in steps", "accuracy", "a fault beyond")
 
 
-def describe_rows(rows: list[Row]) -> list[str]:
+def describe_rows(rows: list[ConfigRow]) -> list[str]:
     """Return what was understood as a table, and below it what was rounded."""
     cells = [_HEADS, *(row.describe() for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(_HEADS))]
@@ -271,3 +287,170 @@ def show_time(period: int) -> str:
         if period % size == 0:
             return f"{period // size} {unit}"
     return f"{period} ms" if period < 1000 else f"{period / 1000:g} s"
+
+
+# Files and options ----------------------------------------------------------------------------
+
+DEFAULT_SPOOL = "file:spool.bin"
+_BLOCKS = 16  # of 4 KB
+_FEWEST = 3  # blocks that a spool needs
+_BLOCK = 4096
+_LINE = 1 << 16
+
+
+def read_key(path: Path) -> dict[str, Any]:
+    """Return name and nodes of a device: what `denwatch keys show NAME --secrets` wrote."""
+    try:
+        data = read_secret_file(path)
+    except SecurityError as error:
+        raise CommandError(str(error), 1 if path.exists() else MISSING) from None
+    key = _parse_json(data.decode("utf-8", "replace"), path)
+    show = "`denwatch keys show NAME --secrets --output FILE` writes one"
+    if not isinstance(key.get("device"), str) or not isinstance(key.get("nodes"), list):
+        raise CommandError(f"{path}: not a device's key file; {show}")
+    for node in key["nodes"]:
+        if not isinstance(node, dict) or not _is_hex(node.get("key")):
+            raise CommandError(f"{path}: there is no key in it; {show}")
+    return {"device": key["device"], "nodes": [dict(node) for node in key["nodes"]]}
+
+
+def read_sources(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the sources that stand in a file: {"name": {"kind": ...}, ...}."""
+    document = _parse_json(read_file(path), path)
+    for name, entry in document.items():
+        try:
+            check_source(entry)
+        except ValueError as error:
+            raise CommandError(f"{path}: {name}: {error}") from None
+    return document
+
+
+def add_sentence(builder: ConfigBuilder, text: str) -> ConfigRow:
+    """Take one sentence; the error points at the word."""
+    try:
+        return builder.add(parse_sentence(text))
+    except LanguageError as error:
+        raise CommandError(point_at(error, text, "")) from None
+
+
+def add_file(builder: ConfigBuilder, path: Path) -> None:
+    """Take the sentences of a file, one a line."""
+    text = read_file(path)
+    try:
+        for sentence in parse_lines(text):
+            builder.add(sentence)
+    except LanguageError as error:
+        raise CommandError(point_at(error, text, str(path))) from None
+
+
+def read_columns(path: str) -> list[str] | None:
+    """Return the columns of a CSV file, None if it is not there (yet, or on the board only)."""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as stream:
+            return [name.strip() for name in stream.readline(_LINE).split(",")]
+    except OSError:
+        return None
+
+
+def read_spool(text: str) -> dict[str, Any]:
+    """Return the spool that `file:NAME[:BLOCKS]`, `partition:NAME` or `flash:START:LENGTH` says."""
+    kind, _, rest = text.partition(":")
+    if kind == "partition" and rest:
+        return {"partition": rest}
+    if kind == "file" and rest:
+        name, _, blocks = rest.rpartition(":")
+        if not name:
+            return {"file": rest, "blocks": _BLOCKS}
+        if not blocks.isdecimal() or int(blocks) < _FEWEST:
+            raise CommandError(f'spool "{text}": at least {_FEWEST} blocks of 4 KB')
+        return {"file": name, "blocks": int(blocks)}
+    if kind == "flash":
+        try:
+            start, length = (int(number, 0) for number in rest.split(":"))
+        except ValueError:
+            raise CommandError(f'spool "{text}": flash:START:LENGTH, in bytes') from None
+        if start < 0 or start % _BLOCK or length % _BLOCK or length < _FEWEST * _BLOCK:
+            raise CommandError(
+                f'spool "{text}": both are multiples of {_BLOCK}, at least {_FEWEST} of them'
+            )
+        return {"flash": [start, length]}
+    known = ("file:spool.bin", "partition:spool", "flash:0x100000:0x10000")
+    near = suggest_names(kind, ("file", "partition", "flash"))
+    meant = f"; did you mean {join_choices(near)}?" if near and near[0] != kind else ""
+    raise CommandError(f'spool "{text}": none{meant} (such as {", ".join(known)})')
+
+
+def read_wifi(name: str, password: str) -> dict[str, str]:
+    """Return a wireless network; an empty password is for an open one."""
+    if not 1 <= len(name.encode()) <= 32:
+        raise CommandError(f'the network "{name}": a name has 1 to 32 bytes')
+    if password and not 8 <= len(password.encode()) <= 64:
+        raise CommandError(f"the password of {name}: WPA has 8 to 63 characters")
+    return {"name": name, "password": password}
+
+
+def read_password_file(path: Path) -> str:
+    """Return the password that a file of mode 0600 holds."""
+    try:
+        return read_secret_file(path).decode("utf-8").rstrip("\r\n")
+    except SecurityError as error:
+        raise CommandError(str(error), 1 if path.exists() else MISSING) from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: not a text") from None
+
+
+def list_secured(device: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the nodes that are reached over TLS."""
+    return [node for node in device["nodes"] if str(node.get("url", "")).startswith("mqtts:")]
+
+
+def set_certificate(device: Mapping[str, Any], given: str | None) -> None:
+    """Name the authority's certificate for every node with TLS; it must be there, as DER."""
+    nodes = list_secured(device)
+    if given is not None and not nodes:
+        raise CommandError(f"--ca {given}: none of the nodes has TLS")
+    for node in nodes:
+        node["ca"] = given or node.get("ca") or "ca.der"
+        check_certificate(Path(node["ca"]), str(node.get("name")))
+
+
+def check_certificate(path: Path, name: str) -> None:
+    """Refuse what a board cannot verify a node with."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CommandError(
+            f"{name}: {path}: {error.strerror}; --ca FILE names its authority's certificate, "
+            f"the ca.der in the node's tls/",
+            MISSING,
+        ) from None
+    if data.startswith(b"-----"):
+        raise CommandError(f"{path} is PEM; a board takes DER: the ca.der beside it")
+    if not data.startswith(b"\x30"):
+        raise CommandError(f"{path} is no certificate")
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Write a configuration for its owner's eyes only: it holds a key."""
+    text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
+    try:
+        write_file(path, text.encode())
+    except SecurityError as error:
+        raise CommandError(str(error), MISSING) from None
+
+
+def _parse_json(text: str, path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"{path}: {error}") from None
+    if not isinstance(document, dict):
+        raise CommandError(f"{path}: not a JSON object")
+    return document
+
+
+def _is_hex(text: object) -> bool:
+    try:
+        return bool(bytes.fromhex(str(text)))
+    except ValueError:
+        return False

@@ -1,20 +1,25 @@
 """What a device gets: the files of a role, found by what they import, compiled by mpy-cross.
 
-What a reader needs and a board does not is taken out on the way (`shrink.py`). Only this file of
-the commands calls mpy-cross.
+What a reader needs and a board does not is removed on the way (`shrink`). The only file of the
+commands that calls mpy-cross and mpremote's ROM file system.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 import shutil
+import string
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from denwatch import protocol, watchdog
-from denwatch.cli.devices.shrink import find_module, shrink
 from denwatch.cli.errors import MISSING, CommandError
 
 ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "x64", "x86")
@@ -128,3 +133,265 @@ def build_romfs(folder: Path, output: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CommandError(f"mpremote: {done.stderr.strip() or done.stdout.strip()}")
+
+
+# Shrinking ------------------------------------------------------------------------------------
+#
+# A quarter of an `.mpy` file is names, and each file has its own copy; a board needs no words for
+# readers. `shrink` is pure: texts in, texts out; the statements stay what they were.
+
+_PRIVATE = re.compile(r"_[A-Za-z]\w*")
+_WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Python's has this name
+# Modules that no program on a board imports by itself.
+_INNER = (
+    *("check", "config", "link", "packets", "rating"),
+    *("seal", "significance", "uplink"),
+)
+_INNER_FILES = ("denwatch/protocol/", *(f"denwatch/watchdog/{name}.py" for name in _INNER))
+
+
+def find_module(name: str, node: ast.ImportFrom) -> str:
+    """Return the path, without its ending, of what a file imports from."""
+    base = Path(*(node.module or "").split("."))
+    return (Path(name).parents[node.level - 1] / base if node.level else base).as_posix()
+
+
+def shrink(sources: dict[str, str]) -> dict[str, str]:
+    """Return the sources of a role, by file, without what only readers and other tools need.
+
+    Annotations go, and imports for their sake; a constant's number stands where its name did; what
+    the role does not use of `protocol` stays behind. Private names (`_name`) and those of inner
+    modules become short, the same in every file, and so do arguments: on a board they are given by
+    position, but for those that a constructor lets one leave out.
+    """
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    constants = {name.removesuffix(".py"): _read_constants(tree) for name, tree in trees.items()}
+    for name, tree in trees.items():
+        _Stripper().visit(tree)
+        _Inliner(name, constants).visit(tree)
+    _drop_unused(trees)
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(getattr(node, "body", None), list) and not node.body:  # type: ignore[attr-defined]
+                node.body.append(ast.Pass())  # type: ignore[attr-defined]
+    _shorten_arguments(list(trees.values()))
+    _shorten_names(trees)
+    return {name: ast.unparse(ast.fix_missing_locations(tree)) for name, tree in trees.items()}
+
+
+def _read_constants(tree: ast.Module) -> dict[str, int]:
+    """Return the numbers of a module's `NAME = const(...)`."""
+    constants: dict[str, int] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and _is_constant(node):
+            value: ast.Call = node.value  # type: ignore[assignment]
+            target: ast.Name = node.targets[0]  # type: ignore[assignment]
+            code = compile(ast.Expression(value.args[0]), "const", "eval")
+            constants[target.id] = eval(code, {"__builtins__": {}}, constants)
+    return constants
+
+
+def _is_constant(node: ast.Assign) -> bool:
+    call = node.value
+    return (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "const"
+    )
+
+
+class _Stripper(ast.NodeTransformer):
+    """Drops docstrings, annotations, constants' definitions and what is for type checkers."""
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node) is not None:
+                node.body.pop(0)
+            node.body = [stmt for stmt in node.body if not self._is_idle(stmt)]
+        return super().generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        if any(ast.unparse(each) == "micropython.viper" for each in node.decorator_list):
+            return node  # annotations are its types
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    @staticmethod
+    def _is_idle(node: ast.stmt) -> bool:
+        if isinstance(node, ast.Assign):
+            return _is_constant(node) or ast.unparse(node.targets[0]) == "TYPE_CHECKING"
+        if isinstance(node, ast.If):
+            return ast.unparse(node.test) == "TYPE_CHECKING"
+        # What defines `const` on CPython.
+        return isinstance(node, ast.Try) and "import const" in ast.unparse(node.body[0])
+
+
+class _Inliner(ast.NodeTransformer):
+    """Puts numbers in the place of constants, and drops their imports."""
+
+    def __init__(self, name: str, constants: dict[str, dict[str, int]]) -> None:
+        self._name = name
+        self._constants = constants
+        self._known = dict(constants[name.removesuffix(".py")])
+        self._modules: dict[str, dict[str, int]] = {}  # what `module.NAME` may mean here
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        base = find_module(self._name, node)
+        numbers = self._constants.get(base, {})
+        kept = []
+        for alias in node.names:
+            if alias.name in numbers:
+                self._known[alias.name] = numbers[alias.name]
+            elif alias.name != "const":
+                kept.append(alias)
+                self._modules[alias.name] = self._constants.get(f"{base}/{alias.name}", {})
+        node.names = kept
+        return node if kept else None
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.attr in self._modules.get(node.value.id, {}):
+            return ast.Constant(self._modules[node.value.id][node.attr])
+        self.generic_visit(node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self._known:
+            return ast.Constant(self._known[node.id])
+        return node
+
+
+def _drop_unused(trees: dict[str, ast.Module]) -> None:
+    """Drop imports that nothing in their module names any more, and what modules of `protocol`
+    define and nobody uses; again, until there is nothing left to drop."""
+    imported: set[tuple[str, str]] = set()
+    for name, tree in trees.items():
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        for node in [each for each in tree.body if isinstance(each, ast.ImportFrom)]:
+            node.names = [each for each in node.names if each.asname or each.name in used]
+            if not node.names:
+                tree.body.remove(node)
+        for each in ast.walk(tree):
+            if isinstance(each, ast.ImportFrom):
+                imported |= {(find_module(name, each), alias.name) for alias in each.names}
+    for name, tree in trees.items():
+        for stmt in tree.body if name.startswith("denwatch/protocol/") else ():
+            defined = set(_list_defined(stmt))
+            used = {name for other in tree.body if other is not stmt for name in _list_used(other)}
+            asked = {each for module, each in imported if f"{module}.py" == name}
+            if defined and not defined & (used | asked):
+                tree.body.remove(stmt)
+                return _drop_unused(trees)
+    return None
+
+
+def _list_used(stmt: ast.stmt) -> list[str]:
+    return [node.id for node in ast.walk(stmt) if isinstance(node, ast.Name)]
+
+
+def _list_defined(stmt: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module defines; imports alone define none here."""
+    if isinstance(stmt, ast.FunctionDef | ast.ClassDef):
+        return [stmt.name]
+    if isinstance(stmt, ast.Assign):
+        return [node.id for node in stmt.targets if isinstance(node, ast.Name)]
+    if isinstance(stmt, ast.Try):
+        parts = stmt.body + stmt.orelse + [each for part in stmt.handlers for each in part.body]
+        return [name for part in parts for name in _list_defined(part)]
+    return []
+
+
+def _shorten_arguments(trees: list[ast.Module]) -> None:
+    """Rename arguments to a, b, c, ... unless somebody gives them by name."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = {node.arg for node in nodes if isinstance(node, ast.keyword)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    made = [ast.unparse(call.func) for call in calls if None in [k.arg for k in call.keywords]]
+    kept = [
+        each
+        for node in nodes
+        if isinstance(node, ast.ClassDef) and node.name in made  # of `Class(**fields)`
+        for each in node.body
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+    ]
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node not in kept:
+            _shorten_own(node, named)
+
+
+def _shorten_own(function: ast.FunctionDef | ast.AsyncFunctionDef, kept: set[str | None]) -> None:
+    inside = list(ast.walk(function))
+    taken = {node.id for node in inside if isinstance(node, ast.Name)}
+    taken |= {node.arg for node in inside if isinstance(node, ast.arg)}
+    own = [each.arg for each in function.args.args if each.arg != "self" and each.arg not in kept]
+    if function.name == "__init__":  # what may be left out is given by name
+        own = own[: len(function.args.args) - len(function.args.defaults) - 1]
+    fresh = (letter for letter in string.ascii_lowercase if letter not in taken)
+    short = dict(zip(own, fresh, strict=False))
+    for node in inside:
+        if isinstance(node, ast.Name):
+            node.id = short.get(node.id, node.id)
+        elif isinstance(node, ast.arg):
+            node.arg = short.get(node.arg, node.arg)
+
+
+def _shorten_names(trees: dict[str, ast.Module]) -> None:
+    """Rename private names and those of inner modules, the ones used most to the shortest."""
+    inner: set[str] = set()
+    outer: set[str] = set()
+    for name, tree in trees.items():
+        definitions = set(_list_definitions(tree))
+        if name.startswith(_INNER_FILES):
+            inner |= definitions
+        else:
+            outer |= {each for each in definitions if not _PRIVATE.fullmatch(each)}
+        outer.update(_list_texts(tree))  # what may be a name that is looked up
+    counts: Counter[str] = Counter()
+    for node, field in _list_names(trees.values()):
+        name = getattr(node, field)
+        is_inner = name in inner and _WORDS.search(name)
+        if (_PRIVATE.fullmatch(name) or is_inner) and name not in outer:
+            counts[name] += 1
+    short = dict(zip([name for name, _ in counts.most_common()], _make_names(), strict=False))
+    for node, field in _list_names(trees.values()):
+        setattr(node, field, short.get(getattr(node, field), getattr(node, field)))
+
+
+def _list_definitions(tree: ast.Module) -> Iterator[str]:
+    """Yield the functions, classes and attributes that a module defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def _list_texts(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _list_names(trees: Iterable[ast.Module]) -> Iterator[tuple[ast.AST, str]]:
+    """Yield where names stand: a node and its field."""
+    fields = ("id", "attr", "name", "asname", "arg")
+    for node in itertools.chain.from_iterable(map(ast.walk, trees)):
+        yield from (
+            (node, field) for field in fields if isinstance(getattr(node, field, None), str)
+        )
+
+
+def _make_names() -> Iterator[str]:
+    letters = string.ascii_letters + string.digits
+    for length in itertools.count(1):
+        yield from ("_" + "".join(each) for each in itertools.product(letters, repeat=length))

@@ -3,8 +3,8 @@
     patient_temperature from ds18x20 on pin 4 every 5 s
     heart_rate from ward.csv column pulse accuracy 1 worst 3
 
-An attribute, "from", a sensor, and then clauses in any order, each once. Pure: words in, a `Sense`
-with the place of every word out. What the words mean for a sensor is not decided here.
+An attribute, "from", a sensor, and then clauses in any order, each once. Pure: words in, a
+`Sentence` with the place of every word out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from denwatch.cli.devices.schema import Sensor, SensorField
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Name, SourceSpan
+from denwatch.client.vocabulary import Attribute
 from denwatch.client.vocabulary.values import UnitError, find_unit, list_spellings
 
 _TOKEN = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+|[\"']")
@@ -54,7 +56,7 @@ class Clause:
 
 
 @dataclass(frozen=True)
-class Sense:
+class Sentence:
     """What was said about one attribute."""
 
     attribute: Name
@@ -66,30 +68,30 @@ class Sense:
         return self.clauses.get(word)
 
 
-def parse_sense(text: str, start: int = 0, end: int | None = None) -> Sense:
+def parse_sentence(text: str, start: int = 0, end: int | None = None) -> Sentence:
     """Return what one line says; LanguageError with the place in the whole text."""
-    return _Parser(text, start, len(text) if end is None else end).parse()
+    return _SentenceParser(text, start, len(text) if end is None else end).parse()
 
 
 def parse_amount(text: str) -> Amount:
     """Return a number with its unit, "5 s", and nothing else."""
-    parser = _Parser(text, 0, len(text))
+    parser = _SentenceParser(text, 0, len(text))
     amount = parser.take_amount("what is said")
     if parser.at < len(parser.words):
         raise LanguageError.at_span("a number and a unit are enough", parser.words[parser.at].span)
     return amount
 
 
-def parse_lines(text: str) -> Iterator[Sense]:
+def parse_lines(text: str) -> Iterator[Sentence]:
     """Yield what each line says; empty ones and those that begin with "#" say nothing."""
     at = 0
     for line in text.split("\n"):
         if line.strip() and not line.lstrip().startswith("#"):
-            yield parse_sense(text, at, at + len(line))
+            yield parse_sentence(text, at, at + len(line))
         at += len(line) + 1
 
 
-class _Parser:
+class _SentenceParser:
     def __init__(self, text: str, start: int, end: int) -> None:
         self.words: list[Name] = []
         for found in _TOKEN.finditer(text, start, end):
@@ -174,7 +176,7 @@ class _Parser:
 
     # Clauses ----------------------------------------------------------------------------------
 
-    def parse(self) -> Sense:
+    def parse(self) -> Sentence:
         attribute = self.parse_attribute()
         source = self.take_text('a sensor after "from"')
         clauses: dict[str, Clause] = {}
@@ -195,7 +197,7 @@ class _Parser:
             if name in clauses:
                 raise LanguageError.at_span(f'"{name}" is said twice', word.span)
             clauses[name] = self.parse_clause(name, word)
-        return Sense(attribute, source, clauses)
+        return Sentence(attribute, source, clauses)
 
     def parse_attribute(self) -> Name:
         """Return the words before "from" as one name: synonyms may have several words."""
@@ -274,3 +276,80 @@ def _share_unit(first: Amount, second: Amount) -> tuple[Amount, Amount]:
     """Return two amounts of which one unit was written: it is that of both."""
     unit = first.unit or second.unit
     return replace(first, unit=first.unit or unit), replace(second, unit=second.unit or unit)
+
+
+# Which number of a source a sentence means ----------------------------------------------------
+#
+# A DHT22 gives a temperature and a humidity; who asks for `air_temperature` means the first. Where
+# a unit alone would decide (smoke and humidity are both in %), the name must be said.
+
+
+def choose_field(sentence: Sentence, attribute: Attribute, sensor: Sensor) -> SensorField:
+    """Return the field that was named, else the obvious one, else the one with that name."""
+    clause = sentence.find("field")
+    if clause is not None:
+        for field in sensor.fields:
+            if clause.text.casefold() in (field.name, str(field.number)):
+                return field
+        names = [field.name for field in sensor.fields]
+        raise LanguageError.at_span(
+            f'{sensor.title} has no field "{clause.text}"',
+            clause.span,
+            f"it has {' and '.join(names)}",
+            suggest_names(clause.text, names),
+        )
+    for field in sensor.fields:
+        if not field.is_obvious and field.name in attribute.name.casefold():
+            return field
+    obvious = next(field for field in sensor.fields if field.is_obvious)
+    for field in sensor.fields:
+        if field is not obvious and _measure_alike(field.unit, attribute.unit):
+            raise LanguageError.at_span(
+                f"{attribute.name} is in {attribute.unit}; {sensor.title} has {field.name} in "
+                f"{field.unit}",
+                sentence.source.span,
+                f'if that is meant, say "field {field.name}"',
+            )
+    return obvious
+
+
+def _measure_alike(first: str | None, second: str | None) -> bool:
+    if first is None or second is None:
+        return False
+    return find_unit(first).dimension == find_unit(second).dimension
+
+
+def choose_place(sentence: Sentence, names: list[str], default: str) -> int:
+    """Return the place of a column or field that was called by its name or number."""
+    word = "column" if sentence.find("column") else "field"
+    clause = sentence.find(word)
+    if word == "column" and sentence.find("field"):
+        raise LanguageError.at_span('"column" or "field", not both', sentence.clauses["field"].span)
+    wanted = clause.text if clause is not None else default
+    span = clause.span if clause is not None else sentence.source.span
+    if wanted in names:
+        return names.index(wanted)
+    if wanted.isdecimal() and int(wanted) < len(names):
+        return int(wanted)
+    if clause is None and len(names) == 1:
+        return 0
+    raise LanguageError.at_span(
+        f'{sentence.source.text} has no {word} "{wanted}"'
+        if wanted
+        else f"which of {sentence.source.text}?",
+        span,
+        f"it has {', '.join(names)}",
+        suggest_names(wanted, names),
+    )
+
+
+def read_unit(sentence: Sentence) -> str | None:
+    """Return the unit of a column, None if none is said."""
+    clause = sentence.find("in")
+    if clause is None:
+        return None
+    try:
+        return find_unit(clause.text).name
+    except UnitError as error:
+        near = suggest_names(clause.text, list_spellings())
+        raise LanguageError.at_span(str(error), clause.span, suggestions=near) from None

@@ -1,0 +1,329 @@
+"""What a watchdog.json may hold: the kinds of sensors, and the check of a whole configuration.
+
+Of each kind of sensor: fields, size of a step, range and accuracy. The steps are those of
+`watchdog/sources`, the ranges and accuracies those of the makers' data sheets: DS18B20 (Analog
+Devices), DHT11 and AM2302/DHT22 (Aosong). Where a sheet has one figure and no typical one, both are
+that figure. Only this file knows sensors.
+
+`check_config` runs before anything is written, installed or run. It refuses what the device would
+refuse, by the device's own classes, and weak keys. `denwatch watchdog` starts with it, so this file
+imports no vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from denwatch.cli.errors import CommandError
+from denwatch.watchdog.execution import Event
+from denwatch.watchdog.sources import Channel, Source
+
+EVERYWHERE = frozenset({"accuracy", "range", "every"})  # words that every sensor takes
+COUNTS = 65535  # the highest count of a converter, and of changes
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far a reading may be off while the true value lies in low..high, in the field's unit."""
+
+    low: Fraction
+    high: Fraction
+    typical: Fraction
+    worst: Fraction
+
+
+@dataclass(frozen=True)
+class SensorField:
+    """One number that a sensor gives.
+
+    `step` is None where the wiring decides what a number means. `low` and `high` are what a
+    working sensor says, in its unit; without a unit, in numbers. An `is_obvious` field is meant
+    where nothing else is said and its unit fits; another one must be called by its name.
+    """
+
+    name: str
+    number: int
+    unit: str | None = None
+    step: Fraction | None = None
+    low: Fraction | None = None
+    high: Fraction | None = None
+    accuracies: tuple[Accuracy, ...] = ()  # the narrowest part of the range first
+    is_obvious: bool = False
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """A kind of source: which words describe it, which it cannot do without, what it gives.
+
+    `rest` is the shortest time between measurements, in ms. Of a source that `is_consumed` every
+    round takes something away, so that it serves one event only.
+    """
+
+    kind: str
+    words: frozenset[str]
+    needs: tuple[str, ...]
+    fields: tuple[SensorField, ...]
+    rest: int = 0
+    is_consumed: bool = False
+
+    @property
+    def title(self) -> str:
+        """The kind in a sentence."""
+        return f"{'an' if self.kind[0] in 'ai' else 'a'} {self.kind}"
+
+
+def _measure(
+    name: str,
+    number: int,
+    unit: str,
+    step: str,
+    span: tuple[int, int],
+    *accuracies: tuple[int, int, str, str],
+) -> SensorField:
+    return SensorField(
+        name,
+        number,
+        unit,
+        Fraction(step),
+        Fraction(span[0]),
+        Fraction(span[1]),
+        tuple(
+            Accuracy(Fraction(low), Fraction(high), Fraction(typical), Fraction(worst))
+            for low, high, typical, worst in accuracies
+        ),
+        is_obvious=name == "temperature",
+    )
+
+
+def _make(
+    kind: str,
+    words: str,
+    needs: str,
+    *fields: SensorField,
+    rest: int = 0,
+    is_consumed: bool = False,
+) -> Sensor:
+    known = frozenset(words.split()) | EVERYWHERE
+    return Sensor(kind, known, tuple(needs.split()), fields, rest, is_consumed)
+
+
+_BUS = "bus clock data address register bytes signed little shift"
+
+SENSORS = {
+    sensor.kind: sensor
+    for sensor in (
+        _make("csv", "file column scale in", "", is_consumed=True),
+        _make(
+            "adc",
+            "pin step with",
+            "pin",
+            SensorField("count", 0, low=Fraction(0), high=Fraction(COUNTS), is_obvious=True),
+        ),
+        _make(
+            "gpio",
+            "pin inverted field step with",
+            "pin",
+            SensorField("level", 0, low=Fraction(0), high=Fraction(1), is_obvious=True),
+            SensorField("changes", 1, None, Fraction(1), Fraction(0), Fraction(COUNTS)),
+        ),
+        _make(
+            "dht11",
+            "pin field",
+            "pin",
+            _measure("temperature", 0, "°C", "1/10", (0, 50), (0, 50, "1", "2")),
+            _measure("humidity", 1, "%", "1/10", (0, 100), (0, 100, "4", "5")),
+            rest=2000,
+        ),
+        _make(
+            "dht22",
+            "pin field",
+            "pin",
+            _measure("temperature", 0, "°C", "1/10", (-40, 80), (-40, 80, "0.5", "0.5")),
+            _measure("humidity", 1, "%", "1/10", (0, 100), (0, 100, "2", "5")),
+            rest=2000,
+        ),
+        _make(
+            "ds18x20",
+            "pin sensor",
+            "pin",
+            _measure(
+                "temperature",
+                0,
+                "°C",
+                "1/16",
+                (-55, 125),
+                (-10, 85, "0.5", "0.5"),
+                (-55, 125, "0.5", "2"),
+            ),
+            rest=750,
+            is_consumed=True,
+        ),
+        _make("i2c", f"{_BUS} step with", "clock data address register bytes"),
+    )
+}
+
+ALIASES = {"ds18b20": "ds18x20", "am2302": "dht22"}
+
+# What still may be said of a source that stands in a file: nothing of its wiring.
+READING = frozenset({"field", "column", "sensor", "step", "with", "in"}) | EVERYWHERE
+
+
+def find_sensor(name: str) -> Sensor | None:
+    """Return a kind of sensor by any of its names."""
+    folded = name.casefold()
+    return SENSORS.get(ALIASES.get(folded, folded))
+
+
+_WRITTEN = {  # what a source cannot do without
+    "csv": ("path", "columns", "scales"),
+    "i2c": ("clock", "data", "address", "fields"),
+}
+
+
+def check_source(entry: object) -> None:
+    """Refuse a source of a configuration that no watchdog could make; ValueError says why."""
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("kind"), str):
+        raise ValueError('a source has a "kind"')
+    kind = entry["kind"]
+    if kind not in SENSORS:
+        raise ValueError(f'no kind "{kind}" (there are {", ".join(SENSORS)})')
+    for name in _WRITTEN.get(kind, ("pin",)):
+        if name not in entry:
+            raise ValueError(f'{SENSORS[kind].title} has a "{name}"')
+    if kind == "csv":
+        columns, scales = entry["columns"], entry["scales"]
+        are_lists = isinstance(columns, list) and isinstance(scales, list)
+        if not are_lists or len(columns) != len(scales) or not all(map(_is_positive, scales)):
+            raise ValueError("as many scales as columns, each a whole number above 0")
+    if kind == "i2c" and not _are_registers(entry["fields"]):
+        raise ValueError("a field is [register, bytes, signed, little-endian, shift]")
+
+
+def _is_positive(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number > 0
+
+
+def _are_registers(fields: object) -> bool:
+    return isinstance(fields, list) and all(isinstance(f, list) and len(f) == 5 for f in fields)
+
+
+# The check of a configuration -----------------------------------------------------------------
+
+_MIN_KEY = 16
+_MAX_NODES = 4
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_PARTS = {
+    "device": str,
+    "vocabulary": str,
+    "nodes": list,
+    "spool": dict,
+    "sources": dict,
+    "events": list,
+}
+_KINDS = {str: "a text", list: "a list", dict: "an object"}
+
+
+def check_config(config: Any) -> None:
+    """Refuse what would fail on the device, or would not be safe."""
+    if not isinstance(config, dict):
+        raise CommandError("a configuration is a JSON object")
+    for name, kind in _PARTS.items():
+        if name not in config:
+            raise CommandError(f"the configuration has no {name}")
+        if not isinstance(config[name], kind):
+            raise CommandError(f"{name} is not {_KINDS[kind]}")
+    if len(_read_hex(config["vocabulary"], "vocabulary")) != 8:
+        raise CommandError("vocabulary: 16 hexadecimal digits")
+    check_nodes(config["nodes"])
+    for node in config["nodes"]:
+        _check_transport(node)
+    _check_events(config)
+
+
+def check_nodes(nodes: list[Any]) -> None:
+    """Refuse nodes without an address or a key, or with weak ones."""
+    if not 1 <= len(nodes) <= _MAX_NODES:
+        raise CommandError(f"nodes: 1 to {_MAX_NODES} of them")
+    keys: set[bytes] = set()
+    for node in nodes:
+        if not isinstance(node, dict):
+            raise CommandError("nodes: each is an object")
+        name = node.get("name", "a node without a name")
+        if not str(node.get("url", "")).startswith(("mqtt://", "mqtts://")):
+            raise CommandError(f"{name}: the url is mqtt://host:port or mqtts://host:port")
+        key = _read_hex(node.get("key"), f"{name}: key")
+        if len(key) < _MIN_KEY or len(set(key)) < _MIN_KEY // 2:
+            raise CommandError(f"{name}: a key has at least {_MIN_KEY} bytes, and they differ")
+        if key in keys:
+            raise CommandError(f"{name}: another node has the same key")
+        keys.add(key)
+        if not isinstance(node.get("key_id"), int):
+            raise CommandError(f"{name}: key_id is a number")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a url names this machine."""
+    return url.partition("://")[2].rpartition(":")[0] in _LOOPBACK
+
+
+def _check_transport(node: Mapping[str, Any]) -> None:
+    """Refuse what the device refuses when it starts: `edge/denwatch/watchdog/config.py`."""
+    name, url = node.get("name", "a node without a name"), str(node["url"])
+    host, _, port = url.partition("://")[2].rpartition(":")
+    if not host or not port.isdecimal():
+        raise CommandError(f"{name}: the url {url} has no port")
+    if url.startswith("mqtts:"):
+        if not node.get("ca"):
+            raise CommandError(f"{name}: no ca, the certificate of its authority")
+    elif not is_loopback(url) and node.get("plain") is not True:
+        raise CommandError(f'{name}: {url} has no TLS; mqtts://, or "plain": true')
+
+
+def _check_events(config: Mapping[str, Any]) -> None:
+    """Refuse sources, events and channels that the device's own classes refuse."""
+    for name, source in config["sources"].items():
+        try:
+            check_source(source)
+        except ValueError as error:
+            raise CommandError(f"{name}: {error}") from None
+    if not config["events"]:
+        raise CommandError("events: at least one, or there is nothing to sense")
+    sources = {name: Source() for name in config["sources"]}
+    numbers = set()
+    for event in config["events"]:
+        if not isinstance(event, dict) or not isinstance(event.get("channels"), list):
+            raise CommandError("an event has a list of channels")
+        channels = [_make_channel(channel, sources) for channel in event["channels"]]
+        number, period = event.get("event"), event.get("period")
+        if not isinstance(number, int) or not isinstance(period, int) or period < 1:
+            raise CommandError("an event has a number and a period in ms")
+        try:
+            Event(number, channels, period)
+        except ValueError as error:
+            raise CommandError(f"event {number}: {error}") from None
+        if number in numbers:  # a device would tell its node of the last one only
+            raise CommandError(f"event {number} stands twice: its channels belong together")
+        numbers.add(number)
+
+
+def _make_channel(entry: object, sources: Mapping[str, Source]) -> Channel:
+    if not isinstance(entry, dict) or "source" not in entry:
+        raise CommandError('a channel has a "source"')
+    name = entry["source"]
+    if name not in sources:
+        raise CommandError(f"there is no source {name}")
+    fields = {key: value for key, value in entry.items() if key != "source"}
+    try:
+        return Channel(sources[name], **fields)
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"a channel of {name}: {error}") from None
+
+
+def _read_hex(text: object, what: str) -> bytes:
+    try:
+        return bytes.fromhex(str(text))
+    except ValueError:
+        raise CommandError(f"{what} is not hexadecimal") from None
