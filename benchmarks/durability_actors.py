@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from denwatch.node.core.interface import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
+from denwatch.node.core.events import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.runtime.durable_node import Effects
 from denwatch.protocol import frames, notification

@@ -17,7 +17,7 @@ from typing import cast
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.config import NodeConfig, load_config
-from denwatch.node.core.interface import Event
+from denwatch.node.core.events import Event
 from denwatch.node.log import Writer
 from denwatch.node.mqtt.interface import (
     Close,

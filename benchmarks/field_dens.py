@@ -17,10 +17,9 @@ from random import Random
 import numpy as np
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.core.items import NEVER, SUBSCRIPTION, Item, SubscriptionBody, encode_body
+from denwatch.node.core.notifications import Notification
 from denwatch.node.core.peers import PeerSettings
-from denwatch.node.core.subscribers import SubscriberSettings
-from denwatch.node.core.subscribers.notes import Note
-from denwatch.node.core.subscribers.registry import Registry
+from denwatch.node.core.subscriptions import SubscriberSettings, Subscriptions
 from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
@@ -80,9 +79,11 @@ class Publisher:
 @contextlib.contextmanager
 def watch_matching(figures: Figures, seen: dict[int, NotificationVector]) -> Iterator[None]:
     """Time every notification that any node matches, and keep what they were."""
-    plain = Registry.match_many
+    plain = Subscriptions.match_many
 
-    def match_many(self: Registry, notes: Sequence[Note], now: int) -> list[list[object]]:
+    def match_many(
+        self: Subscriptions, notes: Sequence[Notification], now: int
+    ) -> list[list[object]]:
         start = time.thread_time()
         found = plain(self, notes, now)
         spent = 1e3 * (time.thread_time() - start)
@@ -90,11 +91,11 @@ def watch_matching(figures: Figures, seen: dict[int, NotificationVector]) -> Ite
         seen.update({note.id: note.vector for note in notes})
         return found  # type: ignore[return-value]
 
-    Registry.match_many = match_many  # type: ignore[assignment, method-assign]
+    Subscriptions.match_many = match_many  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
-        Registry.match_many = plain  # type: ignore[method-assign]
+        Subscriptions.match_many = plain  # type: ignore[method-assign]
 
 
 def run_scenario(count: int, seed: int, events: int = EVENTS) -> Figures:

@@ -128,7 +128,7 @@ def walk_reading() -> Walk:
     meanwhile is not the reading's way, and does not count.
     """
     from denwatch.client.vocabulary import load_shipped
-    from denwatch.node.core.interface import Event, Message, Publish
+    from denwatch.node.core.events import Event, Message, Publish
 
     from simulator.device import Sense
     from simulator.host import Host

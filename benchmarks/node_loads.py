@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from denwatch.client.vocabulary.loading import load_shipped
-from denwatch.node.core.subscribers.notes import describe_reading
+from denwatch.node.core.notifications import describe_reading
 from denwatch.protocol.vectors import Reading
 
 from benchmarks.node_client import Client, Login, Publisher, connect, wait_until

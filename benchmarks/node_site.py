@@ -25,7 +25,7 @@ from denwatch.node.core.items import (
     encode_body,
     read_dot,
 )
-from denwatch.node.core.subscribers.tables import Want, encode_row
+from denwatch.node.core.pending import PendingRow, encode_row
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.matching.plugins import FUZZY
 from denwatch.node.replication.dot_sets import SeenRange
@@ -150,7 +150,7 @@ def fill_notes(node: Node, count: int, seed: int, now: int) -> None:
             vector = encode_reading(values, sequence)
             body = NotificationBody(name_device(0), 1, sequence, now, _DOUBT, hash, vector)
             item = Item(dot, NOTIFICATION, now + _LIFE, encode_body(body))
-            want = Want(now, _DOUBT, item.expires, now + _DOUBT, [hit])
+            want = PendingRow(now, _DOUBT, item.expires, now + _DOUBT, [hit])
             rows: list[Change] = [
                 ("item.notification", dot.key, item.encode()),
                 ("sub.want", dot.key, encode_row(want)),

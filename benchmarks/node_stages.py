@@ -29,7 +29,7 @@ STAGES = (
     ),
     (
         "matching",
-        ("edge/denwatch/node/matching/", "edge/denwatch/node/core/subscribers/registry.py"),
+        ("edge/denwatch/node/matching/", "edge/denwatch/node/core/subscriptions.py"),
     ),
     (
         "judging, JSON, delivery",

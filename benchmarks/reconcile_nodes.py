@@ -13,7 +13,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     PEERS,
     Action,
     Event,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.core.peers import PeerSettings
-from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.replication.strategies import build_strategy
 
 from benchmarks.common import format_table, say

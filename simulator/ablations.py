@@ -12,20 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from denwatch.node.core.devices import part as device_part
-from denwatch.node.core.devices.groups import Group
-from denwatch.node.core.devices.installation import Installation
+from denwatch.node.core import device_protocol as device_part
+from denwatch.node.core.delivery import Delivery, Receipts
+from denwatch.node.core.delivery_policy import DeliveryPolicy
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.peers import item_validation
 from denwatch.node.core.peers.change_log import ChangeLog
 from denwatch.node.core.peers.item_validation import NEW, ItemValidator
 from denwatch.node.core.peers.session import PeerSession
-from denwatch.node.core.subscribers.delivery import Delivery
-from denwatch.node.core.subscribers.intake import Intake
-from denwatch.node.core.subscribers.judging import Judge
-from denwatch.node.core.subscribers.marks import Marks
-from denwatch.node.core.subscribers.part import Subscribers
-from denwatch.node.core.subscribers.wants import Wants
+from denwatch.node.core.pending import Pending
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.vector_table import DeviceKind, VectorTable
 from denwatch.node.ranking.topk import TopK, Verdict
 from denwatch.node.store.memory import MemoryStore
 
@@ -103,23 +100,31 @@ RULES: dict[str, Rule] = {
         ("mad-node",),
     ),
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
-    "reinstall": Rule(Installation, "doubt_all", _always(None), "a restarted device is told again"),
-    "covering": Rule(Group, "_select", _always(False), "what is not sent to a device is covered"),
+    "reinstall": Rule(VectorTable, "doubt_all", _always(None), "a restarted device is told again"),
+    "covering": Rule(
+        DeviceKind, "_select", _always(False), "what is not sent to a device is covered"
+    ),
     "removal": Rule(ChangeLog, "accept_dead", _always(0), "a removal goes everywhere"),
     "retry": Rule(PeerSession, "tick", _always(None), "an exchange that got stuck begins again"),
-    "catch-up": Rule(Intake, "catch_up", _always(None), "a late subscription meets what is held"),
-    "remember-waiting": Rule(Wants, "restore", _always(0), "a restart forgets nobody who waits"),
+    "catch-up": Rule(Pending, "catch_up", _always(()), "a late subscription meets what is held"),
+    "remember-waiting": Rule(Pending, "restore", _always(0), "a restart forgets nobody who waits"),
     "settle": Rule(Delivery, "acknowledge", _always(None), "what was acknowledged is settled"),
-    "settled-once": Rule(Wants, "settle", _always(True), "what is delivered is not sent again"),
+    "settled-once": Rule(Pending, "settle", _always(True), "what is delivered is not sent again"),
     "one-reading": Rule(
         Person, "has_twin", _always(False), "a reading is shown once", ("power-cut", "carry")
     ),
-    "tell-place": Rule(Marks, "tell_place", _always(None), "a walk is told to other nodes"),
-    "roles": Rule(Judge, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"),
-    "expiry": Rule(Judge, "_judge_hit", _let_expired, "what has expired is not delivered"),
+    "tell-place": Rule(Receipts, "report_place", _always(None), "a walk is told to other nodes"),
+    "roles": Rule(
+        DeliveryPolicy, "find_visible", _always((None, 0xFFFF)), "roles hide what they hide"
+    ),
+    "expiry": Rule(
+        DeliveryPolicy, "_judge_match", _let_expired, "what has expired is not delivered"
+    ),
     "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
     "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
-    "room": Rule(Subscribers, "evict", _always(0), "a full node gives up what is worth least"),
+    "room": Rule(
+        SubscriberProtocol, "evict", _always(0), "a full node gives up what is worth least"
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import cbor2
-from denwatch.node.core.interface import DEVICES, PEERS, Message
+from denwatch.node.core.events import DEVICES, PEERS, Message
 from denwatch.node.core.items import (
     DELIVERED,
     KINDS,

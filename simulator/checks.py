@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from denwatch.node.core.interface import Tick
+from denwatch.node.core.events import Tick
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
 from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription

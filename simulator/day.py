@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from denwatch.client.vocabulary.loading import load_shipped
-from denwatch.node.core.interface import Log
+from denwatch.node.core.events import Log
 from denwatch.node.core.items import NOTIFICATION
 from denwatch.node.core.peers import PeerSettings
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
-from denwatch.node.core.interface import Action, Count, Event, Log, Publish, Write
+from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.events import Action, Count, Event, Log, Publish, Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log import DiskFiles, Writer, encode_record
@@ -89,17 +91,17 @@ class Host:
         store, clocks = self.store, self.clocks
         self.item_store = ItemStore(self.name, store.epoch, self.ring.sign, clocks.localise)
         self.vocabularies = Vocabularies(self._vocabulary)
-        self.subscribers = Subscribers(
+        self.subscribers = SubscriberProtocol(
             self.item_store,
             self.vocabularies,
             roles=self.ring,
             clock=clocks,
             settings=self.settings.subscribers,
         )
-        self.devices = Devices(
+        self.devices = DeviceProtocol(
             self.item_store,
             self.ring,
-            VocabularySenses(self.vocabularies.find, self.vocabularies.agree),
+            self.vocabularies,
             clocks.localise,
             self.settings.devices,
             has_room=lambda: not self.subscribers.is_full,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     PEERS,
     ClockSet,
     Event,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import cbor2
-from denwatch.node.core.interface import Log
+from denwatch.node.core.events import Log
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     NOTES,
     REPLIES,
     REQUESTS,

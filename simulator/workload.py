@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from denwatch.node.core.interface import Log
+from denwatch.node.core.events import Log
 from denwatch.node.core.items import (
     NEVER,
     NOTIFICATION,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     DEVICES,
     NOTES,
     REPLIES,

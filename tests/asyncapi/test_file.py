@@ -6,8 +6,7 @@ import copy
 
 import pytest
 from denwatch.client.version import find_version
-from denwatch.node.core import interface
-from denwatch.node.core.subscribers import requests
+from denwatch.node.core import events, requests
 
 from tests.asyncapi.contract import (
     check_payload,
@@ -48,7 +47,7 @@ def test_every_reference_leads_somewhere_and_everything_is_used() -> None:
 def test_every_topic_of_the_code_is_there_and_no_other() -> None:
     code = {
         value
-        for name, value in vars(interface).items()
+        for name, value in vars(events).items()
         if name.isupper() and name != "ROOT" and isinstance(value, str)
     }
     addresses = [channel["address"] for channel in CONTRACT["channels"].values()]

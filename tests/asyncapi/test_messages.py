@@ -15,8 +15,8 @@ import pytest
 from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.operators import Plan, encode_plan
-from denwatch.node.core.subscribers.replies import encode_question
+from denwatch.node.core.operator_protocol import Plan, encode_plan
+from denwatch.node.core.subscriber_protocol import encode_question
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.asyncapi.contract import check_payload, load_contract, name_message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from denwatch.node.core.interface import Action, Event, Log, Publish, Write
+from denwatch.node.core.events import Action, Event, Log, Publish, Write
 from denwatch.node.core.node import Node
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import cbor2
 import pytest
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.interface import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
+from denwatch.node.core.events import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
@@ -22,10 +22,15 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.operators import Operators, Plan, encode_items, encode_plan
-from denwatch.node.core.operators.frames import decode_frame
+from denwatch.node.core.operator_protocol import (
+    OperatorProtocol,
+    Plan,
+    decode_frame,
+    encode_items,
+    encode_plan,
+)
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscribers import Subscribers
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.security import Access, Keyring, site
@@ -53,11 +58,11 @@ class World(Runner):
         clocks = Clocks("south", 1)
         self.vocabularies = Vocabularies(load_shipped("rescue"))
         item_store = ItemStore("south", 1, self.keys.sign, clocks.localise)
-        subscribers = Subscribers(item_store, self.vocabularies, clock=clocks)
+        subscribers = SubscriberProtocol(item_store, self.vocabularies, clock=clocks)
         settings = PeerSettings(strategy="spray:2")
         self.peers = PeerProtocol(item_store, self.keys, subscribers, clocks, settings)
-        self.operators = Operators(
-            item_store, self.peers.validator, self.peers, is_following=follows
+        self.operators = OperatorProtocol(
+            item_store, self.peers.validator.judge, self.peers.use_strategy, is_following=follows
         )
         protocols = Protocols(subscribers, peers=self.peers, operators=self.operators)
         super().__init__(Node(item_store, reader, protocols), reader)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from denwatch.node.core.vectors import decode_notification
+from denwatch.node.core.notifications import decode_notification
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Reading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from denwatch.node.core.devices import DeviceSettings
-from denwatch.node.core.interface import Publish
+from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.events import Publish
 
 from tests.devices.plant import TOPIC, Dog, Site, meet
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cbor2
-from denwatch.node.core.devices import Devices, DeviceSettings
-from denwatch.node.core.devices.contracts import Senses
-from denwatch.node.core.interface import (
+from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.node.core.device_registry import DeviceSettings, Sensed
+from denwatch.node.core.events import (
     Acknowledged,
     Action,
     Count,
@@ -82,9 +82,9 @@ class Keys:
 
 class Vocabularies:
     def __init__(self) -> None:
-        self.known: dict[bytes, Senses] = {VOCABULARY: EVERYTHING}
+        self.known: dict[bytes, Sensed] = {VOCABULARY: EVERYTHING}
 
-    def find_senses(self, hash: bytes) -> Senses | None:
+    def find_sensed(self, hash: bytes) -> Sensed | None:
         return self.known.get(hash)
 
     def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
@@ -142,7 +142,7 @@ class Site:
             return time
 
         self.item_store = ItemStore(NODE, self.epoch, lambda data: data[:8], localise)
-        self.part = Devices(
+        self.part = DeviceProtocol(
             self.item_store,
             self.keys,
             self.vocabularies,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.devices import VocabularySenses, list_senses
-from denwatch.node.core.vocabularies import Vocabularies, shorten_hash
+from denwatch.node.core.vocabularies import Vocabularies, list_sensed, shorten_hash
 
 from tests.devices.plant import Dog, Site, meet
 
 
 def test_a_vocabulary_says_what_can_be_sensed() -> None:
     rescue = load_shipped("rescue")
-    senses = list_senses(rescue)
+    senses = list_sensed(rescue)
     for event in rescue.events.values():
         features, wides = senses[event.number]
         assert features.bit_count() == len(event.attributes)
@@ -23,23 +22,19 @@ def test_a_vocabulary_says_what_can_be_sensed() -> None:
 def test_vocabularies_are_found_when_they_are_there() -> None:
     rescue = load_shipped("rescue")
     hash = shorten_hash(rescue)
-    book = Vocabularies(load_shipped("weather"))
-    vocabularies = VocabularySenses(book.find, book.agree)
-    assert vocabularies.find_senses(hash) is None
-    book.add(rescue)
-    assert vocabularies.find_senses(hash) == list_senses(rescue)
+    vocabularies = Vocabularies(load_shipped("weather"))
+    assert vocabularies.find_sensed(hash) is None
+    vocabularies.add(rescue)
+    assert vocabularies.find_sensed(hash) == list_sensed(rescue)
     assert vocabularies.agree(hash, hash, 1, 1)
-    assert not vocabularies.agree(hash, book.own_hash, 1, 1)
-    alone = VocabularySenses(book.find)
-    assert alone.agree(hash, hash, 1, 1)
-    assert not alone.agree(hash, b"another.", 1, 1)
+    assert not vocabularies.agree(hash, vocabularies.own_hash, 1, 1)
 
 
 def test_a_device_of_the_shipped_vocabulary_is_welcome() -> None:
     rescue = load_shipped("rescue")
     hash = shorten_hash(rescue)
     site = Site()
-    site.vocabularies.known[hash] = list_senses(rescue)
-    dog = Dog(list_senses(rescue), vocabulary=hash, capacity=4096)
+    site.vocabularies.known[hash] = list_sensed(rescue)
+    dog = Dog(list_sensed(rescue), vocabulary=hash, capacity=4096)
     meet(site, dog)
     assert site.part.list_devices()[0].vocabulary == hash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import Listening, Message
+from denwatch.node.core.events import Listening, Message
 from denwatch.protocol import frames
 from denwatch.protocol.messages import encode_message
 
@@ -33,7 +33,7 @@ def test_a_hello_makes_a_device_known_also_after_a_restart() -> None:
     site.start()
     (device,) = site.part.list_devices()
     assert (device.name, device.hello, device.key_id) == (DOG, (1, 1), 7)
-    assert (device.senses, device.capacity, device.languages) == (SENSES, 1024, (1,))
+    assert (device.sensed, device.capacity, device.languages) == (SENSES, 1024, (1,))
     assert (device.firmware, device.vocabulary, device.dropped) == ("dog 1", VOCABULARY, 0)
     assert device.heard == site.now
     assert not device.is_present  # nobody knows that after a start

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from denwatch.node.core.devices import DeviceSettings
-from denwatch.node.core.interface import Acknowledged, Listening
+from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.events import Acknowledged, Listening
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.fuzzy import Fuzzy

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from denwatch.node.core.devices import DeviceSettings
-from denwatch.node.core.interface import Acknowledged
+from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.events import Acknowledged
 from denwatch.protocol.vectors import Significance
 
 from tests.devices.installing import check_installed, list_down, make_met

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import Message
+from denwatch.node.core.events import Message
 from denwatch.node.core.items import NOTIFICATION, decode_item
 from denwatch.protocol import frames
 from denwatch.protocol.notification import decode, encode

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from denwatch.node.core.devices import greeting, part
-from denwatch.node.core.devices.installation import Installation
-from denwatch.node.core.devices.registry import Registry
-from denwatch.node.core.interface import Action, Message, Publish
+from denwatch.node.core import device_protocol
+from denwatch.node.core.device_registry import DeviceRegistry
+from denwatch.node.core.events import Action, Message, Publish
+from denwatch.node.core.vector_table import VectorTable
 from denwatch.protocol import frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def test_the_same_events_give_the_same_actions() -> None:
 def test_without_the_check_for_repetitions_something_is_taken_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(part, "is_new", lambda _number, _device: True)
+    monkeypatch.setattr(device_protocol, "is_new", lambda _number, _device: True)
     with pytest.raises(AssertionError, match="taken twice"):
         ride_storms()
 
@@ -101,7 +101,7 @@ def test_acknowledged_before_it_is_written_is_lost() -> None:
 def test_a_table_that_is_trusted_after_a_start_misses_subscriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Installation, "doubt_all", Installation.lose_flight)
+    monkeypatch.setattr(VectorTable, "doubt_all", VectorTable.lose_flight)
     with pytest.raises(AssertionError):
         ride_storms()
 
@@ -109,7 +109,9 @@ def test_a_table_that_is_trusted_after_a_start_misses_subscriptions(
 def test_numbers_that_do_not_rise_are_refused_by_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Registry, "take_number", lambda _self, _turn, _device, epoch: (epoch, 1))
+    monkeypatch.setattr(
+        DeviceRegistry, "take_number", lambda _self, _turn, _device, epoch: (epoch, 1)
+    )
     with pytest.raises(AssertionError):
         ride_storms()
 
@@ -117,15 +119,15 @@ def test_numbers_that_do_not_rise_are_refused_by_the_device(
 def test_a_frame_that_is_believed_before_its_acknowledgement_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    send = Installation.send
+    send = VectorTable.send
 
-    def believe(self: Installation, *arguments: object) -> None:
+    def believe(self: VectorTable, *arguments: object) -> None:
         send(self, *arguments)  # type: ignore[arg-type]
         assert self.flight is not None
         for handle, until in self.flight.grants.items():
             self._rows[handle].until = until
 
-    monkeypatch.setattr(Installation, "send", believe)
+    monkeypatch.setattr(VectorTable, "send", believe)
     with pytest.raises(AssertionError):
         ride_storms()
 
@@ -156,12 +158,12 @@ def check_played_back(site: Site) -> None:
     dog.restart()
     meet(site, dog)
     site.handle(old)
-    assert site.part.list_devices()[0].senses == dog.senses, "an old hello was believed"
+    assert site.part.list_devices()[0].sensed == dog.senses, "an old hello was believed"
 
 
 def test_without_the_check_for_old_hellos_one_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     check_played_back(Site())
-    monkeypatch.setattr(greeting, "is_fresh", lambda _number, _known: True)
+    monkeypatch.setattr(device_protocol, "is_fresh", lambda _number, _known: True)
     with pytest.raises(AssertionError, match="believed"):
         check_played_back(Site())
 

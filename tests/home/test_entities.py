@@ -6,7 +6,7 @@ import re
 
 import pytest
 from denwatch.client.vocabulary import Attribute, load_shipped
-from denwatch.node.core.home.entities import (
+from denwatch.node.core.home_assistant import (
     describe_attribute,
     describe_node,
     describe_state,

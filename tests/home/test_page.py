@@ -10,7 +10,7 @@ from denwatch.client.language import parse
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.config import parse_config
 from denwatch.node.config.model import write_config
-from denwatch.node.core.home.entities import describe_attribute
+from denwatch.node.core.home_assistant import describe_attribute
 
 from firmware_tests.runtimes import REPOSITORY
 

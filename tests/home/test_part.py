@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from denwatch.client.publisher import parse_reading
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.devices.registry import Device
-from denwatch.node.core.home import Home, HomeSettings, Vision
-from denwatch.node.core.interface import Publish, Write
+from denwatch.node.core.device_registry import Device
+from denwatch.node.core.events import Publish, Write
+from denwatch.node.core.home_assistant import HomeAssistant, HomeSettings, Visibility
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
@@ -57,8 +57,8 @@ class Place:
 
     def start(self, roles: tuple[str, ...], limit: int = 60, enabled: bool = True) -> None:
         settings = HomeSettings("homeassistant", limit, "1.0") if enabled else None
-        vision = Vision(RoleTable(ROLES), roles)
-        self.part = Home(
+        vision = Visibility(RoleTable(ROLES), roles)
+        self.part = HomeAssistant(
             "north", RESCUE.find_event, lambda: self.devices, vision, lambda _, ms: ms, settings
         )
         self.part.restore(self.disk)
@@ -232,7 +232,7 @@ def _read_doubtful(place: Place) -> None:
     place._perform(transaction)
 
 
-class SeesAll(Vision):
+class SeesAll(Visibility):
     """The rule left out: everything may be seen."""
 
     def keep_visible(self, event: Any) -> dict[int, Any]:
@@ -241,7 +241,7 @@ class SeesAll(Vision):
 
 def test_without_the_rule_patients_would_be_seen() -> None:
     place = Place()
-    place.part._vision = SeesAll(RoleTable(ROLES), ())
+    place.part._visibility = SeesAll(RoleTable(ROLES), ())
     place.devices = [make_device(patient=("heart_rate",))]
     place.tick()
     assert place.list_states() == ["dens/1/home/north/dog-1/patient/heart_rate"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.node.core.interface import Listening
+from denwatch.node.core.events import Listening
 from denwatch.node.mqtt import MqttServer
 from denwatch.node.mqtt.sessions import MqttSession
 from denwatch.node.mqtt.topics import is_listened

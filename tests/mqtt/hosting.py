@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from denwatch.node.core.interface import Publish, Write
+from denwatch.node.core.events import Publish, Write
 from denwatch.node.mqtt import Input, Limits, Listener, MqttServer, OpenRules, Output
 from denwatch.node.mqtt.interface import Rules
 

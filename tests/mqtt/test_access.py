@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import Message
+from denwatch.node.core.events import Message
 from denwatch.node.mqtt.sessions import MqttSession
 
 from tests.mqtt import wire

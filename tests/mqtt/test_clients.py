@@ -13,7 +13,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-from denwatch.node.core.interface import Acknowledged, Listening, Message
+from denwatch.node.core.events import Acknowledged, Listening, Message
 from denwatch.node.mqtt import Limits
 from paho.mqtt.enums import CallbackAPIVersion
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import Acknowledged, Listening, Message
+from denwatch.node.core.events import Acknowledged, Listening, Message
 from denwatch.node.mqtt import Limits
 from denwatch.node.mqtt.sessions import Sessions
 

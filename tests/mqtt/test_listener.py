@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from denwatch.node.core.interface import Message
+from denwatch.node.core.events import Message
 from denwatch.node.mqtt import Close, Limits, LinkBlocked, Pause, Resume
 
 from tests.mqtt import wire

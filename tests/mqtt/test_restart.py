@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import Message, Write
+from denwatch.node.core.events import Message, Write
 from denwatch.node.mqtt import SPACES, Limits, Send
 from denwatch.node.mqtt.records import (
     INBOUND,

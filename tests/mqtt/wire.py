@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from denwatch.node.core.interface import Acknowledged, Listening, Message, Publish, Write
+from denwatch.node.core.events import Acknowledged, Listening, Message, Publish, Write
 from denwatch.node.mqtt import Close, Limits, MqttServer, OpenRules, Output, Send, ServerRefusal
 from denwatch.node.mqtt.interface import Pace, Rules
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from denwatch.client.publisher import PublisherError, SimulatedDevice, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.devices import list_senses
-from denwatch.node.core.interface import Acknowledged, Message
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.events import Acknowledged, Message
+from denwatch.node.core.vocabularies import list_sensed, shorten_hash
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.plant import DOG, NODE, Site, make_secret, make_vector
@@ -22,14 +21,14 @@ START = 1_700_000_000_000_000
 
 def make_pair(start: int = START, **options: int) -> tuple[Site, SimulatedDevice]:
     site = Site()
-    site.vocabularies.known[shorten_hash(RESCUE)] = list_senses(RESCUE)
+    site.vocabularies.known[shorten_hash(RESCUE)] = list_sensed(RESCUE)
     return site, make_device(site, start, **options)
 
 
 def make_device(site: Site, start: int, **options: int) -> SimulatedDevice:
     link = site.keys.link_for(DOG, 7)
     assert link is not None
-    return SimulatedDevice(link, shorten_hash(RESCUE), list_senses(RESCUE), start, **options)
+    return SimulatedDevice(link, shorten_hash(RESCUE), list_sensed(RESCUE), start, **options)
 
 
 def talk(site: Site, device: SimulatedDevice, now: int) -> None:

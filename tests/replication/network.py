@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     PEERS,
     Action,
     ClockSet,

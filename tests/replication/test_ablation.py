@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from denwatch.node.core.interface import PEERS, Message, Publish, Write
+from denwatch.node.core.events import PEERS, Message, Publish, Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
 from denwatch.node.core.peers.item_validation import ItemValidator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import Message, PeerUp, Tick
+from denwatch.node.core.events import Message, PeerUp, Tick
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
 from denwatch.node.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
 from hypothesis import given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import PEERS, Count, Message, PeerUp, Tick
+from denwatch.node.core.events import PEERS, Count, Message, PeerUp, Tick
 from denwatch.node.core.items import (
     DELIVERED,
     NEVER,

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     DEVICES,
     NOTES,
     PEERS,
@@ -28,7 +28,8 @@ from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
@@ -84,7 +85,7 @@ class Place:
         )
         self.item_store = ItemStore(self.name, store.epoch, self.ring.sign, self.clocks.localise)
         vocabularies = Vocabularies(load_shipped("rescue"))
-        self.subscribers = Subscribers(
+        self.subscribers = SubscriberProtocol(
             self.item_store,
             vocabularies,
             clock=self.clocks,

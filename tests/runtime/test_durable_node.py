@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     PEERS,
     ROOT,
     Count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 
-from denwatch.node.core.interface import Count
+from denwatch.node.core.events import Count
 from denwatch.node.runtime.metrics import Metrics
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.interface import NOTES, Listening
+from denwatch.node.core.events import NOTES, Listening
 from denwatch.node.core.items import DELIVERED
 
 from tests.runtime.places import World

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from denwatch.client.publisher import SimulatedDevice, parse_reading
 from denwatch.client.vocabulary import Vocabulary, load_shipped
-from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
-from denwatch.node.core.devices.contracts import list_senses
-from denwatch.node.core.interface import (
+from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.events import (
     DEVICES,
     NOTES,
     PEERS,
@@ -37,9 +37,10 @@ from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, decode_body
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.core.transaction import Added, Removed
-from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.core.vocabularies import Vocabularies, list_sensed
 from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
@@ -101,16 +102,16 @@ class Host:
         clocks = Clocks(name, store.epoch)
         item_store = ItemStore(name, store.epoch, self.keys.sign, clocks.localise)
         vocabularies = Vocabularies(network.vocabulary)
-        subscribers = Subscribers(
+        subscribers = SubscriberProtocol(
             item_store,
             vocabularies,
             clock=clocks,
             settings=SubscriberSettings(held_limit=network.held_limit),
         )
-        devices = Devices(
+        devices = DeviceProtocol(
             item_store,
             self.keys,
-            VocabularySenses(vocabularies.find, vocabularies.agree),
+            vocabularies,
             clocks.localise,
             DeviceSettings(keep=keep),
         )
@@ -223,7 +224,7 @@ class Network:
         made = SimulatedDevice(
             link,
             Vocabularies(self.vocabulary).own_hash,
-            list_senses(self.vocabulary),
+            list_sensed(self.vocabulary),
             self.now * 1_000,
             capacity=4_096,
         )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from denwatch.node.core.items import Dot
-from denwatch.node.core.subscribers.registry import Registry
+from denwatch.node.core.subscriptions import Subscriptions
 from denwatch.spark.analytics.timeline import (
     LINK,
     Bound,
@@ -39,7 +39,7 @@ def ask_node(sub: tuple[Any, ...], note: tuple[Any, ...]) -> bool:
     """Ask the node's own function."""
     id_, origin, run, begins, ends = sub
     note_id, note_origin, note_run, at, doubt = note
-    registry = SimpleNamespace(_clock=NodeClock(), _vocabularies=None)
+    registry = SimpleNamespace(clock=NodeClock(), vocabularies=None)
     asked = SimpleNamespace(
         dot=Dot(origin, run, id_), run=(origin, run), created=begins,
         expires=0 if ends == FOREVER else ends, vocabulary=b"", event=0, features=1,
@@ -48,7 +48,7 @@ def ask_node(sub: tuple[Any, ...], note: tuple[Any, ...]) -> bool:
         dot=Dot(note_origin, note_run, note_id), run=(note_origin, note_run), at=at, doubt=doubt,
         vocabulary=b"",
     )  # fmt: skip
-    return Registry.is_valid(cast(Any, registry), cast(Any, asked), cast(Any, read), now=0)
+    return Subscriptions.is_valid(cast(Any, registry), cast(Any, asked), cast(Any, read), now=0)
 
 
 def test_widening_and_keeping_is_the_rule_of_the_node(spark: SparkSession) -> None:

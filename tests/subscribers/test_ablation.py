@@ -6,10 +6,9 @@ import heapq
 from typing import Any
 
 import pytest
-from denwatch.node.core.subscribers import SubscriberSettings, wants
-from denwatch.node.core.subscribers.delivery import Delivery
-from denwatch.node.core.subscribers.intake import Intake
-from denwatch.node.core.subscribers.registry import Registry
+from denwatch.node.core import pending
+from denwatch.node.core.delivery import Delivery
+from denwatch.node.core.subscriptions import SubscriberSettings, Subscriptions
 
 from tests.subscribers.test_model import SETTINGS, Run
 from tests.subscribers.world import World
@@ -64,10 +63,10 @@ CROWD = (
 )
 CASES = {
     "an acknowledgement is written down": (
-        ACKNOWLEDGED, wants.Wants, "settle", lambda *_: True,
+        ACKNOWLEDGED, pending.Pending, "settle", lambda *_: True,
     ),
     "what waits is known after a restart": (
-        WAITING, wants.Wants, "restore", lambda *_: 0,
+        WAITING, pending.Pending, "restore", lambda *_: 0,
     ),
     "better ones go first": (
         WAITING, heapq, "heappush", lambda heap, entry: heap.append(entry),
@@ -76,10 +75,10 @@ CASES = {
         MARKED_BEFORE, Delivery, "settle_elsewhere", lambda *_: None,
     ),
     "late subscriptions are matched": (
-        LATE, Intake, "catch_up", lambda *_: None,
+        LATE, pending.Pending, "catch_up", lambda *_: (),
     ),
     "a subscription asks for nothing before it": (
-        OLD, Registry, "is_valid", lambda *_: True,
+        OLD, Subscriptions, "is_valid", lambda *_: True,
     ),
 }  # fmt: skip
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from denwatch.node.core.interface import ClockSet
+from denwatch.node.core.events import ClockSet
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, Dot
-from denwatch.node.core.subscribers import OneClock, SubscriberSettings
-from denwatch.node.core.subscribers.notes import format_time
+from denwatch.node.core.notifications import format_time
+from denwatch.node.core.subscriptions import SingleClock, SubscriberSettings
 
 from tests.subscribers.world import DAY, START, World, list_ids, load, make_note, patient
 
@@ -17,7 +17,7 @@ def show(item_id: int) -> str:
     return f"{item_id:016x}"
 
 
-class Strange(OneClock):
+class Strange(SingleClock):
     """Node b is `behind` ours, known to `bound`; people's clock is ahead of our timeline."""
 
     def __init__(self, behind: int = 0, bound: int = 0, ahead: int = 0) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import cbor2
 import pytest
-from denwatch.node.core.interface import NOTES, PeerUp
+from denwatch.node.core.events import NOTES, PeerUp
 from denwatch.node.core.items import (
     DELIVERED,
     DeliveredBody,
     Dot,
     decode_body,
 )
-from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscriptions import SubscriberSettings
 
 from tests.subscribers.wording import compile_words, show
 from tests.subscribers.world import (
@@ -203,7 +203,7 @@ def test_deliveries_are_told_in_one_item() -> None:
 
 
 def test_many_deliveries_are_told_before_a_tick() -> None:
-    world = World(settings=SubscriberSettings(mark_batch=3))
+    world = World(settings=SubscriberSettings(receipt_batch=3))
     world.ask("m", "heart_rate is high")
     world.attach("m")
     for _ in range(3):

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from denwatch.node.core import delivery_policy
+from denwatch.node.core.delivery_policy import rank_matches
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
-from denwatch.node.core.subscribers.judging import rank_hits
-from denwatch.node.core.subscribers.ledger import Ledger
-from denwatch.node.core.subscribers.notes import format_time
-from denwatch.node.core.subscribers.people import Owner, Sub, read_subscription
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.notifications import format_time
+from denwatch.node.core.subscriptions import SubscriberState, Subscription, read_subscription
 from denwatch.node.ranking import Preference, PriorityCycle, Profile, RankingPolicy
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.watchdog import significance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.subscribers.world import Disk
+from tests.subscribers.world import World
 
+PENDING = World().part._pending
 VECTOR = subscription.encode(SubscriptionVector(1, [Predicate(0, 10, 20)]))
 
 
-def make_sub(owner: Owner, number: int, **options: object) -> Sub:
+def make_sub(owner: SubscriberState, number: int, **options: object) -> Subscription:
     body = SubscriptionBody("m", "open", "", number, 0, b"12345678", VECTOR, dict(options))
     item = Item(Dot("a", 1, number), SUBSCRIPTION, 0, encode_body(body))
-    sub = Sub(item, body, owner)
+    sub = Subscription(item, body, owner)
     read, vector = read_subscription(item)
     assert read == body
     assert isinstance(vector, SubscriptionVector)
@@ -41,7 +42,7 @@ def make_sub(owner: Owner, number: int, **options: object) -> Sub:
 def test_a_rank_is_what_a_profile_says(
     scores: list[float], pairs: list[tuple[int, int]], degrees: list[int], matched: set[int]
 ) -> None:
-    owner = Owner("m")
+    owner = SubscriberState("m")
     profile: Profile[str] = Profile("m", RankingPolicy(), lambda a, b: a == b)
     subs = [make_sub(owner, n + 1, score=s, name=f"s{n}") for n, s in enumerate(scores)]
     for sub in subs:
@@ -60,50 +61,39 @@ def test_a_rank_is_what_a_profile_says(
     )
     if not hits:
         return
-    rank, best = rank_hits(owner, hits)
+    rank, best = rank_matches(owner, hits)
     decision = profile.decide(1, [(hit[0].id, hit[1]) for hit in hits], now=0.0)
     assert rank == decision.rank
     assert best[0].score * best[1] / 255 == rank.value
 
 
 def test_a_circle_of_priorities_from_several_nodes_leaves_out_the_newest() -> None:
-    owner = Owner("m")
+    owner = SubscriberState("m")
     make_sub(owner, 1, name="a", prefer=[["a", "b"]])
     make_sub(owner, 2, name="b", prefer=[["b", "a"]])
     owner.assign_levels()
     assert sorted(owner.levels.values()) == [1, 2]
-    first = next(sub for sub in owner.subs.values() if sub.name == "a")
+    first = next(sub for sub in owner.subscriptions.values() if sub.name == "a")
     assert owner.levels[first.id] == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(1, 1 << 39))))
 def test_codes_stand_for_dots(rows: list[tuple[str, int, int]]) -> None:
-    ledger = Ledger()
     for origin, epoch, sequence in rows:
         dot = Dot(origin, epoch, sequence)
-        code = ledger.encode(dot)
-        assert ledger.decode(code) == dot
-        assert ledger.make_key(code) == dot.key
-        assert ledger.encode_key(dot.key) == code
+        code = PENDING.encode(dot)
+        assert PENDING.decode(code) == dot
+        assert PENDING.make_key(code) == dot.key
+        assert PENDING.encode_key(dot.key) == code
 
 
-@given(
-    st.dictionaries(st.binary(max_size=2), st.binary(max_size=1)),
-    st.dictionaries(st.binary(max_size=2), st.none() | st.binary(max_size=1)),
-    st.binary(max_size=1),
-)
-def test_a_transaction_reads_what_it_has_written(
-    old: dict[bytes, bytes], new: dict[bytes, bytes | None], prefix: bytes
+@given(st.integers(0, 65535), st.integers(0, 65535), st.integers(0, 65535), st.integers(0, 255))
+def test_a_node_and_a_device_have_one_dead_band(
+    value: int, last: int, band: int, relative: int
 ) -> None:
-    disk = Disk()
-    disk.spaces["x"] = dict(old)
-    transaction = Transaction(0, disk)
-    for key, value in new.items():
-        transaction.write("x", key, value)
-    after = {key: value for key, value in {**old, **new}.items() if value is not None}
-    wanted = sorted((k, v) for k, v in after.items() if k.startswith(prefix))
-    assert list(transaction.scan("x", prefix)) == wanted
-    assert all(transaction.get("x", key) == after.get(key) for key in {*old, *new})
+    assert delivery_policy._has_moved(value, last, band, relative) == significance.has_moved(
+        value, last, band, relative
+    )
 
 
 def test_times_are_utc_with_milliseconds_whatever_the_clock_says() -> None:

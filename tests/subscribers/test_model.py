@@ -12,9 +12,9 @@ from typing import Any
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.interface import NOTES, Publish
+from denwatch.node.core.events import NOTES, Publish
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
-from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +62,7 @@ EVENTS = st.lists(
     ),
     max_size=40,
 )
-SETTINGS = SubscriberSettings(window=3, catch_up=2, is_announcing=False, mark_batch=4)
+SETTINGS = SubscriberSettings(window=3, catch_up=2, is_announcing=False, receipt_batch=4)
 
 
 @dataclass

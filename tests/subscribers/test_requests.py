@@ -8,9 +8,9 @@ from contextlib import suppress
 import cbor2
 import pytest
 from denwatch.client.errors import LanguageError
-from denwatch.node.core.interface import REPLIES, REQUESTS, Message, Write
-from denwatch.node.core.subscribers import SubscriberSettings
-from denwatch.node.core.subscribers.requests import read_request
+from denwatch.node.core.events import REPLIES, REQUESTS, Message, Write
+from denwatch.node.core.requests import read_request
+from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.interface import NOTES
+from denwatch.node.core.events import NOTES
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
     VOCABULARY,
     Dot,
 )
-from denwatch.node.core.subscribers import SubscriberSettings
+from denwatch.node.core.subscriptions import SubscriberSettings
 
 from tests.subscribers.wording import compile_words, show
 from tests.subscribers.world import (
@@ -200,7 +200,7 @@ def test_a_full_node_drops_what_is_worth_least_not_what_is_oldest() -> None:
     unwanted, _ = world.read(patient(heart_rate=60))
     ending, _ = world.read(patient(heart_rate=200), life=10_000)
     strong, _ = world.read(patient(heart_rate=200))
-    assert 0 < world.part.degree(world.disk, weak.dot) < 255
+    assert 0 < max(world.part.wanted(world.disk, weak.dot).values()) < 255
     assert world.part.is_full
     world.tick(9000)
     drops = world.find_logs("drop")

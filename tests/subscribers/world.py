@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from denwatch.client.vocabulary import Vocabulary, load_shipped
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     DEVICES,
     NOTES,
     REPLIES,
@@ -39,7 +39,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.subscribers import Subscribers
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log.records import encode_record
@@ -121,7 +121,7 @@ class World:
         clock = options.get("clock")
         localise = clock.localise if clock else lambda _, ms: ms
         self.item_store = ItemStore("a", epoch, lambda _: b"signed", localise)
-        self.part = Subscribers(
+        self.part = SubscriberProtocol(
             self.item_store,
             self.vocabularies,
             roles=options.get("roles"),

@@ -17,7 +17,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from denwatch.client.vocabulary import EventType
-from denwatch.node.core.interface import OPERATORS, STATUS, Write
+from denwatch.node.core.delivery_policy import DeliveryPolicy, FoundMatch
+from denwatch.node.core.events import OPERATORS, STATUS, Write
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -27,12 +28,17 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.operators import Plan, encode_items, encode_plan
-from denwatch.node.core.subscribers.judging import Found, Judge
-from denwatch.node.core.subscribers.notes import Note, describe_content_values
-from denwatch.node.core.subscribers.people import Owner, Sub, read_filter, read_subscription
-from denwatch.node.core.subscribers.settings import OneClock, OpenRoles, SubscriberSettings
-from denwatch.node.core.subscribers.tables import Tables
+from denwatch.node.core.notifications import Notification, describe_content_values
+from denwatch.node.core.operator_protocol import Plan, encode_items, encode_plan
+from denwatch.node.core.subscriptions import (
+    OpenRoles,
+    SingleClock,
+    SubscriberSettings,
+    SubscriberState,
+    Subscription,
+    read_filter,
+    read_subscription,
+)
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies, shorten_hash
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
@@ -58,7 +64,7 @@ def describe_content(
 ) -> dict[str, object]:
     """Return a notification as typed content: event, device, and each exact value by name."""
     shown = SimpleNamespace(vector=vector, event=event, device=device)
-    return describe_content_values(cast(Note, shown))
+    return describe_content_values(cast(Notification, shown))
 
 
 class OfferedMatch(NamedTuple):
@@ -104,10 +110,10 @@ class DecisionReplay:
     def __init__(
         self, subscriber: str, rows: Mapping[tuple[str, bytes], bytes] | None = None
     ) -> None:
-        self._owner = Owner(subscriber)
+        self._owner = SubscriberState(subscriber)
         self._store = _ReplayStore(rows or {})
-        self._judge = Judge(OpenRoles(), OneClock(), Tables(), SubscriberSettings())
-        self._subscriptions: dict[int, Sub] = {}
+        self._judge = DeliveryPolicy(OpenRoles(), SingleClock(), SubscriberSettings())
+        self._subscriptions: dict[int, Subscription] = {}
 
     def remember(self) -> dict[tuple[str, bytes], bytes]:
         """Return the rows that later decisions depend on."""
@@ -124,7 +130,7 @@ class DecisionReplay:
 
         `note` are the fields of the notification's log record.
         """
-        found: list[Found] = []
+        found: list[FoundMatch] = []
         keys: dict[int, int] = {}
         for match in matches:
             sub = self._enter(match.subscription_id, match.asked)
@@ -141,7 +147,7 @@ class DecisionReplay:
         """Put a subscription into force; `asked` are the fields of its log record."""
         self._enter(key, asked)
 
-    def _enter(self, key: int, asked: Mapping[str, Any]) -> Sub:
+    def _enter(self, key: int, asked: Mapping[str, Any]) -> Subscription:
         sub = self._subscriptions.get(key)
         if sub is None:
             body = SubscriptionBody(
@@ -156,12 +162,12 @@ class DecisionReplay:
             )
             item = Item(_read_dot(asked), SUBSCRIPTION, 0, encode_body(body))
             _, content = read_subscription(item)
-            sub = self._subscriptions[key] = Sub(item, body, self._owner)
+            sub = self._subscriptions[key] = Subscription(item, body, self._owner)
             if isinstance(content, SubscriptionVector):
                 sub.adopt(content)
             self._owner.enter(sub)
             self._owner.assign_levels()
-            self._judge.restore_gate(self._store, sub)
+            self._judge.restore_top_k(self._store, sub)
         return sub
 
 
@@ -169,7 +175,7 @@ def _read_dot(row: Mapping[str, Any]) -> Dot:
     return Dot(row["origin"], int(row["run"]), int(row["sequence"]))
 
 
-def _read_note(row: Mapping[str, Any]) -> Note:
+def _read_note(row: Mapping[str, Any]) -> Notification:
     body = NotificationBody(
         row["device"],
         int(row["device_epoch"]),
@@ -179,4 +185,5 @@ def _read_note(row: Mapping[str, Any]) -> Note:
         bytes(row["vocabulary"]),
         bytes(row["vector"]),
     )
-    return Note(Item(_read_dot(row), NOTIFICATION, int(row["expires"]), encode_body(body)), 0)
+    item = Item(_read_dot(row), NOTIFICATION, int(row["expires"]), encode_body(body))
+    return Notification(item, 0)

@@ -11,7 +11,7 @@ import heapq
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 
-from denwatch.node.core.interface import Reader
+from denwatch.node.core.events import Reader
 from denwatch.node.core.items import (
     KINDS,
     NEVER,

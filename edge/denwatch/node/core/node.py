@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from denwatch.node.core.devices import Devices
-from denwatch.node.core.home import Home
-from denwatch.node.core.interface import (
+from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.node.core.events import (
     DEVICES,
     NOTES,
     OPERATORS,
@@ -38,11 +37,12 @@ from denwatch.node.core.interface import (
     PeerUp,
     Reader,
 )
+from denwatch.node.core.home_assistant import HomeAssistant
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
-from denwatch.node.core.operators import Operators
+from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol
-from denwatch.node.core.subscribers import Subscribers
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.node.core.trust import Trust
 
@@ -51,11 +51,11 @@ from denwatch.node.core.trust import Trust
 class Protocols:
     """What a node speaks; a test leaves out what it does not need."""
 
-    subscribers: Subscribers | None = None
-    devices: Devices | None = None
+    subscribers: SubscriberProtocol | None = None
+    devices: DeviceProtocol | None = None
     peers: PeerProtocol | None = None
-    operators: Operators | None = None
-    home: Home | None = None
+    operators: OperatorProtocol | None = None
+    home: HomeAssistant | None = None
     trust: Trust | None = None
 
 

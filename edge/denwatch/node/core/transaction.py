@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from denwatch.node.core.interface import Action, Count, Log, Publish, Reader, Write
+from denwatch.node.core.events import Action, Count, Log, Publish, Reader, Write
 from denwatch.node.core.items import Item
 
 

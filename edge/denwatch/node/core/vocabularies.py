@@ -44,6 +44,18 @@ def _shape(attribute: Attribute | None) -> tuple[object, ...] | None:
     return (a.kind, a.low, a.high, a.unit, a.wide, a.symbols)
 
 
+def list_sensed(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
+    """Return what a vocabulary lets a device sense: by event, features and those with 16 bits."""
+    sensed = {}
+    for event in vocabulary.events.values():
+        features = wides = 0
+        for attribute in event.attributes.values():
+            features |= 1 << attribute.bit
+            wides |= (1 << attribute.bit) if attribute.wide else 0
+        sensed[event.number] = features, wides
+    return sensed
+
+
 class Vocabularies:
     """The node's own vocabulary and those that it has learnt."""
 
@@ -52,6 +64,7 @@ class Vocabularies:
         self.own_hash = shorten_hash(own)
         self._known = {self.own_hash: own}
         self._events: dict[tuple[bytes, int], EventType | None] = {}
+        self._sensed: dict[bytes, dict[int, tuple[int, int]]] = {}
         self._agreements: dict[tuple[bytes, bytes, int, int], bool] = {}
 
     def __contains__(self, hash: bytes) -> bool:
@@ -60,6 +73,15 @@ class Vocabularies:
     def find(self, hash: bytes) -> Vocabulary | None:
         """Return the vocabulary of a hash."""
         return self._known.get(hash)
+
+    def find_sensed(self, hash: bytes) -> dict[int, tuple[int, int]] | None:
+        """Return what the vocabulary of a hash lets a device sense; None: unknown."""
+        if hash not in self._sensed:
+            vocabulary = self._known.get(hash)
+            if vocabulary is None:
+                return None
+            self._sensed[hash] = list_sensed(vocabulary)
+        return self._sensed[hash]
 
     def find_event(self, hash: bytes, number: int) -> EventType | None:
         """Return the event of a number in the vocabulary of a hash."""

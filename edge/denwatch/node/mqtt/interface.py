@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Protocol
 
-from denwatch.node.core.interface import Acknowledged, Listening, Message, Write
+from denwatch.node.core.events import Acknowledged, Listening, Message, Write
 
 # From the listener --------------------------------------------------------------------------
 

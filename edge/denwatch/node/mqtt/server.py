@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from denwatch.node.core.interface import Message, Publish, Reader
+from denwatch.node.core.events import Message, Publish, Reader
 from denwatch.node.mqtt import packets
 from denwatch.node.mqtt.decoder import Decoder
 from denwatch.node.mqtt.interface import (

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from denwatch.node.core.interface import Acknowledged, Listening, Reader, Write
+from denwatch.node.core.events import Acknowledged, Listening, Reader, Write
 from denwatch.node.mqtt.interface import Limits, Outputs
 from denwatch.node.mqtt.packets import write_publish_start, write_pubrel
 from denwatch.node.mqtt.records import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from denwatch.node.core.interface import DEVICES, HOME, NOTES, PEERS, REPLIES, ROOT, STATUS
+from denwatch.node.core.events import DEVICES, HOME, NOTES, PEERS, REPLIES, ROOT, STATUS
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

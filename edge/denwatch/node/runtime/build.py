@@ -16,13 +16,15 @@ from denwatch.client.vocabulary.loading import (
     parse_vocabulary,
 )
 from denwatch.node.config import NodeConfig, Replication
-from denwatch.node.core.devices import Devices, DeviceSettings, VocabularySenses
-from denwatch.node.core.home import Home, HomeSettings, Vision
+from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.home_assistant import HomeAssistant, HomeSettings, Visibility
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.operators import Operators
+from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscribers import Subscribers, SubscriberSettings
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.core.trust import Trust
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.mqtt.interface import Limits
@@ -57,7 +59,7 @@ class BuiltNode:
     """A node that is put together, and what the process around it needs of it."""
 
     durable_node: DurableNode
-    subscribers: Subscribers
+    subscribers: SubscriberProtocol
     clocks: Clocks
     keyring: Keyring
     access: Access
@@ -78,7 +80,7 @@ def build_node(
     roles = RoleTable(config.roles)
     item_store = ItemStore(config.name, store.epoch, keyring.sign, clocks.localise)
     vocabularies = Vocabularies(vocabulary)
-    subscribers = Subscribers(
+    subscribers = SubscriberProtocol(
         item_store,
         vocabularies,
         roles=_Roles(access, roles),
@@ -92,10 +94,10 @@ def build_node(
             signs_all=config.log.sign_all,
         ),
     )
-    devices = Devices(
+    devices = DeviceProtocol(
         item_store,
         keyring,
-        VocabularySenses(vocabularies.find, vocabularies.agree),
+        vocabularies,
         clocks.localise,
         DeviceSettings(
             keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
@@ -108,18 +110,21 @@ def build_node(
     )
     trust = Trust(item_store, keyring)
     peers = PeerProtocol(item_store, keyring, subscribers, clocks, replication, trust)
-    home = Home(
+    home = HomeAssistant(
         config.name,
         vocabularies.find_event,
         lambda: (d for d in devices.list_devices() if keyring.list_key_ids(d.name)),
-        Vision(roles, assistant.roles if assistant else ()),
+        Visibility(roles, assistant.roles if assistant else ()),
         clocks.show,
         HomeSettings(assistant.prefix, assistant.expire_after, find_version())
         if assistant
         else None,
     )
-    operators = Operators(
-        item_store, peers.validator, peers, is_following=config.replication.follow_plan
+    operators = OperatorProtocol(
+        item_store,
+        peers.validator.judge,
+        peers.use_strategy,
+        is_following=config.replication.follow_plan,
     )
     protocols = Protocols(subscribers, devices, peers, operators, home, trust)
     server = None

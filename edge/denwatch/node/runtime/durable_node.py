@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     PEERS,
     Acknowledged,
     ClockSet,

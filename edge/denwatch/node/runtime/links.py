@@ -20,7 +20,7 @@ from typing import Any
 
 import ifaddr
 import paho.mqtt.client as paho
-from denwatch.node.core.interface import (
+from denwatch.node.core.events import (
     DEVICES,
     NOTES,
     OPERATORS,

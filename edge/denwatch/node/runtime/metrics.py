@@ -14,8 +14,8 @@ from typing import Any
 from wsgiref.simple_server import WSGIServer
 
 from denwatch.client.version import find_version
-from denwatch.node.core.devices.registry import Device
-from denwatch.node.core.interface import Count
+from denwatch.node.core.device_registry import Device
+from denwatch.node.core.events import Count
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
 from denwatch.node.core.node import Protocols
 from denwatch.node.core.vocabularies import Vocabularies
@@ -175,7 +175,7 @@ def list_publishers(
     """
     groups: dict[tuple[str, tuple[str, ...]], list[Device]] = {}
     for device in devices:
-        for number, (features, _) in device.senses.items():
+        for number, (features, _) in device.sensed.items():
             event = vocabularies.find_event(device.vocabulary, number)
             names = []
             for bit in range(16):

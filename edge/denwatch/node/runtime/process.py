@@ -27,8 +27,8 @@ from pathlib import Path
 
 from denwatch.node.config import NodeConfig, ServerAddress
 from denwatch.node.config.loading import is_loopback
-from denwatch.node.core.interface import PEERS, REPLIES, STATUS, Event, Publish
-from denwatch.node.core.subscribers.replies import encode_question
+from denwatch.node.core.events import PEERS, REPLIES, STATUS, Event, Publish
+from denwatch.node.core.subscriber_protocol import encode_question
 from denwatch.node.covering import Approximate, Covering
 from denwatch.node.covering.boxes import box_vector
 from denwatch.node.log import DiskFiles, Writer, read_header
@@ -315,7 +315,7 @@ class Process:
 
     def _ask_who_listens(self) -> None:
         question = encode_question(self.config.name)
-        for name in self._built.subscribers.list_owners():
+        for name in self._built.subscribers.list_subscribers():
             self._send(Publish(REPLIES + name, question))
 
     def _announce(self) -> None:

@@ -26,7 +26,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 
-from denwatch.node.core.interface import Reader
+from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import CONTEXT, ItemStore
 from denwatch.node.core.items import (
     NEVER,

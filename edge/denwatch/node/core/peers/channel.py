@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from denwatch.node.core.interface import PEERS
+from denwatch.node.core.events import PEERS
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.dot_sets import make_salt

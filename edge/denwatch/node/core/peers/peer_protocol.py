@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from denwatch.node.core.interface import PEERS, Message, Reader
+from denwatch.node.core.events import PEERS, Message, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.peers.change_log import ChangeLog

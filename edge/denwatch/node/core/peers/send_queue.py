@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from denwatch.node.core.interface import Reader
+from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,

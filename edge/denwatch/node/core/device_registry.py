@@ -1,20 +1,78 @@
-"""What is known of each device, and how that lies on the disk. Nothing else writes these spaces.
+"""What is known of each device, and what the device protocol needs of the rest of the node.
 
 Three numbers of a device outlive everything, because a replay must be refused for ever: its last
-hello (epoch, count), the last notification that was taken of it (epoch, sequence), and the last
-frame that it was sent (our epoch, count). A device whose memory was erased begins its epochs anew
-and is refused until an operator says so (`Registry.forget`).
+hello (epoch, count), the last notification that was received from it (epoch, sequence), and the
+last frame that it was sent (our epoch, count). A device whose memory was erased begins its epochs
+anew and is refused until an operator says so (`DeviceRegistry.forget`).
+
+Only `DeviceRegistry` writes the spaces `device`, `device.taken` and `device.down`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import cbor2
-from denwatch.node.core.devices.contracts import Masks
-from denwatch.node.core.interface import Reader
+from denwatch.node.core.events import Reader
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.covering import Approximate, Policy
+from denwatch.protocol.frames import Link
+
+Masks = tuple[int, int]  # features, and those of them with 16 bits
+Sensed = Mapping[int, Masks]  # by event
+
+DAY = 86_400_000
+
+
+class DeviceKeys(Protocol):
+    """Who may speak for a device; `denwatch.node.security.keyring` is the real one."""
+
+    def link_for(self, device: str, key_id: int) -> Link | None:
+        """Return the link of a key that is good now, None otherwise."""
+
+    def list_key_ids(self, device: str) -> list[int]:
+        """Return the keys of a device that are good now."""
+
+
+class SensedVocabularies(Protocol):
+    """What the numbers of events and attributes mean."""
+
+    def find_sensed(self, hash: bytes) -> Sensed | None:
+        """Return all that the vocabulary of a hash (8 bytes) lets a device sense; None: unknown."""
+
+    def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
+        """Return whether two vocabularies mean the same by some features of an event."""
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """Times are in ms."""
+
+    policy: Policy = field(default_factory=Approximate)
+    batch: int = 20  # vectors in a frame: kind to a small memory
+    frame_bytes: int = 900  # of a frame's body; a watchdog takes packets of 2,048 bytes
+    patience: int = 20_000  # for the acknowledgement of a frame, doubled up to the longest
+    longest_patience: int = 320_000
+    pause: int = 1_000  # between acknowledgements of what came before
+    keep: int = 7 * DAY  # how long a notification lives
+    transit: int = 2_000  # a frame may be so long under way unnoticed
+    placing: int = 1_000  # subscriptions that one turn places in a covering table
+    rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
+    burst: int = 200  # devices that one turn tells of a change
+    # Whether `Listening` and `Acknowledged` speak of the devices themselves: true of this node's
+    # own server, not of somebody else's broker.
+    has_listeners: bool = True
+
+
+class DeviceRefusal(ValueError):
+    """A message that changes nothing: `reason` is a word to count by."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(why)
+        self.reason = reason
+
 
 SPACE = "device"
 TAKEN = "device.taken"
@@ -31,7 +89,7 @@ class Device:
     hello: Number
     key_id: int  # of its last hello: what goes down is sealed with it
     vocabulary: bytes
-    senses: dict[int, Masks]
+    sensed: dict[int, Masks]
     capacity: int
     languages: tuple[int, ...]
     firmware: str = ""
@@ -48,15 +106,15 @@ class Device:
 
     def encode(self) -> bytes:
         """Return what a hello changes, as bytes."""
-        senses = {event: list(masks) for event, masks in self.senses.items()}
+        sensed = {event: list(masks) for event, masks in self.sensed.items()}
         facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
-        what = [self.vocabulary, senses, self.capacity, list(self.languages)]
+        what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
         return cbor2.dumps([*self.hello, self.key_id, *what, *facts, self.is_doubtful, self.epoch])
 
 
 def _decode(name: str, data: bytes) -> Device:
-    epoch, count, key_id, vocabulary, senses, capacity, languages, *rest = cbor2.loads(data)
-    masks = {event: (pair[0], pair[1]) for event, pair in senses.items()}
+    epoch, count, key_id, vocabulary, sensed, capacity, languages, *rest = cbor2.loads(data)
+    masks = {event: (pair[0], pair[1]) for event, pair in sensed.items()}
     firmware, reset, lowest, dropped, heard, is_doubtful, seen = rest
     return Device(
         name,
@@ -84,7 +142,7 @@ def _unpack(data: bytes) -> Number:
     return int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
 
 
-class Registry:
+class DeviceRegistry:
     """All devices by name."""
 
     def __init__(self) -> None:

@@ -1,7 +1,11 @@
-"""Notifications as they are delivered: decoded by their vocabulary, explained, as JSON.
+"""Notifications: decoding their vectors quickly, and describing them to subscribers as JSON.
 
-What all subscribers of one notification share is made once; the rest is put around it. Values are
-limited to what the subscriber's role may see.
+A node sees each vector several times, and most are plain: exact values of one byte each. So decoded
+vectors are shared: whoever gets one from `decode_notification` must not change it. The protocol's
+own decoder, which also runs on devices, decides about everything that is not plain.
+
+What all subscribers of one notification share of its JSON is made once; the rest is put around it.
+Values are limited to what the subscriber's role may see.
 """
 
 from __future__ import annotations
@@ -10,23 +14,66 @@ import json
 import math
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cbor2
 import msgspec
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind, format_moment
 from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
-from denwatch.node.core.subscribers.people import Sub, decode_vector
-from denwatch.node.core.vectors import decode_notification
-from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import NotificationVector, Reading
+from denwatch.protocol import notification as codec
+from denwatch.protocol import subscription as subscription_codec
+from denwatch.protocol.matching import match as match_vector
+from denwatch.protocol.timecode import LAST_AGE
+from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
+
+if TYPE_CHECKING:
+    from denwatch.node.core.subscriptions import Subscription
+
+# Vectors --------------------------------------------------------------------------------------
+
+_HEAD = 8  # bytes before the values: type and event, flags, sequence, age, features
+
+
+@lru_cache(maxsize=1024)
+def decode_notification(frame: bytes) -> NotificationVector:
+    """Return the notification of a whole vector; ProtocolError names the byte that is wrong."""
+    if len(frame) > _HEAD and frame[0] & 0xC0 == codec.TYPE and not frame[1]:
+        features = frame[6] << 8 | frame[7]
+        attributes = list_attributes(features)
+        age = frame[4] << 8 | frame[5]
+        if len(attributes) == len(frame) - _HEAD and age <= LAST_AGE:
+            readings = [_read(a, frame[_HEAD + i]) for i, a in enumerate(attributes)]
+            n = NotificationVector.__new__(NotificationVector)  # its checks are those above
+            n.event = frame[0] & 63
+            n.readings = readings
+            n.sequence = frame[2] << 8 | frame[3]
+            n.age = age
+            n.why = None
+            n.faults = 0
+            n.features = features
+            return n
+    return codec.decode(frame)
+
+
+@lru_cache(maxsize=4096)
+def list_attributes(features: int) -> tuple[int, ...]:
+    """Return the attributes of a mask, rising."""
+    return tuple(bit for bit in range(16) if features >> bit & 1)
+
+
+@lru_cache(maxsize=4096)
+def _read(attribute: int, value: int) -> Reading:
+    return Reading(attribute, (value, value, value, value))
+
+
+# Notifications as they are delivered ----------------------------------------------------------
 
 _LAST = 253_402_300_799_999  # the last ms of the year 9999
 _KEPT_MEMBERS = 8192
 _encode = msgspec.json.encode
 
 
-class Note:
+class Notification:
     """A notification that is held, decoded."""
 
     __slots__ = (
@@ -79,9 +126,9 @@ def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def name_event(note: Note) -> str:
+def name_event(notification: Notification) -> str:
     """Return the name of a notification's event, by its number where no vocabulary has it."""
-    return note.event.name if note.event else f"event_{note.vector.event}"
+    return notification.event.name if notification.event else f"event_{notification.vector.event}"
 
 
 def name_attribute(event: EventType | None, bit: int) -> str:
@@ -173,38 +220,50 @@ def describe_reading(attribute: Attribute | None, reading: Reading) -> bytes:
     return _encode(shown)
 
 
-def _describe_note(note: Note, visible: int) -> bytes:
+def _describe_notification(notification: Notification, visible: int) -> bytes:
     """Return the JSON members that all subscribers with the same rights share."""
-    event = note.event
+    event = notification.event
     members = [
-        _describe_member(event, r) for r in note.vector.readings if visible >> r.attribute & 1
+        _describe_member(event, r)
+        for r in notification.vector.readings
+        if visible >> r.attribute & 1
     ]
     # Two nodes may have taken one reading: the device walked before it heard the first one's
     # acknowledgement. Then there are two ids, and this says that it is the same.
-    reading = f"{note.device}/{note.device_epoch}/{note.device_sequence}"
-    head = {"event": name_event(note), "device": note.device, "reading": reading}
+    reading = f"{notification.device}/{notification.device_epoch}/{notification.device_sequence}"
+    head = {"event": name_event(notification), "device": notification.device, "reading": reading}
     shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
-    faults = note.vector.faults & visible
+    faults = notification.vector.faults & visible
     if not faults:
         return shared
     broken = [name_attribute(event, bit) for bit in range(16) if faults >> bit & 1]
     return shared + b',"faults":' + _encode(broken)
 
 
-def explain(note: Note, sub: Sub, possible: int, attribute: int) -> dict[str, Any] | None:
+@lru_cache(maxsize=4096)
+def _decode_subscription(vector: bytes) -> SubscriptionVector:
+    """Return a subscription's vector, to explain a match; most are never asked for."""
+    return subscription_codec.decode(vector)
+
+
+def explain(
+    notification: Notification, subscription: Subscription, possible: int, attribute: int
+) -> dict[str, Any] | None:
     """Return why a notification matches no better: the limiting attribute and its degree."""
     if attribute < 0:
         return None
     degree = possible
-    if not sub.is_plain:
-        found = match(decode_vector(sub.vector), note.vector)
+    if not subscription.is_plain:
+        found = match_vector(_decode_subscription(subscription.vector), notification.vector)
         if found is not None:
-            attribute = decode_vector(sub.vector).predicates[found.predicate].attribute
+            attribute = (
+                _decode_subscription(subscription.vector).predicates[found.predicate].attribute
+            )
             degree = found.degree
-    name = name_attribute(note.event, attribute)
+    name = name_attribute(notification.event, attribute)
     share = round(degree / 255, 3)
-    reading = next((r for r in note.vector.readings if r.attribute == attribute), None)
-    bits = _find_bits(note.event) if note.event else {}
+    reading = next((r for r in notification.vector.readings if r.attribute == attribute), None)
+    bits = _find_bits(notification.event) if notification.event else {}
     words = f"{name} fits to {share:g}"
     if reading is not None and attribute in bits:
         words = f"{name} {_word(describe_reading(bits[attribute], reading))} fits to {share:g}"
@@ -223,47 +282,47 @@ def _word(described: bytes) -> str:
     return f"{shown.get('value', shown.get('code'))}{unit}"
 
 
-def render_note(
-    note: Note,
+def render_notification(
+    notification: Notification,
     visible: int,
-    sub: Sub,
-    hit: tuple[int, int, int],
+    subscription: Subscription,
+    match: tuple[int, int, int],
     labels: list[str],
     score: float,
     at: int,
     expires: int | None,
     node: str,
 ) -> bytes:
-    """Return the message; `hit` is (possible, certain, attribute) of the deciding subscription."""
-    shared = note.parts.get(visible)
+    """Return the message; `match` is (possible, certain, attribute) of the best subscription."""
+    shared = notification.parts.get(visible)
     if shared is None:
-        shared = note.parts[visible] = _describe_note(note, visible)
-    possible, certain, attribute = hit
+        shared = notification.parts[visible] = _describe_notification(notification, visible)
+    possible, certain, attribute = match
     tail = {
         "degree": round(possible / 255, 3),
         "possible": round(possible / 255, 3),
         "certain": round(certain / 255, 3),
-        "why": explain(note, sub, possible, attribute),
-        "subscription": sub.label,
-        "subscription_id": sub.hex,
+        "why": explain(notification, subscription, possible, attribute),
+        "subscription": subscription.label,
+        "subscription_id": subscription.hex,
         "subscriptions": labels,
         "at": format_time(at),
         "expires": None if expires is None else format_time(expires),
         "score": round(score, 4),
         "node": node,
     }
-    message = b'{"id":"%016x",' % note.id + shared + b"," + _encode(tail)[1:]
-    return cbor2.dumps(json.loads(message)) if sub.format == "cbor" else message
+    message = b'{"id":"%016x",' % notification.id + shared + b"," + _encode(tail)[1:]
+    return cbor2.dumps(json.loads(message)) if subscription.format == "cbor" else message
 
 
-def describe_content_values(note: Note) -> dict[str, object]:
+def describe_content_values(notification: Notification) -> dict[str, object]:
     """Return a notification as typed content: event, device, and each exact value by name."""
-    bits = _find_bits(note.event) if note.event else {}
+    bits = _find_bits(notification.event) if notification.event else {}
     values: dict[str, object] = {}
-    for reading in note.vector.readings:
+    for reading in notification.vector.readings:
         attribute = bits.get(reading.attribute)
         if attribute is not None and reading.exact:
             shown = json.loads(describe_reading(attribute, reading))
             if "value" in shown:
                 values[attribute.name] = shown["value"]
-    return {**values, "event": name_event(note), "device": note.device}
+    return {**values, "event": name_event(notification), "device": notification.device}

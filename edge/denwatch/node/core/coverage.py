@@ -1,0 +1,343 @@
+"""Which vectors devices are requested to match, and which of them need not be sent.
+
+THEORY. A *requested vector* is a subscription's vector without handle and validity; equal ones of
+many subscribers are one, so that a device hears it once. That also keeps equal vectors from being
+told apart by covering, which cannot see that two inexact vectors are the same.
+
+Devices that sense the same attributes of an event share one `Coverage`: a thousand devices cost one
+decision a subscription. A vector that the *active* ones cover is *passive*: it is not sent, since
+whatever matches it matches an active one, and the node matches again. When what covered it goes,
+it becomes active.
+
+DOUBT      covering speaks of exact readings only. A reading with doubt can match a covered vector
+           and none of those that cover it, so devices that have sent readings with doubt share a
+           coverage in which everything is active. A hello does not say whether a sensor has doubt;
+           the first such reading does, and from then on it is remembered.
+LEASES     an active vector must stay on the device as long as any vector that it stands for, also
+           where nobody can reach the device when its own subscription ends. So all active ones are
+           leased for as long as the passive ones live. What had to be extended once gets twice the
+           time that it needs: who subscribes to the same day by day shall not cost a frame each.
+EXAMPLE    "temperature above 38" is active, valid for a day; "above 39, for a week" comes: passive,
+           and the first is leased for a week. The first is removed: "above 39" becomes active.
+
+Nothing is written here: the subscriptions are items, and covering is worked out anew at a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from denwatch.node.core.device_registry import Masks
+from denwatch.node.core.items import SubscriptionBody
+from denwatch.node.covering import Covering, Domains, Policy
+from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
+from denwatch.node.matching.plugins import FUZZY
+from denwatch.protocol import subscription
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.subscription import decode
+
+FOREVER = 1 << 62  # ms; later than any time
+
+_DEADLINE = 2  # bytes beside a vector that has a validity
+_MEMORY = 8  # bytes beside a vector that has a significance, and two for each attribute
+HEAD = 6  # bytes before the vectors of one event and feature mask
+
+
+class RequestedVector:
+    """One vector that devices shall match; `ids` are the subscriptions that request it."""
+
+    __slots__ = ("body", "expires", "features", "ids", "score", "vocabulary", "wides")
+
+    def __init__(self, vocabulary: bytes, body: bytes, masks: Masks) -> None:
+        self.vocabulary = vocabulary
+        self.body = body
+        self.features, self.wides = masks
+        self.ids: list[int] = []
+        self.expires = 0  # when the last of them does, in our timeline
+        self.score = 0.0
+
+    @property
+    def event(self) -> int:
+        """The event that it asks about."""
+        return self.body[0] & 63
+
+    def fits(self, masks: Masks) -> bool:
+        """Return whether a device with these features can evaluate it."""
+        return not self.features & ~masks[0] and self.wides == masks[1] & self.features
+
+
+def strip_vector(vector: bytes) -> bytes:
+    """Return a vector without handle and validity."""
+    return vector[:2] + bytes(2) + vector[4:5] + bytes(1) + vector[6:]
+
+
+def address_vector(body: bytes, handle: int, validity: int) -> bytes:
+    """Return a requested vector as a device gets it."""
+    return body[:2] + handle.to_bytes(2, "big") + body[4:5] + bytes([validity]) + body[6:]
+
+
+def read_masks(body: bytes) -> Masks:
+    """Return the features of a vector, and the wide ones; ProtocolError if it is none."""
+    s = subscription.decode(body)
+    wides = 0
+    for p in s.predicates:
+        wides |= (1 << p.attribute) if p.wide else 0
+    return s.features, wides
+
+
+def name_head(body: bytes) -> bytes:
+    """Return event and features: vectors that share them share a head on the device."""
+    return bytes([body[0] & 63]) + body[6:8]
+
+
+def measure_vector(body: bytes) -> int:
+    """Return the bytes that a device needs for it, apart from the head that it may share."""
+    size = len(body) + _DEADLINE
+    if body[1] & 8 and body[8] & 0x80 and body[9] & 8:  # it has a significance
+        size += _MEMORY + 2 * int.from_bytes(body[6:8], "big").bit_count()
+    return size
+
+
+class RequestedVectors:
+    """All requested vectors, by event, then by vector and vocabulary."""
+
+    def __init__(self) -> None:
+        self._by_event: dict[int, dict[tuple[bytes, bytes], RequestedVector]] = {}
+
+    def iterate(self, event: int) -> Iterator[RequestedVector]:
+        """Yield the vectors about an event, in whatever vocabulary."""
+        yield from self._by_event.get(event, {}).values()
+
+    def add(
+        self, id: int, body: SubscriptionBody, expires: int
+    ) -> tuple[RequestedVector, bool] | None:
+        """Add a subscription; return its vector and whether that is new, None: not for devices."""
+        if body.language != FUZZY:
+            return None
+        key = strip_vector(body.vector), body.vocabulary
+        vectors = self._by_event.setdefault(key[0][0] & 63, {})
+        vector = vectors.get(key)
+        is_new = vector is None
+        if vector is None:
+            try:
+                vector = vectors[key] = RequestedVector(body.vocabulary, key[0], read_masks(key[0]))
+            except ProtocolError:
+                return None
+        vector.ids.append(id)
+        vector.expires = max(vector.expires, expires)
+        vector.score += _read_score(body)
+        return vector, is_new
+
+    def remove(self, id: int, body: SubscriptionBody) -> tuple[RequestedVector, bool] | None:
+        """Remove a subscription; return its vector and whether nobody requests it any more."""
+        key = strip_vector(body.vector), body.vocabulary
+        vectors = self._by_event.get(key[0][0] & 63, {})
+        vector = vectors.get(key)
+        if body.language != FUZZY or vector is None or id not in vector.ids:
+            return None
+        vector.ids.remove(id)
+        vector.score -= _read_score(body)
+        if not vector.ids:
+            del vectors[key]
+        return vector, not vector.ids
+
+
+def _read_score(body: SubscriptionBody) -> float:
+    score = body.options.get("score", 1)
+    return float(score) if isinstance(score, int | float) else 1.0
+
+
+_LEAST_CHANGES = 32  # before a table is built anew
+_WIDE = (0, 65535)
+
+
+class CoverageKey(NamedTuple):
+    """What devices have in common that share a table."""
+
+    vocabulary: bytes
+    event: int
+    masks: Masks
+    is_doubtful: bool
+
+
+class CoverageChange(NamedTuple):
+    """Vectors that devices must hear of: because they came, went, or must stay longer."""
+
+    added: list[bytes]
+    dropped: list[bytes]
+    renewed: list[bytes]
+
+
+class Coverage:
+    """The requested vectors about one event that fit one set of features."""
+
+    def __init__(self, key: CoverageKey, policy: Policy) -> None:
+        self.key = key
+        self.active: dict[bytes, None] = {}
+        self.waiting: dict[bytes, None] = {}  # to be placed
+        # By vector. Several requested ones have the same if they are of several vocabularies.
+        self._requested: dict[bytes, list[RequestedVector]] = {}
+        self._table: Covering[bytes] | None = None
+        if not key.is_doubtful:
+            base = ATTRIBUTES_PER_EVENT * key.event
+            wides = {base + bit: _WIDE for bit in range(16) if key.masks[1] >> bit & 1}
+            self._table = Covering(Domains(special=wides), policy)
+        self._by: dict[bytes, bytes] = {}  # passive ones that one active one covers alone
+        self._covered: dict[bytes, dict[bytes, None]] = {}  # the reverse
+        self._leases: dict[bytes, int] = {}  # of placed requested, for their own sake
+        self._horizon = 0  # the lease of all active ones, for the sake of the passive ones
+        self._changes = 0  # since the table was built anew
+
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
+        doubt = "?" if self.key.is_doubtful else ""
+        features, wides = self.key.masks
+        vocabulary = self.key.vocabulary.hex()
+        return f"{vocabulary}/{self.key.event}/{features:04x}/{wides:04x}{doubt}"
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def find_lease(self, body: bytes) -> int:
+        """Return until when an active vector must stay on a device."""
+        return max(self._leases[body], self._horizon)
+
+    def name_item(self, body: bytes) -> int:
+        """Return the first subscription that requests a vector."""
+        return self._requested[body][0].ids[0]
+
+    def rate(self, body: bytes) -> tuple[int, float]:
+        """Return how many subscriptions an active vector serves, covered ones too; its score."""
+        served = [body, *self._covered.get(body, ())]
+        count = sum(len(vector.ids) for one in served for vector in self._requested[one])
+        return count, sum(vector.score for vector in self._requested[body])
+
+    def get_coverer(self, body: bytes) -> bytes | None:
+        """Return the active vector that covers a passive one alone, if that is known."""
+        return self._by.get(body)
+
+    # Changing ---------------------------------------------------------------------------------
+
+    def offer(self, vector: RequestedVector) -> bool:
+        """Add a vector; return whether its bytes are new here, so that `place` decides on it."""
+        is_new = vector.body not in self._requested
+        self._requested.setdefault(vector.body, []).append(vector)
+        if is_new:
+            self.waiting[vector.body] = None
+        return is_new
+
+    def place(self, limit: int, now: int) -> CoverageChange:
+        """Decide on at most so many of the vectors that wait."""
+        change = CoverageChange([], [], [])
+        for body in list(self.waiting)[:limit]:
+            del self.waiting[body]
+            self._leases[body] = self._find_end(body)
+            self._changes += 1
+            if self._table is None:
+                self._activate(body, change)
+                continue
+            placement = self._table.subscribe(body, box_vector(decode(body)))
+            if placement.active:
+                self._activate(body, change)
+            else:
+                if placement.by is not None:
+                    self._by[body] = placement.by
+                    self._covered.setdefault(placement.by, {})[body] = None
+                self._reach(self._leases[body], now, change)
+        return change
+
+    def withdraw(self, vector: RequestedVector) -> CoverageChange:
+        """Remove a vector, if it is here; passive ones that it covered become active."""
+        change = CoverageChange([], [], [])
+        body = vector.body
+        requested = self._requested.get(body, [])
+        if vector not in requested:
+            return change
+        requested.remove(vector)
+        if requested:
+            return change
+        del self._requested[body]
+        if body in self.waiting:
+            del self.waiting[body]
+            return change
+        self._changes += 1
+        del self._leases[body]
+        self._uncover(body)
+        if body in self.active:
+            del self.active[body]
+            change.dropped.append(body)
+        if self._table is not None:
+            back = self._table.unsubscribe(body)
+            for other in self._covered.pop(body, ()):
+                del self._by[other]
+            for other in back:
+                self._activate(other, change)
+        return change
+
+    def renew(self, body: bytes, now: int) -> CoverageChange:
+        """Note that a vector which is here already may have to stay longer."""
+        change = CoverageChange([], [], [])
+        end = self._find_end(body)
+        if body in self.active:
+            is_short = end > self.find_lease(body)
+            if end > self._leases[body]:
+                self._leases[body] = _extend(end, now)
+            if is_short:
+                change.renewed.append(body)
+        elif body not in self.waiting:
+            self._reach(end, now, change)
+        return change
+
+    def rebuild(self, limit: int) -> CoverageChange:
+        """Place all anew, the widest first, if much has changed and it is not too much work."""
+        change = CoverageChange([], [], [])
+        size = len(self)
+        if self._table is None or self._changes < max(_LEAST_CHANGES, size // 2) or size > limit:
+            return change
+        self._changes = 0
+        moved = self._table.rebuild()
+        self._by.clear()
+        self._covered.clear()
+        for body in moved.activated:
+            self._activate(body, change)
+        longest = self._horizon
+        for body in moved.silenced:
+            del self.active[body]
+            change.dropped.append(body)
+            longest = max(longest, self._leases[body])
+        if longest > self._horizon:
+            self._horizon = longest
+            self._list_short(change)
+        return change
+
+    def _find_end(self, body: bytes) -> int:
+        """Return when the last subscription that asks for it ends."""
+        return max(vector.expires for vector in self._requested[body])
+
+    def _activate(self, body: bytes, change: CoverageChange) -> None:
+        self._uncover(body)
+        self._leases[body] = max(self._leases[body], self._find_end(body))
+        self.active[body] = None
+        change.added.append(body)
+
+    def _uncover(self, body: bytes) -> None:
+        by = self._by.pop(body, None)
+        if by is not None:
+            del self._covered[by][body]
+
+    def _reach(self, expires: int, now: int, change: CoverageChange) -> None:
+        """Lease the active ones for as long as a passive one lives."""
+        if expires > self._horizon:
+            self._horizon = _extend(expires, now) if self._horizon else expires
+            self._list_short(change)
+
+    def _list_short(self, change: CoverageChange) -> None:
+        """Tell of the active ones that the horizon concerns."""
+        change.renewed.extend(body for body in self.active if self._leases[body] < self._horizon)
+
+
+def _extend(expires: int, now: int) -> int:
+    """Return twice the time that is needed."""
+    return expires if expires >= FOREVER else now + 2 * (expires - now)

@@ -1,0 +1,618 @@
+"""PUB/DENS: the protocol between a node and its devices: hellos and notifications up, vectors down.
+
+    dens/1/wd/<device>/hello   what a device is and senses; an empty one is its will
+    dens/1/wd/<device>/nv      a frame of notifications
+    dens/1/wd/<device>/sv      a frame that installs or removes vectors (`vector_table.py`)
+    dens/1/wd/<device>/ack     up to where its notifications are committed
+
+Rules, each with a test that fails without it:
+
+* Nothing of a frame counts before its tag was checked, under a key of that device that is good now.
+* A hello or a notification that came before changes nothing; the latter is acknowledged again.
+* Notifications are acknowledged in the transaction that writes them: after they are on the disk.
+* A frame down has a number above all that went to that device before, also after a start.
+* What goes down is sealed with the key of the last hello: a device has one key at a time.
+* A refused hello is not answered, so that the device keeps retrying.
+* What is refused is counted by its reason and logged, and changes nothing.
+
+WHAT IS NEW. A device sends its oldest notifications first, and the next ones when these are
+acknowledged. So everything up to the highest number that was received is here, or with another node
+that acknowledged it: one number a device says what is old. Notifications of the run that the last
+hello speaks of must be of what that hello announced. Older ones waited through a restart, perhaps
+with other sensors: for them the vocabulary is the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from denwatch.node.core.coverage import FOREVER
+from denwatch.node.core.device_registry import (
+    Device,
+    DeviceKeys,
+    DeviceRefusal,
+    DeviceRegistry,
+    DeviceSettings,
+    Number,
+    Sensed,
+    SensedVocabularies,
+)
+from denwatch.node.core.events import DEVICES, Acknowledged, Listening, Message, Reader
+from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.items import (
+    NEVER,
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    NotificationBody,
+    SubscriptionBody,
+    decode_body,
+)
+from denwatch.node.core.notifications import decode_notification
+from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.vector_table import VectorTable, VectorTables, list_installed
+from denwatch.protocol import frames
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import MESSAGE, NOTIFICATIONS, Frame, Link, split_vectors
+from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
+from denwatch.protocol.vectors import NotificationVector
+
+# Frames up: opening and checking ---------------------------------------------------------------
+
+_MANTISSA = 11  # bits of an age code
+
+
+def open_upward(keys: DeviceKeys, device: str, payload: bytes) -> tuple[Frame, int]:
+    """Return an authenticated frame of a device, and the id of its key; RefusedError otherwise."""
+    if len(payload) > frames.MAX_LENGTH:
+        raise DeviceRefusal("too long", f"{len(payload)} bytes")
+    if len(payload) < frames.OVERHEAD:
+        raise DeviceRefusal("truncated", f"{len(payload)} bytes are no frame")
+    key_id = frames.read_key_id(payload)
+    link = keys.link_for(device, key_id)
+    if link is None:
+        if not keys.list_key_ids(device):
+            raise DeviceRefusal("unknown device", "it has no key that is good")
+        raise DeviceRefusal("unknown key", f"key {key_id} is not good")
+    try:
+        return frames.open_frame(link, frames.UP, payload), key_id
+    except ProtocolError as error:
+        raise DeviceRefusal(_name_fault(link, payload), str(error)) from None
+
+
+def _name_fault(link: Link, payload: bytes) -> str:
+    """Tell a frame of ours that comes back from one that was forged or damaged."""
+    try:
+        frames.open_frame(link, frames.DOWN, payload)
+    except ProtocolError:
+        return "tag" if payload[0] & 0xC0 == 0x40 else "version"
+    return "direction"
+
+
+def read_hello(
+    name: str,
+    frame: Frame,
+    key_id: int,
+    known: Device | None,
+    vocabularies: SensedVocabularies,
+    now: int,
+) -> Device:
+    """Return the device of an authenticated hello; RefusedError says why it is none."""
+    fields = _read_message(frame)
+    if fields["device"] != name:
+        raise DeviceRefusal("name", f"a hello of {fields['device']}")
+    if fields["epoch"] != frame.epoch:
+        raise DeviceRefusal("message", f"a hello of epoch {fields['epoch']} in {frame.epoch}")
+    number = (frame.epoch, frame.sequence)
+    if not is_fresh(number, known):
+        raise DeviceRefusal("replay", f"hello {number} is not after the last one")
+    sensed = {event: (masks[0], masks[1]) for event, masks in sorted(fields["senses"].items())}
+    possible = vocabularies.find_sensed(fields["vocabulary"])
+    if possible is None:
+        raise DeviceRefusal("vocabulary", f"{fields['vocabulary'].hex()} is not known here")
+    check_sensed(sensed, possible)
+    return Device(
+        name,
+        number,
+        key_id,
+        fields["vocabulary"],
+        sensed,
+        fields["capacity"],
+        tuple(fields["languages"]),
+        fields.get("firmware", ""),
+        fields.get("reset", 0),
+        fields.get("lowest", 0),
+        fields.get("dropped", 0),
+        now,
+        known is not None and known.is_doubtful,
+        (0, 0) if known is None else known.taken,
+        frame.epoch,
+    )
+
+
+def is_fresh(number: tuple[int, int], known: Device | None) -> bool:
+    """Return whether a hello comes after all that was heard of the device."""
+    return known is None or (number > known.hello and number[0] >= known.epoch)
+
+
+def check_sensed(sensed: Sensed, possible: Sensed) -> None:
+    """Refuse what the vocabulary does not have, or has at another resolution."""
+    for event, (features, wides) in sensed.items():
+        all_features, all_wides = possible.get(event, (0, 0))
+        if not features or features & ~all_features:
+            raise DeviceRefusal(
+                "senses", f"event {event}: features {features:#06x} are not in the vocabulary"
+            )
+        if wides != all_wides & features:
+            raise DeviceRefusal(
+                "senses", f"event {event}: the wide ones are {all_wides & features:#06x}"
+            )
+
+
+def _read_message(frame: Frame) -> dict[str, Any]:
+    if frame.kind != MESSAGE:
+        raise DeviceRefusal("kind", f"kind {frame.kind} is no hello")
+    try:
+        name, fields = decode_message(frame.body)
+    except ProtocolError as error:
+        raise DeviceRefusal("message", str(error)) from None
+    if name != "hello":
+        raise DeviceRefusal("message", f"{name} is no hello")
+    return fields
+
+
+class FrameNotification(NamedTuple):
+    """One notification of a frame."""
+
+    sequence: int  # all 32 bits
+    vector: bytes
+    age: int  # ms
+    doubt: int  # ms by which the age may be wrong
+    is_doubtful: bool  # a reading has an accuracy
+
+
+def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[FrameNotification]:
+    """Return the notifications of a frame in order; RefusedError if any of it cannot be."""
+    if frame.kind != NOTIFICATIONS:
+        raise DeviceRefusal("kind", f"kind {frame.kind} has no notifications")
+    try:
+        vectors = split_vectors(frame.body)
+        decoded = [decode_notification(vector) for vector in vectors]
+    except ProtocolError as error:
+        raise DeviceRefusal("vector", str(error)) from None
+    sensed = device.sensed if frame.epoch == device.hello[0] else possible
+    notifications: list[FrameNotification] = []
+    for vector, n in zip(vectors, decoded, strict=True):
+        _check_sensed(n, sensed)
+        sequence = frame.sequence - ((frame.sequence - n.sequence) & 0xFFFF)
+        if sequence <= (notifications[-1].sequence if notifications else 0):
+            raise DeviceRefusal("sequence", f"number {sequence} is out of order")
+        is_doubtful = not all(reading.exact for reading in n.readings)
+        notifications.append(FrameNotification(sequence, vector, *_find_age(n.age), is_doubtful))
+    if not notifications or notifications[-1].sequence != frame.sequence:
+        raise DeviceRefusal("sequence", f"the last number is not the frame's, {frame.sequence}")
+    return notifications
+
+
+def is_new(number: Number, device: Device) -> bool:
+    """Return whether a notification was not taken before."""
+    return number > device.taken
+
+
+def _check_sensed(n: NotificationVector, sensed: Sensed) -> None:
+    features, wides = sensed.get(n.event, (0, 0))
+    strange = (n.features | n.faults) & ~features
+    if strange:
+        raise DeviceRefusal(
+            "senses", f"event {n.event}: features {strange:#06x} were not announced"
+        )
+    for reading in n.readings:
+        if reading.wide != bool(wides >> reading.attribute & 1):
+            raise DeviceRefusal(
+                "senses", f"event {n.event}: attribute {reading.attribute} has another resolution"
+            )
+
+
+def _find_age(code: int) -> tuple[int, int]:
+    """Return an age in ms, and by how much it may be wrong: half a step, and the device's tick."""
+    step = 1 << max(0, (code >> _MANTISSA) - 1)
+    return decode_age(code) * 1000 // AGES_PER_SECOND, (step + 2) * 500 // AGES_PER_SECOND + 1
+
+
+# Frames down -----------------------------------------------------------------------------------
+
+
+def seal_vectors(link: Link, number: tuple[int, int], vectors: list[bytes]) -> bytes:
+    """Return a frame that installs subscriptions."""
+    return _seal(link, frames.SUBSCRIPTIONS, number, frames.join_vectors(vectors))
+
+
+def seal_removal(link: Link, number: tuple[int, int], handles: list[int]) -> bytes:
+    """Return a frame that removes subscriptions."""
+    return _seal(link, frames.MESSAGE, number, encode_message("remove", {"handles": handles}))
+
+
+def seal_acknowledgement(link: Link, number: tuple[int, int], taken: tuple[int, int]) -> bytes:
+    """Return a frame that says up to where notifications are committed.
+
+    Its own number means nothing: the device takes acknowledgements again and again.
+    """
+    fields: dict[str, object] = {"epoch": taken[0], "sequence": taken[1]}
+    return _seal(link, frames.MESSAGE, number, encode_message("acknowledge", fields))
+
+
+def _seal(link: Link, kind: int, number: tuple[int, int], body: bytes) -> bytes:
+    return frames.seal(link, frames.DOWN, Frame(kind, number[0], number[1], body))
+
+
+class Downlink:
+    """Sends to the devices that listen. `epoch` is that of this node."""
+
+    def __init__(
+        self,
+        epoch: int,
+        keys: DeviceKeys,
+        registry: DeviceRegistry,
+        tables: VectorTables,
+        settings: DeviceSettings,
+    ) -> None:
+        self._epoch = epoch
+        self._keys = keys
+        self._registry = registry
+        self._tables = tables
+        self._settings = settings
+        self._reachable: dict[str, bool] = {}
+        self._due: dict[str, None] = {}  # devices that may have to be told something
+
+    def set_reachable(self, name: str, is_up: bool) -> None:
+        """Note whether a device listens."""
+        self._reachable[name] = is_up
+
+    def reconnect(self, name: str, is_up: bool) -> None:
+        """Note that a connection came or went: what was under way is lost either way."""
+        self._reachable[name] = is_up
+        table = self._tables.get(name)
+        if table is not None:
+            table.lose_flight()
+            table.patience = 0
+
+    def announce(self, transaction: Transaction, tables: Iterable[VectorTable]) -> None:
+        """Tell devices what changed, the first of them now."""
+        self._due.update(dict.fromkeys(one.device for one in tables))
+        for name in list(self._due)[: self._settings.burst]:
+            del self._due[name]
+            self.send(transaction, name)
+
+    def send(self, transaction: Transaction, name: str) -> None:
+        """Send a device its next frame, if it listens and there is one."""
+        table = self._tables.get(name)
+        device = self._registry.get(name)
+        if table is None or device is None or not self._reachable.get(name):
+            return
+        link = self._find_link(device)
+        plan = table.plan(transaction, self._settings) if link is not None else None
+        if link is None or plan is None:
+            return
+        number = self._registry.take_number(transaction, device, self._epoch)
+        if plan.vectors:
+            payload = seal_vectors(link, number, plan.vectors)
+            transaction.count("device_vectors", len(plan.vectors))
+        else:
+            payload = seal_removal(link, number, plan.removals)
+            transaction.count("device_removals", len(plan.removals))
+        table.send(plan, number, transaction.now, self._settings)
+        transaction.count("device_frames_down")
+        transaction.publish(f"{DEVICES}{name}/sv", payload, token=_make_token(number))
+
+    def confirm(self, transaction: Transaction, name: str, token: int) -> None:
+        """Note that a frame arrived, and send the next."""
+        table = self._tables.get(name)
+        if table is None or table.flight is None:
+            return
+        if token == _make_token(table.flight.number):
+            table.confirm(transaction)
+            self.send(transaction, name)
+
+    def resend(self, transaction: Transaction) -> None:
+        """Send again what was not acknowledged in time, in new frames."""
+        for table in self._tables:
+            if table.flight is not None and table.flight.due <= transaction.now:
+                table.lose_flight()
+                transaction.count("device_frames_late")
+                self.send(transaction, table.device)
+
+    def acknowledge(self, transaction: Transaction, device: Device) -> None:
+        """Say which notifications are committed: this transaction's writes are, when it leaves."""
+        link = self._find_link(device)
+        if link is not None:
+            payload = seal_acknowledgement(link, (self._epoch, 0), device.taken)
+            transaction.publish(f"{DEVICES}{device.name}/ack", payload)
+
+    def _find_link(self, device: Device) -> Link | None:
+        """Return the key of its last hello: a device has one key at a time."""
+        return self._keys.link_for(device.name, device.key_id)
+
+
+def _make_token(number: Number) -> int:
+    """Return a token that was never used for another frame, not by an earlier run either."""
+    return number[0] << 32 | number[1]
+
+
+# The protocol ----------------------------------------------------------------------------------
+
+
+class DeviceProtocol:
+    """Everything between this node and its devices."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        keys: DeviceKeys,
+        vocabularies: SensedVocabularies,
+        localise: Callable[[Dot, int], int],
+        settings: DeviceSettings | None = None,
+        *,
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`has_room`: whether notifications can be taken; `localise`: when others' items end."""
+        self._item_store = item_store
+        self._keys = keys
+        self._vocabularies = vocabularies
+        self._localise = localise
+        self._settings = settings or DeviceSettings()
+        self._has_room = has_room
+        self._registry = DeviceRegistry()
+        self._tables = VectorTables(self._settings, vocabularies)
+        self._downlink = Downlink(
+            item_store.epoch, keys, self._registry, self._tables, self._settings
+        )
+        self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
+
+    def restore(self, reader: Reader) -> None:
+        """Load devices, handles and subscriptions; whatever a device has is sent again."""
+        for item in self._item_store.iterate(reader, SUBSCRIPTION):
+            self._tables.requested.add(item.id, *self._read_subscription(item))
+        self._registry.restore(reader)
+        kept = list_installed(reader)  # placed first, so that devices can keep what they have
+        for device in self._registry:
+            self._tables.assign(device, kept).restore(reader)
+            self._downlink.set_reachable(device.name, not self._settings.has_listeners)
+
+    # Looking ---------------------------------------------------------------------------------
+
+    def find_publishers(
+        self, event: int, features: int, vocabulary: bytes | None = None
+    ) -> list[str]:
+        """Return the devices that sense all these features of an event, by name."""
+        return sorted(
+            device.name
+            for device in self._registry
+            if not features & ~device.sensed.get(event, (0, 0))[0]
+            and event in device.sensed
+            and vocabulary in (None, device.vocabulary)
+        )
+
+    def list_devices(self) -> list[Device]:
+        """Return all devices that ever said hello, by name."""
+        return sorted(self._registry, key=lambda device: device.name)
+
+    def is_installed(self, device: str) -> bool:
+        """Return whether a device surely has the vectors that it shall have."""
+        table = self._tables.get(device)
+        return table is not None and table.is_right()
+
+    def describe(self) -> dict[str, int]:
+        """Return counts for the status."""
+        present = sum(device.is_present for device in self._registry)
+        counts = {"devices": len(self._registry), "present": present}
+        return counts | self._tables.describe()
+
+    # Messages --------------------------------------------------------------------------------
+
+    def receive(self, transaction: Transaction, message: Message) -> None:
+        """Handle a hello, or a frame of notifications."""
+        name, _, what = message.topic.removeprefix(DEVICES).rpartition("/")
+        try:
+            if message.sender not in ("", name):
+                raise DeviceRefusal("sender", f"{message.sender} is not {name}")
+            if what == "hello":
+                self._receive_hello(transaction, name, message.payload)
+            elif what == "nv":
+                self._receive_notifications(transaction, name, message)
+            else:
+                raise DeviceRefusal("topic", message.topic)
+        except DeviceRefusal as error:
+            transaction.count("device_refused", label=error.reason)
+            transaction.log(
+                "refuse",
+                what=what or "message",
+                why=f"{error.reason}: {error}",
+                who=name or message.sender,
+                bytes=len(message.payload),
+            )
+
+    def _receive_hello(self, transaction: Transaction, name: str, payload: bytes) -> None:
+        known = self._registry.get(name)
+        if not payload:
+            self._note_gone(transaction, name, known)
+            return
+        frame, key_id = open_upward(self._keys, name, payload)
+        try:
+            device = read_hello(name, frame, key_id, known, self._vocabularies, transaction.now)
+        except DeviceRefusal as error:
+            if error.reason != "replay":
+                self._silenced[name] = error.reason
+            raise
+        self._silenced.pop(name, None)
+        device.is_present = True
+        self._registry.save(transaction, device)
+        table = self._tables.assign(device)
+        # A hello that does not follow the last one here was preceded by one at another node, whose
+        # vectors may stand under our handles now.
+        last = (0, 0) if known is None else known.hello
+        if device.hello != (last[0], last[1] + 1) or not self._settings.has_listeners:
+            table.doubt_all()
+        self._downlink.set_reachable(name, True)
+        transaction.count("device_hellos")
+        self._log_hello(transaction, device)
+        self._downlink.acknowledge(transaction, device)
+        self._downlink.announce(transaction, self._tables.settle(transaction, table))
+        self._downlink.send(transaction, name)
+
+    def _note_gone(self, transaction: Transaction, name: str, device: Device | None) -> None:
+        """Take a will: the device's connection ended without a word."""
+        self._downlink.reconnect(name, False)
+        if device is not None and device.is_present:
+            device.is_present = False
+            transaction.log("device", device=name, is_up=False, device_epoch=device.epoch)
+
+    def _log_hello(self, transaction: Transaction, device: Device) -> None:
+        transaction.log(
+            "device",
+            device=device.name,
+            is_up=True,
+            device_epoch=device.epoch,
+            senses=[
+                event << 32 | wides << 16 | features
+                for event, (features, wides) in device.sensed.items()
+            ],
+            capacity=device.capacity,
+            vocabulary=device.vocabulary,
+            firmware=device.firmware or None,
+        )
+        transaction.log("source", device=device.name, dropped=device.dropped)
+
+    def _receive_notifications(self, transaction: Transaction, name: str, message: Message) -> None:
+        frame, _ = open_upward(self._keys, name, message.payload)
+        device = self._registry.get(name)
+        if device is None or name in self._silenced:
+            reason = self._silenced.get(name, "none has come")
+            raise DeviceRefusal("hello", f"no hello of it is accepted: {reason}")
+        possible = self._vocabularies.find_sensed(device.vocabulary)
+        if possible is None:
+            raise DeviceRefusal("vocabulary", f"{device.vocabulary.hex()} is not known any more")
+        notifications = read_notifications(frame, device, possible)
+        transaction.count("device_frames")
+        fresh = [
+            notification
+            for notification in notifications
+            if is_new((frame.epoch, notification.sequence), device)
+        ]
+        if fresh and not self._has_room():
+            transaction.count("device_held")  # it stays in the device's spool, and comes again
+            return
+        if len(fresh) < len(notifications):
+            self._log_repeated(transaction, device, frame, len(notifications) - len(fresh))
+        if not fresh:
+            # A device that cannot use the answer would ask at once, and for ever.
+            if transaction.now - device.repeated < self._settings.pause:
+                return
+            device.repeated = transaction.now
+        else:
+            device.is_present = True
+            if not message.sender:  # a broker does not say who listens; who speaks, does
+                self._downlink.set_reachable(name, True)
+            self._store(transaction, device, frame, fresh)
+        self._downlink.acknowledge(transaction, device)
+        self._downlink.send(transaction, name)
+
+    def _store(
+        self, transaction: Transaction, device: Device, frame: Frame, fresh: list[FrameNotification]
+    ) -> None:
+        bodies = [
+            NotificationBody(
+                device.name,
+                frame.epoch,
+                notification.sequence,
+                transaction.now - notification.age,
+                notification.doubt + self._settings.transit,
+                device.vocabulary,
+                notification.vector,
+            )
+            for notification in fresh
+        ]
+        self._item_store.originate_many(
+            transaction, NOTIFICATION, transaction.now + self._settings.keep, bodies
+        )
+        transaction.count("device_notes", len(fresh))
+        self._registry.note_taken(transaction, device, (frame.epoch, fresh[-1].sequence))
+        is_doubtful = any(notification.is_doubtful for notification in fresh)
+        is_restarted = frame.epoch > device.epoch
+        if is_restarted or is_doubtful > device.is_doubtful:
+            device.epoch = max(device.epoch, frame.epoch)
+            device.is_doubtful |= is_doubtful
+            self._registry.save(transaction, device)
+            table = self._tables.assign(device)
+            if is_restarted:  # it has started, and its hello was lost
+                table.doubt_all()
+
+    def _log_repeated(
+        self, transaction: Transaction, device: Device, frame: Frame, count: int
+    ) -> None:
+        transaction.count("device_again", count)
+        transaction.log(
+            "duplicate",
+            what="notification",
+            source=device.name,
+            device_epoch=frame.epoch,
+            device_sequence=frame.sequence,
+        )
+
+    # What goes down --------------------------------------------------------------------------
+
+    def listen(self, transaction: Transaction, event: Listening) -> None:
+        """Send what is outstanding to a device that listens now."""
+        name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
+        if what == "sv":
+            self._downlink.reconnect(name, event.is_up)
+            self._downlink.send(transaction, name)
+
+    def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
+        """Note that a frame arrived."""
+        name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
+        if what == "sv":
+            self._downlink.confirm(transaction, name, event.token)
+
+    def tick(self, transaction: Transaction) -> None:
+        """Place what waits, and send again what was not acknowledged."""
+        self._downlink.announce(transaction, self._tables.advance(transaction))
+        self._downlink.resend(transaction)
+
+    def forget_device(self, transaction: Transaction, name: str) -> bool:
+        """Let a device begin anew, whose memory was erased; return whether it was known."""
+        device = self._registry.get(name)
+        table = self._tables.get(name)
+        if device is None or table is None:
+            return False
+        self._registry.forget(transaction, device)
+        table.erase(transaction)
+        self._tables.release(name)
+        return True
+
+    # Subscriptions ---------------------------------------------------------------------------
+
+    def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
+        """Ask devices for what new subscriptions want."""
+        for item in items:
+            added = self._tables.requested.add(item.id, *self._read_subscription(item))
+            if added is not None:
+                self._downlink.announce(transaction, self._tables.add_vector(transaction, *added))
+
+    def remove_subscription(self, transaction: Transaction, item: Item) -> None:
+        """Ask for it no longer."""
+        body, _ = self._read_subscription(item)
+        removed = self._tables.requested.remove(item.id, body)
+        if removed is not None and removed[1]:
+            self._downlink.announce(
+                transaction, self._tables.remove_vector(transaction, removed[0])
+            )
+
+    def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
+        """Return the body of a subscription, and when it ends in our timeline."""
+        expires = FOREVER
+        if item.expires != NEVER:
+            expires = self._localise(item.dot, item.expires)
+        return decode_body(SubscriptionBody, item.body), expires

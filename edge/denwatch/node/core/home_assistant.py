@@ -1,0 +1,370 @@
+"""Home Assistant beside a node: announces what its devices sense, and passes readings on.
+
+Rules, each with a test that fails without it:
+
+* An attribute that may not be seen is neither announced nor passed on; a device without any that
+  may be is not mentioned at all.
+* What was announced and no longer holds is withdrawn, over restarts too: another role table, a
+  device that senses less, was forgotten or revoked, or discovery switched off.
+* A reading that waited longer than readings are good for, or is older than the last one that was
+  passed on, is history: it is not shown as the present.
+
+It handles no topic that is published to; devices are looked at once a second, readings as they
+come. The only file that knows Home Assistant's names: its topics, the keys of a discovery payload,
+and its device classes with the units that each accepts. A class is given only where the unit is one
+that Home Assistant accepts for it; anything else is a plain number, which is never refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind
+from denwatch.node.core.device_registry import Device
+from denwatch.node.core.events import HOME, STATUS, Reader
+from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
+from denwatch.node.core.notifications import decode_notification, describe_reading, format_time
+from denwatch.node.core.transaction import Transaction
+
+ONLINE, OFFLINE = b"online", b"offline"
+_MAKER = "denwatch"
+
+# By the unit alone, or by the unit and a word of the attribute's name.
+_CLASSES: dict[str, str] = {
+    "°C": "temperature",
+    "°F": "temperature",
+    "K": "temperature",
+    "hPa": "pressure",
+    "mbar": "pressure",
+    "bar": "pressure",
+    "kPa": "pressure",
+    "mmHg": "pressure",
+    "m/s": "speed",
+    "km/h": "speed",
+    "mm/h": "precipitation_intensity",
+    "W/m²": "irradiance",
+    "km": "distance",
+    "m": "distance",
+    "cm": "distance",
+    "mm": "distance",
+    "h": "duration",
+    "min": "duration",
+    "s": "duration",
+    "lx": "illuminance",
+    "V": "voltage",
+}
+_NAMED_CLASSES: dict[tuple[str, str], str] = {
+    ("%", "humidity"): "humidity",
+    ("%", "battery"): "battery",
+    ("ppm", "monoxide"): "carbon_monoxide",
+    ("ppm", "dioxide"): "carbon_dioxide",
+    ("m/s", "wind"): "wind_speed",
+    ("m/s", "gust"): "wind_speed",
+    ("km/h", "wind"): "wind_speed",
+}
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def name_object(*parts: str) -> str:
+    """Return an id of letters, digits, "_" and "-" that no other parts have."""
+    readable = _UNSAFE.sub("_", "_".join(parts))
+    mark = hashlib.blake2b("\0".join(parts).encode(), digest_size=4).hexdigest()
+    return f"{_MAKER}_{readable}_{mark}"
+
+
+def name_presence(node: str, device: str) -> str:
+    """Return the topic that says whether a device is there."""
+    return f"{HOME}{node}/{device}/available"
+
+
+def name_state(node: str, device: str, attribute: Attribute) -> str:
+    """Return the topic of an attribute's readings."""
+    return f"{HOME}{node}/{device}/{attribute.event}/{attribute.name}"
+
+
+def name_config(prefix: str, component: str, unique: str) -> str:
+    """Return the topic of an entity's discovery."""
+    return f"{prefix}/{component}/{unique}/config"
+
+
+def describe_node(node: str, version: str) -> tuple[str, dict[str, Any]]:
+    """Return a node's unique id and discovery: whether it is there. Its devices are behind it."""
+    unique = name_object("node", node)
+    return unique, {
+        "name": "Connection",
+        "unique_id": unique,
+        "device_class": "connectivity",
+        "entity_category": "diagnostic",
+        "state_topic": STATUS + node,
+        "value_template": "{{ 'ON' if value else 'OFF' }}",
+        "device": {
+            "identifiers": [unique],
+            "name": node,
+            "manufacturer": _MAKER,
+            "model": "DENS node",
+            "sw_version": version,
+        },
+        "origin": {"name": _MAKER, "sw_version": version},
+    }
+
+
+def describe_attribute(
+    node: str,
+    device: str,
+    firmware: str,
+    attribute: Attribute,
+    version: str,
+    expire_after: int,
+) -> tuple[str, dict[str, Any]]:
+    """Return an attribute's unique id and discovery; the id stays when a device changes nodes."""
+    unique = name_object(device, attribute.event, attribute.name)
+    topic = name_state(node, device, attribute)
+    described: dict[str, Any] = {
+        "name": _write_name(attribute),
+        "unique_id": unique,
+        "state_topic": topic,
+        "value_template": "{{ value_json.value }}",
+        "json_attributes_topic": topic,
+        **_describe_kind(attribute),
+        "availability": [
+            # A node's status is empty when it is gone, by its will where there is a broker.
+            {"topic": STATUS + node, "value_template": "{{ 'online' if value else 'offline' }}"},
+            {"topic": name_presence(node, device)},
+        ],
+        "availability_mode": "all",
+        "device": {
+            "identifiers": [name_object(device)],
+            "name": device,
+            "manufacturer": _MAKER,
+            "model": "Watchdog",
+            "via_device": name_object("node", node),
+        },
+        "origin": {"name": _MAKER, "sw_version": version},
+    }
+    if firmware:
+        described["device"]["sw_version"] = firmware
+    if expire_after:
+        described["expire_after"] = expire_after
+    return unique, described
+
+
+def describe_state(attribute: Attribute, shown: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Return a reading: `shown` is as notifications show it, `at` when it was read."""
+    state = {name: value for name, value in shown.items() if name != "unit"}
+    if attribute.kind is ValueKind.DATETIME and isinstance(state.get("value"), str):
+        state["value"] += "+00:00"  # of a moment Home Assistant wants to know the zone
+    return {**state, "at": at}
+
+
+def describe_fault(at: str) -> dict[str, Any]:
+    """Return what stands for a reading of a sensor that is broken: unknown."""
+    return {"value": None, "fault": True, "at": at}
+
+
+def _describe_kind(attribute: Attribute) -> dict[str, Any]:
+    """Return class, unit and state class. Only numbers have the latter two."""
+    if attribute.kind is ValueKind.TEXT:
+        return {"device_class": "enum", "options": list(attribute.symbols)}
+    if attribute.kind is ValueKind.DATE:
+        return {"device_class": "date"}
+    if attribute.kind is ValueKind.DATETIME:
+        return {"device_class": "timestamp"}
+    if attribute.kind is ValueKind.TIME:
+        return {}
+    described: dict[str, Any] = {}
+    if attribute.unit:
+        described["unit_of_measurement"] = attribute.unit
+    found = _find_class(attribute)
+    if found:
+        described["device_class"] = found
+    if attribute.period is None:  # the mean of angles is not what statistics would make of it
+        described["state_class"] = "measurement"
+    return described
+
+
+def _find_class(attribute: Attribute) -> str | None:
+    unit = attribute.unit or ""
+    words = attribute.name.lower().split("_")
+    for (wanted, word), named in _NAMED_CLASSES.items():
+        if wanted == unit and word in words:
+            return named
+    return _CLASSES.get(unit)
+
+
+def _write_name(attribute: Attribute) -> str:
+    """Return what people read: "Gas carbon monoxide", but not "Patient patient temperature"."""
+    words = attribute.name
+    if not words.startswith(f"{attribute.event}_"):
+        words = f"{attribute.event}_{words}"
+    return words.replace("_", " ").capitalize()
+
+
+# The node's side -------------------------------------------------------------------------------
+
+SPACE = "home"
+_EVERY = 1_000  # ms between two looks at the devices
+
+
+@dataclass(frozen=True)
+class HomeSettings:
+    """`expire_after` is in seconds, 0 for never; `version` is ours."""
+
+    prefix: str
+    expire_after: int
+    version: str
+
+
+class VisibilityRules(Protocol):
+    """What is needed of the table of roles; `denwatch.node.security.access` has the real one."""
+
+    def keep_visible(self, role: str, event: str, attributes: Iterable[str]) -> list[str]:
+        """Return those attributes of an event that a role may see."""
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """What may be shown: that which all of these roles may see; without any, nothing."""
+
+    table: VisibilityRules
+    roles: tuple[str, ...]
+
+    def keep_visible(self, event: EventType) -> dict[int, Attribute]:
+        """Return an event's attributes that may be shown, by bit."""
+        names = list(event.attributes) if self.roles else []
+        for role in self.roles:
+            names = self.table.keep_visible(role, event.name, names)
+        return {event.attributes[name].bit: event.attributes[name] for name in names}
+
+
+class HomeAssistant:
+    """Discovery and readings for Home Assistant; without settings, it only withdraws."""
+
+    def __init__(
+        self,
+        name: str,
+        find_event: Callable[[bytes, int], EventType | None],
+        list_devices: Callable[[], Iterable[Device]],
+        visibility: Visibility,
+        show: Callable[[Dot, int], int],
+        settings: HomeSettings | None,
+    ) -> None:
+        """`list_devices`: those that are welcome; `show`: a time of an item, for people."""
+        self._name = name
+        self._find_event = find_event
+        self._list_devices = list_devices
+        self._visibility = visibility
+        self._show = show
+        self._settings = settings
+        self._announced: dict[str, str] = {}  # retained topics, and the device of each
+        self._seen: dict[str, tuple[object, ...]] = {}  # devices as they were announced
+        self._latest: dict[tuple[str, int], int] = {}  # when what was passed on last was read
+        self._next = 0
+
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run announced."""
+        self._announced = {key.decode(): value.decode() for key, value in reader.scan(SPACE)}
+
+    def tick(self, transaction: Transaction) -> None:
+        """Announce what is new or changed, and withdraw what is gone."""
+        if transaction.now < self._next:
+            return
+        self._next = transaction.now + _EVERY
+        devices = {} if self._settings is None else {d.name: d for d in self._list_devices()}
+        gone = {name for name in self._announced.values() if name and name not in devices}
+        for name in gone:
+            self._replace(transaction, name, {})
+            self._seen.pop(name, None)
+        if self._settings is None:
+            self._replace(transaction, "", {})
+            return
+        if "" not in self._seen:
+            self._seen[""] = ()
+            unique, described = describe_node(self._name, self._settings.version)
+            topic = name_config(self._settings.prefix, "binary_sensor", unique)
+            self._replace(transaction, "", {topic: _encode(described)})
+        for device in devices.values():
+            facts = (device.hello, device.vocabulary, device.sensed, device.is_present)
+            if self._seen.get(device.name) != facts:
+                self._seen[device.name] = facts
+                self._replace(transaction, device.name, self._describe(device, self._settings))
+
+    def _describe(self, device: Device, settings: HomeSettings) -> dict[str, bytes]:
+        """Return the retained messages of a device by topic; none if nothing may be seen."""
+        messages: dict[str, bytes] = {}
+        for number, (features, _) in device.sensed.items():
+            for bit, attribute in self._find_visible(device.vocabulary, number).items():
+                if not features >> bit & 1:
+                    continue
+                unique, described = describe_attribute(
+                    self._name,
+                    device.name,
+                    device.firmware,
+                    attribute,
+                    settings.version,
+                    settings.expire_after,
+                )
+                messages[name_config(settings.prefix, "sensor", unique)] = _encode(described)
+        if messages:
+            presence = ONLINE if device.is_present else OFFLINE
+            messages[name_presence(self._name, device.name)] = presence
+        return messages
+
+    def _find_visible(self, vocabulary: bytes, number: int) -> dict[int, Attribute]:
+        event = self._find_event(vocabulary, number)
+        return {} if event is None else self._visibility.keep_visible(event)
+
+    def _replace(self, transaction: Transaction, device: str, messages: dict[str, bytes]) -> None:
+        """Let these be all retained messages of a device; "" is the node itself."""
+        for topic in [t for t, name in self._announced.items() if name == device]:
+            if topic not in messages:
+                del self._announced[topic]
+                transaction.write(SPACE, topic.encode(), None)
+                transaction.publish(topic, b"", retain=True)
+        for topic, payload in messages.items():
+            if topic not in self._announced:
+                self._announced[topic] = device
+                transaction.write(SPACE, topic.encode(), device.encode())
+            transaction.publish(topic, payload, retain=True)
+
+    def show_readings(self, transaction: Transaction, items: Sequence[Item]) -> None:
+        """Pass on what may be seen of readings that devices of this node made."""
+        if self._settings is not None:
+            for item in items:
+                self._show_reading(transaction, item, self._settings.expire_after * 1000)
+
+    def _show_reading(self, transaction: Transaction, item: Item, limit: int) -> None:
+        body = item.said
+        if not isinstance(body, NotificationBody):
+            body = decode_body(NotificationBody, item.body)
+        vector = decode_notification(body.vector)
+        key = body.device, vector.event
+        if body.at < self._latest.get(key, 0) or (limit and transaction.now - body.at > limit):
+            return
+        self._latest[key] = body.at
+        visible = self._find_visible(body.vocabulary, vector.event)
+        at = format_time(self._show(item.dot, body.at))
+        for reading in vector.readings:
+            attribute = visible.get(reading.attribute)
+            if attribute is not None and attribute.wide == reading.wide:
+                shown = json.loads(describe_reading(attribute, reading))
+                self._send(
+                    transaction, body.device, attribute, describe_state(attribute, shown, at)
+                )
+        for bit, attribute in visible.items():
+            if vector.faults >> bit & 1:
+                self._send(transaction, body.device, attribute, describe_fault(at))
+
+    def _send(
+        self, transaction: Transaction, device: str, attribute: Attribute, state: dict[str, Any]
+    ) -> None:
+        # Not retained: a reading of yesterday must not look fresh to whoever connects today.
+        transaction.publish(name_state(self._name, device, attribute), _encode(state), qos=0)
+
+
+def _encode(what: dict[str, Any]) -> bytes:
+    return json.dumps(what, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,710 @@
+"""SUB/DENS, between subscribers and a node: requests in, replies and notifications out.
+
+    dens/1/sub/<subscriber>     requests (decoded and compiled by `requests.py`)
+    dens/1/reply/<subscriber>   every request is answered; none that is wrong changes anything
+    dens/1/note/<subscriber>    notifications (`delivery.py`)
+
+This file is the only one that knows all the others: `Node` tells `SubscriberProtocol` which items
+came and went, and it passes that on to `Subscriptions` (what is in force), `Pending` (who waits for
+what), `DeliveryPolicy` (whether and in which order) and `Delivery` (sending, receipts). None of
+them calls back. On the disk: `sub.reply`, subscriber and number: a reply that nobody listened for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from denwatch.client.compiler import compile_subscription
+from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.language import parse
+from denwatch.node.core.delivery import Delivery, Receipts
+from denwatch.node.core.delivery_policy import DeliveryPolicy
+from denwatch.node.core.events import (
+    NOTES,
+    REPLIES,
+    REQUESTS,
+    Acknowledged,
+    Listening,
+    Message,
+    Reader,
+)
+from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    VOCABULARY,
+    DeliveredBody,
+    Dot,
+    Item,
+    SubscriptionBody,
+    decode_body,
+    encode_body,
+)
+from denwatch.node.core.notifications import format_time
+from denwatch.node.core.pending import Pending
+from denwatch.node.core.requests import (
+    CONTENT_REQUEST,
+    LIST,
+    MUTE,
+    PREFER,
+    PROBE,
+    RECEIVED,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    CompiledRequest,
+    Request,
+    RequestRefused,
+    compile_content,
+    compile_request,
+    read_id,
+    read_reference,
+    read_request,
+)
+from denwatch.node.core.subscriptions import (
+    KEPT_REASONS,
+    ItemClock,
+    OpenRoles,
+    Roles,
+    SingleClock,
+    SubscriberSettings,
+    SubscriberState,
+    Subscription,
+    Subscriptions,
+    describe_content,
+    join_name,
+    split_name,
+)
+from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.matching.plugins import MatcherPlugins
+from denwatch.node.ranking.rank import PriorityCycle, assign_levels
+from denwatch.protocol import subscription as codec
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.vectors import SubscriptionVector
+
+REPLY = "sub.reply"
+_MAX_NAME = 128  # characters of a subscriber's name
+_EVICTED_SHARE = 100  # a full node makes room for this part of its limit at once
+
+# Replies -------------------------------------------------------------------------------------
+
+
+def describe_error(error: LanguageError) -> dict[str, Any]:
+    """Return the body of a refusal."""
+    body: dict[str, Any] = {**error.to_reply()}
+    if error.at is not None:
+        body["length"] = error.length
+    if error.suggestions:
+        body["suggestions"] = list(error.suggestions)
+    if error.hint:
+        body["hint"] = error.hint
+    return body
+
+
+def encode_question(node: str) -> bytes:
+    """Return what asks an app whether it listens; our library answers with a report."""
+    return msgspec.json.encode({"ok": True, "ask": "listening", "node": node})
+
+
+class Replies:
+    """Replies to requests: JSON, kept while nobody listens.
+
+    Whoever uses two plain clients, one to request and one to listen, still gets the answer.
+    """
+
+    def __init__(self, settings: SubscriberSettings) -> None:
+        self._limit = settings.kept_replies
+        self._listening: set[str] = set()
+        self._kept: dict[str, list[int]] = {}  # numbers of the replies that wait
+        self._next = 1
+
+    def restore(self, reader: Reader) -> None:
+        """Load the replies that wait."""
+        for key, _ in reader.scan(REPLY):
+            name, rest = split_name(key)
+            number = int.from_bytes(rest, "big")
+            self._kept.setdefault(name, []).append(number)
+            self._next = max(self._next, number + 1)
+
+    def send(
+        self,
+        transaction: Transaction,
+        name: str,
+        body: dict[str, Any],
+        reference: str | None = None,
+    ) -> None:
+        """Answer a subscriber."""
+        if reference is not None:
+            body = {**body, "request": reference}
+        message = msgspec.json.encode(body)
+        if name in self._listening:
+            transaction.publish(REPLIES + name, message)
+            return
+        numbers = self._kept.setdefault(name, [])
+        numbers.append(self._next)
+        transaction.write(REPLY, _key(name, self._next), message)
+        self._next += 1
+        while len(numbers) > self._limit:
+            transaction.write(REPLY, _key(name, numbers.pop(0)), None)
+
+    def listen(self, transaction: Transaction, name: str, is_up: bool) -> None:
+        """Note who listens; send what waits."""
+        if not is_up:
+            self._listening.discard(name)
+            return
+        self._listening.add(name)
+        for number in self._kept.pop(name, ()):
+            message = transaction.get(REPLY, _key(name, number))
+            if message is not None:
+                transaction.publish(REPLIES + name, message)
+                transaction.write(REPLY, _key(name, number), None)
+
+
+def _key(name: str, number: int) -> bytes:
+    return join_name(name, number.to_bytes(8, "big"))
+
+
+# Requests ------------------------------------------------------------------------------------
+
+
+class RequestHandler:
+    """Understands requests, without touching the node; only then performs and answers them."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        subscriptions: Subscriptions,
+        pending: Pending,
+        delivery: Delivery,
+        roles: Roles,
+        settings: SubscriberSettings,
+    ) -> None:
+        self.replies = Replies(settings)
+        self._item_store = item_store
+        self._subscriptions = subscriptions
+        self._pending = pending
+        self._delivery = delivery
+        self._roles = roles
+        self._settings = settings
+
+    def handle(self, transaction: Transaction, message: Message) -> None:
+        """Take a message to a request topic."""
+        name = message.topic[len(REQUESTS) :]
+        size = len(message.payload)
+        transaction.count("requests")
+        if not name or "/" in name or len(name) > _MAX_NAME or message.sender not in ("", name):
+            who = message.sender or "?"
+            transaction.log(
+                "refuse", what="request", why="the topic of another", who=who, bytes=size
+            )
+            transaction.count("requests_refused")
+            return
+        reference = None
+        try:
+            if size > self._settings.max_payload:
+                limit = self._settings.max_payload
+                raise LanguageError(f"{size} bytes are too many, {limit} is the limit")
+            reference = read_reference(message.payload)
+            request, compiled = self._understand(transaction, name, message.payload)
+            self._do(transaction, self._subscriptions.find_subscriber(name), request, compiled)
+        except LanguageError as error:
+            self._refuse(
+                transaction, name, error.describe(), describe_error(error), reference, size
+            )
+        except RequestRefused as refusal:
+            body = {"ok": False, "error": str(refusal), "at": None}
+            self._refuse(transaction, name, str(refusal), body, reference, size)
+
+    def _refuse(
+        self,
+        transaction: Transaction,
+        name: str,
+        why: str,
+        body: dict[str, Any],
+        reference: str | None,
+        size: int,
+    ) -> None:
+        transaction.log("refuse", what="request", why=why, who=name, bytes=size)
+        transaction.count("requests_refused")
+        self.replies.send(transaction, name, body, reference)
+
+    def _understand(
+        self, transaction: Transaction, name: str, payload: bytes
+    ) -> tuple[Request, CompiledRequest | None]:
+        """Return a request, and what it asks for if it is a subscription; changes nothing."""
+        try:
+            request = read_request(payload)
+            compiled = None
+            if request.command == SUBSCRIBE:
+                compiled = compile_request(
+                    request,
+                    name,
+                    transaction.now,
+                    self._subscriptions.vocabularies,
+                    self._roles,
+                    self._settings.organisation,
+                )
+            elif request.command == CONTENT_REQUEST:
+                compiled = compile_content(
+                    request, name, transaction.now, self._subscriptions.vocabularies, self._roles
+                )
+        except (LanguageError, RequestRefused):
+            raise
+        except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
+            # Whatever a parser stumbles over, a stranger's bytes must not stop the node.
+            raise LanguageError(f"this cannot be read: {type(error).__name__}") from None
+        return request, compiled
+
+    def _do(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        request: Request,
+        compiled: CompiledRequest | None,
+    ) -> None:
+        answer: dict[str, Any] | None = None
+        if compiled is not None:
+            answer = self._subscribe(transaction, subscriber, compiled)
+        elif request.command == UNSUBSCRIBE:
+            answer = self._unsubscribe(transaction, subscriber, request)
+        elif request.command == LIST:
+            answer = self._list(transaction, subscriber)
+        elif request.command == MUTE:
+            answer = self._mute(transaction, subscriber, request.argument)
+        elif request.command == PREFER:
+            answer = self._prefer(transaction, subscriber, request.argument)
+        elif request.command == RECEIVED:
+            self._delivery.confirm(transaction, subscriber, set(request.argument))
+        elif request.command == PROBE:
+            answer = self._answer_probe(request.argument)
+        if answer is not None:
+            self.replies.send(
+                transaction, subscriber.name, {"ok": True, **answer}, request.reference
+            )
+
+    # Subscribing ----------------------------------------------------------------------------
+
+    def _subscribe(
+        self, transaction: Transaction, subscriber: SubscriberState, compiled: CompiledRequest
+    ) -> dict[str, Any]:
+        known = subscriber.subscriptions.get(
+            subscriber.keys.get(describe_content(compiled.body), -1)
+        )
+        if known is not None:
+            item = self._item_store.get(transaction, SUBSCRIPTION, known.dot)
+            assert item is not None, "in force, and not held"
+            return self._describe_taken(item, known.name, compiled, is_known=True, replaced=[])
+        name = compiled.body.options.get("name")
+        replaced = [
+            subscription
+            for subscription in subscriber.subscriptions.values()
+            if name is not None and subscription.name == name
+        ]
+        if len(subscriber.subscriptions) - len(replaced) >= self._settings.max_subscriptions:
+            limit = self._settings.max_subscriptions
+            raise RequestRefused(
+                f"there are {limit} subscriptions already, unsubscribe from one first"
+            )
+        gone = {each.id for each in replaced}
+        stay = [
+            subscription
+            for subscription in subscriber.subscriptions.values()
+            if subscription.id not in gone
+        ]
+        pairs = [tuple(pair) for pair in compiled.body.options.get("prefer", ())]
+        self._check_priorities(
+            subscriber, [*_list_pairs(stay), *subscriber.asked, *pairs], stay, name
+        )
+        for subscription in replaced:
+            self._item_store.remove(transaction, SUBSCRIPTION, subscription.dot, "replaced")
+        item = self._item_store.originate(
+            transaction, SUBSCRIPTION, compiled.expires, encode_body(compiled.body)
+        )
+        return self._describe_taken(item, name, compiled, is_known=False, replaced=replaced)
+
+    def _describe_taken(
+        self,
+        item: Item,
+        name: str | None,
+        compiled: CompiledRequest,
+        *,
+        is_known: bool,
+        replaced: list[Subscription],
+    ) -> dict[str, Any]:
+        return {
+            "id": f"{item.id:016x}",
+            "name": name,
+            **compiled.reply,
+            "expires": self._show(item.dot, item.expires),
+            "known": is_known,
+            "replaced": [old.hex for old in replaced],
+            "node": self._item_store.name,
+        }
+
+    def _check_priorities(
+        self,
+        subscriber: SubscriberState,
+        pairs: list[Any],
+        subscriptions: list[Subscription],
+        newcomer: str | None,
+    ) -> None:
+        """Raise LanguageError if priorities prefer something over itself."""
+        names = {each.name for each in subscriptions if each.name} | (
+            {newcomer} if newcomer else set()
+        )
+        known = [(better, worse) for better, worse in pairs if {better, worse} <= names]
+        try:
+            assign_levels(names, dict.fromkeys(known))
+        except PriorityCycle as cycle:
+            raise LanguageError(f"{subscriber.name}: {cycle}") from None
+
+    def _unsubscribe(
+        self, transaction: Transaction, subscriber: SubscriberState, request: Request
+    ) -> dict[str, Any]:
+        text = request.argument
+        number = read_id(text)
+        gone = [
+            subscription
+            for subscription in subscriber.subscriptions.values()
+            if subscription.name == text or subscription.id == number
+        ]
+        keys = {each.key for each in gone}
+        gone += [
+            subscription
+            for subscription in subscriber.subscriptions.values()
+            if subscription.key in keys and subscription not in gone
+        ]
+        if not gone and request.reference is None:
+            labels = [each.label for each in subscriber.subscriptions.values()]
+            raise LanguageError(
+                f'there is no subscription "{text}"', suggestions=suggest_names(text, labels)
+            )
+        for subscription in gone:
+            self._item_store.remove(transaction, SUBSCRIPTION, subscription.dot, "removed")
+        return {"removed": [each.hex for each in gone], "name": text}
+
+    # Everything else ------------------------------------------------------------------------
+
+    def _list(self, transaction: Transaction, subscriber: SubscriberState) -> dict[str, Any]:
+        rows = []
+        for subscription in sorted(subscriber.subscriptions.values(), key=self._rank_age):
+            item = self._item_store.get(transaction, SUBSCRIPTION, subscription.dot)
+            words = decode_body(SubscriptionBody, item.body).words if item else ""
+            row = {"id": subscription.hex, "name": subscription.name, "words": words}
+            row["created"] = self._show(subscription.dot, subscription.created)
+            row["expires"] = self._show(subscription.dot, subscription.expires)
+            rows.append({**row, "origin": subscription.dot.origin})
+        waiting = 0
+        for code in set(subscriber.codes):
+            entry = self._pending.peek(transaction, code)
+            if entry is not None and subscriber.name in self._pending.list_degrees(entry):
+                waiting += 1
+        return {"subscriptions": rows, "waiting": waiting, "muted": subscriber.is_muted}
+
+    def _rank_age(self, subscription: Subscription) -> tuple[int, Dot]:
+        return self._subscriptions.clock.show(
+            subscription.dot, subscription.created
+        ), subscription.dot
+
+    def _show(self, dot: Dot, time: int) -> str | None:
+        """Return a time of a subscription as people have it; None for never."""
+        return format_time(self._subscriptions.clock.show(dot, time)) if time else None
+
+    def _mute(
+        self, transaction: Transaction, subscriber: SubscriberState, is_muted: bool
+    ) -> dict[str, Any]:
+        was_served = subscriber.is_served
+        self._subscriptions.set_muted(transaction, subscriber, is_muted)
+        if subscriber.is_served and not was_served:
+            self._delivery.begin_service(transaction, subscriber)
+        elif was_served and not subscriber.is_served:
+            self._delivery.end_service(subscriber)
+        return {"muted": is_muted}
+
+    def _prefer(
+        self, transaction: Transaction, subscriber: SubscriberState, pairs: list[tuple[str, str]]
+    ) -> dict[str, Any]:
+        subscriptions = list(subscriber.subscriptions.values())
+        names = [each.name for each in subscriptions if each.name]
+        for name in (name for pair in pairs for name in pair):
+            if name not in names:
+                raise LanguageError(
+                    f'there is no subscription named "{name}"',
+                    suggestions=suggest_names(name, names),
+                )
+        self._check_priorities(
+            subscriber, [*_list_pairs(subscriptions), *pairs], subscriptions, None
+        )
+        self._subscriptions.set_priorities(transaction, subscriber, pairs)
+        self._delivery.reorder(transaction, subscriber)
+        levels = {
+            subscription.label: subscriber.levels.get(subscription.id, 1)
+            for subscription in subscriptions
+        }
+        return {"prefer": [list(pair) for pair in pairs], "levels": levels}
+
+    def _answer_probe(self, texts: list[str]) -> dict[str, Any]:
+        vectors = [
+            compile_subscription(
+                parse(text),
+                self._subscriptions.vocabularies.own,
+                organisation=self._settings.organisation,
+            ).vector
+            for text in texts
+        ]
+        new_roots, nodes = self._compare_vectors(vectors)
+        return {"node": self._item_store.name, "new_roots": new_roots, "nodes": nodes}
+
+    def _compare_vectors(self, vectors: list[SubscriptionVector]) -> tuple[int, int]:
+        """Count what is subscribed to in exactly these words already: covering by equality."""
+        known = {
+            subscription.vector
+            for subscription in self._subscriptions.by_id.values()
+            if subscription.is_live
+        }
+        new = {codec.encode(vector) for vector in vectors} - known
+        return len(new), len(known)
+
+
+def _list_pairs(subscriptions: list[Subscription]) -> list[tuple[str, str]]:
+    return [pair for subscription in subscriptions for pair in subscription.prefer]
+
+
+# The protocol --------------------------------------------------------------------------------
+
+
+class SubscriberProtocol:
+    """Serves the subscribers of a node."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        vocabularies: Vocabularies,
+        *,
+        roles: Roles | None = None,
+        clock: ItemClock | None = None,
+        settings: SubscriberSettings | None = None,
+        plugins: MatcherPlugins | None = None,
+    ) -> None:
+        roles = OpenRoles() if roles is None else roles
+        clock = SingleClock() if clock is None else clock
+        plugins = MatcherPlugins() if plugins is None else plugins
+        self._settings = settings = SubscriberSettings() if settings is None else settings
+        self._item_store = item_store
+        self._vocabularies = vocabularies
+        self._subscriptions = subscriptions = Subscriptions(
+            item_store, vocabularies, clock, plugins, settings
+        )
+        self._pending = pending = Pending(item_store, subscriptions, settings)
+        self._policy = DeliveryPolicy(roles, clock, settings)
+        self._receipts = Receipts(item_store, subscriptions, settings)
+        self._delivery = delivery = Delivery(
+            item_store, subscriptions, pending, self._policy, self._receipts, settings
+        )
+        self._requests = RequestHandler(
+            item_store, subscriptions, pending, delivery, roles, settings
+        )
+        self._is_announced = not settings.is_announcing
+
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run stored."""
+        for item in self._item_store.iterate(reader, VOCABULARY):
+            self._vocabularies.learn(item)
+        self._subscriptions.restore(reader)
+        for subscription in self._subscriptions.by_id.values():
+            self._policy.restore_top_k(reader, subscription)
+        self._pending.restore(reader)
+        self._receipts.restore(reader)
+        self._requests.replies.restore(reader)
+
+    # Events ---------------------------------------------------------------------------------
+
+    def receive(self, transaction: Transaction, message: Message) -> None:
+        """Handle a request."""
+        self._requests.handle(transaction, message)
+        self._pending.flush(transaction)
+
+    def listen(self, transaction: Transaction, event: Listening) -> None:
+        """Note that a subscriber is there, or gone."""
+        if event.topic.startswith(REPLIES):
+            name = event.topic[len(REPLIES) :]
+            self._requests.replies.listen(transaction, name, event.is_up)
+        else:
+            self._attach(transaction, event.topic[len(NOTES) :], event.is_up)
+        self._pending.flush(transaction)
+
+    def _attach(self, transaction: Transaction, name: str, is_up: bool) -> None:
+        subscriber = self._subscriptions.find_subscriber(name)
+        if subscriber.is_listening == is_up:
+            return
+        subscriber.is_listening = is_up
+        transaction.log("attach", subscriber=name, is_up=is_up)
+        self._receipts.report_place(transaction, subscriber)
+        if subscriber.is_served:
+            self._delivery.begin_service(transaction, subscriber)
+        elif not is_up:
+            self._delivery.end_service(subscriber)
+
+    def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
+        """Note that a notification arrived."""
+        subscriber = self._subscriptions.find_subscriber(event.topic[len(NOTES) :])
+        self._delivery.acknowledge(transaction, subscriber, event.token)
+        self._pending.flush(transaction)
+
+    def report_receipts(self, transaction: Transaction) -> None:
+        """Make items of deliveries that other nodes do not know of yet."""
+        self._receipts.report(transaction)
+
+    def tick(self, transaction: Transaction) -> None:
+        """Do what is due: first what only looks at the items, then what changes them."""
+        for found in self._pending.catch_up(transaction):
+            self._delivery.hand_out(transaction, found)
+        for subscription in self._subscriptions.drop_ended(transaction):
+            self._policy.forget(transaction, subscription)
+        self._subscriptions.join_twins(transaction)
+        if not self._is_announced:
+            self._is_announced = True
+            self._vocabularies.announce(transaction, self._item_store)
+        self._receipts.report_due(transaction)
+        self._pending.flush(transaction)
+        excess = self._item_store.count(NOTIFICATION) - self._settings.held_limit
+        if excess > 0:
+            self.evict(transaction, max(excess, self._settings.held_limit // _EVICTED_SHARE))
+        self._delivery.purge_delivered(transaction)
+
+    # Items that came and went ---------------------------------------------------------------
+
+    def add_notifications(
+        self, transaction: Transaction, items: Sequence[Item], source: str
+    ) -> None:
+        """Match new notifications, and send them to those who are there."""
+        for found in self._pending.add_notifications(transaction, items, source):
+            self._delivery.hand_out(transaction, found)
+        self._pending.flush(transaction)
+
+    def add_subscriptions(
+        self, transaction: Transaction, items: Sequence[Item], source: str
+    ) -> None:
+        """Put new subscriptions in force."""
+        for item in items:
+            subscription = self._subscriptions.add(transaction, item, source)
+            if subscription is not None:
+                subscriber = subscription.subscriber
+                self._pending.note_late(transaction, subscription)
+                self._receipts.note_place(transaction, subscriber, item.dot.origin)
+                self._receipts.report_place(transaction, subscriber)
+                self._delivery.reorder(transaction, subscriber)
+
+    def add_receipts(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
+        """Note what other nodes have delivered."""
+        for item in items:
+            if source:  # our own say what is known here
+                self._add_receipt(transaction, item, source)
+        self._pending.flush(transaction)
+
+    def _add_receipt(self, transaction: Transaction, item: Item, source: str) -> None:
+        try:
+            body = decode_body(DeliveredBody, item.body)
+        except ProtocolError as error:
+            transaction.log("refuse", what="delivered", why=str(error), who=item.dot.origin)
+            return
+        subscriber = self._subscriptions.find_subscriber(body.subscriber)
+        self._receipts.note_place(transaction, subscriber, item.dot.origin)
+        for dot in body.dots:
+            if self._delivery.settle_elsewhere(transaction, subscriber, dot):
+                continue
+            # Not matched here: it comes later, or is reported after this receipt.
+            is_held = self._item_store.holds(NOTIFICATION, dot)
+            if is_held or not self._item_store.context.holds(*dot):
+                self._pending.note_done(transaction, dot, body.subscriber)
+        notes = [dot.id for dot in body.dots]
+        transaction.log("learn_delivered", subscriber=body.subscriber, notes=notes, source=source)
+
+    def add_vocabularies(
+        self, transaction: Transaction, items: Sequence[Item], source: str
+    ) -> None:
+        """Learn vocabularies of other nodes."""
+        for item in items:
+            body = self._vocabularies.learn(item)
+            if body is None:
+                who = item.dot.origin
+                transaction.log(
+                    "refuse", what="vocabulary", why="not a vocabulary of its hash", who=who
+                )
+                continue
+            self._pending.forget_decoded()
+            transaction.log("vocabulary", hash=body.hash, document=body.document, source=source)
+
+    def remove_notification(self, transaction: Transaction, item: Item, reason: str) -> None:
+        """Forget who waits for a notification that is gone."""
+        for name in self._pending.remove_notification(transaction, item, reason):
+            self._delivery.note_gone(transaction, self._subscriptions.find_subscriber(name))
+
+    def remove_subscription(self, transaction: Transaction, item: Item, reason: str) -> None:
+        """Take a subscription out of force; what it matched stays, if its time was just over."""
+        subscription = self._subscriptions.by_id.get(item.id)
+        if subscription is None or not subscription.is_live:
+            return
+        if reason in KEPT_REASONS:
+            for found in self._pending.match_before_end(transaction, subscription):
+                self._delivery.hand_out(transaction, found)
+        self._subscriptions.remove(transaction, item, reason)
+        self._pending.forget_late(transaction, subscription.id)
+        if reason not in KEPT_REASONS:
+            self._policy.forget(transaction, subscription)
+        self._delivery.reorder(transaction, subscription.subscriber)
+        self._pending.flush(transaction)
+
+    def remove_receipts(self, transaction: Transaction, item: Item) -> None:
+        """Forget receipts of notifications that never came."""
+        try:
+            body = decode_body(DeliveredBody, item.body)
+        except ProtocolError:
+            return
+        for dot in body.dots:
+            self._pending.forget_done(transaction, dot, body.subscriber)
+
+    # For the rest of the node ---------------------------------------------------------------
+
+    def wanted(self, reader: Reader, dot: Dot) -> dict[str, int]:
+        """Return who still waits for a notification that is held, with the degrees (0..255)."""
+        entry = self._pending.peek(reader, self._pending.encode(dot))
+        return {} if entry is None else self._pending.list_degrees(entry)
+
+    def evict(self, transaction: Transaction, count: int) -> int:
+        """Give up so many notifications that are worth least; return how many there were."""
+        victims = self._pending.choose_least_worth(transaction, count)
+        for dot, degree in victims:
+            transaction.log("drop", what="notification", why="space", item=dot.id, degree=degree)
+            self._item_store.remove(transaction, NOTIFICATION, dot, "space")
+        transaction.count("notes_dropped", len(victims))
+        return len(victims)
+
+    def forget_roles(self) -> None:
+        """Ask again who may see what, after the rules were changed."""
+        self._policy.forget_roles()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the node holds as many notifications as it may."""
+        return self._item_store.count(NOTIFICATION) >= self._settings.held_limit
+
+    def list_subscribers(self) -> list[str]:
+        """Return who has subscriptions."""
+        states = self._subscriptions.subscribers.values()
+        return sorted(state.name for state in states if state.subscriptions)
+
+    def count_subscriptions(self) -> int:
+        """Return how many subscriptions are in force."""
+        return self._subscriptions.count
+
+    def count_attached(self) -> int:
+        """Return how many subscribers are served now."""
+        return sum(state.is_served for state in self._subscriptions.subscribers.values())
+
+    def count_waiting(self) -> int:
+        """Return about how many deliveries wait: those of subscribers who are not here, too."""
+        states = self._subscriptions.subscribers.values()
+        return sum(len(state.codes) - state.stale for state in states)

@@ -1,0 +1,781 @@
+"""Subscriptions in force, and the subscribers that own them.
+
+Kept in memory, for each subscription, as little as matching and delivery need: 100,000 of them must
+fit, so no syntax trees and no words. What is shown to people is read from the disk.
+
+  in force    is in a matcher and in its subscriber's table; new notifications are matched with it
+  ended       expired or replaced; no longer matched, but known by its id while matches of it wait
+  twins       two subscriptions of one subscriber and name, made at nodes apart: the newest stays
+
+Only this file gives subscriptions their numbers in a matcher, and decides which of those that a
+matcher finds were in force for a notification (`is_valid`). Spaces on the disk:
+
+  sub.ended   id of an ended subscription: its item, for matches that wait
+  sub.prefer  subscriber: priorities that were requested by themselves
+  sub.mute    subscriber: receives nothing now
+  sub.place   subscriber: the node where it was last known to be
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cbor2
+import msgspec
+from denwatch.node.core.events import Reader
+from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.items import (
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    SubscriptionBody,
+    decode_body,
+    decode_item,
+)
+from denwatch.node.core.notifications import Notification, describe_content_values
+from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
+from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
+from denwatch.node.ranking.content import ContentError, ContentFilter
+from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
+from denwatch.node.ranking.topk import RankedEntry, TopK
+from denwatch.protocol import subscription as codec
+from denwatch.protocol.degrees import MIN
+from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.vectors import Significance, SubscriptionVector
+
+ENDED = "sub.ended"
+PREFER = "sub.prefer"
+MUTE = "sub.mute"
+PLACE = "sub.place"
+
+MatchRow = tuple[int, int, int, int]  # subscription's id, possible, certain, attribute
+KEPT_REASONS = ("expired", "replaced")  # what such a subscription matched before is still delivered
+_AGE = 0  # a notification matches as it was when it was read
+
+
+# Settings, and what is needed of clocks and roles -------------------------------------------
+
+
+@dataclass(frozen=True)
+class SubscriberSettings:
+    """Limits and habits. Times are in ms."""
+
+    max_payload: int = 16_384  # bytes of a request
+    max_subscriptions: int = 1_000  # of one subscriber
+    window: int = 32  # notifications on their way to one subscriber, unacknowledged
+    kept_replies: int = 16  # for one subscriber whom nobody listens for
+    held_limit: int = 1_000_000  # notifications; beyond, the least worth are dropped
+    receipt_batch: int = 64  # deliveries to one subscriber, told to other nodes in one item
+    receipt_interval: int = 5_000  # how long fewer wait to be told, unless a node is met
+    catch_up: int = 5_000  # held notifications matched with late subscriptions in one tick
+    # A dead band holds for this long after the last sending. Whether a match ended in between is
+    # known to the device alone; after so long a repeated value is told as a new match.
+    episode: int = 600_000
+    # Notifications that all known subscribers have are let go this long after they were read;
+    # None keeps them until they expire, for those whose subscription is not known here yet.
+    purge_after: int | None = None
+    ended_life: int = 7 * 86_400_000  # how long matches of an expired subscription may wait
+    place_life: int = 7 * 86_400_000  # how long others remember where somebody went
+    organisation: str | None = None  # whose synonyms go first where a word means two things
+    is_announcing: bool = True  # make an item of the node's own vocabulary
+    # Log the signature of every notification; else of those that somebody waits for who is not
+    # here, which are signed sooner or later anyway.
+    signs_all: bool = False
+
+
+class Roles(Protocol):
+    """Who may see what; `denwatch.node.security` has the real one."""
+
+    def role_of(self, subscriber: str) -> str:
+        """Return the role of a subscriber."""
+
+    def check(self, role: str, event: str, attributes: Iterable[str]) -> object | None:
+        """Return why a role may not see attributes of an event (its text is told), or None."""
+
+
+class ItemClock(Protocol):
+    """What is known of clocks; `denwatch.node.replication.clock` has the real one."""
+
+    def localise(self, dot: Dot, time: int) -> int:
+        """Return a time of an item's origin in this node's timeline, rather too late."""
+
+    def doubt(self, origin: str, epoch: int, now: int) -> int:
+        """Return by how much a time of a run may be wrong here: localised, twice this too late."""
+
+    def show(self, dot: Dot, time: int) -> int:
+        """Return a time of an item's origin as people have it."""
+
+    def date(self, time: int) -> int:
+        """Return a time of this node's timeline as people have it."""
+
+
+class OpenRoles:
+    """Everybody may see everything: for a node without roles."""
+
+    def role_of(self, subscriber: str) -> str:  # noqa: ARG002
+        """Return the one role there is."""
+        return "open"
+
+    def check(
+        self,
+        role: str,  # noqa: ARG002
+        event: str,  # noqa: ARG002
+        attributes: Iterable[str],  # noqa: ARG002
+    ) -> object | None:
+        """Refuse nothing."""
+        return None
+
+
+class SingleClock:
+    """Everybody's clock is ours: for a node alone."""
+
+    def localise(self, dot: Dot, time: int) -> int:  # noqa: ARG002
+        """Return the time as it is."""
+        return time
+
+    def doubt(self, origin: str, epoch: int, now: int) -> int:  # noqa: ARG002
+        """Return no doubt."""
+        return 0
+
+    def show(self, dot: Dot, time: int) -> int:  # noqa: ARG002
+        """Return the time as it is."""
+        return time
+
+    def date(self, time: int) -> int:
+        """Return the time as it is."""
+        return time
+
+
+# Keys and rows on the disk -------------------------------------------------------------------
+
+
+class TopState(msgspec.Struct, array_like=True):
+    """A top-k: its count of matches and its entries (notification, level, value, expiry, turn)."""
+
+    turn: int
+    entries: list[tuple[int, int, float, float, int]]
+
+
+class EndedRow(msgspec.Struct, array_like=True):
+    """A subscription that is no longer held, as its item was stored, and when it ended."""
+
+    key: bytes
+    value: bytes
+    at: int
+
+
+class Priorities(msgspec.Struct, array_like=True):
+    """Pairs of names, better and worse."""
+
+    pairs: list[tuple[str, str]]
+
+
+encode_row = msgspec.msgpack.Encoder().encode
+_ended_decoder = msgspec.msgpack.Decoder(EndedRow)
+_priorities_decoder = msgspec.msgpack.Decoder(Priorities)
+
+
+def join_name(name: str, rest: bytes = b"") -> bytes:
+    """Return a key that begins with a name, so that no name is the beginning of another's keys."""
+    data = name.encode()
+    return len(data).to_bytes(2, "big") + data + rest
+
+
+def split_name(key: bytes) -> tuple[str, bytes]:
+    """Return name and rest of such a key."""
+    end = 2 + int.from_bytes(key[:2], "big")
+    return key[2:end].decode(), key[end:]
+
+
+def make_id_key(id: int) -> bytes:
+    """Return the key of a subscription's id."""
+    return id.to_bytes(8, "big")
+
+
+# Subscribers and subscriptions ---------------------------------------------------------------
+
+
+class SubscriberState:
+    """A subscriber: what they want, what waits for them, what is on its way."""
+
+    __slots__ = (
+        "asked",
+        "codes",
+        "in_flight",
+        "is_listening",
+        "is_muted",
+        "keys",
+        "levels",
+        "name",
+        "names",
+        "place",
+        "prefers",
+        "queue",
+        "queued",
+        "stale",
+        "subscriptions",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.subscriptions: dict[int, Subscription] = {}  # live ones, by id
+        self.keys: dict[tuple[object, ...], int] = {}  # what they say: id
+        self.names: dict[str, int] = {}  # how many have the name: nodes apart may make two
+        self.prefers = 0  # how many name priorities
+        self.levels: dict[int, int] = {}  # winnow levels by id; 1 for those not named
+        self.asked: list[tuple[str, str]] = []  # priorities that came by themselves
+        self.codes = array("Q")  # notifications that may wait for them
+        self.stale = 0  # of those, how many are known to be gone
+        self.is_listening = False
+        self.place = ""  # the node where it was last known to be
+        self.is_muted = False
+        self.queue: list[tuple[float, float, int, int, int, int]] = []  # what waits, best first
+        self.queued: set[int] = set()  # codes in the heap or on their way
+        self.in_flight: dict[int, int] = {}  # token: code
+
+    @property
+    def is_served(self) -> bool:
+        """Whether notifications go out to them now."""
+        return self.is_listening and not self.is_muted
+
+    def enter(self, subscription: Subscription) -> None:
+        """Add a live subscription."""
+        self.subscriptions[subscription.id] = subscription
+        self.keys.setdefault(subscription.key, subscription.id)
+        self.prefers += bool(subscription.prefer)
+        if subscription.name is not None:
+            self.names[subscription.name] = self.names.get(subscription.name, 0) + 1
+
+    def leave(self, subscription: Subscription) -> None:
+        """Take a subscription away."""
+        del self.subscriptions[subscription.id]
+        if self.keys.get(subscription.key) == subscription.id:
+            del self.keys[subscription.key]
+        self.prefers -= bool(subscription.prefer)
+        if subscription.name is not None:
+            self.names[subscription.name] -= 1
+            if not self.names[subscription.name]:
+                del self.names[subscription.name]
+
+    def assign_levels(self) -> None:
+        """Work out the levels of all subscriptions.
+
+        Priorities name subscriptions; those that name none wait for it. A pair that would close a
+        circle is left out: the older subscriptions' pairs go first, so all nodes leave out the
+        same.
+        """
+        self.levels = {}
+        if not self.prefers and not self.asked:
+            return
+        named = {
+            subscription.name: subscription.id
+            for subscription in self.subscriptions.values()
+            if subscription.name
+        }
+        ordered = sorted(
+            self.subscriptions.values(),
+            key=lambda subscription: (subscription.created, subscription.id),
+        )
+        pairs = [pair for subscription in ordered for pair in subscription.prefer] + self.asked
+        wanted = [
+            (named[better], named[worse])
+            for better, worse in pairs
+            if better in named and worse in named
+        ]
+        if not wanted:
+            return
+        kept: list[tuple[int, int]] = []
+        try:
+            self.levels = assign_levels(self.subscriptions, wanted)
+        except PriorityCycle:
+            for pair in wanted:
+                try:
+                    self.levels = assign_levels(self.subscriptions, [*kept, pair])
+                    kept.append(pair)
+                except PriorityCycle:
+                    continue
+
+
+class Subscription:
+    """A subscription that is live, or that ended with matches waiting."""
+
+    __slots__ = (
+        "aggregator",
+        "certain",
+        "created",
+        "dot",
+        "event",
+        "expires",
+        "features",
+        "format",
+        "id",
+        "is_live",
+        "is_plain",
+        "key",
+        "language",
+        "name",
+        "number",
+        "prefer",
+        "recent",
+        "refresh",
+        "role",
+        "run",
+        "score",
+        "significance",
+        "subscriber",
+        "threshold",
+        "top_k",
+        "vector",
+        "vocabulary",
+    )
+
+    def __init__(self, item: Item, body: SubscriptionBody, subscriber: SubscriberState) -> None:
+        options = body.options
+        self.dot: Dot = item.dot
+        self.id: int = item.id
+        self.run = (item.dot.origin, item.dot.epoch)
+        self.subscriber = subscriber
+        self.role = body.role
+        self.language = body.language
+        self.vocabulary = body.vocabulary
+        self.vector = body.vector
+        self.created = body.created
+        self.expires = item.expires
+        self.name: str | None = _take(options, "name", str)
+        score = _take(options, "score", (int, float))
+        self.score = min(1.0, max(0.0, 1.0 if score is None else float(score)))
+        top = _take(options, "top", int)
+        self.top_k: TopK | None = TopK(top) if top is not None and top > 0 else None
+        expiry = _take(options, "expiry", (int, float))
+        self.refresh = None if not expiry or expiry < 0 else int(expiry * 1000)
+        self.prefer = tuple(
+            (str(pair[0]), str(pair[1])) for pair in options.get("prefer", ()) if len(pair) == 2
+        )
+        self.format = options.get("format", "json")
+        self.key = describe_content(body)
+        self.number = -1
+        self.is_live = True
+        self.event = -1
+        self.features = self.threshold = self.certain = 0
+        self.aggregator = MIN
+        self.recent: tuple[int, int] | None = None
+        self.significance: Significance | None = None
+        self.is_plain = False  # its degree is that of the predicate that decided
+
+    def adopt(self, vector: SubscriptionVector) -> None:
+        """Note what delivery needs of a fuzzy vector."""
+        self.event = vector.event
+        self.features = vector.features
+        self.threshold = vector.threshold
+        self.certain = vector.certain
+        self.aggregator = vector.aggregator
+        self.recent = vector.recent
+        self.significance = vector.significance
+        self.is_plain = vector.aggregator == MIN and not vector.pattern and not vector.recent
+
+    @property
+    def hex(self) -> str:
+        """The id as people see it."""
+        return f"{self.id:016x}"
+
+    @property
+    def label(self) -> str:
+        """The name, or the id where there is none."""
+        return self.name or self.hex
+
+    def restore_top_k(self, state: TopState) -> None:
+        """Take up a top-k where it was."""
+        if self.top_k is not None:
+            entries = [
+                RankedEntry(notification, Rank(level, value), expires, turn)
+                for notification, level, value, expires, turn in state.entries
+            ]
+            self.top_k = TopK(self.top_k.k, turn=state.turn, entries=entries)
+
+    def save_top_k(self) -> TopState:
+        """Return the top-k as it is."""
+        assert self.top_k is not None
+        entries = [
+            (e.note_id, e.rank.priority, e.rank.value, e.expires, e.turn)
+            for e in self.top_k.list_entries()
+        ]
+        return TopState(self.top_k.turn, entries)
+
+
+def _take(options: dict[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+    value = options.get(name)
+    return value if isinstance(value, kind) and not isinstance(value, bool) else None
+
+
+def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
+    """Return what a subscription says, apart from when and where: equal ones are one."""
+    options = cbor2.dumps(body.options, canonical=True) if body.options else b""
+    return body.language, body.role, body.vocabulary, body.vector, options
+
+
+def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector | ContentFilter]:
+    """Return the body of an item and what its matcher takes; ProtocolError if it is none."""
+    body = decode_body(SubscriptionBody, item.body)
+    if body.language == FUZZY:
+        return body, codec.decode(body.vector)
+    if body.language == CONTENT:
+        return body, read_filter(body.vector)
+    raise ProtocolError(f"language {body.language} is not spoken here")
+
+
+def read_filter(vector: bytes) -> ContentFilter:
+    """Return the filter of a content subscription's bytes."""
+    try:
+        triples = cbor2.loads(vector)
+        return ContentFilter.of(*(tuple(triple) for triple in triples))
+    except (cbor2.CBORDecodeError, ContentError, ValueError, TypeError) as error:
+        raise ProtocolError(f"no filter: {error}") from None
+
+
+class Subscriptions:
+    """All subscriptions of a node, by id, by number in a matcher and by subscriber."""
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        vocabularies: Vocabularies,
+        clock: ItemClock,
+        plugins: MatcherPlugins,
+        settings: SubscriberSettings,
+    ) -> None:
+        self.vocabularies = vocabularies
+        self.clock = clock
+        self.subscribers: dict[str, SubscriberState] = {}
+        self.by_id: dict[int, Subscription] = {}  # in force, or ended while matches wait
+        self._item_store = item_store
+        self._plugins = plugins
+        self._settings = settings
+        self._matchers: dict[int, Matcher[Any, Any]] = {}
+        self._numbers: list[Subscription | None] = []
+        self._free: list[int] = []
+        self._twins: dict[str, None] = {}  # subscribers with two subscriptions of one name
+        self._ended: dict[int, int] = {}  # id: until when it is known
+
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run stored."""
+        for subscription in self._add_many(self._item_store.iterate(reader, SUBSCRIPTION)):
+            self._find_twins(subscription)
+        for _, row in reader.scan(ENDED):
+            ended = _ended_decoder.decode(row)
+            subscription, _ = self._read(decode_item(ended.key, ended.value))
+            subscription.is_live = False
+            self.by_id[subscription.id] = subscription
+            self._ended[subscription.id] = ended.at + self._settings.ended_life
+        for key, row in reader.scan(PREFER):
+            subscriber = self.find_subscriber(split_name(key)[0])
+            subscriber.asked = _priorities_decoder.decode(row).pairs
+            subscriber.assign_levels()
+        for key, _ in reader.scan(MUTE):
+            self.find_subscriber(split_name(key)[0]).is_muted = True
+        for key, row in reader.scan(PLACE):
+            self.find_subscriber(split_name(key)[0]).place = row.decode()
+
+    # Subscribers ----------------------------------------------------------------------------
+
+    def find_subscriber(self, name: str) -> SubscriberState:
+        """Return a subscriber, who is new at the first time."""
+        subscriber = self.subscribers.get(name)
+        if subscriber is None:
+            subscriber = self.subscribers[name] = SubscriberState(name)
+        return subscriber
+
+    def set_muted(
+        self, transaction: Transaction, subscriber: SubscriberState, is_muted: bool
+    ) -> None:
+        """Note whether a subscriber receives anything now."""
+        subscriber.is_muted = is_muted
+        transaction.write(MUTE, join_name(subscriber.name), b"" if is_muted else None)
+
+    def set_priorities(
+        self, transaction: Transaction, subscriber: SubscriberState, pairs: list[tuple[str, str]]
+    ) -> None:
+        """Note the priorities that a subscriber requested by themselves."""
+        subscriber.asked = pairs
+        row = encode_row(Priorities(pairs)) if pairs else None
+        transaction.write(PREFER, join_name(subscriber.name), row)
+        subscriber.assign_levels()
+
+    def set_place(self, transaction: Transaction, subscriber: SubscriberState, node: str) -> None:
+        """Note the node where a subscriber is."""
+        if subscriber.place != node:
+            subscriber.place = node
+            transaction.write(PLACE, join_name(subscriber.name), node.encode())
+
+    # Coming into force and going out of it --------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many are in force."""
+        return len(self._numbers) - len(self._free)
+
+    def add(self, transaction: Transaction, item: Item, source: str) -> Subscription | None:
+        """Put a new subscription in force; None if the item is refused."""
+        try:
+            subscription = self._add(item)
+        except ProtocolError as error:
+            transaction.log("refuse", what="subscription", why=str(error), who=item.dot.origin)
+            return None
+        self._find_twins(subscription)
+        body = decode_body(SubscriptionBody, item.body)
+        event = self.vocabularies.find_event(subscription.vocabulary, subscription.event)
+        transaction.log(
+            "subscribe",
+            item=subscription.id,
+            origin=subscription.dot.origin,
+            run=subscription.dot.epoch,
+            sequence=subscription.dot.sequence,
+            owner=body.owner,
+            role=body.role,
+            words=body.words,
+            language=body.language,
+            vocabulary=body.vocabulary,
+            vector=body.vector,
+            created=body.created,
+            expires=item.expires,
+            options=body.options,
+            source=source,
+            event=event.name if event else None,
+            features=subscription.features,
+            signature=item.signature or None,
+        )
+        transaction.count("subscriptions_added")
+        return subscription
+
+    def remove(self, transaction: Transaction, item: Item, reason: str) -> Subscription | None:
+        """Take a subscription out of force; None if it was not. It stays known if matches wait."""
+        subscription = self.by_id.get(item.id)
+        if subscription is None or not subscription.is_live:
+            return None
+        is_kept = reason in KEPT_REASONS
+        self._withdraw(subscription, is_kept=is_kept)
+        if is_kept:
+            row = EndedRow(item.dot.key, item.encode(), transaction.now)
+            transaction.write(ENDED, make_id_key(subscription.id), encode_row(row))
+            self._ended[subscription.id] = transaction.now + self._settings.ended_life
+        transaction.log(
+            "unsubscribe", item=subscription.id, owner=subscription.subscriber.name, reason=reason
+        )
+        transaction.count("subscriptions_removed")
+        return subscription
+
+    def drop_ended(self, transaction: Transaction) -> list[Subscription]:
+        """Forget ended subscriptions whose matches have waited long enough; return them."""
+        dropped: list[Subscription] = []
+        for id in [id for id, end in self._ended.items() if end <= transaction.now]:
+            del self._ended[id]
+            transaction.write(ENDED, make_id_key(id), None)
+            subscription = self.by_id.get(id)
+            if subscription is not None and not subscription.is_live:
+                self._withdraw(subscription, is_kept=False)
+                dropped.append(subscription)
+        return dropped
+
+    def _find_twins(self, subscription: Subscription) -> None:
+        if subscription.name is not None and subscription.subscriber.names[subscription.name] > 1:
+            self._twins[subscription.subscriber.name] = None
+
+    def join_twins(self, transaction: Transaction) -> None:
+        """Of subscriptions of one subscriber and name, made at several nodes, keep the newest."""
+        twins, self._twins = self._twins, {}
+        for name in twins:
+            newest: dict[str, Subscription] = {}
+            # By what the items say, not by this node's clock: all nodes must keep the same one.
+            subscriptions = self.find_subscriber(name).subscriptions.values()
+            for subscription in sorted(
+                subscriptions, key=lambda subscription: (subscription.created, subscription.id)
+            ):
+                if subscription.name is not None:
+                    old = newest.get(subscription.name)
+                    newest[subscription.name] = subscription
+                    if old is not None:
+                        self._item_store.remove(transaction, SUBSCRIPTION, old.dot, "replaced")
+
+    def _read(self, item: Item) -> tuple[Subscription, Any]:
+        """Return the subscription of an item and what its matcher takes; ProtocolError if none."""
+        body, content = read_subscription(item)
+        subscription = Subscription(item, body, self.find_subscriber(body.owner))
+        if isinstance(content, SubscriptionVector):
+            subscription.adopt(content)
+        return subscription, content
+
+    def _add(self, item: Item) -> Subscription:
+        """Put a subscription in force; ProtocolError for an item that is none."""
+        subscription, content = self._read(item)
+        number = self._take_number()
+        try:
+            self._find_matcher(subscription.language).add(number, content)
+        except (ValueError, KeyError) as error:
+            self._free.append(number)
+            raise ProtocolError(f"no matcher takes this subscription: {error}") from None
+        self._enter(subscription, number)
+        subscription.subscriber.assign_levels()
+        return subscription
+
+    def _add_many(self, items: Iterable[Item]) -> list[Subscription]:
+        """Put many in force at once, at a start; what is no subscription is skipped."""
+        added: list[Subscription] = []
+        pairs: list[tuple[int, SubscriptionVector]] = []
+        for item in items:
+            try:
+                subscription, content = self._read(item)
+            except ProtocolError:
+                continue
+            number = self._take_number()
+            if subscription.language == FUZZY:
+                pairs.append((number, content))
+            else:
+                self._find_matcher(subscription.language).add(number, content)
+            self._enter(subscription, number)
+            added.append(subscription)
+        if pairs:
+            index: Any = self._find_matcher(FUZZY)
+            index.add_batch(pack_subscriptions(pairs))
+        for subscriber in {
+            id(subscription.subscriber): subscription.subscriber for subscription in added
+        }.values():
+            subscriber.assign_levels()
+        return added
+
+    def _withdraw(self, subscription: Subscription, *, is_kept: bool) -> None:
+        """Take a subscription out of force; one that is kept is still known by its id."""
+        if subscription.is_live:
+            self._find_matcher(subscription.language).remove(subscription.number)
+            self._numbers[subscription.number] = None
+            self._free.append(subscription.number)
+            subscription.is_live = False
+            subscription.subscriber.leave(subscription)
+            subscription.subscriber.assign_levels()
+        if not is_kept:
+            self.by_id.pop(subscription.id, None)
+
+    def _enter(self, subscription: Subscription, number: int) -> None:
+        subscription.number = number
+        self._numbers[number] = subscription
+        self.by_id[subscription.id] = subscription
+        subscription.subscriber.enter(subscription)
+
+    def _take_number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self._numbers.append(None)
+        return len(self._numbers) - 1
+
+    def _find_matcher(self, language: int) -> Matcher[Any, Any]:
+        matcher = self._matchers.get(language)
+        if matcher is None:
+            matcher = self._matchers[language] = self._plugins.make_matcher(language)
+        return matcher
+
+    # Matching -------------------------------------------------------------------------------
+
+    def match(self, notification: Notification, now: int) -> list[MatchRow]:
+        """Return the matches of a notification among all that are in force for it, by rising id."""
+        return self.match_many((notification,), now)[0]
+
+    def match_many(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
+        """Return the matches of each notification."""
+        found: list[list[MatchRow]] = [[] for _ in notifications]
+        for language, matcher in self._matchers.items():
+            if language == FUZZY:
+                self._match_fuzzy(matcher, notifications, now, found)
+            elif len(matcher):
+                for notification, matches in zip(notifications, found, strict=True):
+                    rows = matcher.match(describe_content_values(notification))
+                    self._add_valid(notification, now, rows, matches)
+        for matches in found:
+            matches.sort()
+        return found
+
+    def _match_fuzzy(
+        self,
+        index: Any,
+        notifications: Sequence[Notification],
+        now: int,
+        found: list[list[MatchRow]],
+    ) -> None:
+        readings = pack_notifications(
+            [notification.vector for notification in notifications], [_AGE] * len(notifications)
+        )
+        matches = index.match_batch(readings)
+        if not len(matches.ids):
+            return
+        rows = list(
+            zip(
+                matches.ids.tolist(),
+                matches.possible.tolist(),
+                matches.certain.tolist(),
+                (matches.attributes & 15).tolist(),
+                strict=True,
+            )
+        )
+        starts = matches.starts.tolist()
+        for place, notification in enumerate(notifications):
+            self._add_valid(
+                notification, now, rows[starts[place] : starts[place + 1]], found[place]
+            )
+
+    def _add_valid(
+        self,
+        notification: Notification,
+        now: int,
+        rows: Iterable[tuple[int, int, int, int]],
+        matches: list[MatchRow],
+    ) -> None:
+        for number, possible, certain, attribute in rows:
+            subscription = self._numbers[number]
+            assert subscription is not None, "a matcher knows what is not in force"
+            if self.is_valid(subscription, notification, now):
+                matches.append((subscription.id, possible, certain, attribute))
+
+    def is_valid(self, subscription: Subscription, notification: Notification, now: int) -> bool:
+        """Return whether a subscription is in force for a notification.
+
+        It was there when the reading was made, as far as clocks can tell, and had not ended; and
+        the vocabularies of both mean the same by the codes that it asks for.
+        """
+        begin, end, earliest, latest = (
+            subscription.created,
+            subscription.expires,
+            notification.at,
+            notification.at,
+        )
+        if (
+            subscription.run != notification.run
+        ):  # times of two timelines: whatever is possible counts
+            localise, doubt = self.clock.localise, self.clock.doubt
+            begin = localise(subscription.dot, begin) - 2 * doubt(*subscription.run, now)
+            end = localise(subscription.dot, end) if end else 0
+            latest = localise(notification.dot, notification.at)
+            earliest = latest - 2 * doubt(*notification.run, now)
+        if begin - notification.doubt > latest or (end and earliest >= end):
+            return False
+        if subscription.vocabulary == notification.vocabulary or subscription.event < 0:
+            return True
+        return self.vocabularies.agree(
+            subscription.vocabulary,
+            notification.vocabulary,
+            subscription.event,
+            subscription.features,
+        )
+
+    def list_matches(
+        self, subscriber: SubscriberState, matches: Iterable[MatchRow]
+    ) -> list[tuple[Subscription, int, int, int]]:
+        """Return those matches that are one subscriber's and still known."""
+        by_id = self.by_id
+        found = []
+        for id, possible, certain, attribute in matches:
+            subscription = by_id.get(id)
+            if subscription is not None and subscription.subscriber is subscriber:
+                found.append((subscription, possible, certain, attribute))
+        return found

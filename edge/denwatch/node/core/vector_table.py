@@ -1,0 +1,558 @@
+"""What is installed on devices: which active vectors each kind of device gets, and its table.
+
+Three levels, kept in step by `VectorTables`:
+
+  Coverage     (`coverage.py`) which vectors about an event are active, for what devices sense
+  DeviceKind   devices that sense the same and have the same room: which active vectors they get.
+               As long as all fit, they get all. Otherwise those come first that serve most
+               subscriptions, their own and the ones they cover, then those with the highest
+               scores; the rest is counted, and the log reports it. Choosing anew is work for a
+               tick, not for every subscription.
+  VectorTable  one device as this node knows it: handles, what it surely has, and the next frame
+
+INVARIANT  one frame is in flight at a time, and only its acknowledgement makes sure what it said;
+           without one, what it concerned is sent again in a new frame with a new number. The device
+           obeys numbers that rise, so whatever the network does, the last frame acknowledged is
+           the last one obeyed.
+RESTART    handles are on the disk before the device hears of them: it may have what we have
+           forgotten to be sure of. After a start nothing is sure, for nobody knows how much time
+           went by, and everything is sent again.
+ORDER      new vectors go before removals, so that nothing is missed in between, unless there is no
+           room.
+EXAMPLE    a, b are selected, the table has nothing: frame 7 installs 1=a, 2=b; acknowledged, both
+           are sure. b is dropped: frame 8 removes handle 2; unacknowledged for 20 s: frame 9 does.
+
+Nothing here knows links or seals frames; `device_protocol.py` sends what `VectorTable.plan` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from denwatch.node.core.coverage import (
+    FOREVER,
+    HEAD,
+    Coverage,
+    CoverageChange,
+    CoverageKey,
+    RequestedVector,
+    RequestedVectors,
+    address_vector,
+    measure_vector,
+    name_head,
+)
+from denwatch.node.core.device_registry import Device, DeviceSettings, SensedVocabularies
+from denwatch.node.core.events import Reader
+from denwatch.node.core.transaction import Transaction
+from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
+
+
+class DeviceKindKey(NamedTuple):
+    """What devices have in common that get the same vectors."""
+
+    coverages: tuple[CoverageKey, ...]
+    capacity: int
+
+
+class DeviceMemory:
+    """The bytes that vectors take on a device: each its own, and a head for each feature set."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._heads: dict[bytes, int] = {}
+
+    def measure(self, body: bytes) -> int:
+        """Return what one more would take."""
+        return measure_vector(body) + (0 if name_head(body) in self._heads else HEAD)
+
+    def add(self, body: bytes) -> None:
+        """Take room for a vector."""
+        head = name_head(body)
+        self.used += self.measure(body)
+        self._heads[head] = self._heads.get(head, 0) + 1
+
+    def remove(self, body: bytes) -> None:
+        """Give its room back."""
+        head = name_head(body)
+        self._heads[head] -= 1
+        if not self._heads[head]:
+            del self._heads[head]
+        self.used -= self.measure(body)
+
+
+class DeviceKind:
+    """What one kind of device shall have installed."""
+
+    def __init__(self, capacity: int, coverages: Sequence[Coverage]) -> None:
+        self.capacity = capacity
+        self.coverages = tuple(coverages)
+        self.selected: dict[bytes, Coverage] = {}
+        self.is_stale = False  # a choice may have to be made
+        self._room = DeviceMemory()
+        for coverage in coverages:
+            for body in coverage.active:
+                self._select(body, coverage)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no vector waits to be placed: only then is it known what can be removed."""
+        return not any(coverage.waiting for coverage in self.coverages)
+
+    def count_omitted(self) -> int:
+        """Return how many active vectors find no room."""
+        return sum(len(coverage.active) for coverage in self.coverages) - len(self.selected)
+
+    def find_lease(self, body: bytes) -> int:
+        """Return until when a vector must stay on the devices; 0: they shall not have it."""
+        coverage = self.selected.get(body)
+        return 0 if coverage is None else coverage.find_lease(body)
+
+    def follow(self, coverage: Coverage, change: CoverageChange) -> list[bytes]:
+        """Take over what changed in one of the coverages; return what devices must hear of."""
+        told = [body for body in change.dropped if self._deselect(body)]
+        if told and self.count_omitted():
+            self.is_stale = True  # somebody else fits now
+        told += [body for body in change.added if self._select(body, coverage)]
+        told += [body for body in change.renewed if body in self.selected]
+        return told
+
+    def choose(self) -> list[bytes]:
+        """Choose anew if that is due: the best first; return what devices must hear of."""
+        if not self.is_stale:
+            return []
+        self.is_stale = False
+        before = self.selected
+        self.selected = {}
+        self._room = DeviceMemory()
+        ranked = []
+        for coverage in self.coverages:
+            for body in coverage.active:
+                served, score = coverage.rate(body)
+                ranked.append((-served, -score, len(body), body, coverage))
+        ranked.sort(key=lambda row: row[:4])
+        for *_, body, coverage in ranked:
+            self._select(body, coverage)
+        self.is_stale = False
+        changed = [body for body in before if body not in self.selected]
+        return changed + [body for body in self.selected if body not in before]
+
+    def _select(self, body: bytes, coverage: Coverage) -> bool:
+        if self._room.used + self._room.measure(body) > self.capacity:
+            self.is_stale = True
+            return False
+        self._room.add(body)
+        self.selected[body] = coverage
+        return True
+
+    def _deselect(self, body: bytes) -> bool:
+        if self.selected.pop(body, None) is None:
+            return False
+        self._room.remove(body)
+        return True
+
+
+TABLE_SPACE = "device.table"
+MAX_HANDLE = 65535
+_LONGEST = decode_duration(LAST_DURATION) * 1000
+_HANDLE_BYTES = 3  # of a handle in a removal, at most
+
+
+def list_installed(reader: Reader) -> list[bytes]:
+    """Return the vectors that any device has or may have, from the disk."""
+    return list(dict.fromkeys(body for _, body in reader.scan(TABLE_SPACE)))
+
+
+class TableRow:
+    """One vector under its handle."""
+
+    __slots__ = ("body", "until")
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.until = 0  # how long the device surely has it; 0: perhaps it has not
+
+
+@dataclass
+class SentFrame:
+    """The frame that waits for its acknowledgement."""
+
+    number: tuple[int, int]
+    grants: dict[int, int]  # by handle: until when; empty for a removal
+    removals: list[int]
+    due: int  # when to give up waiting
+
+
+@dataclass(frozen=True)
+class FramePlan:
+    """What the next frame says: vectors to install, or handles to remove."""
+
+    vectors: list[bytes]
+    grants: dict[int, int]
+    removals: list[int]
+
+
+class VectorTable:
+    """What one device has, and shall have."""
+
+    def __init__(self, device: str, kind: DeviceKind) -> None:
+        self.device = device
+        self.kind = kind
+        self.flight: SentFrame | None = None
+        self.patience = 0
+        self._rows: dict[int, TableRow] = {}
+        self._handles: dict[bytes, int] = {}
+        self._top = 0  # the highest handle in use
+        self._free: list[int] = []  # those below it that are not
+        self._room = DeviceMemory()
+        self._wrong: dict[bytes, None] = dict.fromkeys(kind.selected)  # to be looked at
+
+    def restore(self, reader: Reader) -> None:
+        """Load the handles of an earlier run; nothing of it is sure."""
+        prefix = self.device.encode() + b"\0"
+        for key, body in reader.scan(TABLE_SPACE, prefix):
+            self._hold(int.from_bytes(key[len(prefix) :], "big"), body)
+            self._wrong[body] = None
+        self._free = [handle for handle in range(self._top, 0, -1) if handle not in self._rows]
+
+    def is_right(self) -> bool:
+        """Return whether the device surely has what it shall have, and nothing else."""
+        return self.flight is None and not any(not self._is_right(body) for body in self._wrong)
+
+    # What changes ----------------------------------------------------------------------------
+
+    def doubt_all(self) -> None:
+        """Be sure of nothing: the device started anew, or we did."""
+        self.flight = None
+        for row in self._rows.values():
+            row.until = 0
+        self._wrong = dict.fromkeys([*self.kind.selected, *self._handles])
+
+    def lose_flight(self) -> None:
+        """Note that what is under way may never arrive; what it concerned is still wrong."""
+        self.flight = None
+
+    def move(self, kind: DeviceKind) -> None:
+        """Belong to another kind from now on."""
+        self.kind = kind
+        self._wrong = dict.fromkeys([*kind.selected, *self._handles])
+
+    def look_at(self, bodies: list[bytes]) -> None:
+        """Note that these may have to be told."""
+        self._wrong.update(dict.fromkeys(bodies))
+
+    def erase(self, transaction: Transaction) -> None:
+        """Forget all handles."""
+        for handle in self._rows:
+            transaction.write(TABLE_SPACE, self._key(handle), None)
+
+    # Frames ----------------------------------------------------------------------------------
+
+    def plan(self, transaction: Transaction, settings: DeviceSettings) -> FramePlan | None:
+        """Return what to tell the device next, with its handles written; None: nothing, or wait."""
+        if self.flight is not None:
+            return None
+        vectors: list[bytes] = []
+        grants: dict[int, int] = {}
+        removals: list[int] = []
+        size = 0
+        for body in list(self._wrong):
+            if self._is_right(body):
+                del self._wrong[body]
+                continue
+            if not self.kind.find_lease(body):
+                if self.kind.is_settled and len(removals) * _HANDLE_BYTES < settings.frame_bytes:
+                    removals.append(self._handles[body])
+                continue
+            if len(vectors) >= settings.batch or size + len(body) + 1 > settings.frame_bytes:
+                break
+            handle = self._find_handle(transaction, body)
+            if handle:
+                validity, until = grant_lease(self.kind.find_lease(body), transaction.now)
+                vectors.append(address_vector(body, handle, validity))
+                grants[handle] = until
+                size += len(body) + 1
+        if vectors:
+            return FramePlan(vectors, grants, [])
+        for handle in removals:
+            self._rows[handle].until = 0  # from here on it may be gone
+        return FramePlan([], {}, removals) if removals else None
+
+    def send(
+        self, plan: FramePlan, number: tuple[int, int], now: int, settings: DeviceSettings
+    ) -> None:
+        """Note that a plan is under way."""
+        self.patience = min(2 * self.patience or settings.patience, settings.longest_patience)
+        self.flight = SentFrame(number, plan.grants, plan.removals, now + self.patience)
+
+    def confirm(self, transaction: Transaction) -> None:
+        """Note that the device has the frame that was under way, and obeys it."""
+        assert self.flight is not None
+        for handle, until in self.flight.grants.items():
+            self._rows[handle].until = until
+        for handle in self.flight.removals:
+            body = self._rows.pop(handle).body
+            del self._handles[body]
+            self._room.remove(body)
+            self._free.append(handle)
+            transaction.write(TABLE_SPACE, self._key(handle), None)
+        self.flight = None
+        self.patience = 0
+
+    def _is_right(self, body: bytes) -> bool:
+        lease = self.kind.find_lease(body)
+        handle = self._handles.get(body)
+        if handle is None:
+            return not lease
+        return 0 < lease <= self._rows[handle].until
+
+    def _find_handle(self, transaction: Transaction, body: bytes) -> int:
+        """Return the handle of a vector, a new one if there is room for it; 0 if not yet."""
+        if body in self._handles:
+            return self._handles[body]
+        if self._room.used + self._room.measure(body) > self.kind.capacity:
+            return 0
+        handle = self._free.pop() if self._free else self._top + 1
+        if handle > MAX_HANDLE:
+            return 0
+        self._hold(handle, body)
+        transaction.write(TABLE_SPACE, self._key(handle), body)
+        return handle
+
+    def _hold(self, handle: int, body: bytes) -> None:
+        self._rows[handle] = TableRow(body)
+        self._top = max(self._top, handle)
+        self._handles[body] = handle
+        self._room.add(body)
+
+    def _key(self, handle: int) -> bytes:
+        return self.device.encode() + b"\0" + handle.to_bytes(2, "big")
+
+
+def grant_lease(lease: int, now: int) -> tuple[int, int]:
+    """Return the validity code that lasts until a time, and until when it really does.
+
+    Code 0 is for good: what is wanted for longer than a year is removed when its time comes.
+    """
+    if lease >= FOREVER or lease - now > _LONGEST:
+        return 0, FOREVER
+    code = encode_duration(max(1, -(-(lease - now) // 1000)))
+    return code, now + decode_duration(code) * 1000
+
+
+FUZZY_ON_DEVICES = 1  # the language's number in a hello; the node's matcher has its own
+
+
+class VectorTables:
+    """All tables, and what they have in common: coverages and kinds of devices."""
+
+    def __init__(self, settings: DeviceSettings, vocabularies: SensedVocabularies) -> None:
+        self.requested = RequestedVectors()
+        self._vocabularies = vocabularies
+        self._settings = settings
+        self._coverages: dict[CoverageKey, Coverage] = {}
+        self._by_event: dict[int, list[Coverage]] = {}  # by event
+        self._users: dict[CoverageKey, list[DeviceKindKey]] = {}
+        self._kinds: dict[DeviceKindKey, DeviceKind] = {}
+        self._members: dict[DeviceKindKey, dict[str, VectorTable]] = {}
+        self._keys: dict[str, DeviceKindKey] = {}
+        self._omitted: dict[DeviceKindKey, int] = {}
+
+    def get(self, device: str) -> VectorTable | None:
+        """Return what is known of a device's table."""
+        key = self._keys.get(device)
+        return None if key is None else self._members[key][device]
+
+    def __iter__(self) -> Iterator[VectorTable]:
+        for members in self._members.values():
+            yield from members.values()
+
+    def describe(self) -> dict[str, int]:
+        """Return counts for the status."""
+        active = sum(len(coverage.active) for coverage in self._coverages.values())
+        return {
+            "vectors": active,
+            "passive": sum(len(coverage) for coverage in self._coverages.values()) - active,
+            "omitted": sum(kind.count_omitted() for kind in self._kinds.values()),
+            "waiting": sum(len(coverage.waiting) for coverage in self._coverages.values()),
+        }
+
+    # Devices ---------------------------------------------------------------------------------
+
+    def assign(self, device: Device, preferred: Iterable[bytes] = ()) -> VectorTable:
+        """Put a device where its hello says; what is `preferred` is placed before others."""
+        key = _make_key(device)
+        table = self.get(device.name)
+        if table is not None and self._keys[device.name] == key:
+            return table
+        if key not in self._kinds:
+            coverages = [self._find_coverage(coverage, preferred) for coverage in key.coverages]
+            self._kinds[key] = DeviceKind(key.capacity, coverages)
+            self._members[key] = {}
+            for coverage in key.coverages:
+                self._users[coverage].append(key)
+        if table is None:
+            table = VectorTable(device.name, self._kinds[key])
+        else:
+            self._leave(device.name)
+            table.move(self._kinds[key])
+        self._members[key][device.name] = table
+        self._keys[device.name] = key
+        return table
+
+    def release(self, device: str) -> None:
+        """Forget a device."""
+        self._leave(device)
+
+    def _leave(self, device: str) -> None:
+        key = self._keys.pop(device)
+        del self._members[key][device]
+        if self._members[key]:
+            return
+        del self._members[key], self._kinds[key]
+        self._omitted.pop(key, None)
+        for coverage in key.coverages:
+            self._users[coverage].remove(key)
+            if not self._users[coverage]:
+                del self._users[coverage]
+                self._by_event[coverage.event].remove(self._coverages.pop(coverage))
+
+    def _find_coverage(self, key: CoverageKey, preferred: Iterable[bytes]) -> Coverage:
+        if key in self._coverages:
+            return self._coverages[key]
+        coverage = self._coverages[key] = Coverage(key, self._settings.policy)
+        self._by_event.setdefault(key.event, []).append(coverage)
+        self._users[key] = []
+        first = frozenset(preferred)
+        requested = [
+            vector for vector in self.requested.iterate(key.event) if self._is_for(vector, coverage)
+        ]
+        for vector in sorted(requested, key=lambda vector: vector.body not in first):
+            coverage.offer(vector)
+        return coverage
+
+    # Vectors ---------------------------------------------------------------------------------
+
+    def add_vector(
+        self, transaction: Transaction, vector: RequestedVector, is_new: bool
+    ) -> list[VectorTable]:
+        """Add a vector, or note that an old one has another subscription."""
+        concerned: list[VectorTable] = []
+        for coverage in self._by_event.get(vector.event, []):
+            if not self._is_for(vector, coverage):
+                continue
+            backlog = len(coverage.waiting)
+            if not is_new or not coverage.offer(vector):
+                change = coverage.renew(vector.body, transaction.now)
+            else:
+                change = coverage.place(
+                    0 if backlog else 1, transaction.now
+                )  # a backlog is for the ticks
+                _log_place(transaction, coverage, vector)
+            concerned += self._follow(coverage, change)
+        return concerned
+
+    def remove_vector(self, transaction: Transaction, vector: RequestedVector) -> list[VectorTable]:
+        """Remove a vector that nobody requests any more."""
+        concerned: list[VectorTable] = []
+        for coverage in self._by_event.get(vector.event, []):
+            change = coverage.withdraw(vector)
+            _log_back(transaction, coverage, change.added)
+            concerned += self._follow(coverage, change)
+        return concerned
+
+    def settle(self, transaction: Transaction, table: VectorTable) -> list[VectorTable]:
+        """Place what waits for the coverages of a device that came, unless it is work for ticks."""
+        concerned: list[VectorTable] = []
+        for coverage in table.kind.coverages:
+            if 0 < len(coverage.waiting) <= self._settings.placing:
+                change = coverage.place(len(coverage.waiting), transaction.now)
+                concerned += self._follow(coverage, change, must_tell=True)
+        changed = table.kind.choose()
+        return concerned + (self._tell(self._keys[table.device], changed) if changed else [])
+
+    def advance(self, transaction: Transaction) -> list[VectorTable]:
+        """Do what can wait for a tick: place, build anew, choose."""
+        concerned: list[VectorTable] = []
+        for coverage in self._coverages.values():
+            if coverage.waiting:
+                change = coverage.place(self._settings.placing, transaction.now)
+                # The last one placed: now it is known what devices need not have.
+                concerned += self._follow(coverage, change, must_tell=not coverage.waiting)
+            else:
+                change = coverage.rebuild(self._settings.rebuild)
+                _log_back(transaction, coverage, change.added)
+                concerned += self._follow(coverage, change)
+        for key, kind in self._kinds.items():
+            changed = kind.choose()
+            if changed:
+                concerned += self._tell(key, changed)
+            self._note_omitted(transaction, key, kind)
+        return concerned
+
+    def _is_for(self, vector: RequestedVector, coverage: Coverage) -> bool:
+        """Return whether the devices of a coverage can match a vector, and mean the same by it."""
+        key = coverage.key
+        return vector.fits(key.masks) and self._vocabularies.agree(
+            key.vocabulary, vector.vocabulary, key.event, vector.features
+        )
+
+    def _follow(
+        self, coverage: Coverage, change: CoverageChange, must_tell: bool = False
+    ) -> list[VectorTable]:
+        concerned: list[VectorTable] = []
+        if must_tell or any(change):
+            for key in self._users[coverage.key]:
+                told = self._kinds[key].follow(coverage, change)
+                if told or must_tell:
+                    concerned += self._tell(key, told)
+        return concerned
+
+    def _tell(self, key: DeviceKindKey, bodies: list[bytes]) -> list[VectorTable]:
+        members = list(self._members[key].values())
+        for table in members:
+            table.look_at(bodies)
+        return members
+
+    def _note_omitted(self, transaction: Transaction, key: DeviceKindKey, kind: DeviceKind) -> None:
+        """Log how much finds no room, whenever that changes."""
+        omitted = kind.count_omitted()
+        if omitted == self._omitted.get(key, 0):
+            return
+        self._omitted[key] = omitted
+        devices = self._members[key]
+        transaction.count("device_omitted", omitted)
+        transaction.log(
+            "drop",
+            what="vectors",
+            why=f"{omitted} have no room on {len(devices)} devices of {kind.capacity} bytes",
+            source=next(iter(devices)),
+        )
+
+
+def _make_key(device: Device) -> DeviceKindKey:
+    coverages = []
+    if FUZZY_ON_DEVICES in device.languages:
+        for event, masks in sorted(device.sensed.items()):
+            coverages.append(CoverageKey(device.vocabulary, event, masks, device.is_doubtful))
+    return DeviceKindKey(tuple(coverages), device.capacity)
+
+
+def _log_place(transaction: Transaction, coverage: Coverage, vector: RequestedVector) -> None:
+    if vector.body in coverage.waiting:
+        return
+    is_active = vector.body in coverage.active
+    by = coverage.get_coverer(vector.body)
+    transaction.log(
+        "cover",
+        item=vector.ids[0],
+        link=coverage.name,
+        is_active=is_active,
+        covered_by=None if by is None else [coverage.name_item(by)],
+    )
+
+
+def _log_back(transaction: Transaction, coverage: Coverage, bodies: list[bytes]) -> None:
+    for body in bodies:
+        transaction.log("cover", item=coverage.name_item(body), link=coverage.name, is_active=True)
