@@ -25,11 +25,11 @@ from denwatch.node.replication.wire import (
     ITEMS,
     NAMES,
     Answer,
-    Completion,
     EntryDifference,
     ItemBatch,
     SentItem,
     Summary,
+    SummaryCompletion,
     SummaryEntry,
     decode_answer,
     decode_completion,
@@ -116,7 +116,7 @@ def test_summaries_come_back(
     changes = tuple(EntryDifference(seen, dead) for seen, dead in known)
     summary = Summary(salt, time, token, table, entries)
     answer = Answer(time, lag, token, changes, table, entries)
-    completion = Completion(time, lag, changes)
+    completion = SummaryCompletion(time, lag, changes)
     for message, encode, decode in (
         (summary, encode_summary, decode_summary),
         (answer, encode_answer, decode_answer),

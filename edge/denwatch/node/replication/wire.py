@@ -255,7 +255,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Completion:
+class SummaryCompletion:
     """What the answering side has to say to the answer's own entries."""
 
     time: int
@@ -318,16 +318,18 @@ def decode_answer(body: bytes) -> Answer:
     return answer
 
 
-def encode_completion(completion: Completion) -> bytes:
+def encode_completion(completion: SummaryCompletion) -> bytes:
     """Return the body of a completion."""
     head = encode_time(completion.time) + encode_signed(completion.lag)
     return head + _encode_differences(completion.differences)
 
 
-def decode_completion(body: bytes) -> Completion:
+def decode_completion(body: bytes) -> SummaryCompletion:
     """Return a completion."""
     reader = FrameReader(body)
-    completion = Completion(decode_time(reader), take_signed(reader), _decode_differences(reader))
+    completion = SummaryCompletion(
+        decode_time(reader), take_signed(reader), _decode_differences(reader)
+    )
     reader.finish()
     return completion
 

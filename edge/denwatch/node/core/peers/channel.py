@@ -61,7 +61,7 @@ class PeerKeys(Protocol):
         """Return the secrets that frames of a node may have, while keys change."""
 
 
-class Channel:
+class PeerChannel:
     """Seals frames to one peer, and opens those that it sent to us.
 
     `rounds` counts the exchanges of this run of the node with any peer, so that no two have the

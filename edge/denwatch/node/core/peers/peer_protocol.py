@@ -19,7 +19,7 @@ from denwatch.node.core.events import PEERS, Message, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.peers.change_log import ChangeLog
-from denwatch.node.core.peers.channel import Channel, PeerKeys, PeerSettings
+from denwatch.node.core.peers.channel import PeerChannel, PeerKeys, PeerSettings
 from denwatch.node.core.peers.item_validation import ItemReceiver, ItemValidator
 from denwatch.node.core.peers.send_queue import Forwarding, PendingDeliveries, SendQueue
 from denwatch.node.core.peers.session import PeerSession
@@ -114,7 +114,7 @@ class PeerProtocol:
         item_store, settings = self._item_store, self.settings
         session = self.sessions[peer] = PeerSession(
             transaction,
-            Channel(item_store, self._keys, self._rounds, peer, settings.max_frame),
+            PeerChannel(item_store, self._keys, self._rounds, peer, settings.max_frame),
             SendQueue(
                 item_store,
                 self._change_log,

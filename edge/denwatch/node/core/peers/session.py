@@ -33,7 +33,7 @@ from math import isqrt
 
 from denwatch.node.core.items import KINDS
 from denwatch.node.core.peers.change_log import ChangeLog, PeerRecord
-from denwatch.node.core.peers.channel import Channel, PeerSettings
+from denwatch.node.core.peers.channel import PeerChannel, PeerSettings
 from denwatch.node.core.peers.item_validation import ItemReceiver, log_transfer
 from denwatch.node.core.peers.send_queue import Packed, SendQueue
 from denwatch.node.core.transaction import Transaction
@@ -62,10 +62,10 @@ from denwatch.node.replication.wire import (
     SUMMARY,
     TELL,
     Answer,
-    Completion,
     EntryDifference,
     PeerFrame,
     Summary,
+    SummaryCompletion,
     SummaryEntry,
     decode_ack,
     decode_answer,
@@ -167,16 +167,18 @@ class KnowledgeComparison:
         differences = self._compare(told)
         return Answer(time, lag, record.told_token, differences, len(record.indices), entries)
 
-    def complete(self, transaction: Transaction, answer: Answer, time: int, lag: int) -> Completion:
+    def complete(
+        self, transaction: Transaction, answer: Answer, time: int, lag: int
+    ) -> SummaryCompletion:
         """Read an answer, and return how we differ from its own entries."""
         theirs = self._read_differences(answer.differences)
         told = self._resolve(answer.entries, answer.table)
         self._believe(transaction, theirs + told)
         self.their_table = (answer.table, _list_named(answer.entries))
         self.theirs = {run: seen for run, seen, _ in theirs + told}
-        return Completion(time, lag, self._compare(told))
+        return SummaryCompletion(time, lag, self._compare(told))
 
-    def conclude(self, transaction: Transaction, completion: Completion) -> None:
+    def conclude(self, transaction: Transaction, completion: SummaryCompletion) -> None:
         """Read a completion."""
         theirs = self._read_differences(completion.differences)
         self._believe(transaction, theirs)
@@ -265,7 +267,7 @@ class PeerSession:
     def __init__(
         self,
         transaction: Transaction,
-        channel: Channel,
+        channel: PeerChannel,
         queue: SendQueue,
         receiver: ItemReceiver,
         change_log: ChangeLog,
