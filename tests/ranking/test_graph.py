@@ -128,7 +128,7 @@ def test_the_pruned_walk_finds_what_a_full_scan_finds(steps):
                 [(c.name, str(c.op), c.value) for c in subscription.constraints], notification
             )
         }
-        assert sorted(walk.hits) == sorted((key, 255) for key in expected)
+        assert sorted(walk.matches) == sorted((key, 255) for key in expected)
         assert walk.tested <= len(set(held.values()))
         assert graph.has_match(notification) == bool(expected)
 
@@ -140,7 +140,7 @@ def test_the_walk_reports_each_subscriptions_own_degree(steps):
     held = play(graph, steps, lambda interval: interval, lambda _: None)
     for x in range(7):
         expected = [(key, 255 - 10 * (x - lo)) for key, (lo, hi) in held.items() if lo <= x <= hi]
-        assert sorted(graph.find_matching(x).hits) == sorted(expected)
+        assert sorted(graph.find_matching(x).matches) == sorted(expected)
 
 
 def test_equivalent_subscriptions_share_a_node_and_keep_their_own_degrees():
@@ -149,9 +149,9 @@ def test_equivalent_subscriptions_share_a_node_and_keep_their_own_degrees():
     graph.insert("one", ("cut", 200))
     graph.insert("two", ("cut", 100))
     assert len(graph) == 1
-    assert sorted(graph.find_matching("cut").hits) == [("one", 200), ("two", 100)]
+    assert sorted(graph.find_matching("cut").matches) == [("one", 200), ("two", 100)]
     graph.delete("one")
-    assert graph.find_matching("cut").hits == (("two", 100),)
+    assert graph.find_matching("cut").matches == (("two", 100),)
 
 
 def test_a_branch_whose_top_does_not_match_is_never_tested():
@@ -159,7 +159,7 @@ def test_a_branch_whose_top_does_not_match_is_never_tested():
     for number, interval in enumerate([(0, 9), (1, 8), (2, 7), (20, 29), (21, 28), (22, 27)]):
         graph.insert(number, interval)
     walk = graph.find_matching(5)
-    assert [key for key, _ in walk.hits] == [0, 1, 2]
+    assert [key for key, _ in walk.matches] == [0, 1, 2]
     assert walk.tested == 4  # three that match, and the other branch's top
 
 

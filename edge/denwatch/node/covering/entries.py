@@ -69,11 +69,11 @@ def find_hull(rows: Rows) -> npt.NDArray[np.int32]:
 
 
 class RowTable:
-    """The boxes of many entries of one mask, side by side, each with its owner's order."""
+    """The boxes of many entries of one mask, side by side, each with its entry's order."""
 
     def __init__(self, width: int) -> None:
         self._rows: Rows = np.empty((16, width), np.int32)
-        self._owners: Orders = np.empty(16, np.int64)
+        self._orders: Orders = np.empty(16, np.int64)
         self._size = 0
 
     @property
@@ -82,27 +82,27 @@ class RowTable:
         return self._rows[: self._size]
 
     @property
-    def owners(self) -> Orders:
-        """A view of the boxes' owners, valid until the next change."""
-        return self._owners[: self._size]
+    def orders(self) -> Orders:
+        """A view of the boxes' orders, valid until the next change."""
+        return self._orders[: self._size]
 
     def add(self, rows: Rows, order: int) -> None:
         """Append an entry's boxes."""
         size = self._size + len(rows)
-        if size > len(self._owners):
-            capacity = max(size, 2 * len(self._owners))
+        if size > len(self._orders):
+            capacity = max(size, 2 * len(self._orders))
             self._rows.resize((capacity, self._rows.shape[1]), refcheck=False)
-            self._owners.resize(capacity, refcheck=False)
+            self._orders.resize(capacity, refcheck=False)
         self._rows[self._size : size] = rows
-        self._owners[self._size : size] = order
+        self._orders[self._size : size] = order
         self._size = size
 
     def remove(self, order: int) -> None:
         """Take an entry's boxes out, keeping the order of the others."""
-        kept = self.owners != order
+        kept = self.orders != order
         size = int(kept.sum())
         self._rows[:size] = self.rows[kept]
-        self._owners[:size] = self.owners[kept]
+        self._orders[:size] = self.orders[kept]
         self._size = size
 
     def find_overlapping(self, box: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
@@ -140,7 +140,7 @@ class EntryIndex:
         if not len(self._get_rows(entry)):
             return
         self._tables[entry.mask].remove(entry.order)
-        if not len(self._tables[entry.mask].owners):
+        if not len(self._tables[entry.mask].orders):
             del self._tables[entry.mask]
 
     def get_table(self, mask: int) -> RowTable | None:
@@ -152,12 +152,12 @@ class EntryIndex:
 
         The largest overlap comes first, so that who subtracts them is done soon.
         """
-        rows, owners = [np.empty((0, len(box)), np.int32)], [np.empty(0, np.int64)]
+        rows, orders_of = [np.empty((0, len(box)), np.int32)], [np.empty(0, np.int64)]
         for inner, table in self._list_tables(mask):
             near = table.find_overlapping(box[find_columns(inner, mask)])
             rows.append(lift_rows(table.rows[near], inner, mask, self._domains))
-            owners.append(table.owners[near])
-        found, orders = np.concatenate(rows), np.concatenate(owners)
+            orders_of.append(table.orders[near])
+        found, orders = np.concatenate(rows), np.concatenate(orders_of)
         overlaps = np.empty_like(found)
         overlaps[:, ::2] = np.maximum(found[:, ::2], box[::2])
         overlaps[:, 1::2] = np.minimum(found[:, 1::2], box[1::2])
@@ -171,8 +171,8 @@ class EntryIndex:
             seen = np.ascontiguousarray(entry.outer[:, find_columns(inner, entry.mask)])
             common: set[int] | None = None
             for box in seen:
-                owners = set(table.owners[find_containing(table.rows, box)].tolist())
-                common = owners if common is None else common & owners
+                coverers = set(table.orders[find_containing(table.rows, box)].tolist())
+                common = coverers if common is None else common & coverers
                 if not common:
                     break
             if common:

@@ -258,7 +258,7 @@ class CoveringState:
         near = table.find_overlapping(find_hull(released))
         orders = [
             int(order)
-            for row, order in zip(table.rows[near], table.owners[near], strict=True)
+            for row, order in zip(table.rows[near], table.orders[near], strict=True)
             if space.meets(row[None])
         ]
         for order in dict.fromkeys(orders):

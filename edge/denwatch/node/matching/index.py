@@ -157,6 +157,8 @@ class Column:
         self._map = memory
 
 
+Words = NDArray[np.int64]
+
 PACKED_LIMIT = 256  # packed boxes of a group that become a block, when they come one by one
 BULK_LIMIT = 128  # and when they come in bulk
 MERGED_WORDS = 64  # no merging beyond 4,096 boxes
@@ -258,7 +260,7 @@ class FuzzyIndex:
                 self.remove(id & (1 << 64) - 1)
         self._insert(staged, starts, chosen)
 
-    def _encode(self, batch: SubscriptionBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _encode(self, batch: SubscriptionBatch) -> tuple[Words, Words]:
         """Return the records of a batch; ValueError for attributes that the index cannot hold."""
         staged, starts, highest, most = encode_records(batch.subs, batch.preds, batch.code)
         if highest >= self.attributes:
@@ -266,9 +268,7 @@ class FuzzyIndex:
         self.widest = max(self.widest, most)
         return staged, starts
 
-    def _insert(
-        self, staged: NDArray[np.int64], starts: NDArray[np.int64], chosen: NDArray[np.int64]
-    ) -> None:
+    def _insert(self, staged: Words, starts: Words, chosen: Words) -> None:
         """Insert the chosen records, whose ids are new, in bulk."""
         keys, lanes, ends = self._plan(staged, starts)
         order = chosen[np.argsort(keys[chosen], kind="stable")]
@@ -286,26 +286,18 @@ class FuzzyIndex:
         for name, end in zip(_PLACED, used.tolist(), strict=True):
             self.columns[name].used = end
 
-    def _plan(
-        self, staged: NDArray[np.int64], starts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _plan(self, staged: Words, starts: Words) -> tuple[Words, Words, Words]:
         """Return the keys and the boxes of records."""
         c = self.columns
         for name in ("nodes", "groups", "attrs", "node_heads"):
             c[name].reserve(len(staged))  # more than there can be new attributes of masks
-        planned: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] = plan_boxes(
+        planned: tuple[Words, Words, Words] = plan_boxes(
             staged, starts, c["nodes"].data, c["node_heads"].data, self.node_shape,
             c["groups"].data, c["attrs"].data, self.counts,
         )  # fmt: skip
         return planned
 
-    def _store(
-        self,
-        order: NDArray[np.int64],
-        targets: NDArray[np.int64],
-        staged: NDArray[np.int64],
-        starts: NDArray[np.int64],
-    ) -> None:
+    def _store(self, order: Words, targets: Words, staged: Words, starts: Words) -> None:
         """Copy records to their targets."""
         heads = self.columns["id_heads"]
         heads.reserve(len(order))
@@ -313,23 +305,18 @@ class FuzzyIndex:
         self._count_used()
 
     def _count_needs(
-        self,
-        order: NDArray[np.int64],
-        staged: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        limit: int,
-        reuse: bool,
+        self, order: Words, staged: Words, starts: Words, limit: int, reuse: bool
     ) -> tuple[int, ...]:
         groups = self._get("groups")
         return tuple(count_needs(order, staged, starts, groups, self.buckets, limit, reuse))
 
     def _place(
         self,
-        order: NDArray[np.int64],
-        targets: NDArray[np.int64],
-        lanes: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        used: NDArray[np.int64],
+        order: Words,
+        targets: Words,
+        lanes: Words,
+        ends: Words,
+        used: Words,
         limit: int,
         reuse: bool,
     ) -> None:
@@ -344,12 +331,7 @@ class FuzzyIndex:
             c["packed"].give(start, size)
 
     def _place_one(
-        self,
-        target: NDArray[np.int64],
-        staged: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        lanes: NDArray[np.int64],
-        ends: NDArray[np.int64],
+        self, target: Words, staged: Words, starts: Words, lanes: Words, ends: Words
     ) -> None:
         """Give the boxes of one record their places, first in regions that were given back."""
         needs = self._count_needs(_ONLY, staged, starts, PACKED_LIMIT, True)

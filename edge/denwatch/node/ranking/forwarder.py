@@ -52,7 +52,7 @@ class RankingPolicy:
     window: int | None = None
     is_bounded: bool = False
 
-    def build_gate(self) -> TopKState | None:
+    def build_top_k(self) -> TopKState | None:
         """Return the fresh state that this policy needs."""
         if self.k is None:
             return None
@@ -88,19 +88,19 @@ class Decision:
 
 
 class Profile(Generic[S]):
-    """The state of one subscriber; a `gate` given is one restored after a restart."""
+    """The state of one subscriber; a `top_k` given is one restored after a restart."""
 
     def __init__(
         self,
         subscriber: Hashable,
         policy: RankingPolicy,
         covers: Callable[[S, S], bool],
-        gate: TopKState | None = None,
+        top_k: TopKState | None = None,
     ) -> None:
         self.subscriber = subscriber
         self.policy = policy
         self._covers = covers
-        self.gate = policy.build_gate() if gate is None else gate
+        self.top_k = policy.build_top_k() if top_k is None else top_k
         self._preferences: dict[Hashable, Preference[S]] = {}
         self._conditions: dict[tuple[Hashable, Hashable], None] = {}
         self._levels: dict[Hashable, int] = {}
@@ -170,8 +170,8 @@ class Profile(Generic[S]):
         until = self.policy.expiry.find_expiry(
             now, expires, (match.preference.refresh for match in deciding)
         )
-        if self.gate is not None:
-            verdict = self.gate.offer(note_id, rank, now, until)
+        if self.top_k is not None:
+            verdict = self.top_k.offer(note_id, rank, now, until)
         else:
             verdict = Verdict.DELIVERED if until > now else Verdict.EXPIRED
         return Decision(
@@ -187,7 +187,7 @@ class Profile(Generic[S]):
 
     def list_best(self, now: float) -> list[RankedEntry]:
         """Return the subscriber's valid top-k, best first; nothing is remembered without a k."""
-        return [] if self.gate is None else self.gate.list_best(now)
+        return [] if self.top_k is None else self.top_k.list_best(now)
 
 
 N = TypeVar("N")
@@ -200,18 +200,18 @@ class Forwarder(Generic[S, N]):
         self._covers = covers
         self.graph: SubscriptionGraph[S, N] = SubscriptionGraph(covers, degree)
         self.profiles: dict[Hashable, Profile[S]] = {}
-        self._owners: dict[Hashable, Hashable] = {}
+        self._subscribers: dict[Hashable, Hashable] = {}
 
     def connect(
-        self, subscriber: Hashable, policy: RankingPolicy, gate: TopKState | None = None
+        self, subscriber: Hashable, policy: RankingPolicy, top_k: TopKState | None = None
     ) -> Profile[S]:
         """Register a subscriber; its profile takes priorities ("prefer A over B").
 
-        After a restart, `gate` is the top-k rebuilt from what was stored.
+        After a restart, `top_k` is the top-k rebuilt from what was stored.
         """
         if subscriber in self.profiles:
             raise ValueError(f"subscriber {subscriber!r} is already connected")
-        profile = Profile(subscriber, policy, self._covers, gate)
+        profile = Profile(subscriber, policy, self._covers, top_k)
         self.profiles[subscriber] = profile
         return profile
 
@@ -220,23 +220,23 @@ class Forwarder(Generic[S, N]):
         profile = self._find_profile(subscriber)
         for key in profile.preferences:
             self.graph.delete(key)
-            del self._owners[key]
+            del self._subscribers[key]
         del self.profiles[subscriber]
 
     def subscribe(self, preference: Preference[S]) -> bool:
         """Add a preferential subscription; return whether it made a new root of the graph."""
         profile = self._find_profile(preference.subscriber)
-        if preference.id in self._owners:
+        if preference.id in self._subscribers:
             raise ValueError(f"subscription {preference.id!r} already exists")
         profile.add(preference)
-        self._owners[preference.id] = preference.subscriber
+        self._subscribers[preference.id] = preference.subscriber
         return self.graph.insert(preference.id, preference.subscription)
 
     def unsubscribe(self, subscription_id: Hashable) -> None:
         """Remove a subscription."""
-        if subscription_id not in self._owners:
+        if subscription_id not in self._subscribers:
             raise KeyError(f"no subscription {subscription_id!r} here")
-        self.profiles[self._owners.pop(subscription_id)].remove(subscription_id)
+        self.profiles[self._subscribers.pop(subscription_id)].remove(subscription_id)
         self.graph.delete(subscription_id)
 
     def forward(
@@ -250,8 +250,8 @@ class Forwarder(Generic[S, N]):
     ) -> list[Decision]:
         """Decide for every subscriber that the notification matches, in order of the walk."""
         by_subscriber: dict[Hashable, list[tuple[Hashable, int]]] = {}
-        for key, degree in self.graph.find_matching(notification).hits:
-            by_subscriber.setdefault(self._owners[key], []).append((key, degree))
+        for key, degree in self.graph.find_matching(notification).matches:
+            by_subscriber.setdefault(self._subscribers[key], []).append((key, degree))
         return [
             self.profiles[subscriber].decide(
                 note_id, matched, now, expires=expires, published=published

@@ -25,7 +25,7 @@ Key = Hashable
 class Walk:
     """What one notification met: the matching keys with their degrees, and the work done."""
 
-    hits: tuple[tuple[Key, int], ...]
+    matches: tuple[tuple[Key, int], ...]
     tested: int
 
 
@@ -102,7 +102,7 @@ class SubscriptionGraph(Generic[S, N]):
     def find_matching(self, notification: N) -> Walk:
         """Return every key whose subscription matches, by the pruned walk."""
         measure = self._need_degree()
-        hits: list[tuple[Key, int]] = []
+        matches: list[tuple[Key, int]] = []
         matched_above: dict[_Node[S], int] = {}
         ready = list(self._roots)
         tested = 0
@@ -113,14 +113,14 @@ class SubscriptionGraph(Generic[S, N]):
                 degree = measure(subscription, notification)
                 if degree > 0:
                     node_matches = True
-                    hits.extend((key, degree) for key in keys)
+                    matches.extend((key, degree) for key in keys)
             if not node_matches:
                 continue
             for child in node.below:
                 matched_above[child] = matched_above.get(child, 0) + 1
                 if matched_above[child] == len(child.above):
                     ready.append(child)
-        return Walk(tuple(hits), tested)
+        return Walk(tuple(matches), tested)
 
     def has_match(self, notification: N) -> bool:
         """Return whether anything here matches: the roots alone tell."""

@@ -1,7 +1,7 @@
 """Services and users by region: a user pulls a service, a service pushes to users.
 
 The only file that knows of regions. Each region has its own two finders, one over the services
-published there and one over the wishes of the users who are there now; a region without either
+published there and one over the needs of the users who are there now; a region without either
 is forgotten.
 """
 
@@ -30,7 +30,7 @@ class ServiceDirectory:
         self.rule = rule
         self._make_finder = make_finder
         self._regions: dict[Hashable, _Region] = {}
-        self._wish_of: dict[Hashable, tuple[Hashable, tuple[int, ...]]] = {}
+        self._need_of: dict[Hashable, tuple[Hashable, tuple[int, ...]]] = {}
 
     def list_regions(self) -> list[Hashable]:
         """Return the regions that have a service or a user, in order of arrival."""
@@ -47,24 +47,24 @@ class ServiceDirectory:
         self._change(region, lambda here: here.services.remove(service))
 
     def register_user(self, region: Hashable, user: Hashable, values: Sequence[int]) -> None:
-        """Note the wish of a user who is in a region; a user is in one region at a time."""
-        if user in self._wish_of:
-            raise ValueError(f"user {user!r} is already in region {self._wish_of[user][0]!r}")
+        """Store the need of a user who is in a region; a user is in one region at a time."""
+        if user in self._need_of:
+            raise ValueError(f"user {user!r} is already in region {self._need_of[user][0]!r}")
         self._change(region, lambda here: here.users.add(user, values))
-        self._wish_of[user] = (region, tuple(values))
+        self._need_of[user] = (region, tuple(values))
 
     def move_user(self, user: Hashable, region: Hashable) -> None:
-        """Let a user walk into another region, with the same wish."""
-        wish = self.forget_user(user)
-        self.register_user(region, user, wish)
+        """Move a user to another region, with the same need."""
+        need = self.forget_user(user)
+        self.register_user(region, user, need)
 
     def forget_user(self, user: Hashable) -> tuple[int, ...]:
-        """Remove a user and return the wish; KeyError if there is none."""
-        if user not in self._wish_of:
+        """Remove a user and return the need; KeyError if there is none."""
+        if user not in self._need_of:
             raise KeyError(f"user {user!r} is in no region")
-        region, wish = self._wish_of.pop(user)
+        region, need = self._need_of.pop(user)
         self._change(region, lambda here: here.users.remove(user))
-        return wish
+        return need
 
     def pull_services(
         self,
@@ -73,7 +73,7 @@ class ServiceDirectory:
         rng: np.random.Generator,
         limit: int | None = 1,
     ) -> Result:
-        """Find the services of a region for a wish."""
+        """Find the services of a region for a need."""
         here = self._regions.get(region)
         request = ServiceRequest(tuple(values), self.rule, Side.PULL, limit)
         return here.services.find(request, rng) if here else Result((), 0, 0)
@@ -82,10 +82,10 @@ class ServiceDirectory:
         self, user: Hashable, rng: np.random.Generator, limit: int | None = 1
     ) -> Result:
         """Find services for a registered user, where that user is now."""
-        if user not in self._wish_of:
+        if user not in self._need_of:
             raise KeyError(f"user {user!r} is in no region")
-        region, wish = self._wish_of[user]
-        return self.pull_services(region, wish, rng, limit)
+        region, need = self._need_of[user]
+        return self.pull_services(region, need, rng, limit)
 
     def push_service(
         self,

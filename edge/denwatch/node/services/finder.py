@@ -277,8 +277,8 @@ def _judge_items(
         broken = items < asked if request.side is Side.PULL else items > asked
     elif request.rule is FeasibilityRule.AGREEING:
         broken = items * asked < 0
-        wish = asked if request.side is Side.PULL else items
-        apart = np.where(wish != 0, apart, 0)
+        need = asked if request.side is Side.PULL else items
+        apart = np.where(need != 0, apart, 0)
     return np.logical_not(np.any(broken, axis=1)), np.sum(apart, axis=1)
 
 
@@ -344,18 +344,7 @@ class ExactFinder(Finder):
 
     def _find_first(self, masks: Masks) -> Result:
         place, squared, read = find_nearest(
-            self._plus,
-            self._minus,
-            self._alive,
-            self._age,
-            self._starts,
-            masks.rows,
-            masks.item_cares,
-            masks.centre,
-            masks.up,
-            masks.down,
-            masks.low,
-            masks.high,
+            self._plus, self._minus, self._alive, self._age, self._starts, *masks
         )
         slot = int(self._slots[place]) if place >= 0 else -1
         if self._tail:
@@ -372,15 +361,8 @@ class ExactFinder(Finder):
 
     def _find_many(self, masks: Masks, limit: int) -> Result:
         slots = self._catalogue.list_slots()
-        found, distances = self._rank_feasible(slots, masks)
-        identities = self._catalogue.identities
-        matches = tuple(
-            ServiceMatch(identities[slot], squared)
-            for slot, squared in zip(
-                found[:limit].tolist(), distances[:limit].tolist(), strict=True
-            )
-        )
-        return Result(matches, len(slots), len(slots))
+        found, _ = self._rank_feasible(slots, masks)
+        return self._build_result(found[:limit], masks, len(slots), len(slots))
 
     def _rank_feasible(self, slots: Slots, masks: Masks) -> tuple[Slots, Slots]:
         """Return the feasible of `slots` (oldest first) and their distances, nearest first."""

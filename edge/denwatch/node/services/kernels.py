@@ -6,7 +6,7 @@
     masks         the seven rows of `request.Masks.rows`: must be 1, must be -1, must not be 1, must
                   not be -1, counted, the request's ones, the request's minus ones
 
-Kernels keep no state and allocate only scratch. Example, two attributes: the wish (1, 0) under
+Kernels keep no state and allocate only scratch. Example, two attributes: the need (1, 0) under
 POSITIVE has must-be-1 = 0b01 and must-not-be-(-1) = 0b11; a service (1, 1) breaks nothing, and
 its squared distance is 1.
 """

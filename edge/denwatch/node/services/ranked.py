@@ -199,7 +199,7 @@ class ProjectedFinder(RankedFinder):
         asked = np.array(request.values, np.float64)
         centred = asked - self._mean
         if request.rule is FeasibilityRule.AGREEING and request.side is Side.PULL:
-            centred[asked == 0] = 0.0  # what a wish does not care about must not move it
+            centred[asked == 0] = 0.0  # what a need does not care about must not move it
         return self._directions @ centred, True, True
 
 

@@ -1,6 +1,6 @@
 """Service vectors, requests and results, and how they become bit masks.
 
-A service, or the wish of a user, is a vector of binary attributes (1: has it, 0: has it not) and
+A service, or what a user needs, is a vector of binary attributes (1: has it, 0: has it not) and
 ternary ones (1: for, -1: against, 0: neutral). Only this file knows how such a vector becomes two
 packed bit planes, the ones and the minus ones, and how a rule becomes bit masks. A pull (a user
 looks for services) and a push (a service looks for users) are the same search with the roles
@@ -32,12 +32,12 @@ class AttributeKind(Enum):
 
 
 class FeasibilityRule(Enum):
-    """When a service is feasible for a wish, and how far it is from it.
+    """When a service is feasible for a user's need, and how far it is from it.
 
-    POSITIVE: every attribute of the service is at least the wish's; distance over all attributes.
+    POSITIVE: every attribute of the service is at least the need's; distance over all attributes.
     NEAREST: every service is feasible; distance over all attributes.
-    AGREEING: a 0 in the wish is "don't care"; a service is feasible if it never says the opposite
-    of the wish, and its distance is over the attributes on which the wish says something.
+    AGREEING: a 0 in the need is "don't care"; a service is feasible if it never says the opposite
+    of the need, and its distance is over the attributes on which the need says something.
     """
 
     POSITIVE = "positive"
@@ -118,7 +118,7 @@ def pack_planes(matrix: Values) -> tuple[Plane, Plane]:
 
 
 class Side(Enum):
-    """Who asks: PULL is a wish looking for services, PUSH a service looking for wishes."""
+    """Who asks: PULL is a user who looks for services, PUSH a service that looks for users."""
 
     PULL = "pull"
     PUSH = "push"
