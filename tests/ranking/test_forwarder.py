@@ -269,8 +269,8 @@ def test_a_restarted_server_still_holds_back_what_it_held_back():
     for number, (subscription, score) in enumerate([(COMEDY, 0.9), (DRAMA, 0.8)]):
         first.subscribe(Preference(number, "x", subscription, score))
     first.forward(1, {"genre": "comedy"}, 0.0, expires=10.0)
-    gate = TopK(1, turn=profile.gate.turn, entries=profile.gate.list_entries())
-    second.connect("x", policy, gate)
+    top_k = TopK(1, turn=profile.top_k.turn, entries=profile.top_k.list_entries())
+    second.connect("x", policy, top_k)
     second.subscribe(Preference(1, "x", DRAMA, 0.8))
     assert not second.forward(2, {"genre": "drama"}, 5.0)[0].is_delivered
     assert second.forward(3, {"genre": "drama"}, 10.0)[0].is_delivered

@@ -25,9 +25,9 @@ def make_events(steps):
     return events
 
 
-def offer_all(gate, events):
+def offer_all(top_k, events):
     return [
-        gate.offer(turn, Rank(-1, score), now, expires).value
+        top_k.offer(turn, Rank(-1, score), now, expires).value
         for turn, (score, now, expires) in enumerate(events, start=1)
     ]
 
@@ -44,10 +44,10 @@ def test_top_k_is_definition_6_over_the_whole_history(steps, k, window):
 @given(steps, st.integers(1, 4), st.one_of(st.none(), st.integers(1, 8)), st.integers(0, 9))
 def test_the_current_best_are_the_k_best_valid_ones(steps, k, window, later):
     events = make_events(steps)
-    gate = TopK(k, window)
-    verdicts = offer_all(gate, events)
+    top_k = TopK(k, window)
+    verdicts = offer_all(top_k, events)
     now = (events[-1][1] if events else 0) + later
-    best = [entry.turn for entry in gate.list_best(now)]
+    best = [entry.turn for entry in top_k.list_best(now)]
     assert best == oracle.list_best(events, verdicts, k, now, window)
 
 
@@ -55,11 +55,11 @@ def test_the_current_best_are_the_k_best_valid_ones(steps, k, window, later):
 @given(steps, steps, st.integers(1, 4), st.one_of(st.none(), st.integers(1, 8)))
 def test_a_stored_and_restored_state_decides_the_same(before, after, k, window):
     events = make_events(before + after)
-    gate = TopK(k, window)
-    verdicts = offer_all(gate, events[: len(before)])
-    gate = TopK(k, window, turn=gate.turn, entries=gate.list_entries())
+    top_k = TopK(k, window)
+    verdicts = offer_all(top_k, events[: len(before)])
+    top_k = TopK(k, window, turn=top_k.turn, entries=top_k.list_entries())
     verdicts += [
-        gate.offer(0, Rank(-1, score), now, expires).value
+        top_k.offer(0, Rank(-1, score), now, expires).value
         for score, now, expires in events[len(before) :]
     ]
     assert verdicts == list(oracle.replay_definition_6(events, k, window))
@@ -69,9 +69,9 @@ def test_a_stored_and_restored_state_decides_the_same(before, after, k, window):
 @given(steps, st.integers(1, 4))
 def test_the_bounded_form_is_algorithm_1(steps, k):
     events = make_events(steps)
-    gate = BoundedTopK(k)
-    assert offer_all(gate, events) == list(oracle.replay_algorithm_1(events, k))
-    assert len(gate.list_best(-math.inf)) <= k
+    top_k = BoundedTopK(k)
+    assert offer_all(top_k, events) == list(oracle.replay_algorithm_1(events, k))
+    assert len(top_k.list_best(-math.inf)) <= k
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,16 +97,16 @@ def test_algorithm_1_forgets_even_if_all_live_equally_long():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 4))
 def test_without_expiry_no_more_than_k_entries_are_kept(scores, k):
-    gate = TopK(k)
+    top_k = TopK(k)
     for turn, score in enumerate(scores):
-        gate.offer(turn, Rank(-1, score), 0, math.inf)
-        assert len(gate.list_entries()) <= k
+        top_k.offer(turn, Rank(-1, score), 0, math.inf)
+        assert len(top_k.list_entries()) <= k
 
 
 def test_the_fresher_of_two_equals_is_delivered_and_takes_the_place():
-    gate = TopK(1)
-    assert offer_all(gate, [(5, 0, 9), (5, 1, 9)]) == ["delivered", "delivered"]
-    assert [entry.note_id for entry in gate.list_best(2)] == [2]
+    top_k = TopK(1)
+    assert offer_all(top_k, [(5, 0, 9), (5, 1, 9)]) == ["delivered", "delivered"]
+    assert [entry.note_id for entry in top_k.list_best(2)] == [2]
 
 
 # PrefSIENA, Figures 5 and 6: comedies 0.9, dramas 0.8, top 2; times in hours.
@@ -120,17 +120,17 @@ def test_figure_5_old_notifications_block_new_ones():
 
 
 def test_figure_6_expiry_lets_them_through():
-    gate = TopK(2)
-    assert offer_all(gate, SHOWS) == ["delivered"] * 6
-    assert [entry.note_id for entry in gate.list_best(22.5)] == [6, 5]
+    top_k = TopK(2)
+    assert offer_all(top_k, SHOWS) == ["delivered"] * 6
+    assert [entry.note_id for entry in top_k.list_best(22.5)] == [6, 5]
 
 
 def test_time_never_runs_backwards():
-    gate = TopK(1)
-    assert offer_all(gate, [(5, 0, 10), (1, 11, 20)]) == ["delivered", "delivered"]
+    top_k = TopK(1)
+    assert offer_all(top_k, [(5, 0, 10), (1, 11, 20)]) == ["delivered", "delivered"]
     # The first has expired at 11; a clock set back does not make it valid again.
-    assert gate.offer(3, Rank(-1, 1), 5, 30).value == "delivered"
-    assert gate.offer(4, Rank(-1, 9), 5, 10.5).value == "expired"
+    assert top_k.offer(3, Rank(-1, 1), 5, 30).value == "delivered"
+    assert top_k.offer(4, Rank(-1, 9), 5, 10.5).value == "expired"
 
 
 @pytest.mark.parametrize("build", [lambda: TopK(0), lambda: TopK(1, 0), lambda: BoundedTopK(-1)])
@@ -152,8 +152,8 @@ def test_a_period_ends_after_now_and_began_before(now, period, origin):
 def test_the_periodic_form_starts_anew_in_each_period(steps, k, period):
     events = [(score, now, math.inf) for score, now, _ in make_events(steps)]
     rule = ExpiryRule(period=period)
-    gate = TopK(k)
-    verdicts = offer_all(gate, [(s, now, rule.find_expiry(now)) for s, now, _ in events])
+    top_k = TopK(k)
+    verdicts = offer_all(top_k, [(s, now, rule.find_expiry(now)) for s, now, _ in events])
     expected = []
     for number in sorted({now // period for _, now, _ in events}):
         inside = [event for event in events if event[1] // period == number]
