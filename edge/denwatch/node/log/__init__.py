@@ -1,19 +1,19 @@
-"""The log of a node: what happened, for analysis of all nodes together.
+"""The log of a node: what happened, for the analysis of all nodes together.
 
-Records go into the store with what they tell of, and from there into segments:
+Records go into the store with the change that they describe, and from there into segments:
 
     store.apply(changes, [encode_record("attach", {"subscriber": "medic7", "is_up": True}, now)])
     store.commit()
-    writer = Writer(store, DiskFiles("log"))   # once; mends what a crash left
+    writer = Writer(store, DiskFiles("log"))   # once; repairs what a crash left
     writer.move(now)                           # now and then; then store.commit()
 
-and come back from the bytes of a segment, with everything that is damaged named:
+They are read from the bytes of a segment, and every damage is reported:
 
     contents = read_segment(data, is_closed=name.endswith(".dlog"))
     for block in contents.blocks:
         records, damages = decode_records(block)
 
-`kinds` has the table of records, `README.md` the bytes, `names` which of several files to read.
+`kinds.py` has the table of records, `README.md` the bytes, `choose_segments` which files to read.
 """
 
 from __future__ import annotations

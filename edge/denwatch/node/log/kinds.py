@@ -2,8 +2,8 @@
 
 The rules that keep old logs readable: an id is never used again; fields are only appended, and an
 appended field is optional; a change of meaning is a new kind. Each addition raises `SCHEMA`.
-Everything analysis needs to replay what a node knew is here: what was asked, what was read, what
-matched, what was decided, what went where and when.
+The analysis needs everything to replay what a node knew: what was subscribed to, what was read,
+what matched, what was decided, what was sent where and when.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RecordKind(NamedTuple):
 
 
 def _kind(id: int, name: str, meaning: str, fields: str) -> RecordKind:
-    """Read fields written as `name:type`, with a question mark after what may be missing."""
+    """Parse fields written as `name:type`, with a question mark after optional ones."""
     read = []
     for word in fields.split():
         field, _, type_ = word.rstrip("?").partition(":")
@@ -194,4 +194,4 @@ _TABLE = (
 
 KINDS: dict[str, RecordKind] = {kind.name: kind for kind in _TABLE}
 KINDS_BY_ID: dict[int, RecordKind] = {kind.id: kind for kind in _TABLE}
-MAX_KINDS = 64  # a block says in one word which kinds it has
+MAX_KINDS = 64  # a block has one bit for each kind, in 8 bytes

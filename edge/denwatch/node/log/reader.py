@@ -1,8 +1,12 @@
-"""Reading a segment: bytes in, blocks and damages out. Pure; opens nothing, drops nothing silently.
+"""Reads a segment: bytes in, blocks, records and damages out. Pure; opens no file, hides nothing.
 
-Everything in a segment is either in a block that is whole, or in a damage with its place, its
-reason and, where it can be known, the numbers of the records that are lost. A segment that is still
-being written ends where its last whole block ends; the next reading says from which record on.
+Every byte of a segment is either in an intact block or in a `Damage` with its place, its reason
+and, where it can be known, the numbers of the lost records. A segment that is still being written
+ends with its last complete block; the next reading continues from a record's number.
+
+The records of a block are checked by column, at the speed of C. Only where a column is wrong are
+its records checked one by one, to find which. A record that does not fit the table of kinds becomes
+a damage with its number; the others are returned.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ class Damage(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records that are whole, not yet unpacked."""
+    """An intact block of records, not yet unpacked."""
 
     segment: Header
     header: BlockHeader
@@ -58,7 +62,7 @@ class Block(NamedTuple):
     def may_hold(
         self, kinds: int | None = None, since: int | None = None, until: int | None = None
     ) -> bool:
-        """Say whether records of these kinds (a mask) and times (since <= t < until) are there."""
+        """Return whether it may have records of these kinds (a mask), since <= time < until."""
         return (
             (kinds is None or bool(self.header.kinds & kinds))
             and (since is None or self.header.latest >= since)
@@ -83,7 +87,7 @@ class _Incomplete(Exception):
 
 
 class _Broken(Exception):
-    """The bytes are not what they should be."""
+    """The bytes are damaged."""
 
 
 def build_mask(names: Iterable[str]) -> int:
@@ -156,7 +160,7 @@ def unpack_body(header: BlockHeader, body: bytes) -> bytes | str:
     elif header.packing == DEFLATED:
         unpacker = zlib.decompressobj()
         try:
-            raw = unpacker.decompress(body, header.raw + 1)  # no more, whatever it claims
+            raw = unpacker.decompress(body, header.raw + 1)  # bounded, whatever the data claims
         except zlib.error as error:
             return f"the block cannot be unpacked: {error}"
     else:
@@ -178,7 +182,7 @@ class _Walk:
         self.damages: list[Damage] = []
         self.footer: Footer | None = None
         self._start = start
-        self._trouble = ""  # why the bytes at `end` are no block
+        self._fault = ""  # why the bytes at `end` are no block
 
     def read_blocks(self) -> None:
         """Read to the end, over all damage that has a whole block behind it."""
@@ -192,7 +196,7 @@ class _Walk:
                 if offset + size > len(self.data):
                     raise _Incomplete("the segment is cut off within a block")
             except (_Incomplete, _Broken) as error:
-                self._trouble = self._trouble or str(error)
+                self._fault = self._fault or str(error)
                 offset = _find_block(self.data, offset + 1)
                 continue
             self._bridge(offset, block)
@@ -200,10 +204,10 @@ class _Walk:
             offset = self.end = offset + size
 
     def require_end(self) -> None:
-        """Note what is missing at the end of a closed segment."""
+        """Record what is missing at the end of a closed segment."""
         rest = len(self.data) - self.end
         if self.footer is None:
-            reason = self._trouble or "the segment is cut off"
+            reason = self._fault or "the segment is cut off"
             self._note(self.end, rest, f"{reason}; the footer is missing", self.number)
         elif rest:
             self._note(self.end, rest, "bytes behind the end of the segment")
@@ -212,23 +216,23 @@ class _Walk:
     def _note(
         self, offset: int, size: int, reason: str, first: int | None = None, length: int = -1
     ) -> None:
-        """Note a damage, unless it concerns only what was read before."""
+        """Record a damage, unless it concerns only what was read before."""
         known = None if length < 0 else length
         if first is None or known is None or first + known > self._start or self._start == 0:
             self.damages.append(Damage(offset, size, reason, first, known))
 
     def _bridge(self, offset: int, block: BlockHeader) -> None:
-        """Note what lies between the last block and this one."""
+        """Record what is damaged or missing between the last block and this one."""
         missing = max(block.first - self.number, 0)
         if offset > self.end:
-            self._note(self.end, offset - self.end, self._trouble, self.number, missing)
+            self._note(self.end, offset - self.end, self._fault, self.number, missing)
         elif missing:
             self._note(offset, 0, "records are missing", self.number, missing)
-        self._trouble = ""
+        self._fault = ""
         self.number += missing
 
     def _take(self, offset: int, size: int, block: BlockHeader) -> None:
-        """Take a block whose header is right."""
+        """Read a block whose header is valid."""
         if block.type == RECORDS:
             self._take_records(offset, size, block)
             return
@@ -330,22 +334,18 @@ def _load(data: bytes, what: str) -> Any:
         raise _Broken(f"{what} is no CBOR: {error}") from None
 
 
-# Unpacking a block: its records one by one, or as columns by kind. Pure.
-#
-# The records of a block are checked by column, at the speed of C; only where a column is not as it
-# should be are its records looked at one by one, to say which are wrong. A record that does not fit
-# the table of kinds becomes a damage with its number; the others are handed out.
+# Records of a block --------------------------------------------------------------------------
 
 Columns = dict[str, Sequence[Any]]
 """`number`, `time` and `hybrid`, then the kind's fields; all of one length."""
 
 _PAIR = b"\x82"
 _LAST = b"\x48the last"
-# The decoder passes over bytes behind a value; as the first of a pair, the value must end where
+# The decoder ignores bytes behind a value. As the first of a pair, the value must end exactly where
 # the second begins.
 
 
-class _Sheet(NamedTuple):
+class _KindRows(NamedTuple):
     """The rows of one kind, their numbers, and when they are checked, their columns."""
 
     numbers: list[int]
@@ -397,7 +397,7 @@ def decode_columns(
 
 def _decode_sheets(
     block: Block, kinds: Iterable[str] | None
-) -> tuple[dict[int, _Sheet], list[Damage]]:
+) -> tuple[dict[int, _KindRows], list[Damage]]:
     wanted = None if kinds is None else set(kinds)
     rows = _load_rows(block)
     if isinstance(rows, str):
@@ -405,13 +405,13 @@ def _decode_sheets(
         length = block.header.length - block.skipped
         return {}, [_describe(block, rows, first, length)]
     sheets, damages = _sort_rows(block, rows)
-    kept: dict[int, _Sheet] = {}
+    kept: dict[int, _KindRows] = {}
     for id_, sheet in sheets.items():
         if wanted is not None and KINDS_BY_ID[id_].name not in wanted:
             continue
         sheet.columns.extend(zip_longest(*sheet.rows))
         if not check_columns(id_, sheet.columns):
-            sheet = _sift(block, sheet, damages)
+            sheet = _keep_valid(block, sheet, damages)
         if sheet.rows:
             kept[id_] = sheet
     damages.sort(key=lambda damage: damage.first or 0)
@@ -431,9 +431,9 @@ def _load_rows(block: Block) -> list[Any] | str:
     return rows
 
 
-def _sort_rows(block: Block, rows: list[Any]) -> tuple[dict[int, _Sheet], list[Damage]]:
-    """Put the rows into sheets by kind; what is no row, or of no known kind, is damage."""
-    sheets: dict[int, _Sheet] = {}
+def _sort_rows(block: Block, rows: list[Any]) -> tuple[dict[int, _KindRows], list[Damage]]:
+    """Group the rows by kind; what is not a row, or of an unknown kind, is damage."""
+    sheets: dict[int, _KindRows] = {}
     damages: list[Damage] = []
     first = block.header.first
     for number, row in enumerate(rows[block.skipped :], first + block.skipped):
@@ -443,15 +443,15 @@ def _sort_rows(block: Block, rows: list[Any]) -> tuple[dict[int, _Sheet], list[D
             if type(kind) is not int or kind not in KINDS_BY_ID:
                 damages.append(_describe(block, str(check_row(row)), number, 1))
                 continue
-            sheet = sheets[kind] = _Sheet([], [], [])
+            sheet = sheets[kind] = _KindRows([], [], [])
         sheet.numbers.append(number)
         sheet.rows.append(row)
     return sheets, damages
 
 
-def _sift(block: Block, sheet: _Sheet, damages: list[Damage]) -> _Sheet:
-    """Return the rows that are right, and note the others."""
-    kept = _Sheet([], [], [])
+def _keep_valid(block: Block, sheet: _KindRows, damages: list[Damage]) -> _KindRows:
+    """Return the valid rows, and add the others to the damages."""
+    kept = _KindRows([], [], [])
     for number, row in zip(sheet.numbers, sheet.rows, strict=True):
         reason = check_row(row)
         if reason is None:

@@ -85,7 +85,7 @@ def encode_record(kind: str, fields: Mapping[str, Any], time: int, hybrid: int =
 def check_row(row: Any) -> str | None:
     """Return why a decoded array is no record of a known kind; None if it is one.
 
-    More fields than the kind has are those of a newer version, and are let through.
+    Additional fields come from a newer version and are ignored.
     """
     if type(row) is not list or len(row) < FIXED:
         return "a record is an array of kind, time, hybrid time and fields"
@@ -96,7 +96,7 @@ def check_row(row: Any) -> str | None:
 
 
 def _check_values(layout: _Layout, row: list[Any]) -> str | None:
-    # Types that were right once are right again: most rows take the short way.
+    # Types that were valid once are valid again: most rows take this short way.
     classes = tuple(map(type, row))
     shape = layout.accepted.get(classes)
     if shape is None:
@@ -107,7 +107,7 @@ def _check_values(layout: _Layout, row: list[Any]) -> str | None:
         if len(layout.accepted) < 1024:
             layout.accepted[classes] = shape
     try:
-        shape.pack(*shape.take(row))  # takes exactly what is in the ranges, all at once
+        shape.pack(*shape.take(row))  # fails unless all integers are in range
     except StructError:
         return layout.find_out_of_range(row)
     for place, is_right in shape.contents:
@@ -117,9 +117,9 @@ def _check_values(layout: _Layout, row: list[Any]) -> str | None:
 
 
 def check_columns(kind: int, columns: Sequence[Sequence[Any]]) -> bool:
-    """Say whether all rows of a kind are right; `columns` are theirs, short rows filled up.
+    """Return whether all rows of a kind are valid; `columns` are theirs, short rows padded.
 
-    Does what `check_row` does, for many rows at once; which one is wrong, only that knows.
+    The same as `check_row` for many rows at once, but it does not find which one is wrong.
     """
     layout = _LAYOUTS[kind]
     if len(columns) < FIXED + layout.required:
@@ -152,7 +152,7 @@ def _drop_missing(column: Sequence[Any], types: set[type]) -> Sequence[Any]:
 
 
 def name_fields(row: list[Any]) -> dict[str, Any]:
-    """Return the fields of a checked row by name; what was left out is None."""
+    """Return the fields of a checked row by name; omitted fields are None."""
     names = _LAYOUTS[row[0]].names
     values = row[FIXED : FIXED + len(names)]
     values += [None] * (len(names) - len(values))
@@ -160,7 +160,7 @@ def name_fields(row: list[Any]) -> dict[str, Any]:
 
 
 class _Shape(NamedTuple):
-    """What the types of a row do not say."""
+    """What is left to check when the types of a row are known."""
 
     take: Callable[[list[Any]], tuple[int, ...]]  # the two times, and all integers
     pack: Callable[..., bytes]
@@ -168,7 +168,7 @@ class _Shape(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What checking a kind needs, worked out once."""
+    """What checking a kind needs, computed once."""
 
     kind: RecordKind
     names: tuple[str, ...]
@@ -194,7 +194,7 @@ class _Layout(NamedTuple):
         return _Shape(itemgetter(*places), Struct(f"<{letters}").pack, tuple(contents))
 
     def find_wrong_type(self, row: list[Any]) -> str | None:
-        """Say which value is missing, or of another type than it must be."""
+        """Return which value is missing or has the wrong type."""
         if type(row[1]) is not int or type(row[2]) is not int:
             return _BAD_TIMES
         length = len(row) - FIXED
@@ -208,14 +208,14 @@ class _Layout(NamedTuple):
         return None
 
     def find_out_of_range(self, row: list[Any]) -> str:
-        """Say which value does not fit its type; there is one."""
+        """Return which value is out of range; there is one."""
         for place, low, high in self.ranges:
             if place < len(row) and row[place] is not None and not low <= row[place] < high:
                 return self.describe_range(place, row[place])
         return _BAD_TIMES
 
     def describe_range(self, place: int, value: Any) -> str:
-        """Say that a value does not fit its type."""
+        """Return the message for a value that is out of range."""
         field = self.kind.fields[place - FIXED]
         return f"the field {field.name} is out of the range of {field.type}: {value!r:.40}"
 

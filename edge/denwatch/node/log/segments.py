@@ -1,8 +1,13 @@
-"""A segment of the log as bytes: header, blocks of records, footer. Pure; writes, never reads.
+"""Segments of the log: their bytes as they are written, their names, and which of several to read.
 
-The byte tables are in `README.md`. Every part carries its length and a CRC, and a block a mark by
-which the next one is found behind damage. Blocks say which records, times and kinds they hold, so
-that a reader skips what it does not want without unpacking it.
+The byte tables are in `README.md`. Every part has its length and a CRC, and a block starts with a
+mark by which the next block is found after damage. Blocks state which records, times and kinds they
+contain, so that a reader skips what it does not need without unpacking it.
+
+`north-0000000003-00000000000000000412.dlog` begins with record 412 and was written in the third run
+of the node "north"; `.open` instead of `.dlog` is still being written. `~2` before the ending
+distinguishes segments that would have the same name after damage. Names are for sorting and
+finding: the segment's header decides. Pure.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ _WORTH_PACKING = 200  # bytes
 
 
 class Header(NamedTuple):
-    """What a segment says of itself at its beginning."""
+    """The header of a segment."""
 
     node: str
     epoch: int
@@ -43,7 +48,7 @@ class Header(NamedTuple):
 
 
 class BlockHeader(NamedTuple):
-    """What a block says of itself."""
+    """The header of a block."""
 
     type: int
     packing: int
@@ -59,7 +64,7 @@ class BlockHeader(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """One block, as the footer knows it."""
+    """One block in the footer's index."""
 
     offset: int
     first: int
@@ -70,7 +75,7 @@ class IndexEntry(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """What a closed segment holds."""
+    """The footer of a closed segment: what is in it."""
 
     next: int  # the number after the last record
     counts: dict[int, int]  # records by kind
@@ -102,7 +107,7 @@ def pack_header(header: Header) -> bytes:
 def pack_records(data: bytes, rows: list[list[Any]], first: int) -> tuple[bytes, BlockHeader]:
     """Return a block of records: `data` is their CBOR one after another, `rows` the same decoded.
 
-    The block's header comes back too, because the footer wants to know it.
+    The block's header is returned too, for the footer's index.
     """
     times = [row[1] for row in rows]
     kinds = 0
@@ -155,12 +160,7 @@ def count_kinds(counts: dict[int, int], rows: Iterable[list[Any]]) -> None:
         counts[row[0]] = counts.get(row[0], 0) + 1
 
 
-# The names of segments, and which of several segments to read. Pure.
-#
-# `north-0000000003-00000000000000000412.dlog` begins with record 412 and was written in the third
-# run of the node "north"; `.open` instead of `.dlog` is still being written. A `~2` before the
-# ending tells apart segments that would have one name after damage. Names only sort and find:
-# what counts is in the segment's header.
+# Names ---------------------------------------------------------------------------------------
 
 OPEN = ".open"
 CLOSED = ".dlog"
@@ -168,7 +168,7 @@ _SHAPE = re.compile(r"(?P<node>.+)-(?P<epoch>\d{10,})-(?P<first>\d{20,})(~\d+)?\
 
 
 class SegmentName(NamedTuple):
-    """What the name of a segment says."""
+    """What the name of a segment contains."""
 
     node: str
     epoch: int
@@ -177,7 +177,7 @@ class SegmentName(NamedTuple):
 
 
 class SegmentSpan(NamedTuple):
-    """The records that one file holds, as its header and footer (or its blocks) say."""
+    """The records that one file contains, by its header and footer (or its blocks)."""
 
     file: str
     header: Header
@@ -209,11 +209,11 @@ def read_name(name: str) -> SegmentName | None:
 
 
 def choose_segments(spans: Iterable[SegmentSpan]) -> list[SegmentChoice]:
-    """Say which files to read from which record on, so that every record is read once.
+    """Return which files to read from which record on, so that every record is read once.
 
     The same segment may be there twice: copied, collected from two places, or once open and once
     closed. Of records that several files hold, the file that begins first and reaches furthest is
-    read; a file that adds nothing is in the answer too, with its reason, starting behind its end.
+    read; a file that adds nothing is returned too, with the reason, starting after its end.
     """
     choices: list[SegmentChoice] = []
     reached: dict[tuple[str, int], tuple[int, str]] = {}

@@ -1,15 +1,21 @@
-"""Moving the log from the store's outbox to segments: every record once, whatever happens between.
+"""Moves the log from the store's outbox into segments: every record once, whatever crashes between.
 
-A record is durable in the outbox with the commit it belongs to. Moving it happens apart, in three
-steps: take rows from the outbox (reads the store), write them into the open segment and sync it
-(touches files only, so another thread may do it), and drop them from the outbox (with the store's
-next commit). What was written but not dropped when the node died is found again by its numbers: at
-the start the segments say how far they reach. Rules:
+THEORY. A record is durable in the outbox with the commit that it belongs to. Moving it is separate,
+in three steps: `take` reads rows from the outbox; `write` appends them to the open segment and
+syncs it (files only, so another thread may do it); `settle` drops them from the outbox, with the
+store's next commit. What was written but not dropped when the node died is recognised by its
+numbers: at the start the segments show where they end (`recover`).
 
-1. Rows are dropped only after the segment that has them is synced.
-2. A segment is closed, and so may be carried away, only after its rows are durably dropped.
-3. A segment holds one run of the node; blocks hold whole rows of the outbox.
-4. Bytes are cut off a segment only if their records are still in the outbox.
+INVARIANTS
+  1. Rows are dropped only after the segment that has them is synced.
+  2. A segment is closed, and so may be copied away, only after its rows are durably dropped.
+  3. A segment holds one run of the node; blocks hold whole rows of the outbox.
+  4. Bytes are truncated from a segment only if their records are still in the outbox.
+
+EXAMPLE. Records 1 to 10 are in the outbox. `write` appends 1 to 10 and syncs; the power fails
+before the commit that drops them. At the next start the segment ends with 10, the outbox still
+begins with 1: the writer continues with 11, and `settle` drops 1 to 10. If the block of 6 to 10 was
+torn, it is truncated (rule 4) and 6 to 10 are written again.
 """
 
 from __future__ import annotations
@@ -44,7 +50,7 @@ BLOCK_BYTES = 256 << 10
 
 
 class OutboxBatch(NamedTuple):
-    """Rows of one run, on their way from the outbox to a segment."""
+    """Rows of one run that go from the outbox into a segment."""
 
     rows: list[OutboxRow]
     settled: int  # records below this number are durably out of the outbox
@@ -68,7 +74,7 @@ class Writer:
         found = recover(files, store.node, store.settled, store.next_number)
         self._open = found.segment
         self._next = found.next
-        self._is_torn = False  # the last write failed, and may have left a part of it
+        self._is_torn = False  # the last write failed and may have left some of its bytes
         self.settle()
 
     @property
@@ -79,7 +85,7 @@ class Writer:
     def move(self, now: int, limit: int = 20_000) -> int:
         """Move up to about `limit` records; return how many. Commit the store afterwards.
 
-        OSError and LogError leave everything as it was: the records wait in the outbox.
+        After OSError or LogError nothing has changed: the records are still in the outbox.
         """
         moved = self.write(self.take(limit), now)
         self.settle()
@@ -92,7 +98,7 @@ class Writer:
         return OutboxBatch(rows, self._store.settled)
 
     def write(self, batch: OutboxBatch, now: int) -> int:
-        """Write a batch into the segment and sync it; return how many records that were."""
+        """Write a batch into the segment and sync it; return the number of records."""
         self._repair()
         segment = self._open
         if segment and batch.settled >= self._next and self._is_due(segment, batch, now):
@@ -105,11 +111,11 @@ class Writer:
             raise LogError(f"the outbox goes on with record {first.first}, not {self._next}")
         segment = segment or self._begin_segment(first, now)
         if segment.header.epoch != first.epoch:
-            return 0  # the old segment waits until its rows are dropped for good
+            return 0  # the old segment stays open until its rows are durably dropped
         return self._append(segment, batch.rows)
 
     def settle(self) -> None:
-        """Drop what is written from the outbox, with the next commit. Changes the store."""
+        """Drop what is written from the outbox, with the store's next commit."""
         if self._next > self._store.settled:
             self._store.drop_outbox(self._next)
 
@@ -134,7 +140,7 @@ class Writer:
         header = Header(self._store.node, row.epoch, row.first, now)
         name = write_name(header.node, header.epoch, header.first)
         if name in self._files.list_names():
-            self._files.remove(name)  # begun before, in vain: its records are in the outbox
+            self._files.remove(name)  # left by a failed start: its records are in the outbox
         data = pack_header(header)
         self._files.create(name, data)
         self._open = OpenSegment(name, header, len(data), {}, [])
@@ -153,7 +159,7 @@ class Writer:
             blocks.append(IndexEntry(*entry, head.earliest, head.latest, head.kinds))
             count_kinds(counts, decoded)
             data += block
-        self._is_torn = True  # until we know better
+        self._is_torn = True  # until the sync has succeeded
         self._files.append(segment.name, data)
         self._files.sync(segment.name)
         self._is_torn = False
@@ -165,7 +171,7 @@ class Writer:
         return moved
 
     def _repair(self) -> None:
-        """Cut off what a failed write may have left. Its records are still in the outbox."""
+        """Truncate what a failed write may have left. Its records are still in the outbox."""
         if self._is_torn and self._open is not None:
             self._files.truncate(self._open.name, self._open.size)
             self._files.sync(self._open.name)
@@ -173,7 +179,7 @@ class Writer:
 
     def _close_segment(self, segment: OpenSegment) -> None:
         if segment.blocks:
-            self._is_torn = True  # until it has its name, the footer is cut off to go on
+            self._is_torn = True  # a retry truncates the footer, until the file has its new name
             self._files.append(segment.name, pack_footer(segment.build_footer(self._next)))
             self._files.sync(segment.name)
             self._files.rename(segment.name, segment.name.removesuffix(OPEN) + CLOSED)
@@ -185,7 +191,7 @@ class Writer:
 
 
 def _group_rows(rows: list[OutboxRow]) -> list[list[OutboxRow]]:
-    """Put rows together that go into one block."""
+    """Group rows into blocks."""
     groups: list[list[OutboxRow]] = []
     records = size = 0
     for row in rows:
@@ -204,11 +210,9 @@ def _decode(group: list[OutboxRow], records: bytes) -> list[list[Any]]:
     return rows
 
 
-# What a writer finds at its start: how far the segments reach, and the one to go on with.
-#
-# The files may be as any crash left them: a segment without a whole header, a torn block at the
-# end, a footer without its new name. What can be mended is; what is damaged is closed as it is,
-# for the reader to report, and never cut unless the outbox still has it.
+# Recovery: the files may be as any crash left them (no complete header, a torn block at the end, a
+# footer without the new name). What can be repaired is; what is damaged is closed as it is, for the
+# reader to report.
 
 
 class LogError(Exception):
@@ -230,19 +234,19 @@ class OpenSegment(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """Where the writer goes on."""
+    """Where the writer continues."""
 
     segment: OpenSegment | None
     next: int  # number of the next record
 
 
 def recover(files: Files, node: str, settled: int, end: int) -> Recovered:
-    """Mend what the last run left. The store has the records from `settled` up to before `end`."""
+    """Repair what the last run left. The store has the records `settled` to `end` - 1."""
     parsed = [(read_name(name), name) for name in files.list_names()]
     mine = sorted((found, name) for found, name in parsed if found and found.node == node)
     reached = settled
     if mine and mine[-1][0].is_closed:
-        # Only a damaged segment that an earlier start had to close can reach further.
+        # Only a damaged segment that an earlier start had to close can end later.
         reached = max(reached, read_segment(files.read(mine[-1][1]), is_closed=True).next)
     segment: OpenSegment | None = None
     for found, name in mine:
@@ -250,9 +254,9 @@ def recover(files: Files, node: str, settled: int, end: int) -> Recovered:
             continue
         if segment is not None:
             raise LogError(f"{segment.name} and {name} are both open: move one of them away")
-        mended = _mend(files, found, name, settled)
-        segment = mended.segment
-        reached = max(reached, mended.next)
+        repaired = _repair_segment(files, found, name, settled)
+        segment = repaired.segment
+        reached = max(reached, repaired.next)
     files.sync_directory()
     if reached > end:
         raise LogError(
@@ -263,8 +267,8 @@ def recover(files: Files, node: str, settled: int, end: int) -> Recovered:
     return Recovered(segment, reached)
 
 
-def _mend(files: Files, found: SegmentName, name: str, settled: int) -> Recovered:
-    """Mend one open segment; no segment is returned if it is gone, or could only be closed."""
+def _repair_segment(files: Files, found: SegmentName, name: str, settled: int) -> Recovered:
+    """Repair one open segment; None: it was removed, or could only be closed."""
     data = files.read(name)
     contents = read_segment(data, is_closed=False)
     if contents.damages and contents.header is not None:
@@ -273,7 +277,7 @@ def _mend(files: Files, found: SegmentName, name: str, settled: int) -> Recovere
         if whole.next >= settled:
             contents = whole
     if contents.header is None and found.first >= settled:
-        files.remove(name)  # begun, and all that it was to hold is still in the outbox
+        files.remove(name)  # all of its records are still in the outbox
         return Recovered(None, settled)
     if (
         contents.header is None
@@ -285,11 +289,11 @@ def _mend(files: Files, found: SegmentName, name: str, settled: int) -> Recovere
         return Recovered(None, contents.next)
     if contents.end < len(data):
         files.truncate(name, contents.end)
-    files.sync(name)  # what we found may still be only in the machine's cache
-    return Recovered(_take_up(name, contents.header, contents), contents.next)
+    files.sync(name)  # what we found may be only in the page cache
+    return Recovered(_reopen(name, contents.header, contents), contents.next)
 
 
-def _take_up(name: str, header: Header, contents: Contents) -> OpenSegment:
+def _reopen(name: str, header: Header, contents: Contents) -> OpenSegment:
     counts: dict[int, int] = {}
     entries = []
     for block in contents.blocks:
@@ -314,10 +318,8 @@ def _close_as_is(files: Files, name: str) -> None:
     files.rename(name, target)
 
 
-# The directory of a node's log. The only file that writes segments; a test puts another in its
-# place to cut the power between any two calls.
-#
-# Names are durable after `sync_directory`, bytes after `sync`.
+# Files: names are durable after `sync_directory`, bytes after `sync`. Tests replace `DiskFiles` to
+# cut the power between any two calls.
 
 
 class Files(Protocol):
@@ -330,19 +332,19 @@ class Files(Protocol):
         """Return a file's bytes."""
 
     def create(self, name: str, data: bytes) -> None:
-        """Begin a file that must not exist."""
+        """Create a file that must not exist."""
 
     def append(self, name: str, data: bytes) -> None:
         """Add bytes to a file."""
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut a file off."""
+        """Truncate a file."""
 
     def sync(self, name: str) -> None:
         """Make a file's bytes durable."""
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, which must be free."""
+        """Rename a file; the new name must be free."""
 
     def remove(self, name: str) -> None:
         """Delete a file."""
@@ -352,7 +354,7 @@ class Files(Protocol):
 
 
 class DiskFiles:
-    """A directory on the disk, made if it is not there."""
+    """A directory on the disk, created if it does not exist."""
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
@@ -367,7 +369,7 @@ class DiskFiles:
         return (self.directory / name).read_bytes()
 
     def create(self, name: str, data: bytes) -> None:
-        """Begin a file that must not exist."""
+        """Create a file that must not exist."""
         self._write(name, data, os.O_CREAT | os.O_EXCL)
 
     def append(self, name: str, data: bytes) -> None:
@@ -375,7 +377,7 @@ class DiskFiles:
         self._write(name, data, os.O_APPEND)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut a file off."""
+        """Truncate a file."""
         os.truncate(self.directory / name, size)
 
     def sync(self, name: str) -> None:
@@ -387,10 +389,10 @@ class DiskFiles:
             os.close(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, which must be free."""
+        """Rename a file; the new name must be free."""
         target = self.directory / new
         if target.exists():
-            raise FileExistsError(f"{target} is there already")
+            raise FileExistsError(f"{target} exists already")
         (self.directory / old).rename(target)
 
     def remove(self, name: str) -> None:
@@ -401,7 +403,7 @@ class DiskFiles:
         """Make names durable."""
         descriptor = os.open(self.directory, os.O_RDONLY)
         try:
-            with suppress(OSError):  # some file systems cannot; then they need not
+            with suppress(OSError):  # some file systems cannot, and do not need it
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
