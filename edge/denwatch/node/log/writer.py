@@ -21,6 +21,7 @@ torn, it is truncated (rule 4) and 6 to 10 are written again.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -43,16 +44,60 @@ from denwatch.node.log.segments import (
     read_name,
     write_name,
 )
-from denwatch.node.store.interface import OutboxRow, Storage
 
 BLOCK_RECORDS = 4_096
 BLOCK_BYTES = 256 << 10
 
 
+class OutboxRecords(Protocol):
+    """The log records of one commit: one row of the store's outbox."""
+
+    @property
+    def first(self) -> int:
+        """The number of the first record."""
+
+    @property
+    def length(self) -> int:
+        """How many records there are."""
+
+    @property
+    def epoch(self) -> int:
+        """The run of the node in which they were written."""
+
+    @property
+    def records(self) -> bytes:
+        """The records, encoded one after another."""
+
+
+class Outbox(Protocol):
+    """What the writer needs of a store; records wait there until they are in a segment."""
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next record."""
+
+    @property
+    def settled(self) -> int:
+        """All records below this number are durably gone from the outbox."""
+
+    def read_outbox(self, limit: int) -> Sequence[OutboxRecords]:
+        """Return the oldest rows, with about `limit` records."""
+
+    def drop_outbox(self, before: int) -> None:
+        """Drop the records below a number, with the next commit."""
+
+    def commit(self) -> bool:
+        """Make everything durable."""
+
+
 class OutboxBatch(NamedTuple):
     """Rows of one run that go from the outbox into a segment."""
 
-    rows: list[OutboxRow]
+    rows: list[OutboxRecords]
     settled: int  # records below this number are durably out of the outbox
 
 
@@ -61,7 +106,7 @@ class Writer:
 
     def __init__(
         self,
-        store: Storage,
+        store: Outbox,
         files: Files,
         *,
         segment_bytes: int = 32 << 20,
@@ -136,7 +181,7 @@ class Writer:
             or bool(batch.rows and batch.rows[0].epoch != segment.header.epoch)
         )
 
-    def _begin_segment(self, row: OutboxRow, now: int) -> OpenSegment:
+    def _begin_segment(self, row: OutboxRecords, now: int) -> OpenSegment:
         header = Header(self._store.node, row.epoch, row.first, now)
         name = write_name(header.node, header.epoch, header.first)
         if name in self._files.list_names():
@@ -147,7 +192,7 @@ class Writer:
         self._files.sync_directory()
         return self._open
 
-    def _append(self, segment: OpenSegment, rows: list[OutboxRow]) -> int:
+    def _append(self, segment: OpenSegment, rows: list[OutboxRecords]) -> int:
         data = b""
         counts = dict(segment.counts)
         blocks = list(segment.blocks)
@@ -190,9 +235,9 @@ class Writer:
         self._files.sync_directory()
 
 
-def _group_rows(rows: list[OutboxRow]) -> list[list[OutboxRow]]:
+def _group_rows(rows: list[OutboxRecords]) -> list[list[OutboxRecords]]:
     """Group rows into blocks."""
-    groups: list[list[OutboxRow]] = []
+    groups: list[list[OutboxRecords]] = []
     records = size = 0
     for row in rows:
         records += row.length
@@ -204,7 +249,7 @@ def _group_rows(rows: list[OutboxRow]) -> list[list[OutboxRow]]:
     return groups
 
 
-def _decode(group: list[OutboxRow], records: bytes) -> list[list[Any]]:
+def _decode(group: list[OutboxRecords], records: bytes) -> list[list[Any]]:
     length = sum(row.length for row in group)
     rows: list[list[Any]] = cbor2.loads(pack_array_head(length) + records)
     return rows
