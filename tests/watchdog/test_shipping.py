@@ -191,7 +191,7 @@ def test_the_wizard_asks_again_and_says_why(key_file: Path) -> None:
         "`denwatch keys show NAME --secrets --output FILE` writes one",
         "dog-2.json: No such file or directory",
         "tent: ca.der: No such file or directory",
-        "a watchdog senses something",
+        "name at least one sensor",
         'column 1: unknown attribute "heart_rat"; did you mean "heart_rate"',
         "a name has 1 to 32 bytes",
         "the password of tent: WPA has 8 to 63 characters",

@@ -229,14 +229,14 @@ _KINDS = {str: "a text", list: "a list", dict: "an object"}
 def check_config(config: Any) -> None:
     """Refuse what would fail on the device, or would not be safe."""
     if not isinstance(config, dict):
-        raise CommandError("a configuration is a JSON object")
+        raise CommandError("the configuration must be a JSON object")
     for name, kind in _PARTS.items():
         if name not in config:
             raise CommandError(f"the configuration has no {name}")
         if not isinstance(config[name], kind):
-            raise CommandError(f"{name} is not {_KINDS[kind]}")
+            raise CommandError(f"{name} must be {_KINDS[kind]}")
     if len(_read_hex(config["vocabulary"], "vocabulary")) != 8:
-        raise CommandError("vocabulary: 16 hexadecimal digits")
+        raise CommandError("vocabulary must have 16 hexadecimal digits")
     check_nodes(config["nodes"])
     for node in config["nodes"]:
         _check_transport(node)
@@ -246,22 +246,24 @@ def check_config(config: Any) -> None:
 def check_nodes(nodes: list[Any]) -> None:
     """Refuse nodes without an address or a key, or with weak ones."""
     if not 1 <= len(nodes) <= _MAX_NODES:
-        raise CommandError(f"nodes: 1 to {_MAX_NODES} of them")
+        raise CommandError(f"nodes: there must be 1 to {_MAX_NODES}")
     keys: set[bytes] = set()
     for node in nodes:
         if not isinstance(node, dict):
-            raise CommandError("nodes: each is an object")
+            raise CommandError("nodes: each must be an object")
         name = node.get("name", "a node without a name")
         if not str(node.get("url", "")).startswith(("mqtt://", "mqtts://")):
-            raise CommandError(f"{name}: the url is mqtt://host:port or mqtts://host:port")
+            raise CommandError(f"{name}: the url must be mqtt://host:port or mqtts://host:port")
         key = _read_hex(node.get("key"), f"{name}: key")
         if len(key) < _MIN_KEY or len(set(key)) < _MIN_KEY // 2:
-            raise CommandError(f"{name}: a key has at least {_MIN_KEY} bytes, and they differ")
+            raise CommandError(
+                f"{name}: the key must have at least {_MIN_KEY} bytes, not all alike"
+            )
         if key in keys:
             raise CommandError(f"{name}: another node has the same key")
         keys.add(key)
         if not isinstance(node.get("key_id"), int):
-            raise CommandError(f"{name}: key_id is a number")
+            raise CommandError(f"{name}: key_id must be a number")
 
 
 def is_loopback(url: str) -> bool:
@@ -277,9 +279,9 @@ def _check_transport(node: Mapping[str, Any]) -> None:
         raise CommandError(f"{name}: the url {url} has no port")
     if url.startswith("mqtts:"):
         if not node.get("ca"):
-            raise CommandError(f"{name}: no ca, the certificate of its authority")
+            raise CommandError(f"{name}: ca is missing, the certificate of its authority")
     elif not is_loopback(url) and node.get("plain") is not True:
-        raise CommandError(f'{name}: {url} has no TLS; mqtts://, or "plain": true')
+        raise CommandError(f'{name}: {url} has no TLS; use mqtts://, or say "plain": true')
 
 
 def _check_events(config: Mapping[str, Any]) -> None:
@@ -290,28 +292,28 @@ def _check_events(config: Mapping[str, Any]) -> None:
         except ValueError as error:
             raise CommandError(f"{name}: {error}") from None
     if not config["events"]:
-        raise CommandError("events: at least one, or there is nothing to sense")
+        raise CommandError("events: there must be at least one")
     sources = {name: Source() for name in config["sources"]}
     numbers = set()
     for event in config["events"]:
         if not isinstance(event, dict) or not isinstance(event.get("channels"), list):
-            raise CommandError("an event has a list of channels")
+            raise CommandError("an event must have a list of channels")
         channels = [_make_channel(channel, sources) for channel in event["channels"]]
         number, period = event.get("event"), event.get("period")
         if not isinstance(number, int) or not isinstance(period, int) or period < 1:
-            raise CommandError("an event has a number and a period in ms")
+            raise CommandError("an event must have a number and a period in ms")
         try:
             Event(number, channels, period)
         except ValueError as error:
             raise CommandError(f"event {number}: {error}") from None
-        if number in numbers:  # a device would tell its node of the last one only
-            raise CommandError(f"event {number} stands twice: its channels belong together")
+        if number in numbers:  # a device would report only the last one to its node
+            raise CommandError(f"event {number} is listed twice: put its channels together")
         numbers.add(number)
 
 
 def _make_channel(entry: object, sources: Mapping[str, Source]) -> Channel:
     if not isinstance(entry, dict) or "source" not in entry:
-        raise CommandError('a channel has a "source"')
+        raise CommandError('a channel must have a "source"')
     name = entry["source"]
     if name not in sources:
         raise CommandError(f"there is no source {name}")

@@ -70,7 +70,7 @@ class _Wizard:
     def run(self) -> dict[str, Any]:
         path, device = self.ask_key()
         self.tell(_SENSORS)
-        while self.repeat(self.ask, "sensor (nothing: that is all)", "", self.take_sentence):
+        while self.repeat(self.ask, "sensor (empty line: no more)", "", self.take_sentence):
             pass
         wifi = self.ask_wifi()
         spool = self.repeat(self.ask, "spool: file:NAME, partition:NAME", DEFAULT_SPOOL, read_spool)
@@ -86,7 +86,7 @@ class _Wizard:
                 raise CommandError(f"{name} is the key file")
             write_config(Path(name), config)
 
-        self.repeat(self.ask, "keep this configuration in", "watchdog.json", keep)
+        self.repeat(self.ask, "write this configuration to", "watchdog.json", keep)
         return config
 
     def repeat(self, ask: Ask, words: str, default: str, read: Callable[[str], Answer]) -> Answer:
@@ -95,7 +95,9 @@ class _Wizard:
             try:
                 answer = ask(f"{words} [{default}]: " if default else f"{words}: ")
             except EOFError:
-                raise CommandError("the answers end here; nothing was installed") from None
+                raise CommandError(
+                    "the input ended before all questions were answered; nothing was installed"
+                ) from None
             if ask is not self.ask_secret:
                 answer = answer.strip()
             try:
@@ -128,7 +130,7 @@ class _Wizard:
             row = add_sentence(self.builder, text)
             self.tell(f"  {', '.join(row.describe()[:5])}")
         elif not self.builder.rows:
-            raise CommandError("a watchdog senses something")
+            raise CommandError("name at least one sensor")
         return bool(text)
 
     def ask_wifi(self) -> dict[str, str] | None:
@@ -137,10 +139,10 @@ class _Wizard:
         def read(name: str) -> str:
             return read_wifi(name, "")["name"] if name else ""
 
-        name = self.repeat(self.ask, "wireless network (nothing: none)", "", read)
+        name = self.repeat(self.ask, "Wi-Fi network (empty: none)", "", read)
         if not name:
             return None
-        words = "its password (nothing: it is open)"
+        words = "Wi-Fi password (empty: an open network)"
         return self.repeat(self.ask_secret, words, "", lambda text: read_wifi(name, text))
 
 
@@ -208,7 +210,7 @@ def find_wifi(arguments: argparse.Namespace) -> dict[str, str] | None:
     elif file is not None:
         password = read_password_file(Path(file))
     elif sys.stdin.isatty():
-        password = getpass(f"password of {name} (nothing: it is open): ")
+        password = getpass(f"password of {name} (empty: an open network): ")
     else:
         raise CommandError(f"--wifi-password-file FILE has the password of {name}", WRONG_USAGE)
     return read_wifi(name, password)
