@@ -103,7 +103,7 @@ import program
 
 # An hour: the clock goes a second a round, as fast as the node acknowledges.
 _HOUR = """
-from denwatch.watchdog import load
+from denwatch.watchdog.boot import load
 app = load()
 import gc
 import asyncio

@@ -75,7 +75,7 @@ class WatchdogProcess:
         self.name = name
         self.report: Mapping[str, Any] = {}
         config = str(site.folder / name / "watchdog.json")
-        code = f"from denwatch.watchdog import main; main({config!r}, 1)"
+        code = f"from denwatch.watchdog.boot import main; main({config!r}, 1)"
         self._process = subprocess.Popen(
             [str(find_unix(64)), "-X", "heapsize=512k", "-c", code],
             stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ import gc
 
 gc.collect()
 print("free at the start:", gc.mem_free())
-from denwatch.watchdog import load  # noqa: E402 - the point is what an import costs
+from denwatch.watchdog.boot import load  # noqa: E402 - the point is what an import costs
 
 load()
 gc.collect()

@@ -97,7 +97,7 @@ def test_a_build_runs_on_micropython(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert answer["bytes"] == sum(answer["files"].values())
     assert not list((tmp_path / "lib").rglob("*.py"))
     done = subprocess.run(
-        [str(interpreter), "-c", "import denwatch.watchdog as b; print(b.load().Watchdog)"],
+        [str(interpreter), "-c", "import denwatch.watchdog.boot as b; print(b.load().Watchdog)"],
         cwd=tmp_path,  # where there are no sources
         env={"MICROPYPATH": f"{tmp_path / 'lib'}:.frozen"},
         capture_output=True,
@@ -229,26 +229,26 @@ def test_an_installation_asks_where_there_is_no_configuration(
         ({"vocabulary": "xy"}, "hexadecimal"),
         ({"vocabulary": "00"}, "16"),
         ({"nodes": [{"name": "n", "url": "http://x"}]}, "url"),
-        ({"nodes": [{"name": "n", "url": "mqtt://x:1", "key": "00" * 32}]}, "differ"),
+        ({"nodes": [{"name": "n", "url": "mqtt://x:1", "key": "00" * 32}]}, "not all alike"),
         ({"nodes": [{"name": "n", "url": "mqtt://x:1", "key": KEY}]}, "key_id"),
         ({"nodes": 2 * [{"name": "n", "url": "mqtt://x:1", "key": KEY, "key_id": 1}]}, "same key"),
         ({"events": [{"channels": [{"source": "t"}]}]}, "no source t"),
-        ({"events": []}, "events: at least one"),
+        ({"events": []}, "events: there must be at least one"),
         ({"nodes": []}, "1 to 4"),
-        ({"nodes": ["tent"]}, "each is an object"),
+        ({"nodes": ["tent"]}, "each must be an object"),
         ({"nodes": [{**NODE, "url": "mqtt://tent:1883"}]}, "has no TLS"),
-        ({"nodes": [{**NODE, "url": "mqtts://tent:8883"}]}, "no ca"),
+        ({"nodes": [{**NODE, "url": "mqtts://tent:8883"}]}, "ca is missing"),
         ({"nodes": [{**NODE, "url": "mqtt://localhost"}]}, "no port"),
-        ({"sources": []}, "sources is not an object"),
+        ({"sources": []}, "sources must be an object"),
         ({"sources": {"s": {"kind": "spi"}}}, 's: no kind "spi"'),
         ({"sources": {"s": {"kind": "adc"}}}, 's: an adc has a "pin"'),
         (sense([{**CHANNEL, "low": 9}]), "a channel of s: attribute 0: 9..9"),
         (sense([{**CHANNEL, "lo": 9}]), "a channel of s: .*'lo'"),
         (sense([CHANNEL, CHANNEL]), "event 1: attribute 0 twice"),
         ({"events": [{}]}, "a list of channels"),
-        (sense([{}]), 'a channel has a "source"'),
+        (sense([{}]), 'a channel must have a "source"'),
         (sense([CHANNEL], period=0), "a number and a period"),
-        (sense([CHANNEL], times=2), "event 1 stands twice"),
+        (sense([CHANNEL], times=2), "event 1 is listed twice"),
     ],
 )
 def test_configurations_that_cannot_be(change: dict[str, object], words: str) -> None:

@@ -61,7 +61,7 @@ examples:
     --sense 'air_temperature from dht22 on pin 15 every 10 s' --wifi tent --wifi-password-file w.key
   denwatch device config --key dog-1.json --senses ward.txt --spool partition:spool"""
 
-_MAIN = "from denwatch.watchdog import main\n\nmain()\n"
+_MAIN = "from denwatch.watchdog.boot import main\n\nmain()\n"
 
 
 def run(argv: list[str]) -> int:

@@ -49,7 +49,7 @@ def run(argv: list[str]) -> int:
 
 
 def _run_micropython(interpreter: str, path: Path, period: float) -> int:
-    code = f"from denwatch.watchdog import main; main({str(path.resolve())!r}, {period})"
+    code = f"from denwatch.watchdog.boot import main; main({str(path.resolve())!r}, {period})"
     with tempfile.TemporaryDirectory(prefix="denwatch-") as folder:
         library = link_library(Path(folder))
         environment = {**os.environ, "MICROPYPATH": f"{library}:.frozen"}

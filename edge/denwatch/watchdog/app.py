@@ -1,7 +1,7 @@
 """The watchdog as a whole: builds it from a configuration, and runs its tasks.
 
 The only file of the watchdog that reads a clock or draws a random number. On a board `main.py` says
-`from denwatch.watchdog import main; main()`, which loads this file last; on a PC it is
+`from denwatch.watchdog.boot import main; main()`, which loads this file last; on a PC it is
 `denwatch watchdog`.
 """
 
