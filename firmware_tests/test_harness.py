@@ -17,7 +17,7 @@ Run = Callable[[str, str], Outcome]
 
 PASSING = """
 import unittest
-from protocol.thing import double
+from tests.protocol.thing import double
 
 class TestThing(unittest.TestCase):
     def setUp(self):
@@ -80,7 +80,7 @@ FAILING_LINES = [
 
 FAILING = """
 import unittest
-from protocol.thing import double
+from tests.protocol.thing import double
 
 class TestThing(unittest.TestCase):
     def check_sub_tests(self):
@@ -150,11 +150,11 @@ RUNTIMES: dict[str, tuple[Callable[[], object], Callable[[str, Path], Outcome]]]
 
 
 def make_repository(root: Path) -> None:
-    """Lay out a repository with one device package and an empty folder of tests."""
-    for package in ("protocol", "tests", "tests/protocol"):
+    """Lay out a repository with a folder of tests, and one module for them to import."""
+    for package in ("tests", "tests/protocol"):
         (root / package).mkdir(parents=True)
         (root / package / "__init__.py").touch()
-    (root / "protocol" / "thing.py").write_text("def double(x):\n    return 2 * x\n")
+    (root / "tests" / "protocol" / "thing.py").write_text("def double(x):\n    return 2 * x\n")
 
 
 @pytest.fixture(params=sorted(RUNTIMES))

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import pytest
+from denwatch.cli.devices.images import link_library
 
 from firmware_tests.runtimes import REPOSITORY, find_unix
 from firmware_tests.support import require
@@ -20,10 +21,9 @@ SCRIPTS = sorted((REPOSITORY / "firmware_tests" / "device").glob("*.py"))
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 @pytest.mark.parametrize("bits", [64, 32])
 def test_script_prints_what_it_promises(script: Path, bits: int, tmp_path: Path) -> None:
-    """On a device `watchdog` and `protocol` stand side by side in lib/."""
+    """The sources, laid out as in a device's lib/."""
     require(partial(find_unix, bits))
-    (tmp_path / "watchdog").symlink_to(REPOSITORY / "edge" / "watchdog")
-    (tmp_path / "protocol").symlink_to(REPOSITORY / "protocol")
+    link_library(tmp_path)
     done = subprocess.run(
         [str(find_unix(bits)), str(script)],
         env={**os.environ, "MICROPYPATH": f"{tmp_path}:.frozen"},

@@ -17,7 +17,7 @@ from firmware_tests.unix import run_code
 
 PROGRAM = """
 from tests.watchdog import engines
-assert engines.kernel.NAME == "viper"
+assert engines.filter_module.KERNEL == "viper"
 print(*engines.compare({pairs}, {seed}))
 """
 
