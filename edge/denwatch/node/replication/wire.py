@@ -147,7 +147,7 @@ def seal(
 
 
 def read_frame(data: bytes, limit: int) -> PeerFrame:
-    """Return the parts of a frame; ProtocolError if it can be none."""
+    """Return a frame, taken apart; ProtocolError if the bytes are none."""
     if len(data) > limit:
         raise ProtocolError(f"a frame of {len(data)} bytes, {limit} are allowed")
     reader = FrameReader(data)
@@ -244,7 +244,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the beginning side has to say to that, and what changed there."""
+    """How the beginning side differs from the summary, and what changed there."""
 
     time: int
     lag: int  # how much later than its time the summary came, by this side's clock
@@ -256,7 +256,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class SummaryCompletion:
-    """What the answering side has to say to the answer's own entries."""
+    """How the answering side differs from the answer's own entries."""
 
     time: int
     lag: int
@@ -269,7 +269,7 @@ def encode_digest(salt: bytes, fingerprint: bytes, time: int) -> bytes:
 
 
 def decode_digest(body: bytes) -> tuple[bytes, bytes, int]:
-    """Return salt, print and time."""
+    """Return salt, fingerprint and time."""
     reader = FrameReader(body)
     digest = reader.take(SALT), reader.take(FINGERPRINT), decode_time(reader)
     reader.finish()

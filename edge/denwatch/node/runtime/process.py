@@ -418,7 +418,7 @@ def check_node(config: NodeConfig) -> None:
 
 
 def serve_node(config: NodeConfig) -> None:
-    """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot go on.
+    """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot continue.
 
     After a full disk, or a defect of ours, memory may be ahead of the disk: the node starts again
     from what is there. A defect that comes back again and again ends the process.
@@ -476,7 +476,7 @@ def read_wall() -> float:
 
 
 def _read_elapsed() -> float:
-    """Return seconds that never fall and count while the machine sleeps, where it can say so."""
+    """Return seconds that never go back, and include sleep where the machine counts it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 

@@ -97,9 +97,9 @@ def read_version(connection: sqlite3.Connection) -> int:
 
 def is_foreign(connection: sqlite3.Connection) -> bool:
     """Return whether the file is a database of some other program."""
-    mark = connection.execute("PRAGMA application_id").fetchone()[0]
+    found = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return int(mark) != APPLICATION_ID and int(tables) > 0
+    return int(found) != APPLICATION_ID and int(tables) > 0
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
@@ -277,7 +277,7 @@ class Store:
     """The durable state of one node; one process, one thread.
 
     `check` is "quick" (pages and their order), "full" (also every index entry) or "none".
-    `first_epoch` is where a new store begins to count; an old one goes on counting.
+    `first_epoch` is where a new store begins to count; an old one continues its count.
     """
 
     def __init__(
