@@ -31,7 +31,13 @@ from denwatch.client.syntax import (
     Text,
     iterate_predicates,
 )
-from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, format_moment
+from denwatch.client.vocabulary import (
+    Attribute,
+    EventType,
+    ValueKind,
+    Vocabulary,
+    format_moment,
+)
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import reach
 

@@ -116,10 +116,13 @@ class MembershipFunction(Named, Protocol):
 
 @dataclass(frozen=True)
 class Lowered:
-    """An aggregation in core terms: what the operands become, joined by a core aggregator."""
+    """A condition in core syntax with the core aggregator that joins it.
+
+    Without an aggregator, weights and rules decide which one it is.
+    """
 
     condition: Condition
-    aggregator: str = "minimum"
+    aggregator: str | None = "minimum"
     rules: tuple[SugenoRule, ...] = ()
 
 

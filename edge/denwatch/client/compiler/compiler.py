@@ -1,16 +1,18 @@
-"""The compiler: a syntax tree and a vocabulary to a subscription vector.
+"""The compiler: a syntax tree and a vocabulary to a subscription vector. README.md has the theory.
 
-The steps, each in its own file: `lowering` resolves names and plug-ins, `sets` reads constraints,
-`structure` brings and, or, not to a normal form, `drafts` fits sets to the wire, `settings` and
-`rules` do the rest. This file decides what depends on the whole: which thresholds matter to which
-predicate, and whether bytes are worth saving.
+`compile_subscription` reads top to bottom: resolve the event, lower the condition to predicates
+with their attributes (second half of this file), bring and/or/not to a normal form (`structure`),
+fit every predicate (`constraints`, `fit`), encode all else (`settings`). Only this file decides
+what depends on the whole subscription: which thresholds matter to which predicate, and whether a
+shorter vector is worth an approximation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from denwatch.client import syntax
 from denwatch.client.compiler.constraints import ConstraintReader
 from denwatch.client.compiler.fit import (
     Draft,
@@ -38,7 +40,7 @@ from denwatch.client.compiler.structure import (
     Layout,
     Leaf,
     Tree,
-    check_emptiness,
+    find_empty_leaf,
     find_levels,
     has_and,
     lay_out,
@@ -46,22 +48,12 @@ from denwatch.client.compiler.structure import (
     turn_to_or,
 )
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import PluginRegistry, check_arguments, find_extension, load_registry
-from denwatch.client.syntax import (
-    AGGREGATORS,
-    And,
-    Condition,
-    Extension,
-    Hedge,
-    Name,
-    NamedTerm,
-    Not,
-    Or,
-    PredicateNode,
-    Quantity,
-    SubscriptionTree,
-    SugenoRule,
-    iterate_predicates,
+from denwatch.client.plugins import (
+    Lowered,
+    PluginRegistry,
+    check_arguments,
+    find_extension,
+    load_registry,
 )
 from denwatch.client.vocabulary import Attribute, EventType, Fit, ValueKind, Vocabulary
 from denwatch.protocol import subscription as codec
@@ -95,7 +87,7 @@ _WORTH_TELLING = 0.01
 
 
 def compile_subscription(
-    tree: SubscriptionTree,
+    tree: syntax.SubscriptionTree,
     vocabulary: Vocabulary,
     *,
     organisation: str | None = None,
@@ -115,7 +107,7 @@ def compile_subscription(
     data = codec.encode(vector)
     if compact and len(data) > COMPACT_LENGTH:
         vector, fits, data = work.compact(vector, fits, data)
-    check_emptiness(work.tree, work.kind, work.wires(fits), vector, work.drafts)
+    work.check_emptiness(fits)
     report = work.report + work.describe_fits(fits)
     options = read_options(tree)
     return CompiledSubscription(vector, data, tuple(report), options, event, vocabulary.hash)
@@ -126,7 +118,7 @@ class _Compilation:
 
     def __init__(
         self,
-        source: SubscriptionTree,
+        source: syntax.SubscriptionTree,
         event: EventType,
         vocabulary: Vocabulary,
         registry: PluginRegistry,
@@ -161,7 +153,7 @@ class _Compilation:
             self.is_lattice,
         )
 
-    def _choose_kind(self, plan: Plan) -> int:
+    def _choose_kind(self, plan: Lowered) -> int:
         weighted = next((d.source.weight for d in self.drafts if d.source.weight), None)
         if plan.rules:
             if plan.aggregator is not None:
@@ -268,8 +260,8 @@ class _Compilation:
         found = [self.event.find_bit(p.attribute) for p in layout.predicates]
         return encode_rules(self.rules, places, [a for a in found if a is not None], report)
 
-    def _find_bands(self, features: set[int]) -> dict[int, Quantity]:
-        bands: dict[int, Quantity] = {}
+    def _find_bands(self, features: set[int]) -> dict[int, syntax.Quantity]:
+        bands: dict[int, syntax.Quantity] = {}
         for band in self.source.dead_bands:
             attribute = resolve_attribute(
                 band.attribute, self.event, self.vocabulary, self.organisation
@@ -284,6 +276,18 @@ class _Compilation:
                 )
             bands[attribute.bit] = band.width
         return bands
+
+    def check_emptiness(self, fits: Mapping[Leaf, Fit]) -> None:
+        """Raise LanguageError at the predicate that lets nothing match."""
+        threshold = max(self.possible, self.certain)
+        leaf = find_empty_leaf(self.tree, self.kind, self.wires(fits), threshold)
+        if leaf is not None:
+            draft = self.drafts[leaf.index]
+            raise LanguageError.at_node(
+                f"empty set: no value of {draft.attribute.name} can satisfy this",
+                draft.source,
+                "the subscription can never match",
+            )
 
     def describe_fits(self, fits: Mapping[Leaf, Fit]) -> list[Approximation]:
         """Return what a person should know about the fits."""
@@ -315,22 +319,13 @@ def _check_flat(tree: Tree, drafts: Sequence[Draft], kind: int) -> None:
 MAX_DEPTH = 64
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A condition in core syntax with its core aggregator and rules."""
-
-    condition: Condition
-    aggregator: str | None
-    rules: tuple[SugenoRule, ...]
-
-
 def resolve_event(
-    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None
+    tree: syntax.SubscriptionTree, vocabulary: Vocabulary, organisation: str | None
 ) -> EventType:
     """Return the event that is named, or the one that has all attributes."""
     if tree.event is not None:
         return vocabulary.find_event(tree.event, organisation)
-    names = [p.attribute for p in iterate_predicates(tree.condition)]
+    names = [p.attribute for p in syntax.iterate_predicates(tree.condition)]
     common: dict[str, None] | None = None
     for name in names:
         events = [a.event for a in vocabulary.find_attributes(name, None, organisation)]
@@ -355,34 +350,33 @@ def resolve_event(
 
 
 def resolve_attribute(
-    name: Name, event: EventType, vocabulary: Vocabulary, organisation: str | None
+    name: syntax.Name, event: EventType, vocabulary: Vocabulary, organisation: str | None
 ) -> Attribute:
     """Return the event's attribute of a name."""
     return vocabulary.find_attributes(name, event, organisation)[0]
 
 
-def lower_aggregator(tree: SubscriptionTree, registry: PluginRegistry) -> Plan:
+def lower_aggregator(tree: syntax.SubscriptionTree, registry: PluginRegistry) -> Lowered:
     """Return the condition with the aggregator that the core has for it."""
     aggregator = tree.aggregator
-    if aggregator is None or aggregator.name in AGGREGATORS:
+    if aggregator is None or aggregator.name in syntax.AGGREGATORS:
         if aggregator is not None and aggregator.arguments:
             raise LanguageError.at_node(f"{aggregator.name} takes no arguments", aggregator)
-        return Plan(tree.condition, aggregator.name if aggregator else None, tree.rules)
+        return Lowered(tree.condition, aggregator.name if aggregator else None, tree.rules)
     known = registry.aggregators
     if aggregator.name not in known:
         raise LanguageError.at_node(
             f'unknown aggregator "{aggregator.name}"',
             aggregator,
-            suggestions=suggest_names(aggregator.name, [*AGGREGATORS, *known]),
+            suggestions=suggest_names(aggregator.name, [*syntax.AGGREGATORS, *known]),
         )
     extension = find_extension(known, aggregator.name, "aggregator", aggregator)
     check_arguments(extension, aggregator.arguments, aggregator)
     if tree.rules:
         raise LanguageError.at_node(f"{aggregator.name} takes no rules", tree.rules[0])
     condition = tree.condition
-    operands = condition.operands if isinstance(condition, And) else (condition,)
-    lowered = extension.lower(operands, aggregator.arguments)
-    return Plan(lowered.condition, lowered.aggregator, lowered.rules)
+    operands = condition.operands if isinstance(condition, syntax.And) else (condition,)
+    return extension.lower(operands, aggregator.arguments)
 
 
 class Lowerer:
@@ -393,25 +387,25 @@ class Lowerer:
         self.event = event
         self.drafts: list[Draft] = []
 
-    def lower(self, condition: Condition, depth: int = 0) -> Tree:
+    def lower(self, condition: syntax.Condition, depth: int = 0) -> Tree:
         """Return the tree over the numbers of drafts."""
         if depth > MAX_DEPTH:
             raise LanguageError.at_node("nested too deeply", condition)
         match condition:
-            case PredicateNode():
+            case syntax.PredicateNode():
                 return self._lower_predicate(condition, depth)
-            case Not(operand=operand):
+            case syntax.Not(operand=operand):
                 return Inverse(self.lower(operand, depth + 1))
-            case And(operands=operands) | Or(operands=operands):
+            case syntax.And(operands=operands) | syntax.Or(operands=operands):
                 if not operands:
                     raise LanguageError.at_node("nothing to join", condition)
                 parts = tuple(self.lower(operand, depth + 1) for operand in operands)
-                return Connective(isinstance(condition, Or), parts)
+                return Connective(isinstance(condition, syntax.Or), parts)
 
-    def _lower_predicate(self, predicate: PredicateNode, depth: int) -> Tree:
+    def _lower_predicate(self, predicate: syntax.PredicateNode, depth: int) -> Tree:
         vocabulary, organisation = self.reader.vocabulary, self.reader.organisation
         attribute = resolve_attribute(predicate.attribute, self.event, vocabulary, organisation)
-        if isinstance(predicate.constraint, Extension):
+        if isinstance(predicate.constraint, syntax.Extension):
             return self._lower_extension(predicate, predicate.constraint, attribute, depth)
         predicate = self._resolve_derived(predicate, attribute)
         hedge, power = encode_hedges(predicate.hedges)
@@ -426,25 +420,36 @@ class Lowerer:
         self.drafts.append(draft)
         return Leaf(len(self.drafts) - 1, draft.negated)
 
-    def _resolve_derived(self, predicate: PredicateNode, attribute: Attribute) -> PredicateNode:
+    def _resolve_derived(
+        self, predicate: syntax.PredicateNode, attribute: Attribute
+    ) -> syntax.PredicateNode:
         """Return a term that is defined by a hedge as that hedge of its base, which is exact."""
-        while isinstance(predicate.constraint, NamedTerm) and attribute.kind is not ValueKind.TEXT:
+        while (
+            isinstance(predicate.constraint, syntax.NamedTerm)
+            and attribute.kind is not ValueKind.TEXT
+        ):
             name = predicate.constraint.name
             term = self.reader.vocabulary.find_term(attribute, name, self.reader.organisation)
             if term is None or term.base is None:
                 break
-            hedges = predicate.hedges + tuple(Hedge(word) for word in term.hedges)
-            constraint = NamedTerm(Name(term.base, span=name.span), span=predicate.constraint.span)
+            hedges = predicate.hedges + tuple(syntax.Hedge(word) for word in term.hedges)
+            constraint = syntax.NamedTerm(
+                syntax.Name(term.base, span=name.span), span=predicate.constraint.span
+            )
             predicate = replace(predicate, hedges=hedges, constraint=constraint)
         return predicate
 
     def _lower_extension(
-        self, predicate: PredicateNode, constraint: Extension, attribute: Attribute, depth: int
+        self,
+        predicate: syntax.PredicateNode,
+        constraint: syntax.Extension,
+        attribute: Attribute,
+        depth: int,
     ) -> Tree:
         known = self.reader.registry.predicates
         extension = find_extension(known, constraint.name, "predicate", constraint)
         check_arguments(extension, constraint.arguments, constraint)
-        bare = PredicateNode(predicate.attribute, constraint, span=predicate.span)
+        bare = syntax.PredicateNode(predicate.attribute, constraint, span=predicate.span)
         lowered = extension.lower(bare, attribute)
         extras = {
             "hedges": predicate.hedges,
@@ -452,7 +457,7 @@ class Lowerer:
             "certain": predicate.certain,
             "weight": predicate.weight,
         }
-        if isinstance(lowered, PredicateNode) and not lowered.negated:
+        if isinstance(lowered, syntax.PredicateNode) and not lowered.negated:
             lowered = replace(lowered, **{k: v for k, v in extras.items() if v})  # type: ignore[arg-type]
             return self.lower(replace(lowered, negated=predicate.negated), depth + 1)
         if any(extras.values()):

@@ -1,10 +1,17 @@
-"""Numbers as people write them: the shortest that still mean the same code."""
+"""Writes one predicate of a vector as a constraint, and numbers as people write them.
+
+`Wording` searches for the simplest constraint that compiles to the same triple: terms first, with
+the hedges that the wire names or that were fitted away; then "about"; then functions with short
+numbers; at last the triple itself, which can describe everything. `shorten` finds the number with
+the fewest digits that still means the same code.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from denwatch.client import syntax
 from denwatch.client.compiler.constraints import ConstraintReader, CrispSet
 from denwatch.client.compiler.fit import (
     Draft,
@@ -20,24 +27,6 @@ from denwatch.client.compiler.settings import (
     encode_threshold,
 )
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import (
-    About,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    Hedge,
-    Moment,
-    Name,
-    NamedTerm,
-    Operator,
-    PredicateNode,
-    Quantity,
-    Scalar,
-    Shape,
-    SugenoRule,
-    Text,
-    Value,
-)
 from denwatch.client.vocabulary import Attribute, Fit, Triple, ValueKind, format_moment
 from denwatch.client.vocabulary.fitting import find_gamma, find_width
 from denwatch.protocol import vectors
@@ -68,35 +57,36 @@ def shorten(
     return None
 
 
-def write_threshold(code: int) -> Scalar:
+def write_threshold(code: int) -> syntax.Scalar:
     """Return the shortest threshold that is encoded so: rounded down, as encoding rounds up."""
     for digits in range(1, 17):
         scale = 10**digits
         value = math.floor(code * scale / 255) / scale
-        if encode_threshold(Scalar(value), "threshold") == code:
-            return Scalar(value)
-    return Scalar(code / 255)
+        if encode_threshold(syntax.Scalar(value), "threshold") == code:
+            return syntax.Scalar(value)
+    return syntax.Scalar(code / 255)
 
 
-def write_duration(code: int) -> Quantity:
+def write_duration(code: int) -> syntax.Quantity:
     """Return the duration of a code in the largest unit that divides it."""
     seconds = decode_duration(code)
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds % size == 0:
-            return Quantity(float(seconds // size), unit)
-    return Quantity(float(seconds), "s")
+            return syntax.Quantity(float(seconds // size), unit)
+    return syntax.Quantity(float(seconds), "s")
 
 
 def write_rule(
     first: int, second: int, coefficients: tuple[int, ...], pair: tuple[Attribute, Attribute]
-) -> SugenoRule:
+) -> syntax.SugenoRule:
     """Return the rule of a consequent, with the shortest numbers that are encoded so."""
     if len(coefficients) == 1:
         found = shorten(
-            (coefficients[0] / 255,), lambda n: encode_constant(Scalar(n[0])) == coefficients[0]
+            (coefficients[0] / 255,),
+            lambda n: encode_constant(syntax.Scalar(n[0])) == coefficients[0],
         )
         assert found is not None  # the full number is encoded so
-        return SugenoRule(first, second, Scalar(found[0]))
+        return syntax.SugenoRule(first, second, syntax.Scalar(found[0]))
     constant = coefficients[0] / 255
     slopes = []
     for code, attribute in zip(coefficients[1:], pair, strict=True):
@@ -104,9 +94,9 @@ def write_rule(
         constant -= slope * attribute.low
         slopes.append(slope)
 
-    def build(numbers: tuple[float, ...]) -> SugenoRule:
-        c, a, b = map(Scalar, numbers)
-        return SugenoRule(first, second, c, (a, b))
+    def build(numbers: tuple[float, ...]) -> syntax.SugenoRule:
+        c, a, b = map(syntax.Scalar, numbers)
+        return syntax.SugenoRule(first, second, c, (a, b))
 
     def means_the_same(numbers: tuple[float, ...]) -> bool:
         rule = build(numbers)
@@ -121,12 +111,12 @@ def write_rule(
 # Terms first, with the hedges that the wire names or that were fitted away; then "about", plain
 # functions with short numbers, and at last the triple itself, which can say everything.
 
-_HEDGES = {VERY: Hedge.VERY, EXTREMELY: Hedge.EXTREMELY, 3: Hedge.MORE_OR_LESS}
-_FITTED_AWAY: tuple[tuple[Hedge, ...], ...] = (
-    (Hedge.VERY,),
-    (Hedge.EXTREMELY,),
-    (Hedge.MORE_OR_LESS,),
-    (Hedge.VERY, Hedge.VERY),
+_HEDGES = {VERY: syntax.Hedge.VERY, EXTREMELY: syntax.Hedge.EXTREMELY, 3: syntax.Hedge.MORE_OR_LESS}
+_FITTED_AWAY: tuple[tuple[syntax.Hedge, ...], ...] = (
+    (syntax.Hedge.VERY,),
+    (syntax.Hedge.EXTREMELY,),
+    (syntax.Hedge.MORE_OR_LESS,),
+    (syntax.Hedge.VERY, syntax.Hedge.VERY),
 )
 
 
@@ -139,7 +129,7 @@ class Wording:
 
     def find(
         self, p: vectors.Predicate, attribute: Attribute, levels: Sequence[int]
-    ) -> tuple[Constraint, tuple[Hedge, ...]]:
+    ) -> tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]:
         """Return a constraint and its hedges that give the predicate's triple at these levels."""
         target = Triple(p.low, p.high, p.left, p.right)
         crisp = p.left == p.right == CRISP
@@ -154,13 +144,13 @@ class Wording:
         return shape or write_literal(target, attribute), hedges
 
     def _list_candidates(
-        self, target: Triple, attribute: Attribute, hedges: tuple[Hedge, ...]
-    ) -> Iterator[tuple[Constraint, tuple[Hedge, ...]]]:
-        terms = [NamedTerm(Name(name)) for name in attribute.terms]
+        self, target: Triple, attribute: Attribute, hedges: tuple[syntax.Hedge, ...]
+    ) -> Iterator[tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]]:
+        terms = [syntax.NamedTerm(syntax.Name(name)) for name in attribute.terms]
         for term in terms:
             yield term, hedges
         if target.low == target.high and target.is_symmetric:
-            yield About(write_value(attribute.to_value(target.low), attribute)), hedges
+            yield syntax.About(write_value(attribute.to_value(target.low), attribute)), hedges
         if self.may_be_fitted and not hedges:
             for extra in _FITTED_AWAY:
                 for term in terms:
@@ -168,15 +158,15 @@ class Wording:
 
     def _gives(
         self,
-        constraint: Constraint,
-        hedges: tuple[Hedge, ...],
+        constraint: syntax.Constraint,
+        hedges: tuple[syntax.Hedge, ...],
         target: Triple,
         hedge: int,
         attribute: Attribute,
         levels: Sequence[int],
     ) -> bool:
         """Return whether compiling the constraint here gives the target."""
-        source = PredicateNode(Name(attribute.name), constraint, hedges=hedges)
+        source = syntax.PredicateNode(syntax.Name(attribute.name), constraint, hedges=hedges)
         try:
             meaning = self.reader.read(source, attribute)
         except LanguageError:
@@ -201,11 +191,11 @@ class Wording:
     def _find_shape(
         self,
         target: Triple,
-        hedges: tuple[Hedge, ...],
+        hedges: tuple[syntax.Hedge, ...],
         hedge: int,
         attribute: Attribute,
         levels: Sequence[int],
-    ) -> Constraint | None:
+    ) -> syntax.Constraint | None:
         """Return a function with straight sides and short numbers, if one gives the target."""
         if attribute.kind is not ValueKind.NUMBER:
             return None
@@ -226,8 +216,10 @@ class Wording:
         else:
             kind, points = "trapezoid", (a, b, c, d)
 
-        def build(numbers: tuple[float, ...]) -> Shape:
-            return Shape(kind, tuple(Quantity(number, attribute.unit) for number in numbers))
+        def build(numbers: tuple[float, ...]) -> syntax.Shape:
+            return syntax.Shape(
+                kind, tuple(syntax.Quantity(number, attribute.unit) for number in numbers)
+            )
 
         numbers = shorten(
             points,
@@ -243,14 +235,16 @@ class Wording:
         centre: float,
         spread: float,
         target: Triple,
-        hedges: tuple[Hedge, ...],
+        hedges: tuple[syntax.Hedge, ...],
         hedge: int,
         attribute: Attribute,
         levels: Sequence[int],
-    ) -> Constraint | None:
-        def build(numbers: tuple[float, ...]) -> About:
+    ) -> syntax.Constraint | None:
+        def build(numbers: tuple[float, ...]) -> syntax.About:
             centre, spread = numbers
-            return About(Quantity(centre, attribute.unit), Quantity(spread, attribute.unit))
+            return syntax.About(
+                syntax.Quantity(centre, attribute.unit), syntax.Quantity(spread, attribute.unit)
+            )
 
         numbers = shorten(
             (centre, spread),
@@ -263,7 +257,7 @@ class Wording:
 
     # Crisp ----------------------------------------------------------------------------------
 
-    def _find_crisp(self, target: Triple, attribute: Attribute) -> Constraint | None:
+    def _find_crisp(self, target: Triple, attribute: Attribute) -> syntax.Constraint | None:
         """Return a comparison or range with exactly these codes."""
         text = attribute.kind is ValueKind.TEXT
         last = len(attribute.symbols) - 1 if text else attribute.last
@@ -271,20 +265,20 @@ class Wording:
             return None
         low = self._list_values(target.low, attribute)
         high = self._list_values(target.high, attribute)
-        candidates: list[Constraint] = []
+        candidates: list[syntax.Constraint] = []
         if target.low == target.high:
-            candidates = [CrispComparison(Operator.EQUAL, value) for value in low]
+            candidates = [syntax.CrispComparison(syntax.Operator.EQUAL, value) for value in low]
         elif text and not attribute.ordered:
             return None
         elif target.low == 0 and target.high < last:
-            candidates = [CrispComparison(Operator.AT_MOST, value) for value in high]
+            candidates = [syntax.CrispComparison(syntax.Operator.AT_MOST, value) for value in high]
         elif target.high == last and target.low > 0:
-            candidates = [CrispComparison(Operator.AT_LEAST, value) for value in low]
-        candidates += [CrispRange(first, second) for first in low for second in high]
+            candidates = [syntax.CrispComparison(syntax.Operator.AT_LEAST, value) for value in low]
+        candidates += [syntax.CrispRange(first, second) for first in low for second in high]
         for constraint in candidates:
             try:
                 meaning = self.reader.read(
-                    PredicateNode(Name(attribute.name), constraint), attribute
+                    syntax.PredicateNode(syntax.Name(attribute.name), constraint), attribute
                 )
             except LanguageError:
                 continue
@@ -292,21 +286,22 @@ class Wording:
                 return constraint
         return None
 
-    def _list_values(self, code: int, attribute: Attribute) -> list[Value]:
+    def _list_values(self, code: int, attribute: Attribute) -> list[syntax.Value]:
         """Return ways to write the value of a code, short ones first."""
         if attribute.kind is ValueKind.TEXT:
-            return [Text(attribute.symbols[code])]
+            return [syntax.Text(attribute.symbols[code])]
         value = attribute.to_value(code)
         if attribute.kind is not ValueKind.NUMBER:
             units = (1,) if attribute.kind is ValueKind.DATE else (3600, 60, 1)
             near = [
                 f(value / unit) * unit for unit in units for f in (round, math.floor, math.ceil)
             ]
-            return [Moment(format_moment(number, attribute.kind)) for number in near]
+            return [syntax.Moment(format_moment(number, attribute.kind)) for number in near]
         numbers = shorten((value,), lambda n: attribute.to_code(n[0]) == code) or (value,)
         exact = shorten((value,), lambda n: abs(attribute.to_position(n[0]) - code) < 1e-7)
         return [
-            Quantity(n, attribute.unit) for n in dict.fromkeys((*(exact or ()), *numbers, value))
+            syntax.Quantity(n, attribute.unit)
+            for n in dict.fromkeys((*(exact or ()), *numbers, value))
         ]
 
 
@@ -320,39 +315,41 @@ def _is(fitted: Fit, target: Triple, hedge: int) -> bool:
     return fitted.triple == target and fitted.hedge == hedge
 
 
-def read_hedges(code: int) -> tuple[Hedge, ...]:
+def read_hedges(code: int) -> tuple[syntax.Hedge, ...]:
     """Return the hedges of a wire code as they are written: the one that acts first stands last."""
-    hedges: tuple[Hedge, ...] = ()
+    hedges: tuple[syntax.Hedge, ...] = ()
     while code:
         hedges = (_HEDGES[code & 3], *hedges)
         code >>= 2
     return hedges
 
 
-def write_value(value: float, attribute: Attribute) -> Value:
+def write_value(value: float, attribute: Attribute) -> syntax.Value:
     """Return a value with its unit and no more digits than its code needs."""
     if attribute.kind is not ValueKind.NUMBER:
-        return Moment(format_moment(value, attribute.kind))
+        return syntax.Moment(format_moment(value, attribute.kind))
     position = attribute.to_position(value)
     found = shorten((value,), lambda n: abs(attribute.to_position(n[0]) - position) < 1e-7)
-    return Quantity(found[0] if found else value, attribute.unit)
+    return syntax.Quantity(found[0] if found else value, attribute.unit)
 
 
-def write_literal(triple: Triple, attribute: Attribute) -> Shape:
+def write_literal(triple: Triple, attribute: Attribute) -> syntax.Shape:
     """Return the triple itself, as the universal fuzzifier of the DENS paper."""
-    ends: list[Value] = []
+    ends: list[syntax.Value] = []
     for code in (triple.low, triple.high):
         if attribute.kind is ValueKind.TEXT:
-            ends.append(Quantity(float(code)))
+            ends.append(syntax.Quantity(float(code)))
         elif attribute.kind is not ValueKind.NUMBER:
-            ends.append(Moment(format_moment(attribute.to_value(code), attribute.kind)))
+            ends.append(syntax.Moment(format_moment(attribute.to_value(code), attribute.kind)))
         else:
             ends.append(_write_end(code, attribute))
     codes = (triple.left,) if triple.is_symmetric else (triple.left, triple.right)
-    return Shape("fuzzifier", (*ends, *(_write_gamma(code, attribute.wide) for code in codes)))
+    return syntax.Shape(
+        "fuzzifier", (*ends, *(_write_gamma(code, attribute.wide) for code in codes))
+    )
 
 
-def _write_end(code: int, attribute: Attribute) -> Quantity:
+def _write_end(code: int, attribute: Attribute) -> syntax.Quantity:
     slack = 1e-9 * (attribute.high - attribute.low)
 
     def fits(numbers: tuple[float, ...]) -> bool:
@@ -360,13 +357,13 @@ def _write_end(code: int, attribute: Attribute) -> Quantity:
         return inside and attribute.to_code(numbers[0]) == code
 
     value = attribute.to_value(code)
-    return Quantity((shorten((value,), fits) or (value,))[0], attribute.unit)
+    return syntax.Quantity((shorten((value,), fits) or (value,))[0], attribute.unit)
 
 
-def _write_gamma(code: int, wide: bool) -> Quantity:
+def _write_gamma(code: int, wide: bool) -> syntax.Quantity:
     if code == CRISP:
-        return Quantity(255.0)
+        return syntax.Quantity(255.0)
     scale = 255 * (257 if wide else 1)
     gamma = scale / find_width(code, wide)
     found = shorten((gamma,), lambda n: min(find_gamma(scale / n[0], wide), 254) == code)
-    return Quantity((found or (gamma,))[0])
+    return syntax.Quantity((found or (gamma,))[0])

@@ -1,7 +1,7 @@
-"""One predicate: from a constraint in words and units to a set over codes.
+"""Reads one constraint, in words and units, as a set over the codes of its attribute.
 
-A crisp constraint becomes its triple here, exactly. A fuzzy one becomes an ideal function; how it
-is fitted depends on the whole subscription and is `fitting`'s business.
+A crisp constraint becomes its triple here, exactly. A fuzzy one becomes an ideal function; how that
+is fitted depends on the whole subscription and is decided in `fit`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.plugins import PluginRegistry, check_arguments, find_extension
-from denwatch.client.syntax import (
-    About,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    Extension,
-    NamedTerm,
-    Operator,
-    PredicateNode,
-    Quantity,
-    Shape,
-    Text,
-    Value,
-)
 from denwatch.client.vocabulary import Attribute, Membership, Triple, ValueKind, Vocabulary
 from denwatch.client.vocabulary.attributes import KINDS
 from denwatch.client.vocabulary.fitting import find_gamma
@@ -64,39 +51,39 @@ class ConstraintReader:
         self.registry = registry
         self.organisation = organisation
 
-    def read(self, predicate: PredicateNode, attribute: Attribute) -> Meaning:
+    def read(self, predicate: syntax.PredicateNode, attribute: Attribute) -> Meaning:
         """Return what a predicate's constraint means on its attribute, without hedges."""
         constraint = predicate.constraint
         if attribute.kind is ValueKind.TEXT:
             return self._read_text(constraint, attribute)
         match constraint:
-            case CrispComparison():
+            case syntax.CrispComparison():
                 return _compare(
                     constraint.operator,
                     self._read_crisp(constraint, attribute),
                     attribute,
                     constraint,
                 )
-            case CrispRange():
+            case syntax.CrispRange():
                 return _read_range(constraint, attribute)
-            case NamedTerm():
+            case syntax.NamedTerm():
                 return FuzzySet(self._find_term(constraint, attribute))
-            case About():
+            case syntax.About():
                 return _read_about(constraint, attribute)
-            case Shape():
+            case syntax.Shape():
                 return self._read_shape(constraint, attribute)
-            case Extension():
+            case syntax.Extension():
                 raise AssertionError("extensions are lowered before sets are read")
 
-    def _read_crisp(self, constraint: CrispComparison, attribute: Attribute) -> float:
+    def _read_crisp(self, constraint: syntax.CrispComparison, attribute: Attribute) -> float:
         value = constraint.value
-        if isinstance(value, Text) and value.value in attribute.terms:
+        if isinstance(value, syntax.Text) and value.value in attribute.terms:
             raise LanguageError.at_node(
                 f'"{value.value}" is a fuzzy term', value, f"write: is {value.value}"
             )
         return read_value(value, attribute)
 
-    def _find_term(self, constraint: NamedTerm, attribute: Attribute) -> Membership:
+    def _find_term(self, constraint: syntax.NamedTerm, attribute: Attribute) -> Membership:
         term = self.vocabulary.find_term(attribute, constraint.name, self.organisation)
         if term is None:
             known = self.vocabulary.list_choices(attribute)
@@ -112,17 +99,17 @@ class ConstraintReader:
 
     # Texts ----------------------------------------------------------------------------------
 
-    def _read_text(self, constraint: Constraint, attribute: Attribute) -> Meaning:
+    def _read_text(self, constraint: syntax.Constraint, attribute: Attribute) -> Meaning:
         match constraint:
-            case NamedTerm(name=name):
-                return _point(self._find_symbol(Text(name.text, span=name.span), attribute))
-            case CrispComparison(operator=operator, value=value):
+            case syntax.NamedTerm(name=name):
+                return _point(self._find_symbol(syntax.Text(name.text, span=name.span), attribute))
+            case syntax.CrispComparison(operator=operator, value=value):
                 code = self._find_symbol(value, attribute)
-                if operator in (Operator.EQUAL, Operator.UNEQUAL):
-                    return _point(code, operator is Operator.UNEQUAL)
+                if operator in (syntax.Operator.EQUAL, syntax.Operator.UNEQUAL):
+                    return _point(code, operator is syntax.Operator.UNEQUAL)
                 _check_order(attribute, constraint)
                 return _compare(operator, float(code), attribute, constraint)
-            case CrispRange(low=low, high=high):
+            case syntax.CrispRange(low=low, high=high):
                 _check_order(attribute, constraint)
                 first = self._find_symbol(low, attribute)
                 last = self._find_symbol(high, attribute)
@@ -131,7 +118,7 @@ class ConstraintReader:
                         f"{format_value(low)} is after {format_value(high)}", constraint
                     )
                 return CrispSet(Triple(first, last))
-            case Shape(kind="fuzzifier"):
+            case syntax.Shape(kind="fuzzifier"):
                 return _read_fuzzifier(constraint, attribute)
             case _:
                 raise LanguageError.at_node(
@@ -140,8 +127,8 @@ class ConstraintReader:
                     f"one of {', '.join(attribute.symbols)}",
                 )
 
-    def _find_symbol(self, value: Value, attribute: Attribute) -> int:
-        if not isinstance(value, Text):
+    def _find_symbol(self, value: syntax.Value, attribute: Attribute) -> int:
+        if not isinstance(value, syntax.Text):
             read_value(value, attribute)  # refuses the type
             raise AssertionError("a text attribute reads nothing but texts")
         code = self.vocabulary.find_symbol(attribute, value.value, self.organisation)
@@ -156,7 +143,7 @@ class ConstraintReader:
 
     # Functions ------------------------------------------------------------------------------
 
-    def _read_shape(self, shape: Shape, attribute: Attribute) -> Meaning:
+    def _read_shape(self, shape: syntax.Shape, attribute: Attribute) -> Meaning:
         if shape.kind == "fuzzifier":
             return _read_fuzzifier(shape, attribute)
         if shape.kind in KINDS:
@@ -180,12 +167,12 @@ class ConstraintReader:
         return FuzzySet(membership)
 
 
-def _read_points(shape: Shape, attribute: Attribute) -> tuple[float, ...]:
+def _read_points(shape: syntax.Shape, attribute: Attribute) -> tuple[float, ...]:
     """Return the points in the attribute's unit; widths and slopes are not places."""
     numbers = []
     for index, point in enumerate(shape.points):
         if shape.kind in ("bell", "gaussian") and index > 0:
-            if not isinstance(point, Quantity):
+            if not isinstance(point, syntax.Quantity):
                 raise LanguageError.at_node("a width is a number", point)
             is_width = index == 1
             numbers.append(read_width(point, attribute) if is_width else point.value)
@@ -194,13 +181,13 @@ def _read_points(shape: Shape, attribute: Attribute) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _read_about(about: About, attribute: Attribute) -> FuzzySet:
+def _read_about(about: syntax.About, attribute: Attribute) -> FuzzySet:
     centre = read_value(about.value, attribute)
     spread = attribute.about if about.spread is None else read_width(about.spread, attribute)
     return FuzzySet(Membership("triangle", (centre - spread, centre, centre + spread)))
 
 
-def _read_fuzzifier(shape: Shape, attribute: Attribute) -> CrispSet:
+def _read_fuzzifier(shape: syntax.Shape, attribute: Attribute) -> CrispSet:
     """Return the wire's own triple: low, high, gamma, maybe a second gamma (DENS paper, Eq. 1)."""
     if len(shape.points) not in (3, 4):
         raise LanguageError.at_node(
@@ -209,7 +196,7 @@ def _read_fuzzifier(shape: Shape, attribute: Attribute) -> CrispSet:
     ends = []
     for point in shape.points[:2]:
         if attribute.kind is ValueKind.TEXT:
-            code = point.value if isinstance(point, Quantity) else -1.0
+            code = point.value if isinstance(point, syntax.Quantity) else -1.0
             if not 0 <= code <= attribute.last or code != int(code):
                 raise LanguageError.at_node("a text's fuzzifier takes codes", point)
             ends.append(int(code))
@@ -217,7 +204,7 @@ def _read_fuzzifier(shape: Shape, attribute: Attribute) -> CrispSet:
             ends.append(attribute.to_code(read_value(point, attribute)))
     codes = []
     for point in shape.points[2:]:
-        if not isinstance(point, Quantity) or point.unit is not None or point.value < 0.5:
+        if not isinstance(point, syntax.Quantity) or point.unit is not None or point.value < 0.5:
             raise LanguageError.at_node("gamma is a number between 0.57 and 57, or 255", point)
         scale = 255 * (257 if attribute.wide else 1)
         steep = point.value >= _STEEP
@@ -235,23 +222,23 @@ def _point(code: int, negated: bool = False) -> CrispSet:
 
 
 def _compare(
-    operator: Operator, value: float, attribute: Attribute, node: CrispComparison
+    operator: syntax.Operator, value: float, attribute: Attribute, node: syntax.CrispComparison
 ) -> CrispSet:
     """Return the codes whose value compares so."""
     position = attribute.to_position(value)
     last = len(attribute.symbols) - 1 if attribute.kind is ValueKind.TEXT else attribute.last
     low, high = 0, last
     match operator:
-        case Operator.GREATER:
+        case syntax.Operator.GREATER:
             low = math.floor(position + _TINY) + 1
-        case Operator.AT_LEAST:
+        case syntax.Operator.AT_LEAST:
             low = math.ceil(position - _TINY)
-        case Operator.LESS:
+        case syntax.Operator.LESS:
             high = math.ceil(position - _TINY) - 1
-        case Operator.AT_MOST:
+        case syntax.Operator.AT_MOST:
             high = math.floor(position + _TINY)
-        case Operator.EQUAL | Operator.UNEQUAL:
-            return _point(attribute.to_code(value), operator is Operator.UNEQUAL)
+        case syntax.Operator.EQUAL | syntax.Operator.UNEQUAL:
+            return _point(attribute.to_code(value), operator is syntax.Operator.UNEQUAL)
     if low > high:
         raise _refuse_empty(
             f"no value of {attribute.name} is {operator.value} {format_value(node.value)}", node
@@ -259,7 +246,7 @@ def _compare(
     return CrispSet(Triple(low, high))
 
 
-def _read_range(constraint: CrispRange, attribute: Attribute) -> CrispSet:
+def _read_range(constraint: syntax.CrispRange, attribute: Attribute) -> CrispSet:
     low = read_value(constraint.low, attribute)
     high = read_value(constraint.high, attribute)
     if low > high:
@@ -275,12 +262,12 @@ def _read_range(constraint: CrispRange, attribute: Attribute) -> CrispSet:
     return CrispSet(Triple(first, last))
 
 
-def _check_order(attribute: Attribute, node: Constraint) -> None:
+def _check_order(attribute: Attribute, node: syntax.Constraint) -> None:
     if not attribute.ordered:
         raise LanguageError.at_node(
             f"the symbols of {attribute.name} have no order", node, "use = or !="
         )
 
 
-def _refuse_empty(what: str, node: Constraint) -> LanguageError:
+def _refuse_empty(what: str, node: syntax.Constraint) -> LanguageError:
     return LanguageError.at_node(f"empty set: {what}", node, "it can never match")

@@ -1,7 +1,7 @@
 """The decompiler: a subscription vector to a tree that a person can read and that compiles back.
 
-For every vector that the compiler made, compiling the answer gives the same bytes. For a vector
-from elsewhere the answer means the same; bytes may differ where it was not in normal form.
+For every vector that the compiler made, compiling the result gives the same bytes. For a vector
+from elsewhere the result means the same; bytes may differ where it was not in normal form.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from denwatch.client import syntax
 from denwatch.client.compiler.compiler import (
     COMPACT_PREDICATES,
     KINDS,
@@ -29,23 +30,6 @@ from denwatch.client.compiler.settings import DEFAULT_THRESHOLD, Options, encode
 from denwatch.client.compiler.structure import Connective, Inverse, Leaf, Tree, find_levels, has_and
 from denwatch.client.errors import LanguageError
 from denwatch.client.plugins import PluginRegistry, Recogniser, load_registry
-from denwatch.client.syntax import (
-    Aggregator,
-    And,
-    Condition,
-    DeadBand,
-    Name,
-    Not,
-    Or,
-    Persistence,
-    PredicateNode,
-    Prefer,
-    Quantity,
-    Recent,
-    Scalar,
-    SubscriptionTree,
-    SugenoRule,
-)
 from denwatch.client.vocabulary import Attribute, EventType, Triple, Vocabulary
 from denwatch.protocol import subscription as codec
 from denwatch.protocol import vectors
@@ -61,7 +45,7 @@ def decompile(
     options: Options | None = None,
     *,
     registry: PluginRegistry | None = None,
-) -> SubscriptionTree:
+) -> syntax.SubscriptionTree:
     """Return the tree of a vector or of its bytes; ProtocolError if the bytes are no vector."""
     if isinstance(vector, (bytes, bytearray)):
         vector = codec.decode(bytes(vector))
@@ -99,7 +83,7 @@ class _Decompilation:
                 raise LanguageError(f"{attribute.path} has another resolution in this vector")
         self.tree = _read_tree(vector)
 
-    def word(self) -> list[PredicateNode]:
+    def word(self) -> list[syntax.PredicateNode]:
         """Return the predicates in terms and units, each as simple as it can be."""
         vector = self.vector
         is_lattice = vector.aggregator in (MIN, MAX) or not has_and(self.tree)
@@ -114,11 +98,13 @@ class _Decompilation:
         for i, (p, attribute) in enumerate(zip(vector.predicates, self.attributes, strict=True)):
             constraint, hedges = wording.find(p, attribute, levels[Leaf(i, p.negated)])
             found.append(
-                self._dress(p, PredicateNode(Name(attribute.name), constraint, hedges=hedges))
+                self._dress(
+                    p, syntax.PredicateNode(syntax.Name(attribute.name), constraint, hedges=hedges)
+                )
             )
         return found
 
-    def spell(self) -> list[PredicateNode]:
+    def spell(self) -> list[syntax.PredicateNode]:
         """Return the predicates as the wire's triples."""
         found = []
         for p, attribute in zip(self.vector.predicates, self.attributes, strict=True):
@@ -126,29 +112,31 @@ class _Decompilation:
             is_crisp = p.left == p.right == CRISP
             hedges = () if is_crisp else read_hedges(p.hedge)
             found.append(
-                self._dress(p, PredicateNode(Name(attribute.name), literal, hedges=hedges))
+                self._dress(
+                    p, syntax.PredicateNode(syntax.Name(attribute.name), literal, hedges=hedges)
+                )
             )
         return found
 
-    def raise_pairs(self, tree: SubscriptionTree) -> SubscriptionTree:
+    def raise_pairs(self, tree: syntax.SubscriptionTree) -> syntax.SubscriptionTree:
         """Return the tree with what plug-ins recognise in it."""
         condition = raise_condition(tree.condition, self.event, self.registry)
         return replace(tree, condition=condition)
 
-    def _dress(self, p: vectors.Predicate, bare: PredicateNode) -> PredicateNode:
+    def _dress(self, p: vectors.Predicate, bare: syntax.PredicateNode) -> syntax.PredicateNode:
         """Return the predicate with negation, thresholds and weight."""
         possible = p.possible if p.possible >= p.certain else 0  # certain says more then
-        return PredicateNode(
+        return syntax.PredicateNode(
             attribute=bare.attribute,
             constraint=bare.constraint,
             negated=p.negated,
             hedges=bare.hedges,
             possible=write_threshold(possible) if possible else None,
             certain=write_threshold(p.certain) if p.certain else None,
-            weight=Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
+            weight=syntax.Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
         )
 
-    def compiles_back(self, tree: SubscriptionTree) -> bool:
+    def compiles_back(self, tree: syntax.SubscriptionTree) -> bool:
         """Return whether a tree gives this very vector."""
         try:
             again = compile_subscription(
@@ -158,26 +146,26 @@ class _Decompilation:
             return False
         return again.vector == self.vector
 
-    def build(self, predicates: Sequence[PredicateNode]) -> SubscriptionTree:
+    def build(self, predicates: Sequence[syntax.PredicateNode]) -> syntax.SubscriptionTree:
         """Return the whole tree over these predicates."""
         vector, options = self.vector, self.options
         condition = _write_condition(self.tree, predicates)
         possible = max(vector.threshold, vector.certain)
         default = max(DEFAULT_THRESHOLD, vector.certain)
         significance = vector.significance
-        bare = SubscriptionTree(
+        bare = syntax.SubscriptionTree(
             condition=condition,
-            name=Name(options.name) if options.name is not None else None,
+            name=syntax.Name(options.name) if options.name is not None else None,
             aggregator=self._find_aggregator(),
             possible=None if possible == default else write_threshold(possible),
             certain=write_threshold(vector.certain) if vector.certain else None,
             rules=self._write_rules(),
             recent=self._write_recent(),
-            score=None if options.score is None else Scalar(options.score),
-            prefer=tuple(Prefer(Name(a), Name(b)) for a, b in options.prefer),
-            top=None if options.top is None else Scalar(float(options.top)),
+            score=None if options.score is None else syntax.Scalar(options.score),
+            prefer=tuple(syntax.Prefer(syntax.Name(a), syntax.Name(b)) for a, b in options.prefer),
+            top=None if options.top is None else syntax.Scalar(float(options.top)),
             valid_for=write_duration(vector.validity) if vector.validity else None,
-            expiry=None if options.expiry is None else Quantity(options.expiry, "s"),
+            expiry=None if options.expiry is None else syntax.Quantity(options.expiry, "s"),
             dead_bands=self._write_bands(),
             relative_band=_write_share(significance.relative if significance else 0),
             hysteresis=_write_share(significance.hysteresis if significance else 0),
@@ -186,22 +174,24 @@ class _Decompilation:
             quiet=_write_time(significance.quiet if significance else 0),
             why=vector.why,
         )
-        return bare if self._names_event(bare) else replace(bare, event=Name(self.event.name))
+        return (
+            bare if self._names_event(bare) else replace(bare, event=syntax.Name(self.event.name))
+        )
 
-    def _names_event(self, tree: SubscriptionTree) -> bool:
+    def _names_event(self, tree: syntax.SubscriptionTree) -> bool:
         """Return whether the attributes alone say which event it is."""
         try:
             return resolve_event(tree, self.vocabulary, None).name == self.event.name
         except LanguageError:
             return False
 
-    def _find_aggregator(self) -> Aggregator | None:
+    def _find_aggregator(self) -> syntax.Aggregator | None:
         kind = self.vector.aggregator
         if kind in (MIN, SUGENO) or (kind == MAX and not self.vector.pattern):
             return None  # Or says maximum, rules say the fuzzy mean
-        return Aggregator(_NAMES[kind])
+        return syntax.Aggregator(_NAMES[kind])
 
-    def _write_rules(self) -> tuple[SugenoRule, ...]:
+    def _write_rules(self) -> tuple[syntax.SugenoRule, ...]:
         rules = []
         consequents = iter(self.vector.consequents or ())
         count = len(self.attributes) if self.vector.consequents else 0
@@ -211,18 +201,18 @@ class _Decompilation:
                 rules.append(write_rule(i + 1, j + 1, next(consequents), pair))
         return tuple(rules)
 
-    def _write_recent(self) -> Recent | None:
+    def _write_recent(self) -> syntax.Recent | None:
         codes = self.vector.recent
         if codes is None:
             return None
         for phrase in self.vocabulary.phrases:
-            if encode_recent(Recent(phrase), self.vocabulary, []) == codes:
-                return Recent(phrase)
-        within = write_duration(codes[0]) if codes[0] else Quantity(0.0, "s")
+            if encode_recent(syntax.Recent(phrase), self.vocabulary, []) == codes:
+                return syntax.Recent(phrase)
+        within = write_duration(codes[0]) if codes[0] else syntax.Quantity(0.0, "s")
         gone = None if codes[1] == codes[0] + 1 else write_duration(codes[1])
-        return Recent(within=within, gone=gone)
+        return syntax.Recent(within=within, gone=gone)
 
-    def _write_bands(self) -> tuple[DeadBand, ...]:
+    def _write_bands(self) -> tuple[syntax.DeadBand, ...]:
         significance = self.vector.significance
         if significance is None or not significance.bands:
             return ()
@@ -231,7 +221,9 @@ class _Decompilation:
         for bit, code in zip(features, significance.bands, strict=True):
             attribute = _find_attribute(self.event, bit)
             if code:
-                bands.append(DeadBand(Name(attribute.name), _write_band(code, attribute)))
+                bands.append(
+                    syntax.DeadBand(syntax.Name(attribute.name), _write_band(code, attribute))
+                )
         return tuple(bands)
 
 
@@ -263,34 +255,36 @@ def _read_tree(vector: vectors.SubscriptionVector) -> Tree:
     return stack[0]
 
 
-def _write_condition(tree: Tree, predicates: Sequence[PredicateNode]) -> Condition:
+def _write_condition(tree: Tree, predicates: Sequence[syntax.PredicateNode]) -> syntax.Condition:
     if isinstance(tree, Leaf):
         return predicates[tree.index]
     if isinstance(tree, Inverse):
-        return Not(_write_condition(tree.operand, predicates))
+        return syntax.Not(_write_condition(tree.operand, predicates))
     operands = tuple(_write_condition(operand, predicates) for operand in tree.operands)
-    return Or(operands) if tree.is_or else And(operands)
+    return syntax.Or(operands) if tree.is_or else syntax.And(operands)
 
 
-def _write_share(code: int) -> Scalar | None:
+def _write_share(code: int) -> syntax.Scalar | None:
     return write_threshold(code) if code else None
 
 
-def _write_time(code: int) -> Quantity | None:
+def _write_time(code: int) -> syntax.Quantity | None:
     return write_duration(code) if code else None
 
 
-def _write_persistence(significance: vectors.Significance | None) -> Persistence | None:
+def _write_persistence(significance: vectors.Significance | None) -> syntax.Persistence | None:
     if significance is None or not significance.window:
         return None
-    return Persistence(Scalar(float(significance.hits)), Scalar(float(significance.window)))
+    return syntax.Persistence(
+        syntax.Scalar(float(significance.hits)), syntax.Scalar(float(significance.window))
+    )
 
 
-def _write_band(code: int, attribute: Attribute) -> Quantity:
+def _write_band(code: int, attribute: Attribute) -> syntax.Quantity:
     """Return the width of a dead band in the attribute's unit; days or seconds of dates."""
     span = attribute.high - attribute.low
     found = shorten((code * span / 255,), lambda n: int(n[0] / span * 255 + 0.5) == code)
-    return Quantity((found or (code * span / 255,))[0], attribute.unit)
+    return syntax.Quantity((found or (code * span / 255,))[0], attribute.unit)
 
 
 # Core syntax back to plug-in predicates: the contrary of lowering, for people who read vectors.
@@ -300,22 +294,26 @@ def _write_band(code: int, attribute: Attribute) -> Quantity:
 # and drops it if the bytes differ.
 
 
-def raise_condition(condition: Condition, event: EventType, registry: PluginRegistry) -> Condition:
+def raise_condition(
+    condition: syntax.Condition, event: EventType, registry: PluginRegistry
+) -> syntax.Condition:
     """Return the condition with pairs of predicates replaced by what plug-ins see in them."""
-    if isinstance(condition, PredicateNode):
+    if isinstance(condition, syntax.PredicateNode):
         return condition
-    if isinstance(condition, Not):
-        return Not(raise_condition(condition.operand, event, registry))
+    if isinstance(condition, syntax.Not):
+        return syntax.Not(raise_condition(condition.operand, event, registry))
     operands = [raise_condition(operand, event, registry) for operand in condition.operands]
-    raised = _raise_pairs(operands, isinstance(condition, Or), event, registry)
+    raised = _raise_pairs(operands, isinstance(condition, syntax.Or), event, registry)
     if len(raised) == 1:
         return raised[0]
-    return Or(tuple(raised)) if isinstance(condition, Or) else And(tuple(raised))
+    return (
+        syntax.Or(tuple(raised)) if isinstance(condition, syntax.Or) else syntax.And(tuple(raised))
+    )
 
 
 def _raise_pairs(
-    operands: list[Condition], is_or: bool, event: EventType, registry: PluginRegistry
-) -> list[Condition]:
+    operands: list[syntax.Condition], is_or: bool, event: EventType, registry: PluginRegistry
+) -> list[syntax.Condition]:
     """Return the operands with the first pair replaced that a plug-in recognises, and so on.
 
     "Neither of two" is the contrary of "one of two": under "and" the pair is turned over.
@@ -324,8 +322,8 @@ def _raise_pairs(
         for j, second in enumerate(operands):
             if (
                 i == j
-                or not isinstance(first, PredicateNode)
-                or not isinstance(second, PredicateNode)
+                or not isinstance(first, syntax.PredicateNode)
+                or not isinstance(second, syntax.PredicateNode)
             ):
                 continue
             found = _recognise((first, second), not is_or, event, registry)
@@ -336,11 +334,11 @@ def _raise_pairs(
 
 
 def _recognise(
-    pair: tuple[PredicateNode, PredicateNode],
+    pair: tuple[syntax.PredicateNode, syntax.PredicateNode],
     turned: bool,
     event: EventType,
     registry: PluginRegistry,
-) -> PredicateNode | None:
+) -> syntax.PredicateNode | None:
     if pair[0].attribute != pair[1].attribute or any(map(_is_dressed, pair)):
         return None
     first, second = (replace(p, negated=p.negated != turned) for p in pair)
@@ -352,10 +350,10 @@ def _recognise(
             except LanguageError:
                 continue
             if constraint is not None:
-                return PredicateNode(first.attribute, constraint, negated=turned)
+                return syntax.PredicateNode(first.attribute, constraint, negated=turned)
     return None
 
 
-def _is_dressed(predicate: PredicateNode) -> bool:
+def _is_dressed(predicate: syntax.PredicateNode) -> bool:
     """Return whether a predicate has something that belongs to it alone."""
     return any((predicate.hedges, predicate.possible, predicate.certain, predicate.weight))

@@ -1,14 +1,14 @@
-"""A predicate on its way to the wire: fitted to the vector as the whole subscription needs it.
+"""Fits the predicates of a subscription to the wire, as the whole subscription needs it.
 
 Where only thresholds decide (minimum, maximum and every nesting of them), the values at which a
-degree passes a threshold are kept as they were meant. Elsewhere the least error counts. Hedges go
-to the wire as they are, exactly; `fitting away` a hedge or a second gamma saves bytes and is done
-only when asked.
+degree passes a threshold stay where they were meant. Elsewhere the least error counts. Hedges go to
+the wire as they are, exactly; *fitting away* a hedge or a second gamma saves bytes and is done only
+when asked. The arithmetic is `vocabulary.fitting`; the attribute keeps the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from denwatch.client.compiler.constraints import CrispSet, FuzzySet, Meaning
@@ -85,12 +85,6 @@ def check_hedges(draft: Draft) -> None:
                 draft.source,
                 "a crisp comparison is true or false",
             )
-
-
-def list_inner_levels(levels: Iterable[int], negated: bool) -> list[int]:
-    """Return levels of a predicate's degree as levels of its set: "not" turns them over."""
-    inner = [256 - level if negated else level for level in levels]
-    return [level for level in dict.fromkeys(inner) if 0 < level < 256]
 
 
 def cut_triple(triple: Triple, hedge: int, level: int, attribute: Attribute) -> Demand:

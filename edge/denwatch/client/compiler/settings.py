@@ -1,4 +1,8 @@
-"""What compiling gives: the vector, its bytes, what was approximated, and what the node keeps."""
+"""Everything of a subscription that is not its condition, and what compiling returns.
+
+Thresholds, times, significance, weights, rules and options. Each function takes what was written
+and returns codes of the wire; a rounding that a person might notice is appended to the report.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from denwatch.client import syntax
 from denwatch.client.compiler.fit import Draft
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import (
-    Persistence,
-    Quantity,
-    Recent,
-    Scalar,
-    SourceSpan,
-    SubscriptionTree,
-    SugenoRule,
-)
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, fold_name
 from denwatch.client.vocabulary.values import read_duration, read_width
 from denwatch.protocol.errors import ProtocolError
@@ -36,7 +32,7 @@ class Approximation:
     subject: str
     message: str
     error: float | None = None
-    span: SourceSpan | None = None
+    span: syntax.SourceSpan | None = None
 
     def __str__(self) -> str:
         error = "" if self.error is None else f", at most {self.error:.1%} off"
@@ -100,7 +96,7 @@ DEFAULT_THRESHOLD = 128
 _TINY = 1e-9
 
 
-def encode_threshold(scalar: Scalar | None, what: str) -> int:
+def encode_threshold(scalar: syntax.Scalar | None, what: str) -> int:
     """Return the lowest degree that is at least a threshold; 0 for none."""
     if scalar is None:
         return 0
@@ -109,7 +105,9 @@ def encode_threshold(scalar: Scalar | None, what: str) -> int:
     return math.ceil(255 * scalar.value - _TINY)
 
 
-def encode_thresholds(possible: Scalar | None, certain: Scalar | None) -> tuple[int, int]:
+def encode_thresholds(
+    possible: syntax.Scalar | None, certain: syntax.Scalar | None
+) -> tuple[int, int]:
     """Return the codes of both thresholds of a predicate or subscription."""
     low = encode_threshold(possible, "threshold")
     high = encode_threshold(certain, "threshold")
@@ -123,7 +121,7 @@ def encode_thresholds(possible: Scalar | None, certain: Scalar | None) -> tuple[
     return low, high
 
 
-def encode_overall(tree: SubscriptionTree) -> tuple[int, int]:
+def encode_overall(tree: syntax.SubscriptionTree) -> tuple[int, int]:
     """Return the subscription's thresholds, (possible, certain)."""
     possible, certain = encode_thresholds(tree.possible, tree.certain)
     if tree.possible is None:
@@ -131,7 +129,7 @@ def encode_overall(tree: SubscriptionTree) -> tuple[int, int]:
     return possible, certain
 
 
-def encode_time(value: Quantity | None, what: str, report: list[Approximation]) -> int:
+def encode_time(value: syntax.Quantity | None, what: str, report: list[Approximation]) -> int:
     """Return the code of the shortest duration that is not shorter; 0 for none."""
     if value is None:
         return 0
@@ -147,7 +145,7 @@ def encode_time(value: Quantity | None, what: str, report: list[Approximation]) 
 
 
 def encode_recent(
-    recent: Recent | None, vocabulary: Vocabulary, report: list[Approximation]
+    recent: syntax.Recent | None, vocabulary: Vocabulary, report: list[Approximation]
 ) -> tuple[int, int] | None:
     """Return the duration codes of a temporal restrictor."""
     if recent is None:
@@ -161,7 +159,7 @@ def encode_recent(
                 suggestions=suggest_names(phrase, vocabulary.phrases),
             )
         seconds = vocabulary.phrases[phrase]
-        within, gone = (Quantity(max(s, 1e-3)) for s in seconds)
+        within, gone = (syntax.Quantity(max(s, 1e-3)) for s in seconds)
         quiet: list[Approximation] = []
         until = encode_time(within, phrase, quiet) if seconds[0] else 0
         return until, max(encode_time(gone, phrase, quiet), until + 1)
@@ -179,8 +177,8 @@ def encode_recent(
 
 
 def encode_significance(
-    tree: SubscriptionTree,
-    bands: Mapping[int, Quantity],
+    tree: syntax.SubscriptionTree,
+    bands: Mapping[int, syntax.Quantity],
     attributes: Sequence[Attribute],
     threshold: int,
     report: list[Approximation],
@@ -206,7 +204,9 @@ def encode_significance(
     return Significance(widths if any(widths) else b"", *values)
 
 
-def _encode_band(width: Quantity | None, attribute: Attribute, report: list[Approximation]) -> int:
+def _encode_band(
+    width: syntax.Quantity | None, attribute: Attribute, report: list[Approximation]
+) -> int:
     """Return a dead band in 1/255 of the domain."""
     if width is None:
         return 0
@@ -230,7 +230,7 @@ def _encode_band(width: Quantity | None, attribute: Attribute, report: list[Appr
     return code
 
 
-def read_count(scalar: Scalar, what: str, most: int) -> int:
+def read_count(scalar: syntax.Scalar, what: str, most: int) -> int:
     """Return a whole number between 1 and a limit."""
     if not 1 <= scalar.value <= most or scalar.value != int(scalar.value):
         raise LanguageError.at_node(
@@ -239,7 +239,7 @@ def read_count(scalar: Scalar, what: str, most: int) -> int:
     return int(scalar.value)
 
 
-def _encode_persistence(persistence: Persistence | None) -> tuple[int, int]:
+def _encode_persistence(persistence: syntax.Persistence | None) -> tuple[int, int]:
     if persistence is None:
         return 0, 0
     window = read_count(persistence.window, "the window", 15)
@@ -249,7 +249,7 @@ def _encode_persistence(persistence: Persistence | None) -> tuple[int, int]:
     return hits, window
 
 
-def read_options(tree: SubscriptionTree) -> Options:
+def read_options(tree: syntax.SubscriptionTree) -> Options:
     """Return what the node keeps beside the vector."""
     score = tree.score
     if score is not None and not 0.0 <= score.value <= 1.0:
@@ -320,7 +320,7 @@ SLOPE_SCALE = 64
 
 
 def encode_rules(
-    rules: Sequence[SugenoRule],
+    rules: Sequence[syntax.SugenoRule],
     places: Mapping[int, int],
     attributes: Sequence[Attribute],
     report: list[Approximation],
@@ -367,7 +367,7 @@ def encode_rules(
     return found
 
 
-def encode_constant(constant: Scalar) -> int:
+def encode_constant(constant: syntax.Scalar) -> int:
     if not 0.0 <= constant.value <= 1.0:
         raise LanguageError.at_node(
             f"consequent {constant.value:g} is not between 0 and 1", constant
@@ -376,8 +376,8 @@ def encode_constant(constant: Scalar) -> int:
 
 
 def encode_linear(
-    rule: SugenoRule,
-    slopes: tuple[Scalar, Scalar] | None,
+    rule: syntax.SugenoRule,
+    slopes: tuple[syntax.Scalar, syntax.Scalar] | None,
     pair: tuple[Attribute, Attribute],
     report: list[Approximation],
 ) -> tuple[int, ...]:

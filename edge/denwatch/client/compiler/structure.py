@@ -1,22 +1,21 @@
-"""Any nesting of and, or, not: brought to one normal form and to the wire's postfix pattern.
+"""Any nesting of and, or, not: its normal form, its levels, and the wire's postfix pattern.
 
-Equal conditions give equal patterns: operands have no order, repeats fall away where repeating
-says nothing new, "not" goes down to the predicates where that is exact. Leaves are numbers of
+Equal conditions give equal patterns: operands have no order, repeats are dropped where repeating
+changes nothing, "not" moves down to the predicates where that is exact. Leaves are numbers of
 predicates; this file knows neither sets nor vocabularies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from denwatch.client.compiler.fit import Draft, list_inner_levels
 from denwatch.client.errors import LanguageError
 from denwatch.protocol.cuts import cut, find_level
 from denwatch.protocol.degrees import MAX, MIN, PRODUCT, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, SubscriptionVector, check_pattern
+from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, check_pattern
 
 
 @dataclass(frozen=True)
@@ -247,38 +246,31 @@ def find_levels(
     return levels
 
 
-# Refuse a subscription that nothing can ever match.
+def list_inner_levels(levels: Iterable[int], negated: bool) -> list[int]:
+    """Return levels of a predicate's degree as levels of its set: "not" turns them over."""
+    inner = [256 - level if negated else level for level in levels]
+    return [level for level in dict.fromkeys(inner) if 0 < level < 256]
+
+
+# Empty subscriptions ---------------------------------------------------------------------------
 #
 # Exact for one predicate and for predicates on one attribute joined by "and". A nesting is checked
-# part by part, so a contradiction between parts may pass; what is refused is always empty.
+# part by part, so a contradiction between parts may pass; what is found is always empty.
 
 Interval = tuple[int, int]
 
 
-def check_emptiness(
-    tree: Tree,
-    kind: int,
-    wires: Mapping[Leaf, Predicate],
-    vector: SubscriptionVector,
-    drafts: Sequence[Draft],
-) -> None:
-    """Raise LanguageError at the predicate that leaves nothing."""
-    threshold = max(vector.threshold, vector.certain)
-    culprit = _Search(kind, wires, threshold).find(tree, threshold)
-    if culprit is not None:
-        draft = drafts[culprit.index]
-        raise LanguageError.at_node(
-            f"empty set: no value of {draft.attribute.name} can satisfy this",
-            draft.source,
-            "the subscription can never match",
-        )
+def find_empty_leaf(
+    tree: Tree, kind: int, wires: Mapping[Leaf, Predicate], threshold: int
+) -> Leaf | None:
+    """Return the predicate because of which nothing can ever match, None if there is none."""
+    return _EmptinessSearch(kind, wires).find(tree, threshold)
 
 
-class _Search:
-    def __init__(self, kind: int, wires: Mapping[Leaf, Predicate], threshold: int) -> None:
+class _EmptinessSearch:
+    def __init__(self, kind: int, wires: Mapping[Leaf, Predicate]) -> None:
         self.kind = kind
         self.wires = wires
-        self.threshold = threshold
 
     def find(self, tree: Tree, level: int) -> Leaf | None:
         """Return the leaf that makes a tree empty at a level, None if it is not known to be."""

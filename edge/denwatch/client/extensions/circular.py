@@ -14,28 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
 from denwatch.client.plugins import LanguagePlugin, Parameter
-from denwatch.client.syntax import (
-    About,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    Extension,
-    Operator,
-    Or,
-    PredicateNode,
-    Quantity,
-    Shape,
-    SyntaxNode,
-    Value,
-)
 from denwatch.client.vocabulary.attributes import Attribute
 from denwatch.client.vocabulary.values import read_value, read_width
 
 
-def find_period(attribute: Attribute, node: SyntaxNode | None) -> float:
+def find_period(attribute: Attribute, node: syntax.SyntaxNode | None) -> float:
     """Return after how much the attribute begins again, or refuse it."""
     if attribute.period is None:
         raise LanguageError.at_node(
@@ -50,13 +36,15 @@ def wrap(value: float, attribute: Attribute, period: float) -> float:
     return value - period if value > attribute.high + attribute.step / 2 else value
 
 
-def _join(predicate: PredicateNode, parts: list[tuple[bool, Constraint]]) -> Condition:
+def _join(
+    predicate: syntax.PredicateNode, parts: list[tuple[bool, syntax.Constraint]]
+) -> syntax.Condition:
     """Return "one of the parts", each (negated, constraint), on the predicate's attribute."""
     found = tuple(
-        PredicateNode(predicate.attribute, constraint, negated, span=predicate.span)
+        syntax.PredicateNode(predicate.attribute, constraint, negated, span=predicate.span)
         for negated, constraint in parts
     )
-    return found[0] if len(found) == 1 else Or(found, span=predicate.span)
+    return found[0] if len(found) == 1 else syntax.Or(found, span=predicate.span)
 
 
 class Near:
@@ -67,26 +55,26 @@ class Near:
     tag = "near"
     parameters = (Parameter("centre"), Parameter("spread", "within", optional=True))
 
-    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
+    def lower(self, predicate: syntax.PredicateNode, attribute: Attribute) -> syntax.Condition:
         """Return a triangle, or the parts of one that passes an end."""
         constraint = predicate.constraint
-        assert isinstance(constraint, Extension)
+        assert isinstance(constraint, syntax.Extension)
         period = find_period(attribute, constraint)
         centre, spread = self._read(constraint.arguments, attribute, period)
 
-        def shape(kind: str, *points: float) -> Shape:
-            quantities = tuple(Quantity(point, span=constraint.span) for point in points)
-            return Shape(kind, quantities, span=constraint.span)
+        def shape(kind: str, *points: float) -> syntax.Shape:
+            quantities = tuple(syntax.Quantity(point, span=constraint.span) for point in points)
+            return syntax.Shape(kind, quantities, span=constraint.span)
 
         main = shape("triangle", centre - spread, centre, centre + spread)
-        parts: list[tuple[bool, Constraint]] = [(False, main)]
+        parts: list[tuple[bool, syntax.Constraint]] = [(False, main)]
         if centre - spread + period < attribute.high:
             parts.append((True, shape("falling", centre - spread + period, centre + period)))
         if centre + spread - period > attribute.low:
             parts.append((True, shape("rising", centre - period, centre - period + spread)))
         return _join(predicate, parts)
 
-    def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
+    def evaluate(self, x: float, arguments: Sequence[syntax.Value], attribute: Attribute) -> float:
         """Return 1 at the direction, falling by the shorter way round."""
         period = find_period(attribute, None)
         centre, spread = self._read(arguments, attribute, period)
@@ -94,29 +82,29 @@ class Near:
         return max(0.0, 1.0 - distance / spread)
 
     def recognise(
-        self, pair: tuple[PredicateNode, PredicateNode], attribute: Attribute
-    ) -> Extension | None:
+        self, pair: tuple[syntax.PredicateNode, syntax.PredicateNode], attribute: Attribute
+    ) -> syntax.Extension | None:
         """Return "near" for a value and the contrary of a ramp at the other end of the scale."""
         main, ramp = pair
         if attribute.period is None or main.negated or not ramp.negated:
             return None
-        is_ramp = isinstance(ramp.constraint, Shape) and ramp.constraint.kind in (
+        is_ramp = isinstance(ramp.constraint, syntax.Shape) and ramp.constraint.kind in (
             "rising",
             "falling",
         )
-        if not is_ramp or not isinstance(main.constraint, About):
+        if not is_ramp or not isinstance(main.constraint, syntax.About):
             return None
         spread = main.constraint.spread
-        return Extension(self.name, (main.constraint.value, *((spread,) if spread else ())))
+        return syntax.Extension(self.name, (main.constraint.value, *((spread,) if spread else ())))
 
     def _read(
-        self, arguments: Sequence[Value], attribute: Attribute, period: float
+        self, arguments: Sequence[syntax.Value], attribute: Attribute, period: float
     ) -> tuple[float, float]:
         centre = wrap(read_value(arguments[0], attribute, anywhere=True), attribute, period)
         if len(arguments) < 2:
             return centre, attribute.about
         width = arguments[1]
-        if not isinstance(width, Quantity):
+        if not isinstance(width, syntax.Quantity):
             raise LanguageError.at_node("the spread is a number", width)
         spread = read_width(width, attribute)
         if spread > period / 2:
@@ -134,46 +122,56 @@ class Sector:
     tag = "sector"
     parameters = (Parameter("from"), Parameter("to", "to"))
 
-    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
+    def lower(self, predicate: syntax.PredicateNode, attribute: Attribute) -> syntax.Condition:
         """Return a range, or the two ranges at the ends of the scale."""
         constraint = predicate.constraint
-        assert isinstance(constraint, Extension)
+        assert isinstance(constraint, syntax.Extension)
         start, end = self._read(constraint.arguments, attribute, constraint)
-        first = Quantity(max(start, attribute.low), span=constraint.span)
-        last = Quantity(min(end, attribute.high), span=constraint.span)
+        first = syntax.Quantity(max(start, attribute.low), span=constraint.span)
+        last = syntax.Quantity(min(end, attribute.high), span=constraint.span)
         if start <= end:
-            return _join(predicate, [(False, CrispRange(first, last, span=constraint.span))])
-        parts: list[tuple[bool, Constraint]] = []
+            return _join(predicate, [(False, syntax.CrispRange(first, last, span=constraint.span))])
+        parts: list[tuple[bool, syntax.Constraint]] = []
         if start <= attribute.high:
-            parts.append((False, CrispComparison(Operator.AT_LEAST, first, span=constraint.span)))
+            parts.append(
+                (
+                    False,
+                    syntax.CrispComparison(syntax.Operator.AT_LEAST, first, span=constraint.span),
+                )
+            )
         if end >= attribute.low:
-            parts.append((False, CrispComparison(Operator.AT_MOST, last, span=constraint.span)))
+            parts.append(
+                (False, syntax.CrispComparison(syntax.Operator.AT_MOST, last, span=constraint.span))
+            )
         return _join(predicate, parts)
 
-    def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
+    def evaluate(self, x: float, arguments: Sequence[syntax.Value], attribute: Attribute) -> float:
         """Return 1 in the sector and 0 elsewhere."""
         start, end = self._read(arguments, attribute, None)
         inside = start <= x <= end if start <= end else x >= start or x <= end
         return 1.0 if inside else 0.0
 
     def recognise(
-        self, pair: tuple[PredicateNode, PredicateNode], attribute: Attribute
-    ) -> Extension | None:
+        self, pair: tuple[syntax.PredicateNode, syntax.PredicateNode], attribute: Attribute
+    ) -> syntax.Extension | None:
         """Return the sector of "at least this or at most that"."""
         high, low = pair
         if attribute.period is None or high.negated or low.negated:
             return None
-        if not isinstance(high.constraint, CrispComparison) or not isinstance(
-            low.constraint, CrispComparison
+        if not isinstance(high.constraint, syntax.CrispComparison) or not isinstance(
+            low.constraint, syntax.CrispComparison
         ):
             return None
         operators = high.constraint.operator, low.constraint.operator
-        if operators != (Operator.AT_LEAST, Operator.AT_MOST):
+        if operators != (syntax.Operator.AT_LEAST, syntax.Operator.AT_MOST):
             return None
-        return Extension(self.name, (high.constraint.value, low.constraint.value))
+        return syntax.Extension(self.name, (high.constraint.value, low.constraint.value))
 
     def _read(
-        self, arguments: Sequence[Value], attribute: Attribute, node: SyntaxNode | None
+        self,
+        arguments: Sequence[syntax.Value],
+        attribute: Attribute,
+        node: syntax.SyntaxNode | None,
     ) -> tuple[float, float]:
         period = find_period(attribute, node)
         start, end = (read_value(a, attribute, anywhere=True) for a in arguments)

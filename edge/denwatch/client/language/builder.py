@@ -17,71 +17,49 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.lexicon import is_moment, read_hedge
-from denwatch.client.syntax import (
-    About,
-    Aggregator,
-    And,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    DeadBand,
-    Extension,
-    Hedge,
-    Moment,
-    Name,
-    NamedTerm,
-    Not,
-    Operator,
-    Or,
-    Persistence,
-    PredicateNode,
-    Prefer,
-    Quantity,
-    Recent,
-    Scalar,
-    Shape,
-    SubscriptionTree,
-    SugenoRule,
-    Text,
-    Value,
+
+Plain: TypeAlias = (
+    float | str | datetime.date | datetime.time | syntax.Quantity | syntax.Text | syntax.Moment
 )
 
-Plain: TypeAlias = float | str | datetime.date | datetime.time | Quantity | Text | Moment
 
-
-def quantity(value: float, unit: str | None = None) -> Quantity:
+def quantity(value: float, unit: str | None = None) -> syntax.Quantity:
     """Return a number with its unit; None is the attribute's own, or seconds for durations."""
-    return Quantity(_check_number(value), unit)
+    return syntax.Quantity(_check_number(value), unit)
 
 
-def text(value: str) -> Text:
+def text(value: str) -> syntax.Text:
     """Return a text, also where it looks like a date or a time."""
-    return Text(value)
+    return syntax.Text(value)
 
 
 @dataclass(frozen=True)
 class ConditionBuilder:
     """A condition; `chained` means that an operator of Python made its outermost node."""
 
-    tree: Condition
+    tree: syntax.Condition
     chained: bool = False
 
     def __and__(self, other: ConditionBuilder) -> ConditionBuilder:
-        return ConditionBuilder(And((*self._unchain(And), *other._unchain(And))), True)
+        return ConditionBuilder(
+            syntax.And((*self._unchain(syntax.And), *other._unchain(syntax.And))), True
+        )
 
     def __or__(self, other: ConditionBuilder) -> ConditionBuilder:
-        return ConditionBuilder(Or((*self._unchain(Or), *other._unchain(Or))), True)
+        return ConditionBuilder(
+            syntax.Or((*self._unchain(syntax.Or), *other._unchain(syntax.Or))), True
+        )
 
     def __invert__(self) -> ConditionBuilder:
-        return ConditionBuilder(Not(self.tree))
+        return ConditionBuilder(syntax.Not(self.tree))
 
     def __bool__(self) -> bool:
         raise TypeError('conditions are joined by "&", "|" and "~", not by "and", "or" and "not"')
 
-    def _unchain(self, kind: type[And] | type[Or]) -> tuple[Condition, ...]:
+    def _unchain(self, kind: type[syntax.And] | type[syntax.Or]) -> tuple[syntax.Condition, ...]:
         if self.chained and isinstance(self.tree, kind):
             return self.tree.operands
         return (self.tree,)
@@ -91,23 +69,23 @@ class ConditionBuilder:
 class PredicateBuilder(ConditionBuilder):
     """A predicate, which also takes hedges, thresholds and a weight."""
 
-    tree: PredicateNode
+    tree: syntax.PredicateNode
 
     def very(self) -> PredicateBuilder:
         """Put "very" before what is said so far."""
-        return self.hedged(Hedge.VERY)
+        return self.hedged(syntax.Hedge.VERY)
 
     def extremely(self) -> PredicateBuilder:
         """Put "extremely" before what is said so far."""
-        return self.hedged(Hedge.EXTREMELY)
+        return self.hedged(syntax.Hedge.EXTREMELY)
 
     def more_or_less(self) -> PredicateBuilder:
         """Put "more or less" before what is said so far."""
-        return self.hedged(Hedge.MORE_OR_LESS)
+        return self.hedged(syntax.Hedge.MORE_OR_LESS)
 
     def somewhat(self) -> PredicateBuilder:
         """Put "somewhat" before what is said so far."""
-        return self.hedged(Hedge.SOMEWHAT)
+        return self.hedged(syntax.Hedge.SOMEWHAT)
 
     def hedged(self, *hedges: str) -> PredicateBuilder:
         """Put hedges before what is said so far; the last one acts first."""
@@ -138,11 +116,11 @@ class PredicateBuilder(ConditionBuilder):
 class AttributeBuilder:
     """An attribute that waits for its constraint."""
 
-    name: Name
+    name: syntax.Name
 
     def is_(self, term: str, *hedges: str) -> PredicateBuilder:
         """Ask for a fuzzy term: `is_("high", "very")`."""
-        return self._constrain(NamedTerm(Name(term))).hedged(*hedges)
+        return self._constrain(syntax.NamedTerm(syntax.Name(term))).hedged(*hedges)
 
     def is_not(self, term: str, *hedges: str) -> PredicateBuilder:
         """Ask for the contrary of a fuzzy term."""
@@ -150,78 +128,80 @@ class AttributeBuilder:
 
     def above(self, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for more than a value."""
-        return self.compare(Operator.GREATER, value, unit)
+        return self.compare(syntax.Operator.GREATER, value, unit)
 
     def below(self, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for less than a value."""
-        return self.compare(Operator.LESS, value, unit)
+        return self.compare(syntax.Operator.LESS, value, unit)
 
     def at_least(self, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a value or more."""
-        return self.compare(Operator.AT_LEAST, value, unit)
+        return self.compare(syntax.Operator.AT_LEAST, value, unit)
 
     def at_most(self, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a value or less."""
-        return self.compare(Operator.AT_MOST, value, unit)
+        return self.compare(syntax.Operator.AT_MOST, value, unit)
 
     def equals(self, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for exactly a value."""
-        return self.compare(Operator.EQUAL, value, unit)
+        return self.compare(syntax.Operator.EQUAL, value, unit)
 
     def differs_from(self, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for anything but a value."""
-        return self.compare(Operator.UNEQUAL, value, unit)
+        return self.compare(syntax.Operator.UNEQUAL, value, unit)
 
     def compare(self, operator: str, value: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a crisp comparison by its sign: `compare(">=", 40)`."""
-        return self._constrain(CrispComparison(Operator(operator), _value(value, unit)))
+        return self._constrain(
+            syntax.CrispComparison(syntax.Operator(operator), _value(value, unit))
+        )
 
     def between(self, low: Plain, high: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a crisp range, both ends included."""
-        return self._constrain(CrispRange(_value(low, unit), _value(high, unit)))
+        return self._constrain(syntax.CrispRange(_value(low, unit), _value(high, unit)))
 
     def about(
-        self, value: Plain, unit: str | None = None, within: float | Quantity | None = None
+        self, value: Plain, unit: str | None = None, within: float | syntax.Quantity | None = None
     ) -> PredicateBuilder:
         """Ask for a value or one near it: nothing from `within` away on."""
         spread = quantity(within, unit) if isinstance(within, int | float) else within
-        return self._constrain(About(_value(value, unit), spread))
+        return self._constrain(syntax.About(_value(value, unit), spread))
 
     def shaped(self, kind: str, *points: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a membership function by its points: `shaped("rising", 38, 40)`."""
-        return self._constrain(Shape(kind, tuple(_value(point, unit) for point in points)))
+        return self._constrain(syntax.Shape(kind, tuple(_value(point, unit) for point in points)))
 
     def extended(self, name: str, *arguments: Plain, unit: str | None = None) -> PredicateBuilder:
         """Ask for a constraint of a plug-in: `extended("near", 350, 20)`."""
         values = tuple(_value(argument, unit) for argument in arguments)
-        return self._constrain(Extension(name, values))
+        return self._constrain(syntax.Extension(name, values))
 
-    def _constrain(self, constraint: Constraint) -> PredicateBuilder:
-        return PredicateBuilder(PredicateNode(self.name, constraint))
+    def _constrain(self, constraint: syntax.Constraint) -> PredicateBuilder:
+        return PredicateBuilder(syntax.PredicateNode(self.name, constraint))
 
 
 @dataclass(frozen=True)
 class SubscriptionBuilder:
     """A whole subscription; `build` returns its syntax tree."""
 
-    tree: SubscriptionTree
+    tree: syntax.SubscriptionTree
 
-    def build(self) -> SubscriptionTree:
+    def build(self) -> syntax.SubscriptionTree:
         """Return the syntax tree, for the compiler."""
         return self.tree
 
     def event(self, name: str) -> SubscriptionBuilder:
         """Say which event the attributes belong to."""
-        return self._with(event=Name(name))
+        return self._with(event=syntax.Name(name))
 
     def named(self, name: str) -> SubscriptionBuilder:
         """Give the subscription a name, for `prefer`."""
-        return self._with(name=Name(name))
+        return self._with(name=syntax.Name(name))
 
-    def by(self, aggregator: str, *arguments: float | Quantity) -> SubscriptionBuilder:
+    def by(self, aggregator: str, *arguments: float | syntax.Quantity) -> SubscriptionBuilder:
         """Combine "and" by an aggregator: `by("harmonic_mean")`."""
-        quantities = (a if isinstance(a, Quantity) else quantity(a) for a in arguments)
-        return self._with(aggregator=Aggregator(aggregator, tuple(quantities)))
+        quantities = (a if isinstance(a, syntax.Quantity) else quantity(a) for a in arguments)
+        return self._with(aggregator=syntax.Aggregator(aggregator, tuple(quantities)))
 
     def at_least(self, degree: float) -> SubscriptionBuilder:
         """Ask for a degree of possibility; without uncertainty, for the degree itself."""
@@ -236,18 +216,18 @@ class SubscriptionBuilder:
     ) -> SubscriptionBuilder:
         """Add the Takagi-Sugeno consequent of two predicates, counted from 1."""
         pair = None if slopes is None else (_scalar(slopes[0]), _scalar(slopes[1]))
-        rule = SugenoRule(first, second, _scalar(constant), pair)
+        rule = syntax.SugenoRule(first, second, _scalar(constant), pair)
         return self._with(rules=(*self.tree.rules, rule))
 
     def recent(self, phrase: str = "recent") -> SubscriptionBuilder:
         """Ask for readings that are recent, by a phrase of the vocabulary."""
-        return self._with(recent=Recent(phrase))
+        return self._with(recent=syntax.Recent(phrase))
 
     def in_the_last(
-        self, value: float, unit: str | None = None, gone: Quantity | None = None
+        self, value: float, unit: str | None = None, gone: syntax.Quantity | None = None
     ) -> SubscriptionBuilder:
         """Ask for readings so old at most, fading out until `gone`."""
-        return self._with(recent=Recent(None, quantity(value, unit), gone))
+        return self._with(recent=syntax.Recent(None, quantity(value, unit), gone))
 
     def score(self, score: float) -> SubscriptionBuilder:
         """Say how much the subscription is worth among the subscriber's."""
@@ -255,7 +235,9 @@ class SubscriptionBuilder:
 
     def prefer(self, better: str, worse: str) -> SubscriptionBuilder:
         """Prefer one of the subscriber's subscriptions over another."""
-        return self._with(prefer=(*self.tree.prefer, Prefer(Name(better), Name(worse))))
+        return self._with(
+            prefer=(*self.tree.prefer, syntax.Prefer(syntax.Name(better), syntax.Name(worse)))
+        )
 
     def top(self, count: float) -> SubscriptionBuilder:
         """Deliver the best so many only."""
@@ -271,7 +253,7 @@ class SubscriptionBuilder:
 
     def dead_band(self, name: str, width: float, unit: str | None = None) -> SubscriptionBuilder:
         """Send nothing new while the attribute moves by less."""
-        band = DeadBand(Name(name), quantity(width, unit))
+        band = syntax.DeadBand(syntax.Name(name), quantity(width, unit))
         return self._with(dead_bands=(*self.tree.dead_bands, band))
 
     def relative_band(self, share: float) -> SubscriptionBuilder:
@@ -284,7 +266,7 @@ class SubscriptionBuilder:
 
     def persist(self, hits: float, window: float) -> SubscriptionBuilder:
         """Report only if so many of the last samples matched."""
-        return self._with(persistence=Persistence(_scalar(hits), _scalar(window)))
+        return self._with(persistence=syntax.Persistence(_scalar(hits), _scalar(window)))
 
     def heartbeat(self, value: float, unit: str | None = None) -> SubscriptionBuilder:
         """Send at least so often while it matches."""
@@ -304,25 +286,25 @@ class SubscriptionBuilder:
 
 def attribute(name: str) -> AttributeBuilder:
     """Begin a predicate on an attribute, by any of its names."""
-    return AttributeBuilder(Name(name))
+    return AttributeBuilder(syntax.Name(name))
 
 
 def when(condition: ConditionBuilder) -> SubscriptionBuilder:
     """Begin a subscription."""
-    return SubscriptionBuilder(SubscriptionTree(condition.tree))
+    return SubscriptionBuilder(syntax.SubscriptionTree(condition.tree))
 
 
 def all_of(*conditions: ConditionBuilder) -> ConditionBuilder:
     """Join two or more conditions by "and", as one group."""
-    return ConditionBuilder(And(_check_two(conditions)))
+    return ConditionBuilder(syntax.And(_check_two(conditions)))
 
 
 def any_of(*conditions: ConditionBuilder) -> ConditionBuilder:
     """Join two or more conditions by "or", as one group."""
-    return ConditionBuilder(Or(_check_two(conditions)))
+    return ConditionBuilder(syntax.Or(_check_two(conditions)))
 
 
-def _check_two(conditions: tuple[ConditionBuilder, ...]) -> tuple[Condition, ...]:
+def _check_two(conditions: tuple[ConditionBuilder, ...]) -> tuple[syntax.Condition, ...]:
     if len(conditions) < 2:
         raise LanguageError("two or more conditions are joined")
     return tuple(condition.tree for condition in conditions)
@@ -334,16 +316,16 @@ def _check_number(value: object) -> float:
     return float(value)
 
 
-def _scalar(value: float) -> Scalar:
-    return Scalar(_check_number(value))
+def _scalar(value: float) -> syntax.Scalar:
+    return syntax.Scalar(_check_number(value))
 
 
-def _value(value: Plain, unit: str | None) -> Value:
+def _value(value: Plain, unit: str | None) -> syntax.Value:
     """Return a plain Python value as a value of the syntax."""
-    if isinstance(value, Quantity | Text | Moment):
+    if isinstance(value, syntax.Quantity | syntax.Text | syntax.Moment):
         return value
     if isinstance(value, str):
-        return Moment(value) if is_moment(value) else Text(value)
+        return syntax.Moment(value) if is_moment(value) else syntax.Text(value)
     if isinstance(value, datetime.date | datetime.time):  # a datetime is a date
-        return Moment(value.isoformat())
+        return syntax.Moment(value.isoformat())
     return quantity(value, unit)

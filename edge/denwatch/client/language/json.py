@@ -1,7 +1,12 @@
-"""JSON with places: every value knows the characters that it came from, so that errors can point.
+"""The JSON surface: text to syntax tree and back, `parse_json(print_json(tree)) == tree`.
 
-Strict: duplicate keys, NaN, trailing text and nesting beyond a limit are refused. The standard
-library's decoder reads strings; this file adds only the places, which it does not give.
+    {"when": {"and": [{"attribute": "patient_temperature", "hedges": ["very"], "is": "high"},
+                      {"attribute": "heart_rate", "negated": true, "is": "normal"}]},
+     "possible": 0.7, "valid_for": "2 days"}
+
+docs/language.md describes the keys; unknown ones are refused. The text is parsed here and not by
+the standard library, because every value must know the characters that it came from, so that an
+error can point at them. Strict: duplicate keys, NaN, trailing text and deep nesting are refused.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError, join_choices, suggest_names
 from denwatch.client.language.lexicon import (
     DURATIONS,
@@ -24,35 +30,6 @@ from denwatch.client.language.lexicon import (
     write_value,
 )
 from denwatch.client.plugins import PluginRegistry, load_registry
-from denwatch.client.syntax import (
-    About,
-    Aggregator,
-    And,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    DeadBand,
-    Extension,
-    Moment,
-    Name,
-    NamedTerm,
-    Not,
-    Operator,
-    Or,
-    Persistence,
-    PredicateNode,
-    Prefer,
-    Quantity,
-    Recent,
-    Scalar,
-    Shape,
-    SourceSpan,
-    SubscriptionTree,
-    SugenoRule,
-    Text,
-    Value,
-)
 
 MAX_CHARACTERS = 65536
 MAX_DEPTH = 64
@@ -70,7 +47,7 @@ class JsonValue:
     """A JSON value and where it stands."""
 
     value: Content
-    span: SourceSpan
+    span: syntax.SourceSpan
 
 
 @dataclass(frozen=True)
@@ -78,7 +55,7 @@ class JsonMember:
     """A value of an object, and where its key stands."""
 
     item: JsonValue
-    key: SourceSpan
+    key: syntax.SourceSpan
 
 
 def parse_source(text: str) -> JsonValue:
@@ -113,7 +90,7 @@ def _parse(text: str, at: int, depth: int) -> tuple[JsonValue, int]:
         value, end = _parse_string(text, at)
     else:
         value, end = _parse_plain(text, at)
-    return JsonValue(value, SourceSpan(at, end)), end
+    return JsonValue(value, syntax.SourceSpan(at, end)), end
 
 
 def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, JsonMember], int]:
@@ -125,7 +102,7 @@ def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, JsonMember]
         if text[place : place + 1] != '"':
             raise LanguageError("a key in double quotes is expected", place + 1)
         key, end = _parse_string(text, place)
-        span = SourceSpan(place, end)
+        span = syntax.SourceSpan(place, end)
         if key in members:
             raise LanguageError.at_span(f'the key "{key}" stands here twice', span)
         place = _skip(text, end)
@@ -175,19 +152,13 @@ def _parse_plain(text: str, at: int) -> tuple[float | bool | None, int]:
         raise LanguageError("a JSON value is expected", at + 1)
     number = float(match.group())
     if number in (float("inf"), float("-inf")):
-        raise LanguageError.at_span("this number is too large", SourceSpan(at, match.end()))
+        raise LanguageError.at_span("this number is too large", syntax.SourceSpan(at, match.end()))
     return number, match.end()
 
 
-# JSON to syntax tree; `json_print.py` is the way back.
-#
-# docs/language.md describes the keys; unknown ones are refused.
-#
-#     {"when": {"and": [{"attribute": "patient_temperature", "hedges": ["very"], "is": "high"},
-#                       {"attribute": "heart_rate", "negated": true, "is": "normal"}]},
-#      "possible": 0.7, "valid_for": "2 days"}
+# JSON to syntax tree -----------------------------------------------------------------------------
 
-_OPERATORS = tuple(operator.value for operator in Operator)
+_OPERATORS = tuple(operator.value for operator in syntax.Operator)
 _CONSTRAINTS = ("is", *_OPERATORS, "between", "about", "shape", "extension")
 _PREDICATE = ("attribute", "negated", "hedges", *LIMITS)
 _SUBSCRIPTION = (
@@ -196,7 +167,7 @@ _SUBSCRIPTION = (
 )
 
 
-def parse_json(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
+def parse_json(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
     """Return the subscription of a JSON text; LanguageError points at what is wrong."""
     return _JsonReader(registry or load_registry()).read(parse_source(text))
 
@@ -205,7 +176,7 @@ class _JsonReader:
     def __init__(self, registry: PluginRegistry) -> None:
         self.registry = registry
 
-    def read(self, source: JsonValue) -> SubscriptionTree:
+    def read(self, source: JsonValue) -> syntax.SubscriptionTree:
         members = _take_object(source, "a subscription")
         _check_keys(members, _SUBSCRIPTION)
         if "when" not in members:
@@ -221,13 +192,13 @@ class _JsonReader:
                 fields[key] = _take_name(item)
             elif key != "when":
                 fields[key] = getattr(self, f"read_{key}")(item)
-        return SubscriptionTree(
+        return syntax.SubscriptionTree(
             self.read_condition(members["when"].item), **fields, span=source.span
         )
 
     # Conditions ------------------------------------------------------------------------------
 
-    def read_condition(self, item: JsonValue) -> Condition:
+    def read_condition(self, item: JsonValue) -> syntax.Condition:
         members = _take_object(item, "a condition")
         joint = next((key for key in members if key in ("and", "or", "not")), None)
         if joint is None:
@@ -237,11 +208,13 @@ class _JsonReader:
                 raise LanguageError.at_span(f'"{key}" cannot stand beside "{joint}"', member.key)
         inner = members[joint].item
         if joint == "not":
-            return Not(self.read_condition(inner), span=item.span)
+            return syntax.Not(self.read_condition(inner), span=item.span)
         operands = tuple(map(self.read_condition, _take_list(inner, 2)))
-        return (And if joint == "and" else Or)(operands, span=item.span)
+        return (syntax.And if joint == "and" else syntax.Or)(operands, span=item.span)
 
-    def read_predicate(self, item: JsonValue, members: dict[str, JsonMember]) -> PredicateNode:
+    def read_predicate(
+        self, item: JsonValue, members: dict[str, JsonMember]
+    ) -> syntax.PredicateNode:
         if "attribute" not in members:
             raise LanguageError.at_span(
                 '"attribute" is missing', item.span, 'or "and", "or", "not" with conditions'
@@ -257,7 +230,7 @@ class _JsonReader:
         _check_keys(members, (*_PREDICATE, *said, *partners.get(said[0], ())))
         hedges = _take_list(members["hedges"].item) if "hedges" in members else []
         limits = {key: _take_scalar(members[key].item) for key in LIMITS if key in members}
-        return PredicateNode(
+        return syntax.PredicateNode(
             _take_name(members["attribute"].item),
             self.read_constraint(said[0], members, item),
             _take_flag(members["negated"].item) if "negated" in members else False,
@@ -268,34 +241,34 @@ class _JsonReader:
 
     def read_constraint(
         self, key: str, members: dict[str, JsonMember], whole: JsonValue
-    ) -> Constraint:
+    ) -> syntax.Constraint:
         item = members[key].item
         if key == "is":
-            return NamedTerm(_take_name(item), span=item.span)
+            return syntax.NamedTerm(_take_name(item), span=item.span)
         if key in _OPERATORS:
-            return CrispComparison(Operator(key), _take_value(item), span=item.span)
+            return syntax.CrispComparison(syntax.Operator(key), _take_value(item), span=item.span)
         if key == "between":
             ends = _take_list(item, 2, 2)
-            return CrispRange(*map(_take_value, ends), span=item.span)
+            return syntax.CrispRange(*map(_take_value, ends), span=item.span)
         if key == "about":
             spread = _take_quantity(members["within"].item) if "within" in members else None
-            return About(_take_value(item), spread, span=item.span)
+            return syntax.About(_take_value(item), spread, span=item.span)
         if key in ("shape", "extension"):
             partner = "points" if key == "shape" else "arguments"
             if partner not in members:
                 raise LanguageError.at_span(f'"{partner}" is missing', whole.span)
             values = tuple(map(_take_value, _take_list(members[partner].item)))
-            return (Shape if key == "shape" else Extension)(
+            return (syntax.Shape if key == "shape" else syntax.Extension)(
                 _take_string(item), values, span=item.span
             )
         return self.read_extension(key, item)
 
-    def read_extension(self, name: str, item: JsonValue) -> Extension:
+    def read_extension(self, name: str, item: JsonValue) -> syntax.Extension:
         """Read a plug-in's constraint: its arguments by the names of its parameters."""
         members = _take_object(item, f'the arguments of "{name}"')
         parameters = self.registry.predicates[name].parameters
         _check_keys(members, [parameter.name for parameter in parameters])
-        arguments: list[Value] = []
+        arguments: list[syntax.Value] = []
         for place, parameter in enumerate(parameters):
             if parameter.name in members:
                 if len(arguments) < place:
@@ -303,20 +276,20 @@ class _JsonReader:
                         f'"{parameters[len(arguments)].name}" is missing', item.span
                     )
                 arguments.append(_take_value(members[parameter.name].item))
-        return Extension(name, tuple(arguments), span=item.span)
+        return syntax.Extension(name, tuple(arguments), span=item.span)
 
     # Options ---------------------------------------------------------------------------------
 
-    def read_aggregator(self, item: JsonValue) -> Aggregator:
+    def read_aggregator(self, item: JsonValue) -> syntax.Aggregator:
         if isinstance(item.value, str):
-            return Aggregator(item.value, span=item.span)
+            return syntax.Aggregator(item.value, span=item.span)
         members = _take_object(item, "an aggregator")
         _check_keys(members, ("name", "arguments"), required=("name",), at=item)
         listed = _take_list(members["arguments"].item) if "arguments" in members else []
         arguments = tuple(map(_take_quantity, listed))
-        return Aggregator(_take_string(members["name"].item), arguments, span=item.span)
+        return syntax.Aggregator(_take_string(members["name"].item), arguments, span=item.span)
 
-    def read_rules(self, item: JsonValue) -> tuple[SugenoRule, ...]:
+    def read_rules(self, item: JsonValue) -> tuple[syntax.SugenoRule, ...]:
         rules = []
         for entry in _take_list(item):
             members = _take_object(entry, "a rule")
@@ -327,32 +300,34 @@ class _JsonReader:
                 x, y = map(_take_scalar, _take_list(members["slopes"].item, 2, 2))
                 slopes = x, y
             constant = _take_scalar(members["constant"].item)
-            rules.append(SugenoRule(first, second, constant, slopes, span=entry.span))
+            rules.append(syntax.SugenoRule(first, second, constant, slopes, span=entry.span))
         return tuple(rules)
 
-    def read_recent(self, item: JsonValue) -> Recent:
+    def read_recent(self, item: JsonValue) -> syntax.Recent:
         if isinstance(item.value, str):
-            return Recent(item.value, span=item.span)
+            return syntax.Recent(item.value, span=item.span)
         members = _take_object(item, "a phrase or durations")
         _check_keys(members, ("within", "gone"), required=("within",), at=item)
         gone = _take_quantity(members["gone"].item) if "gone" in members else None
-        return Recent(None, _take_quantity(members["within"].item), gone, span=item.span)
+        return syntax.Recent(None, _take_quantity(members["within"].item), gone, span=item.span)
 
-    def read_prefer(self, item: JsonValue) -> tuple[Prefer, ...]:
+    def read_prefer(self, item: JsonValue) -> tuple[syntax.Prefer, ...]:
         pairs = [(entry.span, _take_list(entry, 2, 2)) for entry in _take_list(item)]
-        return tuple(Prefer(*map(_take_name, pair), span=span) for span, pair in pairs)
+        return tuple(syntax.Prefer(*map(_take_name, pair), span=span) for span, pair in pairs)
 
-    def read_dead_bands(self, item: JsonValue) -> tuple[DeadBand, ...]:
+    def read_dead_bands(self, item: JsonValue) -> tuple[syntax.DeadBand, ...]:
         bands = []
         for entry in _take_list(item):
             members = _take_object(entry, "a dead band")
             _check_keys(members, ("attribute", "width"), ("attribute", "width"), entry)
             width = _take_quantity(members["width"].item)
-            bands.append(DeadBand(_take_name(members["attribute"].item), width, span=entry.span))
+            bands.append(
+                syntax.DeadBand(_take_name(members["attribute"].item), width, span=entry.span)
+            )
         return tuple(bands)
 
-    def read_persistence(self, item: JsonValue) -> Persistence:
-        return Persistence(*map(_take_scalar, _take_list(item, 2, 2)), span=item.span)
+    def read_persistence(self, item: JsonValue) -> syntax.Persistence:
+        return syntax.Persistence(*map(_take_scalar, _take_list(item, 2, 2)), span=item.span)
 
     def read_why(self, item: JsonValue) -> bool:
         return _take_flag(item)
@@ -400,8 +375,8 @@ def _take_string(item: JsonValue) -> str:
     return item.value
 
 
-def _take_name(item: JsonValue) -> Name:
-    return Name(_take_string(item), span=item.span)
+def _take_name(item: JsonValue) -> syntax.Name:
+    return syntax.Name(_take_string(item), span=item.span)
 
 
 def _take_flag(item: JsonValue) -> bool:
@@ -416,8 +391,8 @@ def _take_number(item: JsonValue) -> float:
     return item.value
 
 
-def _take_scalar(item: JsonValue) -> Scalar:
-    return Scalar(_take_number(item), span=item.span)
+def _take_scalar(item: JsonValue) -> syntax.Scalar:
+    return syntax.Scalar(_take_number(item), span=item.span)
 
 
 def _take_count(item: JsonValue) -> int:
@@ -427,26 +402,26 @@ def _take_count(item: JsonValue) -> int:
     return int(number)
 
 
-def _take_quantity(item: JsonValue) -> Quantity:
+def _take_quantity(item: JsonValue) -> syntax.Quantity:
     if isinstance(item.value, str):
         return read_quantity(item.value, item.span)
-    return Quantity(_take_number(item), None, span=item.span)
+    return syntax.Quantity(_take_number(item), None, span=item.span)
 
 
-def _take_value(item: JsonValue) -> Value:
+def _take_value(item: JsonValue) -> syntax.Value:
     if isinstance(item.value, str):
         return read_value(item.value, item.span)
     if isinstance(item.value, dict):
         _check_keys(item.value, ("text",), ("text",), item)
-        return Text(_take_string(item.value["text"].item), span=item.span)
-    return Quantity(_take_number(item), None, span=item.span)
+        return syntax.Text(_take_string(item.value["text"].item), span=item.span)
+    return syntax.Quantity(_take_number(item), None, span=item.span)
 
 
-# Syntax tree to JSON: `parse_json(print_json(tree)) == tree`.
+# Syntax tree to JSON -----------------------------------------------------------------------------
 
 
 def print_json(
-    subscription: SubscriptionTree,
+    subscription: syntax.SubscriptionTree,
     registry: PluginRegistry | None = None,
     indent: int | None = None,
 ) -> str:
@@ -456,7 +431,7 @@ def print_json(
 
 
 def to_document(
-    subscription: SubscriptionTree, registry: PluginRegistry | None = None
+    subscription: syntax.SubscriptionTree, registry: PluginRegistry | None = None
 ) -> dict[str, Any]:
     """Return the subscription as plain dictionaries and lists, as JSON has them."""
     s = subscription
@@ -492,15 +467,15 @@ def to_document(
     return document
 
 
-def _write_condition(condition: Condition, registry: PluginRegistry) -> dict[str, Any]:
+def _write_condition(condition: syntax.Condition, registry: PluginRegistry) -> dict[str, Any]:
     match condition:
-        case And(operands=operands):
+        case syntax.And(operands=operands):
             return {"and": [_write_condition(operand, registry) for operand in operands]}
-        case Or(operands=operands):
+        case syntax.Or(operands=operands):
             return {"or": [_write_condition(operand, registry) for operand in operands]}
-        case Not(operand=operand):
+        case syntax.Not(operand=operand):
             return {"not": _write_condition(operand, registry)}
-        case PredicateNode():
+        case syntax.PredicateNode():
             document: dict[str, Any] = {"attribute": condition.attribute.text}
             if condition.negated:
                 document["negated"] = True
@@ -514,20 +489,20 @@ def _write_condition(condition: Condition, registry: PluginRegistry) -> dict[str
             return document
 
 
-def _write_constraint(constraint: Constraint, registry: PluginRegistry) -> dict[str, Any]:
+def _write_constraint(constraint: syntax.Constraint, registry: PluginRegistry) -> dict[str, Any]:
     match constraint:
-        case NamedTerm(name=name):
+        case syntax.NamedTerm(name=name):
             return {"is": name.text}
-        case CrispComparison(operator=operator, value=value):
+        case syntax.CrispComparison(operator=operator, value=value):
             return {operator.value: _write_value(value)}
-        case CrispRange(low=low, high=high):
+        case syntax.CrispRange(low=low, high=high):
             return {"between": [_write_value(low), _write_value(high)]}
-        case About(value=value, spread=spread):
+        case syntax.About(value=value, spread=spread):
             within = {} if spread is None else {"within": _write_value(spread)}
             return {"about": _write_value(value)} | within
-        case Shape(kind=kind, points=points):
+        case syntax.Shape(kind=kind, points=points):
             return {"shape": kind, "points": list(map(_write_value, points))}
-        case Extension(name=name, arguments=arguments):
+        case syntax.Extension(name=name, arguments=arguments):
             values = list(map(_write_value, arguments))
             plugin = registry.predicates.get(name)
             if plugin is None or len(values) > len(plugin.parameters):
@@ -536,7 +511,7 @@ def _write_constraint(constraint: Constraint, registry: PluginRegistry) -> dict[
             return {name: dict(zip(names, values, strict=False))}
 
 
-def _write_rule(rule: SugenoRule) -> dict[str, Any]:
+def _write_rule(rule: syntax.SugenoRule) -> dict[str, Any]:
     document: dict[str, Any] = {
         "pair": [rule.first, rule.second],
         "constant": _write_number(rule.constant.value),
@@ -546,18 +521,18 @@ def _write_rule(rule: SugenoRule) -> dict[str, Any]:
     return document
 
 
-def _write_recent(recent: Recent) -> str | dict[str, Any]:
+def _write_recent(recent: syntax.Recent) -> str | dict[str, Any]:
     if recent.phrase is not None:
         return recent.phrase
     durations = (("within", recent.within), ("gone", recent.gone))
     return {key: _write_value(value) for key, value in durations if value is not None}
 
 
-def _write_value(value: Value) -> Any:
-    if isinstance(value, Text):
+def _write_value(value: syntax.Value) -> Any:
+    if isinstance(value, syntax.Text):
         text = write_value(value)
         return text if text == value.value else {"text": value.value}
-    if isinstance(value, Moment):
+    if isinstance(value, syntax.Moment):
         return write_value(value)
     return _write_number(value.value) if value.unit is None else write_quantity(value)
 

@@ -1,6 +1,7 @@
-"""What the words are called: aggregators, plug-ins, moments, and which unit a number is in.
+"""What the surfaces agree on: names of aggregators and plug-ins, moments, units, values as text.
 
-Reading (`words.py`) and printing (`phrases.py`) must agree on these, so both directions stand here.
+Reading and printing must agree on these, so both directions are here: first what the words need
+(`words.py`, `words_printer.py`), then names and values as plain text, the same in XML and JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of the words that help: where reading stopped, what may stand there, what was meant.
+"""Turns a failure of the parser into a helpful error: where, what may stand there, what was meant.
 
 Only this file knows the parser's exceptions and the names of its terminals.
 """

@@ -1,8 +1,9 @@
 """Words to syntax tree: `parse_words("patient_temperature is very high, at least 0.7")`.
 
-The grammar is words.lark; this file turns its parse tree into `client.syntax` and decides what
-a grammar cannot: to whom a bare "or very high" belongs, which numbers a unit written once is meant
-for, and that an option is said once. `phrases.py` is the way back, `complaints.py` the errors.
+The grammar is words.lark. This file turns its parse tree into `client.syntax` and decides what a
+grammar cannot: which attribute a bare "or very high" is about, which numbers a unit written once is
+meant for, and that an option stands only once. `words_printer.py` is the way back,
+`parse_errors.py` explains what cannot be parsed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.grammar import load_parser
 from denwatch.client.language.lexicon import (
@@ -27,37 +29,6 @@ from denwatch.client.language.lexicon import (
 )
 from denwatch.client.language.parse_errors import check_brackets, explain_failure, find_slip
 from denwatch.client.plugins import MembershipFunction, PluginRegistry, PredicateType, load_registry
-from denwatch.client.syntax import (
-    About,
-    Aggregator,
-    And,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    DeadBand,
-    Extension,
-    Hedge,
-    Moment,
-    Name,
-    NamedTerm,
-    Not,
-    Operator,
-    Or,
-    Persistence,
-    PredicateNode,
-    Prefer,
-    Quantity,
-    Recent,
-    Scalar,
-    Shape,
-    SourceSpan,
-    SubscriptionTree,
-    SugenoRule,
-    Text,
-    Value,
-    iterate_predicates,
-)
 from lark import Token, Tree
 from lark.exceptions import UnexpectedInput
 
@@ -65,13 +36,13 @@ MAX_CHARACTERS = 8192
 MAX_DEPTH = 48
 
 _OPERATORS = {
-    "EQUAL": Operator.EQUAL,
-    "UNEQUAL": Operator.UNEQUAL,
-    "LESS": Operator.LESS,
-    "AT_MOST": Operator.AT_MOST,
-    "GREATER": Operator.GREATER,
-    "OVER": Operator.GREATER,
-    "AT_LEAST": Operator.AT_LEAST,
+    "EQUAL": syntax.Operator.EQUAL,
+    "UNEQUAL": syntax.Operator.UNEQUAL,
+    "LESS": syntax.Operator.LESS,
+    "AT_MOST": syntax.Operator.AT_MOST,
+    "GREATER": syntax.Operator.GREATER,
+    "OVER": syntax.Operator.GREATER,
+    "AT_LEAST": syntax.Operator.AT_LEAST,
 }
 _NUMBERS = {
     "POSSIBLE": "possible",
@@ -90,7 +61,7 @@ _DURATIONS = {
 _MANY = ("prefer", "dead_bands", "rules")
 
 
-def parse_words(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
+def parse_words(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
     """Return the subscription that the words say; LanguageError points at what is wrong."""
     if len(text) > MAX_CHARACTERS:
         message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
@@ -110,14 +81,14 @@ class _TreeReader:
     def __init__(self, text: str, registry: PluginRegistry) -> None:
         self.text = text
         self.registry = registry
-        self.last: Name | None = None  # the attribute that a bare constraint is about
+        self.last: syntax.Name | None = None  # the attribute that a bare constraint is about
 
-    def read(self, tree: Tree[Token]) -> SubscriptionTree:
+    def read(self, tree: Tree[Token]) -> syntax.SubscriptionTree:
         condition_tree, *option_trees = tree.children
         condition = self.read_condition(as_tree(condition_tree), 0)
         fields: dict[str, Any] = {}
-        spans: dict[str, SourceSpan] = {}
-        thresholds: list[Scalar] = []
+        spans: dict[str, syntax.SourceSpan] = {}
+        thresholds: list[syntax.Scalar] = []
         for child in option_trees:
             option = as_tree(child)
             field, value = self.read_option(option, condition)
@@ -132,29 +103,33 @@ class _TreeReader:
                 fields[field] = value
             if field not in _MANY:
                 spans[field] = find_span(option)
-        return SubscriptionTree(condition, **fields, span=find_span(tree))
+        return syntax.SubscriptionTree(condition, **fields, span=find_span(tree))
 
     # Conditions ------------------------------------------------------------------------------
 
-    def read_condition(self, tree: Tree[Token], depth: int) -> Condition:
+    def read_condition(self, tree: Tree[Token], depth: int) -> syntax.Condition:
         if depth > MAX_DEPTH:
             raise LanguageError.at_span(f"nested more than {MAX_DEPTH} deep", find_span(tree))
         span = find_span(tree)
         children = tree.children
         if tree.data in ("either", "both"):
             operands = tuple(self.read_condition(as_tree(child), depth + 1) for child in children)
-            return Or(operands, span=span) if tree.data == "either" else And(operands, span=span)
+            return (
+                syntax.Or(operands, span=span)
+                if tree.data == "either"
+                else syntax.And(operands, span=span)
+            )
         if tree.data == "group":
             return self.read_condition(as_tree(children[0]), depth + 1)
         if tree.data == "contrary":
             inner = as_tree(children[0])
             operand = self.read_condition(inner, depth + 1)
-            if inner.data == "bare" and isinstance(operand, PredicateNode):
+            if inner.data == "bare" and isinstance(operand, syntax.PredicateNode):
                 return replace(operand, negated=True, span=span)
-            return Not(operand, span=span)
+            return syntax.Not(operand, span=span)
         return self.read_predicate(tree)
 
-    def read_predicate(self, tree: Tree[Token]) -> PredicateNode:
+    def read_predicate(self, tree: Tree[Token]) -> syntax.PredicateNode:
         children = [as_tree(child) for child in tree.children]
         if tree.data in ("affirmed", "denied"):
             self.last = read_name(children.pop(0))
@@ -164,13 +139,13 @@ class _TreeReader:
         while children[0].data == "hedge":
             hedges.append(_read_hedge(as_token(children.pop(0).children[0])))
         constraint = self.read_constraint(children.pop(0))
-        limits: dict[str, Scalar] = {}
+        limits: dict[str, syntax.Scalar] = {}
         for child in children:
             keyword = as_token(child.children[0]).type.lower()
             if keyword in limits:
                 raise LanguageError.at_span(f'"{keyword}" is said twice', find_span(child))
             limits[keyword] = read_scalar(as_tree(child.children[1]))
-        return PredicateNode(
+        return syntax.PredicateNode(
             self.last,
             constraint,
             tree.data in ("denied", "bare_denied"),
@@ -195,43 +170,43 @@ class _TreeReader:
             'it stands first: "heart_rate is high", "heart_rate above 120"',
         )
 
-    def read_constraint(self, tree: Tree[Token]) -> Constraint:
+    def read_constraint(self, tree: Tree[Token]) -> syntax.Constraint:
         span = find_span(tree)
         children = tree.children
         kind = tree.data
         if kind == "term":
-            return NamedTerm(read_name(as_tree(children[0])), span=span)
+            return syntax.NamedTerm(read_name(as_tree(children[0])), span=span)
         if kind == "equal":
-            return CrispComparison(Operator.EQUAL, *read_values(children), span=span)
+            return syntax.CrispComparison(syntax.Operator.EQUAL, *read_values(children), span=span)
         if kind == "comparison":
             operator = _OPERATORS[as_token(children[0]).type]
-            return CrispComparison(operator, *read_values(children[1:]), span=span)
+            return syntax.CrispComparison(operator, *read_values(children[1:]), span=span)
         if kind == "range":
             low, high = read_values(children)
-            return CrispRange(low, high, span=span)
+            return syntax.CrispRange(low, high, span=span)
         if kind == "about":
             value, *rest = read_values(children)
-            spread = [width for width in rest if isinstance(width, Quantity)]
-            return About(value, spread[0] if spread else None, span=span)
+            spread = [width for width in rest if isinstance(width, syntax.Quantity)]
+            return syntax.About(value, spread[0] if spread else None, span=span)
         if kind == "call":
             head = children[0]
             name = head.value if isinstance(head, Token) else read_name(head).text
             values = read_values(children[1:])
             shape, called = find_call(name, self.registry)
-            return (Shape if shape else Extension)(called, tuple(values), span=span)
+            return (syntax.Shape if shape else syntax.Extension)(called, tuple(values), span=span)
         return self.read_extension(tree)
 
-    def read_extension(self, tree: Tree[Token]) -> Shape | Extension:
+    def read_extension(self, tree: Tree[Token]) -> syntax.Shape | syntax.Extension:
         """Read a plug-in's constraint: its words, then arguments after their words."""
         head, *arguments = tree.children
         shape, extension = find_extension_by_word(as_token(head), self.registry)
         values = self.read_arguments(extension, [as_tree(child) for child in arguments])
-        kind = Shape if shape else Extension
+        kind = syntax.Shape if shape else syntax.Extension
         return kind(extension.name, tuple(values), span=find_span(tree))
 
     def read_arguments(
         self, extension: PredicateType | MembershipFunction, trees: list[Tree[Token]]
-    ) -> list[Value]:
+    ) -> list[syntax.Value]:
         for place, tree in enumerate(trees):
             declared = extension.parameters[place] if place < len(extension.parameters) else None
             said = as_tree(tree.children[0]) if len(tree.children) == 2 else None
@@ -246,7 +221,7 @@ class _TreeReader:
 
     # Options ---------------------------------------------------------------------------------
 
-    def read_option(self, tree: Tree[Token], condition: Condition) -> tuple[str, Any]:
+    def read_option(self, tree: Tree[Token], condition: syntax.Condition) -> tuple[str, Any]:
         """Return the field of the subscription that an option sets, and its value."""
         span = find_span(tree)
         children = tree.children
@@ -262,15 +237,17 @@ class _TreeReader:
         if kind == "prefer":
             names = [read_name(child) for child in children if isinstance(child, Tree)]
             pairs = pairwise(names)
-            return "prefer", tuple(Prefer(better, worse, span=span) for better, worse in pairs)
+            return "prefer", tuple(
+                syntax.Prefer(better, worse, span=span) for better, worse in pairs
+            )
         if kind == "dead_band":
             width = read_quantity(as_tree(children[0]))
             named = len(children) > 1
             of = read_name(as_tree(children[2])) if named else _find_only(condition, tree)
-            return "dead_bands", (DeadBand(of, width, span=span),)
+            return "dead_bands", (syntax.DeadBand(of, width, span=span),)
         if kind == "persistence":
             hits, window = (read_number(as_token(child)) for child in (children[0], children[2]))
-            return "persistence", Persistence(hits, window, span=span)
+            return "persistence", syntax.Persistence(hits, window, span=span)
         if kind == "rule":
             return "rules", (_read_rule(tree),)
         if kind == "why":
@@ -280,18 +257,18 @@ class _TreeReader:
             return field, read_name(as_tree(children[1]))
         return "recent", self.read_recency(tree)
 
-    def read_recency(self, tree: Tree[Token]) -> Recent:
+    def read_recency(self, tree: Tree[Token]) -> syntax.Recent:
         span = find_span(tree)
         children = tree.children
         if tree.data == "phrase":
             phrase = unquote(as_token(children[1])) if len(children) > 1 else "recent"
-            return Recent(phrase, span=span)
+            return syntax.Recent(phrase, span=span)
         if tree.data == "few":
-            return Recent(f"few {fold_token(as_token(children[0]))}", span=span)
+            return syntax.Recent(f"few {fold_token(as_token(children[0]))}", span=span)
         durations = [read_quantity(as_tree(child)) for child in children]
-        return Recent(None, *durations, span=span)
+        return syntax.Recent(None, *durations, span=span)
 
-    def read_aggregator(self, tree: Tree[Token]) -> Aggregator:
+    def read_aggregator(self, tree: Tree[Token]) -> syntax.Aggregator:
         name = as_tree(tree.children[1])
         quoted = as_token(name.children[0]).type == "STRING"
         said = read_name(name)
@@ -301,10 +278,10 @@ class _TreeReader:
             if isinstance(child, Tree) and child.data == "quantity"
         ]
         found = said.text if quoted else find_aggregator(said.text, self.registry)
-        return Aggregator(found, tuple(arguments), span=find_span(tree))
+        return syntax.Aggregator(found, tuple(arguments), span=find_span(tree))
 
 
-def _read_rule(tree: Tree[Token]) -> SugenoRule:
+def _read_rule(tree: Tree[Token]) -> syntax.SugenoRule:
     tokens = [child for child in tree.children if isinstance(child, Token)]
     places = [read_number(token) for token in tokens]
     for place in places:
@@ -318,12 +295,12 @@ def _read_rule(tree: Tree[Token]) -> SugenoRule:
     constant, *slopes = numbers
     pair = (slopes[0], slopes[1]) if slopes else None
     first, second = (int(place.value) for place in places)
-    return SugenoRule(first, second, constant, pair, span=find_span(tree))
+    return syntax.SugenoRule(first, second, constant, pair, span=find_span(tree))
 
 
-def _find_only(condition: Condition, tree: Tree[Token]) -> Name:
+def _find_only(condition: syntax.Condition, tree: Tree[Token]) -> syntax.Name:
     """Return the one attribute that a condition is about, or ask which is meant."""
-    names = {p.attribute.text.casefold(): p.attribute for p in iterate_predicates(condition)}
+    names = {p.attribute.text.casefold(): p.attribute for p in syntax.iterate_predicates(condition)}
     if len(names) > 1:
         choices = [name.text for name in names.values()]
         raise LanguageError.at_span(
@@ -332,8 +309,8 @@ def _find_only(condition: Condition, tree: Tree[Token]) -> Name:
     return next(iter(names.values()))
 
 
-def _read_hedge(token: Token) -> Hedge:
-    return Hedge[token.type]
+def _read_hedge(token: Token) -> syntax.Hedge:
+    return syntax.Hedge[token.type]
 
 
 def _say(field: str) -> str:
@@ -342,34 +319,34 @@ def _say(field: str) -> str:
 
 # The small parts of the words' parse tree: names, values and numbers, with their places.
 #
-# Only `words.py` uses this; what a grammar's token means is decided here and nowhere else.
+# What a token of the grammar means is decided here and nowhere else.
 
 
-def read_name(tree: Tree[Token]) -> Name:
+def read_name(tree: Tree[Token]) -> syntax.Name:
     """Read a name: words, joined by single blanks, or quotes."""
     tokens = [as_token(child) for child in tree.children]
     if tokens[0].type == "STRING":
-        return Name(unquote(tokens[0]), span=find_span(tree))
-    return Name(" ".join(tokens), span=find_span(tree))
+        return syntax.Name(unquote(tokens[0]), span=find_span(tree))
+    return syntax.Name(" ".join(tokens), span=find_span(tree))
 
 
-def read_values(trees: Iterable[object]) -> list[Value]:
+def read_values(trees: Iterable[object]) -> list[syntax.Value]:
     """Read the values of one constraint; a unit written once is meant for all of them."""
     values = [read_value(tree) for tree in trees if isinstance(tree, Tree)]
     return share_unit(values)
 
 
-def read_value(tree: Tree[Token]) -> Value:
+def read_value(tree: Tree[Token]) -> syntax.Value:
     """Read a number with its unit, a moment or a text."""
     if tree.data == "quantity":
         return read_quantity(tree, own=True)
     if tree.data == "moment":
-        return Moment(complete_moment(as_token(tree.children[0])), span=find_span(tree))
+        return syntax.Moment(complete_moment(as_token(tree.children[0])), span=find_span(tree))
     name = read_name(as_tree(tree.children[0]))
-    return Text(name.text, span=find_span(tree))
+    return syntax.Text(name.text, span=find_span(tree))
 
 
-def read_quantity(tree: Tree[Token], own: bool = False) -> Quantity:
+def read_quantity(tree: Tree[Token], own: bool = False) -> syntax.Quantity:
     """Read a number with its unit; with `own`, OWN_UNIT is left for `share_unit`."""
     value = read_number(as_token(tree.children[0])).value
     unit = None
@@ -378,14 +355,14 @@ def read_quantity(tree: Tree[Token], own: bool = False) -> Quantity:
         unit = unquote(token) if token.type == "STRING" else str(token)
         if token.type == "UNIT" and unit == OWN_WORD:
             unit = OWN_UNIT if own else None
-    return Quantity(value, unit, span=find_span(tree))
+    return syntax.Quantity(value, unit, span=find_span(tree))
 
 
-def read_scalar(tree: Tree[Token]) -> Scalar:
+def read_scalar(tree: Tree[Token]) -> syntax.Scalar:
     """Read a plain number or a percentage."""
     scalar = read_number(as_token(tree.children[0]))
     if len(tree.children) > 1:
-        return Scalar(scalar.value / 100, span=find_span(tree))
+        return syntax.Scalar(scalar.value / 100, span=find_span(tree))
     return scalar
 
 
@@ -394,12 +371,12 @@ def fold_token(token: Token) -> str:
     return " ".join(token.casefold().split())
 
 
-def read_number(token: Token) -> Scalar:
+def read_number(token: Token) -> syntax.Scalar:
     """Read one number."""
     number = float(token)
     if math.isinf(number):
         raise LanguageError.at_span("this number is too large", find_span(token))
-    return Scalar(number, span=find_span(token))
+    return syntax.Scalar(number, span=find_span(token))
 
 
 def unquote(token: Token) -> str:
@@ -411,14 +388,14 @@ def unquote(token: Token) -> str:
     return text
 
 
-def find_span(item: Token | Tree[Token]) -> SourceSpan:
+def find_span(item: Token | Tree[Token]) -> syntax.SourceSpan:
     """Return where a token or a tree stands."""
     if isinstance(item, Token):
         assert item.start_pos is not None
         assert item.end_pos is not None
-        return SourceSpan(item.start_pos, item.end_pos)
+        return syntax.SourceSpan(item.start_pos, item.end_pos)
     meta = item.meta
-    return SourceSpan(meta.start_pos, meta.end_pos)
+    return syntax.SourceSpan(meta.start_pos, meta.end_pos)
 
 
 def as_tree(item: object) -> Tree[Token]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.grammar import KEYWORD, load_parser
 from denwatch.client.language.lexicon import (
@@ -21,38 +22,16 @@ from denwatch.client.language.lexicon import (
     spread_unit,
 )
 from denwatch.client.plugins import PluginRegistry, load_registry
-from denwatch.client.syntax import (
-    About,
-    Aggregator,
-    And,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    Extension,
-    Moment,
-    NamedTerm,
-    Not,
-    Operator,
-    Or,
-    PredicateNode,
-    Quantity,
-    Recent,
-    Shape,
-    SubscriptionTree,
-    Text,
-    Value,
-)
 
 _OPERATORS = {
-    Operator.EQUAL: "=",
-    Operator.UNEQUAL: "!=",
-    Operator.LESS: "below",
-    Operator.AT_MOST: "at most",
-    Operator.GREATER: "above",
-    Operator.AT_LEAST: "at least",
+    syntax.Operator.EQUAL: "=",
+    syntax.Operator.UNEQUAL: "!=",
+    syntax.Operator.LESS: "below",
+    syntax.Operator.AT_MOST: "at most",
+    syntax.Operator.GREATER: "above",
+    syntax.Operator.AT_LEAST: "at least",
 }
-_OF_MOMENTS = {Operator.LESS: "before", Operator.GREATER: "after"}
+_OF_MOMENTS = {syntax.Operator.LESS: "before", syntax.Operator.GREATER: "after"}
 _SCALARS = (
     ("at least", "possible"),
     ("certain", "certain"),
@@ -69,12 +48,14 @@ _DURATIONS = (
 )
 
 
-def print_words(subscription: SubscriptionTree, registry: PluginRegistry | None = None) -> str:
+def print_words(
+    subscription: syntax.SubscriptionTree, registry: PluginRegistry | None = None
+) -> str:
     """Return the subscription in words, on one line."""
     return _WordsPrinter(registry or load_registry()).print_subscription(subscription)
 
 
-def print_condition(condition: Condition, registry: PluginRegistry | None = None) -> str:
+def print_condition(condition: syntax.Condition, registry: PluginRegistry | None = None) -> str:
     """Return a condition in words."""
     return _WordsPrinter(registry or load_registry()).print_condition(condition)
 
@@ -84,7 +65,7 @@ class _WordsPrinter:
         self.registry = registry
         self.names, self.unit, self.own, self.keyword = _compile_lexer(registry)
 
-    def print_subscription(self, s: SubscriptionTree) -> str:
+    def print_subscription(self, s: syntax.SubscriptionTree) -> str:
         parts = [self.print_condition(s.condition)]
         if s.recent:
             parts.append(self.print_recent(s.recent))
@@ -125,25 +106,25 @@ class _WordsPrinter:
 
     # Conditions ------------------------------------------------------------------------------
 
-    def print_condition(self, condition: Condition) -> str:
+    def print_condition(self, condition: syntax.Condition) -> str:
         match condition:
-            case PredicateNode():
+            case syntax.PredicateNode():
                 return self.print_predicate(condition)
-            case Not(operand=operand):
+            case syntax.Not(operand=operand):
                 return f"not ({self.print_condition(operand)})"
-            case And(operands=operands):
+            case syntax.And(operands=operands):
                 return " and ".join(map(self.print_operand, operands))
-            case Or(operands=operands):
+            case syntax.Or(operands=operands):
                 return " or ".join(map(self.print_operand, operands))
 
-    def print_operand(self, condition: Condition) -> str:
+    def print_operand(self, condition: syntax.Condition) -> str:
         words = self.print_condition(condition)
-        return f"({words})" if isinstance(condition, And | Or) else words
+        return f"({words})" if isinstance(condition, syntax.And | syntax.Or) else words
 
-    def print_predicate(self, p: PredicateNode) -> str:
+    def print_predicate(self, p: syntax.PredicateNode) -> str:
         words = [self.print_name(p.attribute.text)]
         bare = (
-            isinstance(p.constraint, CrispComparison | CrispRange)
+            isinstance(p.constraint, syntax.CrispComparison | syntax.CrispRange)
             and not p.negated
             and not p.hedges
         )
@@ -160,27 +141,27 @@ class _WordsPrinter:
                 words.append(f"{word} {format_number(scalar.value)}")
         return " ".join(words)
 
-    def print_constraint(self, constraint: Constraint) -> str:
+    def print_constraint(self, constraint: syntax.Constraint) -> str:
         match constraint:
-            case NamedTerm(name=name):
+            case syntax.NamedTerm(name=name):
                 return self.print_name(name.text)
-            case CrispComparison(operator=operator, value=value):
+            case syntax.CrispComparison(operator=operator, value=value):
                 word = _OPERATORS[operator]
-                if isinstance(value, Moment):
+                if isinstance(value, syntax.Moment):
                     word = _OF_MOMENTS.get(operator, word)
                 return f"{word} {self.print_value(value)}"
-            case CrispRange(low=low, high=high):
+            case syntax.CrispRange(low=low, high=high):
                 first, last = map(self.print_value, spread_unit([low, high]))
                 return f"between {first} and {last}"
-            case About(value=value, spread=spread):
+            case syntax.About(value=value, spread=spread):
                 values = spread_unit([value] if spread is None else [value, spread])
                 return f"about {' within '.join(map(self.print_value, values))}"
-            case Shape(kind=kind, points=points):
+            case syntax.Shape(kind=kind, points=points):
                 return self.print_extension(kind, points)
-            case Extension(name=name, arguments=arguments):
+            case syntax.Extension(name=name, arguments=arguments):
                 return self.print_extension(name, arguments)
 
-    def print_extension(self, name: str, arguments: Sequence[Value]) -> str:
+    def print_extension(self, name: str, arguments: Sequence[syntax.Value]) -> str:
         """Print a plug-in's constraint in its words if they keep the arguments apart."""
         extension = self.registry.predicates.get(name) or self.registry.shapes.get(name)
         texts = list(map(self.print_value, spread_unit(arguments)))
@@ -196,7 +177,7 @@ class _WordsPrinter:
 
     # Options ---------------------------------------------------------------------------------
 
-    def print_recent(self, recent: Recent) -> str:
+    def print_recent(self, recent: syntax.Recent) -> str:
         if recent.phrase is None:
             if recent.within is None:
                 raise LanguageError("a temporal restrictor says neither a phrase nor a duration")
@@ -211,7 +192,7 @@ class _WordsPrinter:
             return f"in the last {recent.phrase}"
         return f"recent {json.dumps(recent.phrase, ensure_ascii=False)}"
 
-    def print_aggregator(self, aggregator: Aggregator) -> str:
+    def print_aggregator(self, aggregator: syntax.Aggregator) -> str:
         said = say_aggregator(aggregator.name, self.registry)
         if said is None or not self.is_plain(said):
             said = json.dumps(aggregator.name, ensure_ascii=False)
@@ -231,16 +212,16 @@ class _WordsPrinter:
     def print_name(self, name: str) -> str:
         return name if self.is_plain(name) else json.dumps(name, ensure_ascii=False)
 
-    def print_value(self, value: Value) -> str:
-        if isinstance(value, Text):
+    def print_value(self, value: syntax.Value) -> str:
+        if isinstance(value, syntax.Text):
             return self.print_name(value.value)
-        if isinstance(value, Moment):
+        if isinstance(value, syntax.Moment):
             if not is_moment(value.text):
                 raise LanguageError.at_node(f'"{value.text}" is not a date or a time', value)
             return value.text
         return self.print_quantity(value)
 
-    def print_quantity(self, quantity: Quantity) -> str:
+    def print_quantity(self, quantity: syntax.Quantity) -> str:
         number = format_number(quantity.value)
         unit = quantity.unit
         if unit is None:

@@ -1,4 +1,4 @@
-"""XML to syntax tree, in the DENS paper's shape; `xml_print.py` is the way back.
+"""XML to syntax tree, in the DENS paper's shape; `xml_printer.py` is the way back.
 
 subscription.xsd says which elements stand where; this file gives them their meaning. A subscription
 may define fuzzy sets of its own, as the paper's do: a term that is defined in the document becomes
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.lexicon import (
     LASTLY,
@@ -33,38 +34,9 @@ from denwatch.client.plugins import (
     PredicateType,
     load_registry,
 )
-from denwatch.client.syntax import (
-    About,
-    Aggregator,
-    And,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    DeadBand,
-    Extension,
-    Hedge,
-    Name,
-    NamedTerm,
-    Not,
-    Operator,
-    Or,
-    Persistence,
-    PredicateNode,
-    Prefer,
-    Quantity,
-    Recent,
-    Scalar,
-    Shape,
-    SourceSpan,
-    SubscriptionTree,
-    SugenoRule,
-    Text,
-    Value,
-)
 
 
-def parse_xml(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree:
+def parse_xml(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
     """Return the subscription of an XML text; LanguageError points at what is wrong."""
     registry = registry or load_registry()
     root = parse_source(text, list_tags(registry))
@@ -76,7 +48,7 @@ class _XmlReader:
     def __init__(self, registry: PluginRegistry, root: Element) -> None:
         self.registry = registry
         self.root = root
-        self.recent: Recent | None = None
+        self.recent: syntax.Recent | None = None
         self.sets = FuzzySets()
         predicates = {extension.tag: extension for extension in registry.predicates.values()}
         shapes = {extension.tag: extension for extension in registry.shapes.values()}
@@ -86,7 +58,7 @@ class _XmlReader:
             extension.tag: extension for extension in registry.aggregators.values()
         }
 
-    def read(self) -> SubscriptionTree:
+    def read(self) -> syntax.SubscriptionTree:
         root = self.root
         found = [child for child in root.children if child.tag.endswith("-Predicate")]
         for element in found:
@@ -112,24 +84,26 @@ class _XmlReader:
         for key in ("event", "name"):
             if key in root.attributes:
                 span = root.find_attribute(key)
-                fields[key] = Name(read_text(root.attributes[key], span), span=span)
-        return SubscriptionTree(self.join(predicates, pattern), **fields, span=root.start)
+                fields[key] = syntax.Name(read_text(root.attributes[key], span), span=span)
+        return syntax.SubscriptionTree(self.join(predicates, pattern), **fields, span=root.start)
 
-    def join(self, predicates: Sequence[PredicateNode], pattern: Element | None) -> Condition:
+    def join(
+        self, predicates: Sequence[syntax.PredicateNode], pattern: Element | None
+    ) -> syntax.Condition:
         if pattern is not None:
             return read_pattern(pattern.text, predicates, pattern.text_span)
         if len(predicates) == 1:
             return predicates[0]
-        return And(tuple(predicates), span=self.root.start)
+        return syntax.And(tuple(predicates), span=self.root.start)
 
     # Predicates ------------------------------------------------------------------------------
 
-    def read_name(self, element: Element) -> Name:
+    def read_name(self, element: Element) -> syntax.Name:
         if not element.text:
             raise LanguageError.at_span(f"<{element.tag}> has no name", element.start)
-        return Name(read_text(element.text, element.text_span), span=element.text_span)
+        return syntax.Name(read_text(element.text, element.text_span), span=element.text_span)
 
-    def read_predicate(self, element: Element) -> PredicateNode:
+    def read_predicate(self, element: Element) -> syntax.PredicateNode:
         attribute = self.read_name(element.children[0])
         operator = element.find("Relational-operator")
         negated, hedges = self.read_operator(operator) if operator else (False, ())
@@ -138,11 +112,11 @@ class _XmlReader:
         limits = {
             key: self.read_scalar(element, key) for key in LIMITS if key in element.attributes
         }
-        return PredicateNode(
+        return syntax.PredicateNode(
             attribute, constraint, negated, hedges + own, **limits, span=element.start
         )
 
-    def read_operator(self, element: Element) -> tuple[bool, tuple[Hedge, ...]]:
+    def read_operator(self, element: Element) -> tuple[bool, tuple[syntax.Hedge, ...]]:
         """Read "is", "is not", and the paper's "is" with a hedge or with a time."""
         words = fold(element.text).split()
         if words[:1] == ["is"]:
@@ -151,7 +125,7 @@ class _XmlReader:
         rest = " ".join(words[1:] if negated else words)
         lastly = LASTLY.fullmatch(rest)
         if lastly:
-            recent = Recent(lastly[1], span=element.text_span)
+            recent = syntax.Recent(lastly[1], span=element.text_span)
             if self.recent not in (None, recent):
                 raise LanguageError.at_node("two temporal restrictors", recent)
             self.recent = recent
@@ -159,38 +133,44 @@ class _XmlReader:
         return negated, (read_hedge(rest, element.text_span),) if rest else ()
 
     def read_constraint(
-        self, element: Element, attribute: Name
-    ) -> tuple[Constraint, tuple[Hedge, ...]]:
+        self, element: Element, attribute: syntax.Name
+    ) -> tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]:
         """Return the constraint, and the hedges of a term that the document defines by them."""
         span = element.start
         tag = element.tag
         if tag == "term":
             name = self.read_name(element)
             defined = self.sets.find(attribute, name)
-            return defined or (NamedTerm(name, span=element.text_span), ())
+            return defined or (syntax.NamedTerm(name, span=element.text_span), ())
         if tag == "Fuzzifier":
             return read_fuzzifier(element), ()
         if tag == "About":
             spread = self.read_quantity(element, "spread") if element.attributes else None
-            return About(self.read_value(element), spread, span=span), ()
+            return syntax.About(self.read_value(element), spread, span=span), ()
         if tag == "Comparison":
-            operator = Operator(element.attributes["operator"].strip())
-            return CrispComparison(operator, self.read_value(element), span=span), ()
+            operator = syntax.Operator(element.attributes["operator"].strip())
+            return syntax.CrispComparison(operator, self.read_value(element), span=span), ()
         if tag == "Range":
             low, high = map(self.read_value, element.children)
-            return CrispRange(low, high, span=span), ()
+            return syntax.CrispRange(low, high, span=span), ()
         if tag == "Extension":
             called = read_text(element.attributes["name"], span)
-            return Extension(called, tuple(map(self.read_value, element.children)), span=span), ()
+            return syntax.Extension(
+                called, tuple(map(self.read_value, element.children)), span=span
+            ), ()
         if tag in self.shapes:
             shape = self.shapes[tag]
-            return Shape(shape.name, tuple(self.read_arguments(element, shape)), span=span), ()
+            return syntax.Shape(
+                shape.name, tuple(self.read_arguments(element, shape)), span=span
+            ), ()
         plugin = self.predicates[tag]
-        return Extension(plugin.name, tuple(self.read_arguments(element, plugin)), span=span), ()
+        return syntax.Extension(
+            plugin.name, tuple(self.read_arguments(element, plugin)), span=span
+        ), ()
 
-    def read_arguments(self, element: Element, extension: Named) -> list[Value]:
+    def read_arguments(self, element: Element, extension: Named) -> list[syntax.Value]:
         """Read the arguments of a plug-in, by the names of its parameters."""
-        arguments: list[Value] = []
+        arguments: list[syntax.Value] = []
         for place, parameter in enumerate(extension.parameters):
             if parameter.name not in element.attributes:
                 continue
@@ -226,16 +206,20 @@ class _XmlReader:
         if not element.attributes:
             phrase = read_text(element.text, element.text_span)
             lastly = LASTLY.fullmatch(fold(element.text))
-            return {"recent": Recent(lastly[1] if lastly else phrase, span=element.text_span)}
+            return {
+                "recent": syntax.Recent(lastly[1] if lastly else phrase, span=element.text_span)
+            }
         if element.text or "within" not in element.attributes:
             raise LanguageError.at_span('a phrase or "within" is expected', span)
         gone = self.read_quantity(element, "gone") if "gone" in element.attributes else None
-        return {"recent": Recent(None, self.read_quantity(element, "within"), gone, span=span)}
+        return {
+            "recent": syntax.Recent(None, self.read_quantity(element, "within"), gone, span=span)
+        }
 
     def read_local_linear_model(self, element: Element) -> dict[str, Any]:
         return {"rules": tuple(map(self.read_rule, element.children))}
 
-    def read_rule(self, element: Element) -> SugenoRule:
+    def read_rule(self, element: Element) -> syntax.SugenoRule:
         slopes = [
             self.read_scalar(element, key)
             for key in ("slope-first", "slope-second")
@@ -243,7 +227,7 @@ class _XmlReader:
         ]
         if len(slopes) == 1:
             raise LanguageError.at_span("both slopes or none", element.start)
-        return SugenoRule(
+        return syntax.SugenoRule(
             int(element.attributes["first"]),
             int(element.attributes["second"]),
             self.read_scalar(element, "constant"),
@@ -258,8 +242,8 @@ class _XmlReader:
             names = []
             for key in ("better", "worse"):
                 span = child.find_attribute(key)
-                names.append(Name(read_text(child.attributes[key], span), span=span))
-            pairs.append(Prefer(names[0], names[1], span=child.start))
+                names.append(syntax.Name(read_text(child.attributes[key], span), span=span))
+            pairs.append(syntax.Prefer(names[0], names[1], span=child.start))
         return fields | ({"prefer": tuple(pairs)} if pairs else {})
 
     def read_lifetime(self, element: Element) -> dict[str, Any]:
@@ -281,13 +265,13 @@ class _XmlReader:
         if len(counts) == 1:
             raise LanguageError.at_span('"hits" and "window" go together', element.start)
         if counts:
-            fields["persistence"] = Persistence(counts[0], counts[1], span=element.start)
+            fields["persistence"] = syntax.Persistence(counts[0], counts[1], span=element.start)
         bands = []
         for child in element.children:
             span = child.find_attribute("attribute")
-            name = Name(read_text(child.attributes["attribute"], span), span=span)
+            name = syntax.Name(read_text(child.attributes["attribute"], span), span=span)
             bands.append(
-                DeadBand(name, read_quantity(child.text, child.text_span), span=child.start)
+                syntax.DeadBand(name, read_quantity(child.text, child.text_span), span=child.start)
             )
         return fields | ({"dead_bands": tuple(bands)} if bands else {})
 
@@ -296,23 +280,23 @@ class _XmlReader:
 
     # Values ----------------------------------------------------------------------------------
 
-    def read_value(self, element: Element) -> Value:
+    def read_value(self, element: Element) -> syntax.Value:
         return read_value(element.text, element.text_span)
 
-    def read_scalar(self, element: Element, key: str) -> Scalar:
+    def read_scalar(self, element: Element, key: str) -> syntax.Scalar:
         return read_scalar(element.attributes[key], element.find_attribute(key))
 
-    def read_quantity(self, element: Element, key: str) -> Quantity:
+    def read_quantity(self, element: Element, key: str) -> syntax.Quantity:
         return read_quantity(element.attributes[key], element.find_attribute(key))
 
 
-def _aggregate(name: str, arguments: Sequence[Value], element: Element) -> Aggregator:
+def _aggregate(name: str, arguments: Sequence[syntax.Value], element: Element) -> syntax.Aggregator:
     quantities = []
     for argument in arguments:
-        if not isinstance(argument, Quantity):
+        if not isinstance(argument, syntax.Quantity):
             raise LanguageError.at_node("an aggregator's argument is a number", argument)
         quantities.append(replace(argument))
-    return Aggregator(name, tuple(quantities), span=element.text_span)
+    return syntax.Aggregator(name, tuple(quantities), span=element.text_span)
 
 
 # Fuzzifiers and the fuzzy sets that an XML subscription defines itself.
@@ -327,7 +311,7 @@ _ARGUMENT = re.compile(r'(?:"(?:\\.|[^"\\])*"|[^,"])+')
 _WIDTHS = {"trapezoidal": 3, "triangular": 2}
 
 
-def read_fuzzifier(element: Element) -> Shape:
+def read_fuzzifier(element: Element) -> syntax.Shape:
     """Return the shape of `kind(value, ...)`, or of kind and <point>s."""
     span = element.text_span
     if "kind" in element.attributes:
@@ -335,7 +319,7 @@ def read_fuzzifier(element: Element) -> Shape:
             raise LanguageError.at_span("<Fuzzifier> has a kind or a text, not both", element.start)
         kind = read_text(element.attributes["kind"], element.find_attribute("kind"))
         points = [read_value(point.text, point.text_span) for point in element.children]
-        return Shape(kind, tuple(points), span=element.start)
+        return syntax.Shape(kind, tuple(points), span=element.start)
     call = _CALL.fullmatch(element.text)
     if call is None or element.children:
         raise LanguageError.at_span(
@@ -345,14 +329,14 @@ def read_fuzzifier(element: Element) -> Shape:
     points = share_unit([read_value(text, span) for text in _ARGUMENT.findall(call[2])])
     if kind.casefold() in _WIDTHS:
         return _convert_widths(kind.casefold(), points, element)
-    return Shape(kind, tuple(points), span=span)
+    return syntax.Shape(kind, tuple(points), span=span)
 
 
-def _convert_widths(kind: str, points: list[Value], element: Element) -> Shape:
+def _convert_widths(kind: str, points: list[syntax.Value], element: Element) -> syntax.Shape:
     """Return the core's shape of one of the paper's fuzzifiers."""
     span = element.text_span
     wanted = "width, left, right" if kind == "trapezoidal" else "width, center"
-    numbers = [point for point in points if isinstance(point, Quantity)]
+    numbers = [point for point in points if isinstance(point, syntax.Quantity)]
     if len(points) != _WIDTHS[kind] or len(numbers) != len(points):
         raise LanguageError.at_span(f"{kind} takes the numbers ({wanted})", span)
     if len({number.unit for number in numbers}) > 1:
@@ -363,25 +347,25 @@ def _convert_widths(kind: str, points: list[Value], element: Element) -> Shape:
     foot = replace(left, value=left.value - width.value)
     end = replace(right, value=right.value + width.value)
     if kind == "triangular":
-        return Shape("triangle", (foot, left, end), span=span)
-    return Shape("trapezoid", (foot, left, right, end), span=span)
+        return syntax.Shape("triangle", (foot, left, end), span=span)
+    return syntax.Shape("trapezoid", (foot, left, right, end), span=span)
 
 
 @dataclass(frozen=True)
 class _Derived:
     """A set that is another one under hedges."""
 
-    hedges: tuple[Hedge, ...]
-    base: Name
+    hedges: tuple[syntax.Hedge, ...]
+    base: syntax.Name
 
 
 class FuzzySets:
     """The fuzzy sets that a document defines, by attribute and term."""
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[str, str], Shape | _Derived] = {}
+        self._sets: dict[tuple[str, str], syntax.Shape | _Derived] = {}
 
-    def add(self, attribute: Name, element: Element) -> None:
+    def add(self, attribute: syntax.Name, element: Element) -> None:
         """Add what an <Attribute> defines; the same set may be written again, another may not."""
         self._check_domain(element)
         listed = element.find("Fuzzy-Terms")
@@ -397,19 +381,19 @@ class FuzzySets:
                 raise LanguageError.at_span(f'"{term}" is defined twice', head.text_span)
 
     def find(
-        self, attribute: Name, term: Name
-    ) -> tuple[Shape | NamedTerm, tuple[Hedge, ...]] | None:
+        self, attribute: syntax.Name, term: syntax.Name
+    ) -> tuple[syntax.Shape | syntax.NamedTerm, tuple[syntax.Hedge, ...]] | None:
         """Return what a term means in this document, and its hedges; None if it is not defined."""
         key = fold(attribute.text), fold(term.text)
         found = self._sets.get(key)
-        hedges: tuple[Hedge, ...] = ()
+        hedges: tuple[syntax.Hedge, ...] = ()
         seen = {key}
         while isinstance(found, _Derived):
             hedges += found.hedges
             key = key[0], fold(found.base.text)
             base = self._sets.get(key)
             if base is None:
-                return NamedTerm(found.base, span=term.span), hedges
+                return syntax.NamedTerm(found.base, span=term.span), hedges
             if key in seen:
                 raise LanguageError.at_node(f'"{term.text}" is defined by itself', term)
             seen.add(key)
@@ -421,21 +405,21 @@ class FuzzySets:
         if None in ends:
             return
         low, high = (read_value(end.text, end.text_span) for end in ends if end is not None)
-        if isinstance(low, Text) or type(low) is not type(high):
+        if isinstance(low, syntax.Text) or type(low) is not type(high):
             raise LanguageError.at_node("the ends of a domain are two numbers or two moments", high)
-        if isinstance(low, Quantity) and isinstance(high, Quantity):
+        if isinstance(low, syntax.Quantity) and isinstance(high, syntax.Quantity):
             if low.unit is not None and high.unit is not None and low.unit != high.unit:
                 raise LanguageError.at_node("the ends of a domain have one unit", high)
             if low.value >= high.value:
                 raise LanguageError.at_node("the domain is empty: its ends must rise", high)
 
 
-def _read_set(element: Element) -> Shape | _Derived:
+def _read_set(element: Element) -> syntax.Shape | _Derived:
     last = element.children[-1]
     if last.tag == "Fuzzifier":
         return read_fuzzifier(last)
     hedges = tuple(read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
-    return _Derived(hedges, Name(read_text(last.text, last.text_span), span=last.text_span))
+    return _Derived(hedges, syntax.Name(read_text(last.text, last.text_span), span=last.text_span))
 
 
 # Predicate patterns of the XML surface: how numbered predicates are joined.
@@ -450,7 +434,9 @@ _TOKEN = re.compile(r"\s*(?:(and|or|not)\b|([()])|p(\d{1,3})\b)", re.IGNORECASE)
 _CODE = re.compile(r"([cd])(\d{1,2})([cd])(\d{1,2})", re.IGNORECASE)
 
 
-def read_pattern(text: str, predicates: Sequence[Condition], span: SourceSpan) -> Condition:
+def read_pattern(
+    text: str, predicates: Sequence[syntax.Condition], span: syntax.SourceSpan
+) -> syntax.Condition:
     """Return the condition that a pattern makes of the predicates; each must take part."""
     code = _CODE.fullmatch(text.strip())
     if code:
@@ -458,7 +444,9 @@ def read_pattern(text: str, predicates: Sequence[Condition], span: SourceSpan) -
     return _PatternParser(text, predicates, span).parse()
 
 
-def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: SourceSpan) -> Condition:
+def _read_code(
+    code: re.Match[str], predicates: Sequence[syntax.Condition], span: syntax.SourceSpan
+) -> syntax.Condition:
     letters = code[1].lower(), code[3].lower()
     counts = int(code[2]), int(code[4])
     inner = {letter for letter, count in zip(letters, counts, strict=True) if count > 1}
@@ -471,7 +459,7 @@ def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: Sourc
             f'the pattern "{code[0]}" joins {sum(counts)} predicates, there are {len(predicates)}',
             span,
         )
-    join, outer = (And, Or) if inner == {"c"} else (Or, And)
+    join, outer = (syntax.And, syntax.Or) if inner == {"c"} else (syntax.Or, syntax.And)
     groups = predicates[: counts[0]], predicates[counts[0] :]
     parts = [group[0] if len(group) == 1 else join(tuple(group), span=span) for group in groups]
     return outer(tuple(parts), span=span)
@@ -480,11 +468,13 @@ def _read_code(code: re.Match[str], predicates: Sequence[Condition], span: Sourc
 class _PatternParser:
     """Recursive descent over a handful of tokens."""
 
-    def __init__(self, text: str, predicates: Sequence[Condition], span: SourceSpan) -> None:
+    def __init__(
+        self, text: str, predicates: Sequence[syntax.Condition], span: syntax.SourceSpan
+    ) -> None:
         self.predicates = predicates
         self.span = span
         self.unused = set(range(1, len(predicates) + 1))
-        self.tokens: list[tuple[str, SourceSpan]] = []
+        self.tokens: list[tuple[str, syntax.SourceSpan]] = []
         self.at = 0
         place = 0
         text = text.rstrip()
@@ -493,28 +483,31 @@ class _PatternParser:
             start = place + len(text[place:]) - len(text[place:].lstrip())
             if match is None:
                 raise self.refuse(
-                    f'"{text[start : start + 1]}" means nothing', SourceSpan(start, start + 1)
+                    f'"{text[start : start + 1]}" means nothing',
+                    syntax.SourceSpan(start, start + 1),
                 )
-            self.tokens.append((match.group().strip().lower(), SourceSpan(start, match.end())))
+            self.tokens.append(
+                (match.group().strip().lower(), syntax.SourceSpan(start, match.end()))
+            )
             place = match.end()
 
-    def refuse(self, message: str, local: SourceSpan | None) -> LanguageError:
+    def refuse(self, message: str, local: syntax.SourceSpan | None) -> LanguageError:
         end = self.tokens[-1][1].end if self.tokens else 0
-        place = local or SourceSpan(end, end)
+        place = local or syntax.SourceSpan(end, end)
         start = self.span.start + place.start
         return LanguageError.at_span(
             f"in the pattern: {message}",
-            SourceSpan(start, start + max(1, place.end - place.start)),
+            syntax.SourceSpan(start, start + max(1, place.end - place.start)),
             'as in "p1 and (p2 or not p3)"',
         )
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
 
-    def place(self) -> SourceSpan | None:
+    def place(self) -> syntax.SourceSpan | None:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else None
 
-    def parse(self) -> Condition:
+    def parse(self) -> syntax.Condition:
         condition = self.parse_joined(("or", "and"), 0)
         if self.peek():
             raise self.refuse(f'"{self.peek()}" is not expected', self.place())
@@ -523,7 +516,7 @@ class _PatternParser:
             raise self.refuse(f"{missing} is missing", None)
         return condition
 
-    def parse_joined(self, joints: tuple[str, ...], depth: int) -> Condition:
+    def parse_joined(self, joints: tuple[str, ...], depth: int) -> syntax.Condition:
         """Parse operands of the first joint, whose operands are joined by the next ones."""
         if depth > MAX_DEPTH:
             raise self.refuse(f"nested more than {MAX_DEPTH} deep", self.place())
@@ -535,13 +528,13 @@ class _PatternParser:
             operands.append(self.parse_joined(joints[1:], depth))
         if len(operands) == 1:
             return operands[0]
-        return (Or if joints[0] == "or" else And)(tuple(operands), span=self.span)
+        return (syntax.Or if joints[0] == "or" else syntax.And)(tuple(operands), span=self.span)
 
-    def parse_operand(self, depth: int) -> Condition:
+    def parse_operand(self, depth: int) -> syntax.Condition:
         token, place = self.peek(), self.place()
         self.at += 1
         if token == "not":
-            return Not(self.parse_joined((), depth + 1), span=self.span)
+            return syntax.Not(self.parse_joined((), depth + 1), span=self.span)
         if token == "(":
             condition = self.parse_joined(("or", "and"), depth + 1)
             if self.peek() != ")":

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
 from denwatch.client.language.lexicon import (
     LASTLY,
@@ -30,26 +31,6 @@ from denwatch.client.plugins import (
     PluginRegistry,
     load_registry,
 )
-from denwatch.client.syntax import (
-    About,
-    And,
-    Condition,
-    Constraint,
-    CrispComparison,
-    CrispRange,
-    Extension,
-    Moment,
-    NamedTerm,
-    Not,
-    Or,
-    PredicateNode,
-    Quantity,
-    Scalar,
-    Shape,
-    SubscriptionTree,
-    Text,
-    Value,
-)
 from denwatch.client.vocabulary.attributes import (
     Attribute,
     ValueKind,
@@ -63,7 +44,7 @@ _KIND = re.compile(r"[\w-]+")
 
 
 def print_xml(
-    subscription: SubscriptionTree,
+    subscription: syntax.SubscriptionTree,
     registry: PluginRegistry | None = None,
     self_contained: bool = False,
     vocabulary: Vocabulary | None = None,
@@ -80,12 +61,12 @@ class _XmlPrinter:
         self.registry = registry
         self.vocabulary = vocabulary
 
-    def print_subscription(self, s: SubscriptionTree) -> Iterator[str]:
+    def print_subscription(self, s: syntax.SubscriptionTree) -> Iterator[str]:
         names = {key: getattr(s, key) for key in ("event", "name")}
         attributes = {key: write_text(name.text) for key, name in names.items() if name is not None}
         yield '<?xml version="1.0" encoding="UTF-8"?>'
         yield f"<Subscription{_write_attributes(attributes)}>"
-        predicates: list[PredicateNode] = []
+        predicates: list[syntax.PredicateNode] = []
         pattern = write_pattern(s.condition, predicates)
         for predicate in predicates:
             yield from _indent(self.print_predicate(predicate, s))
@@ -104,8 +85,8 @@ class _XmlPrinter:
         yield from _indent(_print_options(s))
         yield "</Subscription>"
 
-    def print_predicate(self, p: PredicateNode, s: SubscriptionTree) -> Iterator[str]:
-        crisp = isinstance(p.constraint, CrispComparison | CrispRange)
+    def print_predicate(self, p: syntax.PredicateNode, s: syntax.SubscriptionTree) -> Iterator[str]:
+        crisp = isinstance(p.constraint, syntax.CrispComparison | syntax.CrispRange)
         tag = "Crisp-Predicate" if crisp else "Approximate-Predicate"
         yield f"<{tag}{_write_attributes(_take_scalars(p, LIMITS))}>"
         kind = "crisp variable" if crisp else "fuzzy variable"
@@ -122,25 +103,25 @@ class _XmlPrinter:
         yield f"  {self.print_constraint(p.constraint)}"
         yield f"</{tag}>"
 
-    def print_constraint(self, constraint: Constraint) -> str:
+    def print_constraint(self, constraint: syntax.Constraint) -> str:
         match constraint:
-            case NamedTerm(name=name):
+            case syntax.NamedTerm(name=name):
                 return f"<term>{escape(write_text(name.text))}</term>"
-            case CrispComparison(operator=operator, value=value):
+            case syntax.CrispComparison(operator=operator, value=value):
                 head = f"Comparison operator={quoteattr(operator.value)}"
                 return f"<{head}>{escape(write_value(value))}</Comparison>"
-            case CrispRange(low=low, high=high):
+            case syntax.CrispRange(low=low, high=high):
                 ends = escape(write_value(low)), escape(write_value(high))
                 return f"<Range><low>{ends[0]}</low><high>{ends[1]}</high></Range>"
-            case About(value=value, spread=spread):
+            case syntax.About(value=value, spread=spread):
                 attributes = {} if spread is None else {"spread": write_quantity(spread)}
                 return f"<About{_write_attributes(attributes)}>{escape(write_value(value))}</About>"
-            case Shape(kind=kind, points=points):
+            case syntax.Shape(kind=kind, points=points):
                 shape = self.registry.shapes.get(kind)
                 if shape and _suits(shape, points):
                     return _write_plugin(shape, points)
                 return _write_fuzzifier(kind, points)
-            case Extension(name=name, arguments=arguments):
+            case syntax.Extension(name=name, arguments=arguments):
                 plugin = self.registry.predicates.get(name)
                 if plugin and _suits(plugin, arguments):
                     return _write_plugin(plugin, arguments)
@@ -150,13 +131,13 @@ class _XmlPrinter:
     # Fuzzy sets of the vocabulary --------------------------------------------------------------
 
     def print_sets(
-        self, vocabulary: Vocabulary, p: PredicateNode, s: SubscriptionTree
+        self, vocabulary: Vocabulary, p: syntax.PredicateNode, s: syntax.SubscriptionTree
     ) -> Iterator[str]:
         """Yield terms, domain and fuzzifiers of the predicate's attribute."""
         event = vocabulary.find_event(s.event) if s.event else None
         attribute = vocabulary.find_attributes(p.attribute, event)[0]
         terms = dict(attribute.terms)
-        if isinstance(p.constraint, NamedTerm):
+        if isinstance(p.constraint, syntax.NamedTerm):
             named = p.constraint.name.text
             term = vocabulary.find_term(attribute, p.constraint.name)
             if term is not None and fold(named) not in map(fold, terms):
@@ -180,10 +161,12 @@ def _write_set(attribute: Attribute, term: VocabularyTerm) -> str:
         return f"{hedges}<term>{escape(write_text(term.base))}</term>"
     kind, points = term.membership.kind, term.membership.points
     if attribute.kind is ValueKind.NUMBER:
-        return _write_fuzzifier(kind, tuple(Quantity(point, attribute.unit) for point in points))
+        return _write_fuzzifier(
+            kind, tuple(syntax.Quantity(point, attribute.unit) for point in points)
+        )
     places = 1 if kind in ("bell", "gaussian") else len(points)  # the others are widths
-    moments = [Moment(format_moment(point, attribute.kind)) for point in points[:places]]
-    return _write_fuzzifier(kind, (*moments, *map(Quantity, points[places:])))
+    moments = [syntax.Moment(format_moment(point, attribute.kind)) for point in points[:places]]
+    return _write_fuzzifier(kind, (*moments, *map(syntax.Quantity, points[places:])))
 
 
 def _is_writable(attribute: Attribute, term: VocabularyTerm) -> bool:
@@ -197,13 +180,13 @@ def _is_writable(attribute: Attribute, term: VocabularyTerm) -> bool:
 
 def _write_end(attribute: Attribute, value: float) -> str:
     if attribute.kind is ValueKind.NUMBER:
-        return write_quantity(Quantity(value, attribute.unit))
+        return write_quantity(syntax.Quantity(value, attribute.unit))
     return format_moment(value, attribute.kind)
 
 
-def _write_fuzzifier(kind: str, points: tuple[Value, ...]) -> str:
-    units = {point.unit for point in points if isinstance(point, Quantity)}
-    is_text = any(isinstance(point, Text) for point in points)
+def _write_fuzzifier(kind: str, points: tuple[syntax.Value, ...]) -> str:
+    units = {point.unit for point in points if isinstance(point, syntax.Quantity)}
+    is_text = any(isinstance(point, syntax.Text) for point in points)
     if _KIND.fullmatch(kind) and not is_text and (len(units) < 2 or None not in units):
         values = ", ".join(map(write_value, spread_unit(points)))
         return f"<Fuzzifier>{escape(f'{kind}({values})')}</Fuzzifier>"
@@ -211,13 +194,13 @@ def _write_fuzzifier(kind: str, points: tuple[Value, ...]) -> str:
     return f"<Fuzzifier kind={quoteattr(write_text(kind))}>{inner}</Fuzzifier>"
 
 
-def _suits(extension: Named, arguments: Sequence[Value]) -> bool:
+def _suits(extension: Named, arguments: Sequence[syntax.Value]) -> bool:
     """Return whether a plug-in takes so many arguments; else its tag would not be valid."""
     least = sum(not parameter.optional for parameter in extension.parameters)
     return least <= len(arguments) <= len(extension.parameters)
 
 
-def _write_plugin(extension: Named, arguments: tuple[Value, ...]) -> str:
+def _write_plugin(extension: Named, arguments: tuple[syntax.Value, ...]) -> str:
     names = [parameter.name for parameter in extension.parameters]
     values = dict(zip(names, map(write_value, arguments), strict=False))
     return f"<{extension.tag}{_write_attributes(values)}/>"
@@ -226,7 +209,7 @@ def _write_plugin(extension: Named, arguments: tuple[Value, ...]) -> str:
 # Options -----------------------------------------------------------------------------------------
 
 
-def _print_options(s: SubscriptionTree) -> Iterator[str]:
+def _print_options(s: syntax.SubscriptionTree) -> Iterator[str]:
     thresholds = _take_scalars(s, ("possible", "certain"))
     if thresholds:
         yield f"<Threshold{_write_attributes(thresholds)}/>"
@@ -279,7 +262,7 @@ def _print_element(tag: str, attributes: _Attributes, inner: list[str]) -> Itera
 
 
 def _take_scalars(node: object, fields: tuple[str, ...]) -> _Attributes:
-    scalars: dict[str, Scalar | None] = {field: getattr(node, field) for field in fields}
+    scalars: dict[str, syntax.Scalar | None] = {field: getattr(node, field) for field in fields}
     return {
         field.replace("_", "-"): format_number(scalar.value)
         for field, scalar in scalars.items()
@@ -288,7 +271,9 @@ def _take_scalars(node: object, fields: tuple[str, ...]) -> _Attributes:
 
 
 def _take_quantities(node: object, fields: tuple[str, ...]) -> _Attributes:
-    quantities: dict[str, Quantity | None] = {field: getattr(node, field) for field in fields}
+    quantities: dict[str, syntax.Quantity | None] = {
+        field: getattr(node, field) for field in fields
+    }
     return {
         field.replace("_", "-"): write_quantity(quantity)
         for field, quantity in quantities.items()
@@ -304,26 +289,26 @@ def _indent(lines: Iterator[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
-def _is_plain(condition: Condition) -> bool:
+def _is_plain(condition: syntax.Condition) -> bool:
     """Return whether a condition is what an absent pattern means."""
-    if isinstance(condition, And):
-        return all(isinstance(operand, PredicateNode) for operand in condition.operands)
-    return isinstance(condition, PredicateNode)
+    if isinstance(condition, syntax.And):
+        return all(isinstance(operand, syntax.PredicateNode) for operand in condition.operands)
+    return isinstance(condition, syntax.PredicateNode)
 
 
-def write_pattern(condition: Condition, predicates: list[PredicateNode]) -> str:
+def write_pattern(condition: syntax.Condition, predicates: list[syntax.PredicateNode]) -> str:
     """Return the pattern of a condition; its predicates are appended in the order they stand."""
     match condition:
-        case PredicateNode():
+        case syntax.PredicateNode():
             predicates.append(condition)
             return f"p{len(predicates)}"
-        case Not(operand=operand):
+        case syntax.Not(operand=operand):
             inner = write_pattern(operand, predicates)
-            return f"not {inner if isinstance(operand, PredicateNode) else f'({inner})'}"
-        case And(operands=operands) | Or(operands=operands):
-            joint = " and " if isinstance(condition, And) else " or "
+            return f"not {inner if isinstance(operand, syntax.PredicateNode) else f'({inner})'}"
+        case syntax.And(operands=operands) | syntax.Or(operands=operands):
+            joint = " and " if isinstance(condition, syntax.And) else " or "
             parts = []
             for operand in operands:
                 inner = write_pattern(operand, predicates)
-                parts.append(f"({inner})" if isinstance(operand, And | Or) else inner)
+                parts.append(f"({inner})" if isinstance(operand, syntax.And | syntax.Or) else inner)
             return joint.join(parts)

@@ -1,8 +1,9 @@
-"""XML with places, read without trust: the only file that parses XML from outside.
+"""XML with positions, read without trust: the only file that parses XML and the only one with lxml.
 
 A document type declaration is refused where it begins, so there are no entities to expand and no
-files or addresses to fetch; size and depth are limited. Element names are taken without their case,
-because the DENS paper writes both <Aggregating-function> and <aggregating-function>.
+files or addresses to fetch; size and depth are limited. The case of element names is ignored,
+because the DENS paper writes both <Aggregating-function> and <aggregating-function>. `validate`
+checks the elements against subscription.xsd; lxml sees those elements, never the text from outside.
 """
 
 from __future__ import annotations
@@ -146,9 +147,7 @@ class _ExpatReader:
         self.stack[-1].chunks.append((self.find_place(), chunk))
 
 
-# The XML Schema of subscriptions, with the tags that plug-ins add: the only file that uses lxml.
-#
-# lxml sees the elements that `xml_source` has read, never the text from outside.
+# The XML Schema, with the tags that plug-ins add --------------------------------------------------
 
 SCHEMA = Path(__file__).with_name("subscription.xsd")
 _XS = "{http://www.w3.org/2001/XMLSchema}"

@@ -2,9 +2,9 @@
 
 - `load_shipped`, `parse_vocabulary`, `build_vocabulary`: from a name, a TOML text, a document;
 - `Vocabulary`: look-up by any synonym, content hash; `merge_vocabularies`: two into one;
-- `PublisherDirectory`: who publishes what; `browsing`: vocabularies as text to read;
+- `PublisherDirectory`: who publishes what; `browse`, `describe_…`: vocabularies as text to read;
 - `import_fll`: terms written in fuzzylite's language;
-- `membership`, `fitting`, `units`: ideal functions, their fit to the wire, conversion.
+- `attributes`, `fitting`, `values`: ideal functions, their fit to the wire, units.
 """
 
 from denwatch.client.vocabulary.attributes import (

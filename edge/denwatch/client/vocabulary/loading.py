@@ -1,7 +1,7 @@
-"""Vocabulary files: TOML to `Vocabulary`, every mistake refused with the key that is wrong.
+"""Builds vocabularies: from TOML, from two others, from fuzzylite's FLL.
 
-The document is checked key by key; what is not known is refused, so that a typing error is not a
-silent default. The same document, as a plain dictionary, travels between nodes.
+The document is checked key by key and an unknown key is refused, so that a typing error does not
+become a silent default. The same document, as a plain dictionary, travels between nodes.
 """
 
 from __future__ import annotations
@@ -169,7 +169,11 @@ def _take_kind(table: Mapping[str, Any], where: str) -> ValueKind:
 
 
 def _take_domain(
-    table: Mapping[str, Any], where: str, kind: ValueKind, symbols: tuple[str, ...], resolution: int
+    table: Mapping[str, Any],
+    where: str,
+    kind: ValueKind,
+    symbols: tuple[str, ...],
+    resolution: int,
 ) -> tuple[float, float]:
     if kind is ValueKind.TEXT:
         if "domain" in table:

@@ -1,8 +1,9 @@
-"""Units: a small table, because a library of all units costs more to import than all the rest.
+"""Units, and values as written converted to an attribute's own unit: the only file that converts.
 
-A unit is a dimension, a factor and an offset to the dimension's base unit. Quantities that count
+Units are a small table, because a library of all units costs more to import than all the rest. A
+unit is a dimension, a factor and an offset to the dimension's base unit. Quantities that count
 different things ("bpm" and "/min" of breaths) share a dimension only where one may stand for the
-other. Nothing here knows attributes.
+other. Every refusal of a value points at it.
 """
 
 from __future__ import annotations
@@ -160,10 +161,10 @@ def _find_pair(source: str, target: str) -> tuple[Unit, Unit]:
     return a, b
 
 
-# Values as written, to numbers in an attribute's own unit: the only place that converts them.
+# Values ------------------------------------------------------------------------------------------
 #
-# Every refusal points at the value: wrong type, unknown unit, unit of something else, outside the
-# domain. Plug-ins use these functions too.
+# Wrong type, unknown unit, unit of something else, outside the domain: refused at the value.
+# Plug-ins use these functions too.
 
 _TOLERANCE = 1e-9
 
@@ -190,7 +191,11 @@ def _read(value: Value, attribute: Attribute) -> float:
                 raise LanguageError.at_node(f"{number} is not a finite number", value)
             return number if unit is None else _convert(value, attribute, width=False)
         case Moment(text=text):
-            if attribute.kind not in (ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME):
+            if attribute.kind not in (
+                ValueKind.DATE,
+                ValueKind.TIME,
+                ValueKind.DATETIME,
+            ):
                 raise _refuse_type(value, attribute)
             try:
                 return parse_moment(text, attribute.kind)

@@ -1,7 +1,11 @@
-"""The cross-vocabulary thesaurus: what each organisation calls the things of a vocabulary.
+"""The vocabulary as a whole, its thesaurus, who publishes what of it, and its description as text.
 
-A target is a path: "patient", "patient.heart_rate", "patient.heart_rate.high", the last for terms
-and symbols. Two organisations may use one word for different things; then the caller's
+`Vocabulary` is immutable; `loading` builds it. It finds events, attributes, terms and symbols by
+any synonym. Its own names are folded already (`loading` refuses others), so that finding one is a
+look into a dictionary. A name that is not found is refused with the names that are spelled alike.
+
+A synonym's target is a path: "patient", "patient.heart_rate", "patient.heart_rate.high", the last
+for terms and symbols. Two organisations may use one word for different things; then the caller's
 organisation decides, or the event, or it is an error that names both.
 """
 
@@ -72,11 +76,6 @@ class Thesaurus:
             if entry.target.startswith(prefix) and entry.target.count(".") == depth:
                 yield entry.word
 
-
-# The vocabulary as a whole: look-up of names by any synonym, and its content hash.
-#
-# Immutable. `loading` builds it, `merging` joins two, `denwatch.client.compiler` asks it. Errors of
-# look-up name what exists and is spelled alike.
 
 # Temporal phrases: fully recent until, not recent from, in seconds. A vocabulary may change them.
 PHRASES: dict[str, tuple[float, float]] = {
@@ -231,8 +230,7 @@ class Vocabulary:
 
 # Who publishes what: the announcements of watchdogs, looked up by what a subscription needs.
 #
-# State without clock or I/O: the node feeds it with hellos and asks it where a subscription can be
-# served. A publisher that falls silent is forgotten by whoever watches the time.
+# State without clock or I/O: the caller announces what devices report and forgets silent ones.
 
 
 @dataclass(frozen=True)
@@ -246,7 +244,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Finding:
-    """What of a wish a publisher can serve: attributes it has, attributes it lacks."""
+    """Which of the wanted attributes a publisher senses, and which it lacks."""
 
     publisher: str
     has: tuple[str, ...]

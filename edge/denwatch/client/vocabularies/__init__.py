@@ -1,1 +1,0 @@
-"""The vocabularies that come with denwatch, as TOML files; `client.vocabulary` loads them."""
