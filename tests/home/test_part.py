@@ -11,7 +11,7 @@ from denwatch.client.publisher import parse_reading
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.device_registry import Device
 from denwatch.node.core.events import Publish, Write
-from denwatch.node.core.home_assistant import HomeAssistant, HomeSettings, Visibility
+from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
@@ -58,7 +58,7 @@ class Place:
     def start(self, roles: tuple[str, ...], limit: int = 60, enabled: bool = True) -> None:
         settings = HomeSettings("homeassistant", limit, "1.0") if enabled else None
         vision = Visibility(RoleTable(ROLES), roles)
-        self.part = HomeAssistant(
+        self.part = HomeAssistantProtocol(
             "north", RESCUE.find_event, lambda: self.devices, vision, lambda _, ms: ms, settings
         )
         self.part.restore(self.disk)

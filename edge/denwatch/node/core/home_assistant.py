@@ -241,7 +241,7 @@ class Visibility:
         return {event.attributes[name].bit: event.attributes[name] for name in names}
 
 
-class HomeAssistant:
+class HomeAssistantProtocol:
     """Discovery and readings for Home Assistant; without settings, it only withdraws."""
 
     def __init__(

@@ -37,7 +37,7 @@ from denwatch.node.core.events import (
     PeerUp,
     Reader,
 )
-from denwatch.node.core.home_assistant import HomeAssistant
+from denwatch.node.core.home_assistant import HomeAssistantProtocol
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
 from denwatch.node.core.operator_protocol import OperatorProtocol
@@ -55,7 +55,7 @@ class Protocols:
     devices: DeviceProtocol | None = None
     peers: PeerProtocol | None = None
     operators: OperatorProtocol | None = None
-    home: HomeAssistant | None = None
+    home: HomeAssistantProtocol | None = None
     trust: Trust | None = None
 
 

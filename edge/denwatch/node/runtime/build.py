@@ -18,7 +18,7 @@ from denwatch.client.vocabulary.loading import (
 from denwatch.node.config import NodeConfig, Replication
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.device_registry import DeviceSettings
-from denwatch.node.core.home_assistant import HomeAssistant, HomeSettings, Visibility
+from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operator_protocol import OperatorProtocol
@@ -110,7 +110,7 @@ def build_node(
     )
     trust = Trust(item_store, keyring)
     peers = PeerProtocol(item_store, keyring, subscribers, clocks, replication, trust)
-    home = HomeAssistant(
+    home = HomeAssistantProtocol(
         config.name,
         vocabularies.find_event,
         lambda: (d for d in devices.list_devices() if keyring.list_key_ids(d.name)),
