@@ -72,7 +72,7 @@ _top_decoder = msgspec.msgpack.Decoder(TopState)
 def rank_matches(
     subscriber: SubscriberState, matches: Sequence[FoundMatch]
 ) -> tuple[Rank, FoundMatch]:
-    """Return the rank of a notification for an subscriber, and the match that decides it."""
+    """Return the rank of a notification for a subscriber, and the match that decides it."""
     levels = subscriber.levels
     best_level = min(levels.get(match[0].id, 1) for match in matches) if levels else 1
     best: FoundMatch | None = None

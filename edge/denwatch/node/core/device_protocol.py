@@ -66,7 +66,7 @@ _MANTISSA = 11  # bits of an age code
 
 
 def open_upward(keys: DeviceKeys, device: str, payload: bytes) -> tuple[Frame, int]:
-    """Return an authenticated frame of a device, and the id of its key; RefusedError otherwise."""
+    """Return an authenticated frame of a device, and the id of its key; DeviceRefusal otherwise."""
     if len(payload) > frames.MAX_LENGTH:
         raise DeviceRefusal("too long", f"{len(payload)} bytes")
     if len(payload) < frames.OVERHEAD:
@@ -100,7 +100,7 @@ def read_hello(
     vocabularies: SensedVocabularies,
     now: int,
 ) -> Device:
-    """Return the device of an authenticated hello; RefusedError says why it is none."""
+    """Return the device of an authenticated hello; DeviceRefusal says why it is none."""
     fields = _read_message(frame)
     if fields["device"] != name:
         raise DeviceRefusal("name", f"a hello of {fields['device']}")
@@ -175,7 +175,7 @@ class FrameNotification(NamedTuple):
 
 
 def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[FrameNotification]:
-    """Return the notifications of a frame in order; RefusedError if any of it cannot be."""
+    """Return the notifications of a frame in order; DeviceRefusal if any of it cannot be."""
     if frame.kind != NOTIFICATIONS:
         raise DeviceRefusal("kind", f"kind {frame.kind} has no notifications")
     try:
@@ -198,7 +198,7 @@ def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[F
 
 
 def is_new(number: Number, device: Device) -> bool:
-    """Return whether a notification was not taken before."""
+    """Return whether a notification was not received before."""
     return number > device.taken
 
 
@@ -595,7 +595,7 @@ class DeviceProtocol:
     # Subscriptions ---------------------------------------------------------------------------
 
     def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
-        """Ask devices for what new subscriptions want."""
+        """Request from devices what new subscriptions ask for."""
         for item in items:
             added = self._tables.requested.add(item.id, *self._read_subscription(item))
             if added is not None:

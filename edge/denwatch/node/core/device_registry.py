@@ -58,9 +58,9 @@ class DeviceSettings:
     pause: int = 1_000  # between acknowledgements of what came before
     keep: int = 7 * DAY  # how long a notification lives
     transit: int = 2_000  # a frame may be so long under way unnoticed
-    placing: int = 1_000  # subscriptions that one turn places in a covering table
+    placing: int = 1_000  # subscriptions that one tick places in a covering table
     rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
-    burst: int = 200  # devices that one turn tells of a change
+    burst: int = 200  # devices that one transaction sends a change to
     # Whether `Listening` and `Acknowledged` speak of the devices themselves: true of this node's
     # own server, not of somebody else's broker.
     has_listeners: bool = True
@@ -150,7 +150,7 @@ class DeviceRegistry:
         self._down: dict[str, Number] = {}
 
     def restore(self, reader: Reader) -> None:
-        """Take up what an earlier run left."""
+        """Load what an earlier run stored."""
         for key, value in reader.scan(SPACE):
             self._devices[key.decode()] = _decode(key.decode(), value)
         for key, value in reader.scan(TAKEN):

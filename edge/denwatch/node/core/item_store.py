@@ -159,7 +159,7 @@ class ItemStore:
         return item
 
     def expire(self, transaction: Transaction) -> None:
-        """Let go of everything whose time is over."""
+        """Remove everything whose time is over."""
         present = transaction.now // _BUCKET
         if present <= self._swept:
             return

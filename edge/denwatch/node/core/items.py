@@ -17,7 +17,7 @@ from denwatch.protocol.errors import ProtocolError
 
 SUBSCRIPTION = 1
 NOTIFICATION = 2
-DELIVERED = 3  # marks: a subscriber has a notification
+DELIVERED = 3  # receipts: a subscriber has notifications
 VOCABULARY = 4
 REVOCATION = 5
 KINDS = {

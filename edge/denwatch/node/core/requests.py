@@ -246,7 +246,7 @@ def compile_request(
     roles: Roles,
     organisation: str | None = None,
 ) -> CompiledRequest:
-    """Return what a request asks for; LanguageError if it says nothing, Refused if it may not."""
+    """Return what a request asks for; LanguageError or RequestRefused if there is none."""
     compiled, understood = _read(request.argument, vocabularies.own, organisation)
     options = compiled.options.to_dict()
     if "name" in request.options:

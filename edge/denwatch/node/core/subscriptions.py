@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import cbor2
@@ -70,13 +70,13 @@ class SubscriberSettings:
     window: int = 32  # notifications on their way to one subscriber, unacknowledged
     kept_replies: int = 16  # for one subscriber whom nobody listens for
     held_limit: int = 1_000_000  # notifications; beyond, the least worth are dropped
-    receipt_batch: int = 64  # deliveries to one subscriber, told to other nodes in one item
-    receipt_interval: int = 5_000  # how long fewer wait to be told, unless a node is met
+    receipt_batch: int = 64  # deliveries to one subscriber, reported to other nodes in one item
+    receipt_interval: int = 5_000  # how long fewer wait to be reported, unless a node is met
     catch_up: int = 5_000  # held notifications matched with late subscriptions in one tick
     # A dead band holds for this long after the last sending. Whether a match ended in between is
-    # known to the device alone; after so long a repeated value is told as a new match.
+    # known to the device alone; after so long a repeated value is sent as a new match.
     episode: int = 600_000
-    # Notifications that all known subscribers have are let go this long after they were read;
+    # Notifications that all known subscribers have are removed this long after they were read;
     # None keeps them until they expire, for those whose subscription is not known here yet.
     purge_after: int | None = None
     ended_life: int = 7 * 86_400_000  # how long matches of an expired subscription may wait
@@ -95,7 +95,7 @@ class Roles(Protocol):
         """Return the role of a subscriber."""
 
     def check(self, role: str, event: str, attributes: Iterable[str]) -> object | None:
-        """Return why a role may not see attributes of an event (its text is told), or None."""
+        """Return why a role may not see attributes of an event (its text is shown), or None."""
 
 
 class ItemClock(Protocol):
@@ -200,43 +200,26 @@ def make_id_key(id: int) -> bytes:
 # Subscribers and subscriptions ---------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class SubscriberState:
-    """A subscriber: what they want, what waits for them, what is on its way."""
+    """A subscriber: its subscriptions, what waits for it, and what is in flight."""
 
-    __slots__ = (
-        "asked",
-        "codes",
-        "in_flight",
-        "is_listening",
-        "is_muted",
-        "keys",
-        "levels",
-        "name",
-        "names",
-        "place",
-        "prefers",
-        "queue",
-        "queued",
-        "stale",
-        "subscriptions",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.subscriptions: dict[int, Subscription] = {}  # live ones, by id
-        self.keys: dict[tuple[object, ...], int] = {}  # what they say: id
-        self.names: dict[str, int] = {}  # how many have the name: nodes apart may make two
-        self.prefers = 0  # how many name priorities
-        self.levels: dict[int, int] = {}  # winnow levels by id; 1 for those not named
-        self.asked: list[tuple[str, str]] = []  # priorities that came by themselves
-        self.codes = array("Q")  # notifications that may wait for them
-        self.stale = 0  # of those, how many are known to be gone
-        self.is_listening = False
-        self.place = ""  # the node where it was last known to be
-        self.is_muted = False
-        self.queue: list[tuple[float, float, int, int, int, int]] = []  # what waits, best first
-        self.queued: set[int] = set()  # codes in the heap or on their way
-        self.in_flight: dict[int, int] = {}  # token: code
+    name: str
+    subscriptions: dict[int, Subscription] = field(default_factory=dict)  # in force, by id
+    keys: dict[tuple[object, ...], int] = field(default_factory=dict)  # what they say: id
+    names: dict[str, int] = field(default_factory=dict)  # how many have it: nodes may make two
+    prefers: int = 0  # how many name priorities
+    levels: dict[int, int] = field(default_factory=dict)  # winnow levels by id; 1 if not named
+    asked: list[tuple[str, str]] = field(default_factory=list)  # priorities requested alone
+    codes: array[int] = field(default_factory=lambda: array("Q"))  # what may wait for it
+    stale: int = 0  # of those, how many are known to be gone
+    is_listening: bool = False
+    place: str = ""  # the node where it was last known to be
+    is_muted: bool = False
+    # What waits, best first: minus rank and value, degree, time; id and code of a notification.
+    queue: list[tuple[float, float, int, int, int, int]] = field(default_factory=list)
+    queued: set[int] = field(default_factory=set)  # codes in the queue or in flight
+    in_flight: dict[int, int] = field(default_factory=dict)  # token: code
 
     @property
     def is_served(self) -> bool:
@@ -389,7 +372,7 @@ class Subscription:
         return self.name or self.hex
 
     def restore_top_k(self, state: TopState) -> None:
-        """Take up a top-k where it was."""
+        """Restore the state of the top-k."""
         if self.top_k is not None:
             entries = [
                 RankedEntry(notification, Rank(level, value), expires, turn)
@@ -678,12 +661,8 @@ class Subscriptions:
 
     # Matching -------------------------------------------------------------------------------
 
-    def match(self, notification: Notification, now: int) -> list[MatchRow]:
-        """Return the matches of a notification among all that are in force for it, by rising id."""
-        return self.match_many((notification,), now)[0]
-
     def match_many(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
-        """Return the matches of each notification."""
+        """Return, for each notification, its matches among all in force for it, by rising id."""
         found: list[list[MatchRow]] = [[] for _ in notifications]
         for language, matcher in self._matchers.items():
             if language == FUZZY:

@@ -1,6 +1,6 @@
 """Who is trusted, told to all nodes: notices of revocation and of new names, as items.
 
-Makes an item of every notice that this node's keyring wants told, and gives the keyring those of
+Makes an item of every notice that this node's keyring lists, and gives the keyring those of
 others. What a notice says and whether it may say so is the keyring's business.
 """
 
@@ -16,14 +16,14 @@ from denwatch.node.core.transaction import Transaction
 
 
 class Notices(Protocol):
-    """What this part needs of a keyring; `denwatch.node.security.keyring` has the real one."""
+    """What is needed of a keyring; `denwatch.node.security.keyring` has the real one."""
 
     @property
     def generation(self) -> int:
         """A number that grows with every change."""
 
     def list_notices(self) -> list[bytes]:
-        """Return what this node has to tell the others."""
+        """Return the notices of this node for the others."""
 
     def apply_notice(self, origin: str, body: bytes) -> bool:
         """Take a notice; ValueError if it is none, or from somebody who may not say so."""
@@ -59,7 +59,7 @@ class Trust:
             transaction.count("notices_refused")
 
     def tick(self, transaction: Transaction) -> None:
-        """Tell what is new, and take back what no longer holds."""
+        """Make items of what is new, and remove those that no longer hold."""
         if self._keyring.generation == self._generation:
             return
         self._generation = self._keyring.generation
