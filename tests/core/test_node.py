@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core.items import Dot, Item
+from denwatch.node.core.items import DELIVERED, SUBSCRIPTION, Dot, Item
 from denwatch.node.core.pending import Pending
 from denwatch.node.core.transaction import Added, Removed, Transaction
+from denwatch.protocol import subscription
+from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
-from tests.subscribers.world import DAY, START, World, make_marks, make_note, patient
+from tests.subscribers.world import (
+    DAY,
+    START,
+    World,
+    make_marks,
+    make_note,
+    make_subscription,
+    patient,
+)
 
 NOTE, RECEIPT = Dot("b", 1, 1), Dot("b", 1, 2)
 
@@ -56,18 +66,32 @@ def test_without_the_row_of_the_receipt_it_would_be_delivered_twice(
     assert bring_together(world, receipt, note) == 1
 
 
-def test_changes_are_reported_in_their_order_and_what_follows_from_them_too() -> None:
-    world = World()
-    seen: list[Added | Removed] = []
-    world.node.watch = seen.append
-    world.attach("m")
-    world.ask("m", {"subscribe": "heart_rate above 100", "name": "fast"})
-    world.ask("m", {"subscribe": "heart_rate above 120", "name": "fast"})
-    kinds = [
+def list_kinds(seen: list[Added | Removed]) -> list[tuple[str, int]]:
+    return [
         ("removed", change.item.kind)
         if isinstance(change, Removed)
         else ("added", change.items[0].kind)
         for change in seen
     ]
-    # The first subscription, the report that its subscriber is here, then one replaces the other.
-    assert kinds == [("added", 1), ("added", 3), ("removed", 1), ("added", 1)]
+
+
+def test_changes_are_reported_in_their_order() -> None:
+    world = World()
+    seen: list[Added | Removed] = []
+    world.node.watch = seen.append
+    world.ask("m", {"subscribe": "heart_rate above 100", "name": "fast"})
+    world.ask("m", {"subscribe": "heart_rate above 120", "name": "fast"})
+    what = ("added", "removed", "added")
+    assert list_kinds(seen) == [(each, SUBSCRIPTION) for each in what]
+
+
+def test_what_follows_from_a_report_is_reported_too() -> None:
+    """A subscription comes from another node while its subscriber is here: that becomes an item."""
+    world = World()
+    world.attach("m")
+    seen: list[Added | Removed] = []
+    world.node.watch = seen.append
+    vector = subscription.encode(SubscriptionVector(1, [Predicate(0, 10, 20)]))
+    item = make_subscription(world, "m", vector, Dot("b", 1, 5), created=START)
+    bring_together(world, item)
+    assert list_kinds(seen) == [("added", SUBSCRIPTION), ("added", DELIVERED)]
