@@ -206,7 +206,7 @@ def test_nobody_there(tmp_path: Path) -> None:
         (("--node", "http://x"), 1, "not the address of a node"),
         (("--node", "mqtt://192.0.2.1", "--password-file", "PASSWORD"), 1, "in the clear"),
         (("--password-file", "/no/such"), 3, "No such file"),
-        (("--count", "0"), 2, "no count"),
+        (("--count", "0"), 2, "not a count"),
         (("--for", "nan"), 2, "not a number of seconds"),
         (("--store", "/proc/x/y"), 3, "/proc/x"),
     ],

@@ -63,12 +63,12 @@ def test_it_is_safe_against_a_power_cut(path: Path) -> None:
 
 def test_a_note_is_new_once_and_reported_again_when_it_comes_again(path: Path) -> None:
     store = SubscriberStore(path, "medic7", "device")
-    assert store.keep([keep(1), keep(2), keep(1)]) == 2
+    assert store.apply([keep(1), keep(2), keep(1)]) == 2
     keys = store.list_unreported()
     assert keys == [json.dumps(number(1)), json.dumps(number(2))]
-    assert store.keep([MarkReported(tuple(keys))]) == 0
+    assert store.apply([MarkReported(tuple(keys))]) == 0
     assert store.list_unreported() == []
-    assert store.keep([keep(2)]) == 0
+    assert store.apply([keep(2)]) == 0
     assert store.list_unreported() == [json.dumps(number(2))]
     store.close()
 
@@ -76,13 +76,13 @@ def test_a_note_is_new_once_and_reported_again_when_it_comes_again(path: Path) -
 def test_one_reading_through_two_nodes_is_one_note_and_both_nodes_are_told(path: Path) -> None:
     store = SubscriberStore(path, "medic7", "device")
     inbox = Inbox(path, Clock())
-    assert store.keep([keep(1, reading="cuff/3/9"), keep(2, reading="cuff/3/9")]) == 1
-    assert store.keep([keep(3, reading="cuff/3/10"), keep(4), keep(5)]) == 3
+    assert store.apply([keep(1, reading="cuff/3/9"), keep(2, reading="cuff/3/9")]) == 1
+    assert store.apply([keep(3, reading="cuff/3/10"), keep(4), keep(5)]) == 3
     assert drain(inbox) == [1, 3, 4, 5]
     keys = [json.dumps(number(index)) for index in (1, 2, 3, 4, 5)]
     assert store.list_unreported() == keys
-    store.keep([MarkReported(tuple(keys))])
-    assert store.keep([keep(2, reading="cuff/3/9"), keep(1, reading="cuff/3/9")]) == 0
+    store.apply([MarkReported(tuple(keys))])
+    assert store.apply([keep(2, reading="cuff/3/9"), keep(1, reading="cuff/3/9")]) == 0
     assert sorted(store.list_unreported()) == sorted(keys[:2])
     assert drain(inbox) == []
     inbox.close()
@@ -91,20 +91,20 @@ def test_one_reading_through_two_nodes_is_one_note_and_both_nodes_are_told(path:
 
 def test_a_store_of_the_first_schema_is_taken_over(path: Path) -> None:
     store = SubscriberStore(path, "medic7", "device")
-    store.keep([keep(1)])
+    store.apply([keep(1)])
     ask = store._connection.execute
     ask("DROP INDEX denwatch_readings")
     ask("ALTER TABLE denwatch_inbox DROP COLUMN reading")
     ask("PRAGMA user_version=1")
     store.close()
     store = SubscriberStore(path, "medic7", "device")
-    assert store.keep([keep(1), keep(2, reading="a/1/1"), keep(3, reading="a/1/1")]) == 1
+    assert store.apply([keep(1), keep(2, reading="a/1/1"), keep(3, reading="a/1/1")]) == 1
     store.close()
 
 
 def test_numbers_and_texts_are_different_ids_and_come_back_as_they_were(path: Path) -> None:
     store = SubscriberStore(path, "medic7", "device")
-    store.keep([keep(1, id=7), keep(2, id="7"), keep(3, id=2**63 + 1)])
+    store.apply([keep(1, id=7), keep(2, id="7"), keep(3, id=2**63 + 1)])
     assert [json.loads(key) for key in store.list_unreported()] == [7, "7", 2**63 + 1]
     store.close()
 
@@ -116,7 +116,7 @@ def test_requests_and_subscriptions_survive(path: Path) -> None:
     )
     store.add_request(first)
     store.add_request(second)
-    store.keep([StoreReply(first, Reply("1", True, {"id": "ab"}), "mqtt://a")])
+    store.apply([StoreReply(first, Reply("1", True, {"id": "ab"}), "mqtt://a")])
     store.close()
     store = SubscriberStore(path, "medic7", "another")
     assert store.device == "device"
@@ -130,7 +130,7 @@ def test_requests_and_subscriptions_survive(path: Path) -> None:
         ("s2", "pain is severe", []),
     ]
     refusal = Reply("2", False, {"error": "no such word", "at": 3, "length": 4, "hint": "look"})
-    store.keep([StoreReply(second, refusal, "mqtt://a")])
+    store.apply([StoreReply(second, refusal, "mqtt://a")])
     refused = store.list_subscriptions()[1]
     assert refused.state == "refused"
     assert refused.error is not None
@@ -144,15 +144,15 @@ def test_an_end_is_remembered_until_every_node_has_heard(path: Path) -> None:
     asked = SubscriberRequest("1", "subscribe", "fever", "pain is severe")
     store.add_request(asked)
     for server in ("mqtt://a", "mqtt://b"):
-        store.keep([StoreReply(asked, Reply("1", True), server)])
+        store.apply([StoreReply(asked, Reply("1", True), server)])
     end = SubscriberRequest("2", "unsubscribe", "fever")
     store.add_request(end)
     assert store.list_ended() == [("fever", ["mqtt://a", "mqtt://b"])]
-    store.keep([StoreReply(end, Reply("2", True), "mqtt://b")])
+    store.apply([StoreReply(end, Reply("2", True), "mqtt://b")])
     assert store.list_wanted() == []
     assert store.list_ended() == [("fever", ["mqtt://a"])]
     assert store.list_subscriptions()[0].state == "ended"
-    store.keep([StoreReply(end, Reply("2", True), "mqtt://a")])
+    store.apply([StoreReply(end, Reply("2", True), "mqtt://a")])
     assert store.list_subscriptions() == []
     assert store.list_ended() == []
     store.close()
@@ -191,7 +191,7 @@ def test_what_is_not_our_store_is_refused_and_left_alone(path: Path, content: st
 def test_it_forgets_texts_first_then_ids_and_never_what_waits(path: Path) -> None:
     store = SubscriberStore(path, "medic7", "device", keep=10, remember=50)
     inbox = Inbox(path, Clock())
-    store.keep([keep(i) for i in range(100)])
+    store.apply([keep(i) for i in range(100)])
     for _ in range(95):
         with inbox.take():
             pass
@@ -223,7 +223,7 @@ def pair(path: Path, clock: Clock) -> Any:
 
 def test_effects_and_mark_are_one(pair: tuple[SubscriberStore, Inbox], path: Path) -> None:
     store, inbox = pair
-    store.keep([keep(1)])
+    store.apply([keep(1)])
 
     def handle() -> None:
         with inbox.take() as taken:
@@ -244,7 +244,7 @@ def test_a_note_that_fails_goes_behind_the_others_and_comes_again(
     pair: tuple[SubscriberStore, Inbox], clock: Clock
 ) -> None:
     store, inbox = pair
-    store.keep([keep(i) for i in range(3)])
+    store.apply([keep(i) for i in range(3)])
     with pytest.raises(ZeroDivisionError), inbox.take():
         raise ZeroDivisionError
     assert drain(inbox) == [1, 2]
@@ -256,7 +256,7 @@ def test_a_note_that_fails_goes_behind_the_others_and_comes_again(
 
 def test_at_most_once_marks_before_it_hands_over(pair: tuple[SubscriberStore, Inbox]) -> None:
     store, inbox = pair
-    store.keep([keep(1), keep(2)])
+    store.apply([keep(1), keep(2)])
     with pytest.raises(ZeroDivisionError), inbox.take(Promise.AT_MOST_ONCE):
         raise ZeroDivisionError
     lent = inbox.lend(Promise.AT_MOST_ONCE)
@@ -267,7 +267,7 @@ def test_at_most_once_marks_before_it_hands_over(pair: tuple[SubscriberStore, In
 
 def test_lent_notes_are_lent_once_and_can_be_put_back(pair: tuple[SubscriberStore, Inbox]) -> None:
     store, inbox = pair
-    store.keep([keep(1), keep(2)])
+    store.apply([keep(1), keep(2)])
     first, second = (inbox.lend(Promise.AT_LEAST_ONCE) for _ in range(2))
     assert first is not None
     assert second is not None
@@ -283,7 +283,7 @@ def test_a_handler_cannot_end_the_transaction(
     pair: tuple[SubscriberStore, Inbox], word: str
 ) -> None:
     store, inbox = pair
-    store.keep([keep(1)])
+    store.apply([keep(1)])
 
     def handle() -> None:
         with inbox.take() as taken:
@@ -296,7 +296,7 @@ def test_a_handler_cannot_end_the_transaction(
 
 def test_a_transaction_is_not_used_after_its_note(pair: tuple[SubscriberStore, Inbox]) -> None:
     store, inbox = pair
-    store.keep([keep(1)])
+    store.apply([keep(1)])
     with inbox.take() as taken:
         pass
     assert taken is not None
@@ -308,11 +308,11 @@ def test_a_note_inside_a_note_is_refused_instead_of_waiting_for_ever(
     pair: tuple[SubscriberStore, Inbox],
 ) -> None:
     store, inbox = pair
-    store.keep([keep(1), keep(2)])
+    store.apply([keep(1), keep(2)])
     with inbox.take():
         with pytest.raises(TransactionError, match="afterwards"), inbox.take():
             pass
-        assert len(inbox.list_held()) == 2  # looking is fine
+        assert len(inbox.list_stored()) == 2  # looking is fine
 
 
 def test_closing_wakes_who_waits(pair: tuple[SubscriberStore, Inbox]) -> None:

@@ -84,7 +84,7 @@ def test_a_request_outlives_the_process_and_is_sent_when_a_node_is_there(
     build_place: BuildPlace, store: Path
 ) -> None:
     with connect(store) as subscriber:
-        with pytest.raises(UnconfirmedError, match="kept"):
+        with pytest.raises(UnconfirmedError, match="stored"):
             subscriber.subscribe(WORDS, "fever", timeout=0.2)
         assert subscriber.subscribe("pain is severe", "pain", wait=False).state == "pending"
     place = build_place()
@@ -208,7 +208,7 @@ def test_a_full_disk_acknowledges_nothing_and_recovers(place: Place, store: Path
     told: list[str] = []
     with connect(store, place, on_status=lambda tell: told.append(tell.reason)) as subscriber:
         subscriber.subscribe(WORDS, "fever")
-        connection = subscriber._session.store._connection
+        connection = subscriber._session._store._connection
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count={pages}")
         place.node.emit(NAME, *(build_note(i, text="x" * 9_000) for i in range(3)))

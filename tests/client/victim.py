@@ -128,7 +128,8 @@ def break_rule(rule: str) -> None:
 
         def forgetful(self: SubscriberStore, change: Any) -> int:
             self._connection.execute(
-                "DELETE FROM denwatch_inbox WHERE key = ? AND is_handled", (change.note.key,)
+                "DELETE FROM denwatch_inbox WHERE key = ? AND is_handled",
+                (change.notification.key,),
             )
             return keep_note(self, change)
 

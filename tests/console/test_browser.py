@@ -51,7 +51,7 @@ def test_the_whole_way_on_a_wide_screen(world: World, browser: Browser, tmp_path
         page = tab.open(address)
         expect(page.locator("#link")).to_contain_text("Connected to")
         assert "token" not in page.url  # the secret does not stay in the history's last entry
-        expect(page.locator(".feed")).to_contain_text("Nothing is asked for yet")
+        expect(page.locator(".feed")).to_contain_text("No subscriptions yet")
         expect(page.locator("#network-sentence")).to_have_text("All 2 nodes are connected.")
         expect(page.locator(".source h3")).to_have_text(["bed-1"])
         _compose_with_a_mistake(tab)
@@ -86,18 +86,21 @@ def _compose_with_a_mistake(tab: Tab) -> None:
     page.locator(".meant .chip", has_text="high").click()
     expect(problem).to_have_count(0)
     expect(page.locator("figcaption")).to_have_text(
-        ["patient temperature counts from 39 °C", "heart rate counts up to 52 bpm or from 108 bpm"]
+        [
+            "patient temperature matches from 39 °C",
+            "heart rate matches up to 52 bpm or from 108 bpm",
+        ]
     )
     expect(page.locator(".bytes summary")).to_contain_text("16 bytes")
-    expect(page.locator(".answered")).to_contain_text("1 device can answer: bed-1")
+    expect(page.locator(".answered")).to_contain_text("1 device can match this: bed-1")
     field.press("Control+End")
     field.press_sequentially(", named fever, expires after 10 min")
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     field.press("Escape")
     tab.check_access("composed")
     page.locator("#subscribe").click()
-    expect(page.locator(".wish .state")).to_have_text("active")
-    expect(page.locator(".result")).to_contain_text("Asked.")
+    expect(page.locator(".subscription .state")).to_have_text("active")
+    expect(page.locator(".result")).to_contain_text("Subscribed.")
     expect(field).to_have_value("")
 
 
@@ -106,11 +109,11 @@ def _watch_what_comes(tab: Tab, world: World, ward: Ward) -> None:
     ward.read(39.3, 121, 420, 1310)
     first = page.locator("article")
     expect(first).to_have_count(1)
-    expect(first).to_have_attribute("data-sure", "certain")
+    expect(first).to_have_attribute("data-certainty", "certain")
     expect(first.locator(".why")).to_have_text(
         "Patient temperature is very high by 81 % (39.3 °C), and that decides."
     )
-    expect(first.locator(".left")).to_contain_text("counts for 9 min")
+    expect(first.locator(".left")).to_contain_text("valid for 9 min")
     expect(page.locator("#feed-news")).to_contain_text("New: certain, 81 percent, bed-1.")
     before = first.locator(".left").inner_text()
     expect(first.locator(".left")).not_to_have_text(before)  # it counts down
@@ -119,7 +122,7 @@ def _watch_what_comes(tab: Tab, world: World, ward: Ward) -> None:
     expect(page.locator("article")).to_have_count(2)
     assert list_devices(page) == ["bed-2", "bed-1"]  # the better one goes before
     world.publish("bed-3", "patient_temperature=38.9±0.9 heart_rate=118")
-    doubtful = page.locator("article[data-sure=possible]")
+    doubtful = page.locator("article[data-certainty=possible]")
     expect(doubtful).to_have_attribute("data-device", "bed-3")
     expect(doubtful.locator(".why")).to_contain_text("It may be so")
     expect(doubtful.locator(".badge")).to_contain_text("possible")
@@ -146,18 +149,18 @@ def _look_in_every_light(tab: Tab) -> None:
 
 
 def _quieten(page: Page) -> None:
-    page.locator(".wish select").select_option("1")
+    page.locator(".subscription select").select_option("1")
     expect(page.locator("article")).to_have_count(1)
     assert list_devices(page) == ["bed-2"]
     expect(page.locator(".hidden-count")).to_contain_text("2 beyond your top")
-    expect(page.locator(".wish .words")).to_contain_text("top 1")
-    expect(page.locator(".wish .state")).to_have_text("active")
-    page.locator(".wish select").select_option("")
+    expect(page.locator(".subscription .words")).to_contain_text("top 1")
+    expect(page.locator(".subscription .state")).to_have_text("active")
+    page.locator(".subscription select").select_option("")
     expect(page.locator("article")).to_have_count(3)
-    mute = page.locator(".wish [aria-pressed]")
+    mute = page.locator(".subscription [aria-pressed]")
     mute.click()
     expect(page.locator("article")).to_have_count(0)
-    expect(page.locator(".hidden-count")).to_contain_text("3 held back")
+    expect(page.locator(".hidden-count")).to_contain_text("3 hidden")
     mute.click()
     expect(page.locator("article")).to_have_count(3)
     page.get_by_role("button", name="Change: fever").click()
@@ -168,8 +171,8 @@ def _quieten(page: Page) -> None:
     expect(page.locator("#subscribe")).to_have_text("Replace “fever”")
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     page.locator("#subscribe").click()
-    expect(page.locator(".wish .words")).to_contain_text("score 0.9")
-    expect(page.locator(".wish .state")).to_have_text(["active"])
+    expect(page.locator(".subscription .words")).to_contain_text("score 0.9")
+    expect(page.locator(".subscription .state")).to_have_text(["active"])
 
 
 def _cut_and_heal(tab: Tab, world: World) -> None:
@@ -190,7 +193,7 @@ def _unsubscribe(page: Page, world: World) -> None:
     page.get_by_role("button", name="Keep").click()
     page.get_by_role("button", name="Unsubscribe: fever").click()
     page.get_by_role("button", name="End it").click()
-    expect(page.locator(".wish")).to_have_count(0)
+    expect(page.locator(".subscription")).to_have_count(0)
     expect(page.locator("article")).to_have_count(0)
     world.publish("bed-2", "patient_temperature=41 heart_rate=150")
     page.wait_for_timeout(1_500)
@@ -233,7 +236,7 @@ def test_a_phone_by_keyboard_alone_with_a_link_that_fails(
     tab = Tab(browser, 390, 844)
     with running_console(tmp_path / "console", *words) as address:
         page = tab.open(address)
-        expect(page.locator(".banner")).to_contain_text("No node has served you")
+        expect(page.locator(".banner")).to_contain_text("No node in range")
         page.keyboard.press("Tab")
         assert find_focus(page) == "Skip to the feed"
         page.keyboard.press("Enter")
@@ -242,9 +245,9 @@ def test_a_phone_by_keyboard_alone_with_a_link_that_fails(
         world.bridges.heal(BESIDE)
         expect(page.locator("#link")).to_contain_text("Connected to")
         expect(page.locator(".bar-root > [role=status]")).to_contain_text("Connected again")
-        expect(page.locator(".wish .state")).to_have_text("active")
+        expect(page.locator(".subscription .state")).to_have_text("active")
         _read_by_keyboard(tab, world)
-        for section in ("ask", "wishes", "nodes", "sources", "feed"):
+        for section in ("ask", "subscriptions", "nodes", "sources", "feed"):
             page.evaluate("section => denwatch.show(section)", section)
             tab.check_width()
             tab.check_access(f"the phone's {section}")
@@ -261,7 +264,7 @@ def _ask_without_a_node(tab: Tab) -> None:
     page.keyboard.press("/")
     expect(page.locator("#ask-text")).to_be_focused()
     page.keyboard.type("pul")
-    expect(page.locator("[role=option]").first).to_contain_text("heart_rate, says hospital")
+    expect(page.locator("[role=option]").first).to_contain_text("hospital: pulse = heart_rate")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(page.locator("#ask-text")).to_have_value("pulse ")
@@ -272,14 +275,14 @@ def _ask_without_a_node(tab: Tab) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.keyboard.type(", named fast")
-    expect(page.locator("#subscribe")).to_have_text("Keep, and send later")
+    expect(page.locator("#subscribe")).to_have_text("Store, and send later")
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     page.keyboard.press("Enter")
     expect(page.locator(".result")).to_contain_text("It is sent when a node is in range.")
-    press_until(page, "Keep, and send later")
+    press_until(page, "Store, and send later")
     page.keyboard.press("s")
-    expect(page.locator(".wish .state")).to_have_text("waits for a node")
-    expect(page.locator("#section-wishes")).to_be_focused()
+    expect(page.locator(".subscription .state")).to_have_text("waits for a node")
+    expect(page.locator("#section-subscriptions")).to_be_focused()
 
 
 def _read_by_keyboard(tab: Tab, world: World) -> None:
@@ -303,7 +306,7 @@ def _end_by_keyboard(page: Page) -> None:
     page.keyboard.press("s")
     press_until(page, "Mute: fast")
     page.keyboard.press("Space")
-    expect(page.locator(".hidden-count")).to_contain_text("2 held back")
+    expect(page.locator(".hidden-count")).to_contain_text("2 hidden")
     page.keyboard.press("Space")
     expect(page.locator("article")).to_have_count(2)
     press_until(page, "How many of: fast")
@@ -313,7 +316,7 @@ def _end_by_keyboard(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="End it")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.locator(".wish")).to_have_count(0)
+    expect(page.locator(".subscription")).to_have_count(0)
 
 
 # Several people -------------------------------------------------------------------------------
@@ -325,8 +328,8 @@ def test_nobody_sees_what_came_for_another(world: World, browser: Browser, tmp_p
         page = one.open(address)
         assert page.url.endswith("/login")
         _log_in(page, "medic7", "wrong")
-        expect(page.locator("[role=alert]")).to_contain_text("does not know this name")
-        one.check_access("the door")
+        expect(page.locator("[role=alert]")).to_contain_text("does not accept this name")
+        one.check_access("the login")
         one.picture("login")
         _log_in(page, "medic7", world.passwords["medic7"])
         expect(page.locator("#link")).to_contain_text("Connected to north")
@@ -372,4 +375,4 @@ def _ask(page: Page, words: str) -> None:
     page.locator("#ask-text").fill(words)
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     page.locator("#ask-text").press("Enter")
-    expect(page.locator(".wish .state")).to_have_text("active")
+    expect(page.locator(".subscription .state")).to_have_text("active")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.client.compiler import compile_subscription
-from denwatch.client.console.completion import MOST, complete
-from denwatch.client.console.context import find_context
+from denwatch.client.console.completion import MOST, complete, find_context
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import load_shipped
 

@@ -73,7 +73,7 @@ def test_a_console_of_one_person_prints_its_link(tmp_path: Path) -> None:
         home = address.partition("/enter?token=")[0]
         assert home != address
         assert fetch(f"{home}/health")[:2] == (200, "ok\n")
-        assert "Open it by the link" in fetch(home)[1]  # who has not the secret sees nothing else
+        assert "Open it with the link" in fetch(home)[1]  # who has not the secret sees nothing else
         assert fetch(f"{home}/enter?token=guess")[0] == 403
         assert fetch(f"{home}/shared.js")[0] == 401
         assert fetch(f"{home}/nothing")[0] == 401
@@ -92,7 +92,7 @@ def test_a_console_with_login_serves_with_tls(
         assert address.startswith("https://127.0.0.1:")
         status, body, headers = fetch(address, ssl.create_default_context(cafile=pem))
         assert status == 200
-        assert "Log in with the name and the key" in body
+        assert "Log in with your name and the key" in body
         assert "default-src 'self'" in headers["content-security-policy"]
         with pytest.raises(OSError):  # noqa: PT011 - reset or closed, as the system likes
             fetch(address.replace("https://", "http://"))

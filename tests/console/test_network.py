@@ -6,8 +6,13 @@ import xml.etree.ElementTree as ElementTree
 
 import networkx
 from denwatch.client.console.drawing import draw_map
-from denwatch.client.console.network import SILENT, Memory, find_parts
-from denwatch.client.console.sources import build_sources, read_announcements
+from denwatch.client.console.status_monitor import (
+    SILENT,
+    NetworkMemory,
+    build_sources,
+    find_parts,
+    read_announcements,
+)
 from denwatch.client.vocabulary import load_shipped
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +25,7 @@ NOW = 1_000_000
 
 
 def test_nodes_that_see_each_other_are_one_part() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     memory.learn("north", make_status(["south"]), NOW)
     memory.learn("south", make_status(["north"]), NOW)
     view = memory.view(NOW, "north")
@@ -32,7 +37,7 @@ def test_nodes_that_see_each_other_are_one_part() -> None:
 
 
 def test_a_link_that_was_and_is_no_longer_is_a_cut() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     memory.learn("north", make_status(["south"]), NOW)
     memory.learn("north", make_status([]), NOW + 1_000)
     view = memory.view(NOW + 1_000)
@@ -44,14 +49,14 @@ def test_a_link_that_was_and_is_no_longer_is_a_cut() -> None:
 
 
 def test_one_end_that_says_no_outweighs_the_other() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     memory.learn("north", make_status(["south"]), NOW)
     memory.learn("south", make_status([]), NOW + 1)
     assert memory.view(NOW + 1).is_cut
 
 
 def test_a_node_that_is_not_heard_is_silent_and_what_it_said_is_not_believed() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     memory.learn("north", make_status(["south"]), NOW)
     later = NOW + SILENT
     memory.learn("south", make_status(["north"]), later)
@@ -64,7 +69,7 @@ def test_a_node_that_is_not_heard_is_silent_and_what_it_said_is_not_believed() -
 
 
 def test_a_good_bye_is_no_cut_and_the_long_gone_is_forgotten() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     memory.learn("north", make_status(["south"]), NOW)
     memory.forget("south", NOW + 1)
     memory.learn("north", make_status([]), NOW + 2)
@@ -72,11 +77,11 @@ def test_a_good_bye_is_no_cut_and_the_long_gone_is_forgotten() -> None:
     assert {node.name: node.state for node in view.nodes} == {"north": "up", "south": "stopped"}
     assert view.describe() == "One node, no peers."
     assert memory.view(NOW + 10**8).nodes == ()
-    assert Memory().view(NOW).describe() == "No node has been heard of yet."
+    assert NetworkMemory().view(NOW).describe() == "No node has reported yet."
 
 
 def test_nonsense_in_a_status_is_no_harm() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     memory.learn("x", {"peers": "y", "queue": None, "lag_ms": "soon", "publishers": [3, {}]}, NOW)
     (node,) = memory.view(NOW).nodes
     assert (node.peers, node.queue, node.lag) == ((), 0, "")
@@ -96,7 +101,7 @@ def test_parts_are_the_connected_components(pairs: list[tuple[str, str]]) -> Non
 
 
 def test_the_map_shows_every_node_and_crosses_out_what_is_cut() -> None:
-    memory = Memory()
+    memory = NetworkMemory()
     assert draw_map(memory.view(NOW)) == ""
     for name in ("a", "b", "<c>"):
         memory.learn(name, make_status([n for n in ("a", "b", "<c>") if n != name]), NOW)
@@ -141,5 +146,5 @@ def test_devices_are_listed_with_what_they_sense_and_where_they_are() -> None:
     )
     assert first["place"] == "420 m east, 1310 m north"
     assert (second["name"], second["place"]) == ("bed-2", "")
-    (sense,) = first["senses"]
+    (sense,) = first["sensed"]
     assert [a["domain"] for a in sense["attributes"]] == ["0 to 255 bpm", "not in this vocabulary"]

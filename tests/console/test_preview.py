@@ -17,7 +17,7 @@ from denwatch.client.console.preview import (
     shorten,
     strip_name,
 )
-from denwatch.client.console.sources import Announcement, build_directory
+from denwatch.client.console.status_monitor import Announcement, build_directory
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import load_shipped, parse_vocabulary

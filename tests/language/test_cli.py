@@ -186,7 +186,7 @@ def test_compile_options(capfd: Capture) -> None:
         (["compile", "--json", "--verbose", FEVER], 2, "not allowed with"),
         (["explain", "xyz"], 1, "not hexadecimal"),
         (["explain", ""], 1, "no bytes"),
-        (["explain", "ff00"], 1, "begins neither kind"),
+        (["explain", "ff00"], 1, "not the start of a vector"),
         (["explain", "7f" + VECTOR[2:]], 1, "has no event 63"),
         (["explain", "bf00000700200003978c"], 1, "has no event 63"),
         (["plot", "heart_rate", "-o", "x.pdf"], 2, ".png or .svg"),

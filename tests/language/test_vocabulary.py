@@ -290,7 +290,7 @@ def test_browsing_shows_events_terms_synonyms_and_publishers(directory: Publishe
     assert "patient (1): Vital signs of one patient" in text
     assert rescue.version in text
     page = browse(rescue, "temp", directory)
-    assert '"body_temp" says hospital' in page
+    assert "hospital: body_temp" in page
     assert "very_high: very high (at most" in page
     assert "published by monitor-1" in page
     assert browse(rescue, "casualty").startswith("patient (1)")

@@ -145,7 +145,7 @@ def test_renew_join_role_acl_and_show(
     assert open_keyring(folder).role_of("ann") == "observer"
     assert "pattern write dens/1/sub/%u" in run(capsys, folder, "acl")
     assert "node-a key 1" in run(capsys, folder, "show node-a")
-    with pytest.raises(CommandError, match="is not registered"):
+    with pytest.raises(CommandError, match='"ghost" is not registered here'):
         run(capsys, folder, "show ghost")
     with pytest.raises(CommandError, match="--init"):
         run(capsys, tmp_path, f"join {tmp_path / 'x'}")

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
 from denwatch.cli.errors import EXIT_STATUS, WRONG_USAGE, CommandError
-from denwatch.client.version import find_version
 
 
 class Command(NamedTuple):
@@ -64,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_help(sys.stdout if arguments else sys.stderr)
         return 0 if arguments else WRONG_USAGE
     if arguments[0] in ("-V", "--version"):
+        from denwatch.client.version import find_version
+
         print(f"denwatch {find_version()}")
         return 0
     name = arguments[0]

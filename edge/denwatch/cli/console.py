@@ -16,25 +16,25 @@ from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 from denwatch.cli.subscribe import add_link, read_password
 
 if TYPE_CHECKING:
-    from denwatch.client.console.people import People
-    from denwatch.client.console.server import Listen
+    from denwatch.client.console.auth import ConsoleUsers
+    from denwatch.client.console.server import ListenAddress
 
 _DESCRIPTION = """
-Serves a page on which people say in words what they need to know, see what matches while it counts,
-best first, with the reason, and see which nodes and devices there are. Everything is served from
-this machine; the page loads nothing from elsewhere, and works without the internet.
+Serves a page for subscribing in words. It shows what matches while it is valid, best first, with
+the reason, and the nodes and devices. Everything is served from this machine; the page loads
+nothing from elsewhere, and works without the internet.
 
-With --as the console is of one person: it prints a link with a secret, and whoever opens the link
-is that person. Without --as people log in with their name and key, which the node checks; each sees
-their own notifications and nobody else's. What is asked for while no node is in range is kept, and
-sent when one is.
+With --as the console belongs to one subscriber: it prints a link with a secret, and whoever opens
+the link is that subscriber. Without --as, users log in with their name and key, which a node
+checks; each sees only their own notifications. A subscription made while no node is in range is
+stored, and sent when one is.
 
 It listens on the loopback unless --listen says otherwise; beyond it, only with --certificate and
---key. Ctrl-C ends it: subscriptions stay, and what matches meanwhile waits with the nodes."""
+--key. Ctrl-C ends it: subscriptions stay, and the nodes store what matches meanwhile."""
 _EXAMPLES = """
 denwatch console --as medic7 --password-file medic7.key
 denwatch console --as medic7 --node mqtts://tent --node mqtts://truck --ca site.pem
-denwatch console --node mqtts://tent --ca site.pem                (people log in)
+denwatch console --node mqtts://tent --ca site.pem                (users log in)
 denwatch console --listen 0.0.0.0:8443 --certificate web.pem --key web.key --host-name tent.local
 denwatch console --as pilot --vocabulary rescue --vocabulary weather --listen 127.0.0.1:0"""
 
@@ -44,10 +44,10 @@ def run(argv: list[str]) -> int:
     arguments = _parse(argv)
     listen_at = _read_listen(arguments)
     try:
-        from denwatch.client.console.desk import Place
-        from denwatch.client.console.people import People
+        from denwatch.client.console.auth import ConsoleUsers
         from denwatch.client.console.preview import preview
-        from denwatch.client.console.server import Listen
+        from denwatch.client.console.server import ListenAddress
+        from denwatch.client.console.user_session import NodeServers
         from denwatch.client.subscriber import SubscriberError
         from denwatch.client.subscriber.link import Identity
         from denwatch.client.subscriber.servers import parse_server
@@ -58,43 +58,45 @@ def run(argv: list[str]) -> int:
     folder = _make_folder(arguments)
     servers = tuple(arguments.node or ["mqtt://127.0.0.1:1883"])
     try:
-        place = Place(servers, arguments.ca, arguments.insecure)
-        for server in servers:  # what would go in the clear is refused now, not at a login
-            identity = Identity("name", "key", place.tls, place.is_insecure)
+        nodes = NodeServers(servers, arguments.ca, arguments.insecure)
+        for server in servers:  # refuse now, not at a login, to send keys in the clear
+            identity = Identity("name", "key", nodes.tls, nodes.is_insecure)
             identity.build_context(parse_server(server))
-        people = People(place, folder, vocabulary, arguments.organisation)
-        listen = Listen(
+        users = ConsoleUsers(nodes, folder, vocabulary, arguments.organisation)
+        listen = ListenAddress(
             *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name or ())
         )
-        preview("heart_rate is high", vocabulary)  # the first one loads the grammar
-        return _serve(arguments, people, listen, folder)
+        preview("heart_rate is high", vocabulary)  # loads the grammar
+        return _serve(arguments, users, listen, folder)
     except SubscriberError as error:
         raise CommandError(str(error)) from None
 
 
-def _serve(arguments: argparse.Namespace, people: People, listen: Listen, folder: Path) -> int:
+def _serve(
+    arguments: argparse.Namespace, users: ConsoleUsers, listen: ListenAddress, folder: Path
+) -> int:
     from denwatch.client.console.server import serve
 
     token = ""
     if arguments.name is not None:
         store = folder / f"{arguments.name}.db"
-        token = people.open_single(arguments.name, read_password(arguments), store)
+        token = users.open_single(arguments.name, read_password(arguments), store)
 
-    def tell(address: str) -> None:
+    def report(address: str) -> None:
         where = f"{address}/enter?token={token}" if token else f"{address}/"
         whose = f"the console of {arguments.name}" if token else "the console, with login,"
         print(f"{whose} is at {where}", flush=True)
 
-    # uvicorn ends in order and then raises the signal again: let it end like Ctrl-C.
+    # uvicorn stops cleanly and then raises the signal again: end like Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        serve(people, listen, tell)
-    except SystemExit:  # uvicorn's, when it cannot listen; it has said why
+        serve(users, listen, report)
+    except SystemExit:  # uvicorn's, when it cannot listen; it has printed why
         raise CommandError(f"cannot listen on {listen.host}:{listen.port}", MISSING) from None
     except KeyboardInterrupt:
         print("stopped; subscriptions stay", file=sys.stderr)
     finally:
-        people.close()
+        users.close()
     return 0
 
 
@@ -117,7 +119,7 @@ def _read_listen(arguments: argparse.Namespace) -> tuple[str, int]:
             raise CommandError(f"{path}: no such file", MISSING)
     if not _is_loopback(host) and arguments.certificate is None:
         raise CommandError(
-            f"--listen {arguments.listen}: keys and notifications would go in the clear: "
+            f"--listen {arguments.listen}: keys and notifications would be sent in the clear: "
             "give --certificate and --key",
             WRONG_USAGE,
         )
@@ -142,30 +144,32 @@ def _make_folder(arguments: argparse.Namespace) -> Path:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    summary = "Serve the rescue console: ask in words, and see what comes, in a browser."
+    summary = "Serve the rescue console: subscribe in words and see what matches, in a browser."
     parser = build_parser("console", summary, _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("--as", dest="name", metavar="NAME", help="whose console it is")
+    parser.add_argument(
+        "--as", dest="name", metavar="NAME", help="the subscriber whose console it is"
+    )
     add_link(parser)
     add_vocabulary(parser)
     parser.add_argument(
         "--listen",
         default="127.0.0.1:8080",
         metavar="HOST:PORT",
-        help="where browsers find it; port 0 lets the system choose (127.0.0.1:8080)",
+        help="address of the page; with port 0 the system chooses (127.0.0.1:8080)",
     )
     parser.add_argument(
-        "--certificate", type=Path, metavar="FILE", help="of the page, for https (PEM)"
+        "--certificate", type=Path, metavar="FILE", help="certificate of the page, for https (PEM)"
     )
     parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
     parser.add_argument(
         "--host-name",
         action="append",
         metavar="NAME",
-        help="a further name that browsers may call it by, several times for several",
+        help="a further host name for browsers; may be repeated",
     )
     parser.add_argument(
         "--store",
         metavar="FOLDER",
-        help="where people's notes are kept (~/.local/share/denwatch/console)",
+        help="folder for notifications (~/.local/share/denwatch/console)",
     )
     return parser.parse_args(argv)

@@ -7,23 +7,20 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from denwatch.cli.common import build_parser
 from denwatch.cli.errors import MISSING, CommandError
 from denwatch.cli.subscribe import add_link, read_password
 
-if TYPE_CHECKING:
-    from denwatch.client.subscriber.link import MqttLink, Waker
-
 _DESCRIPTION = """
-Every node keeps a status where it listens: what it holds, what waits, which peers and devices it
-sees, how far its clock is off. On a terminal this is a live table; otherwise it is printed once."""
+Every node publishes a status: what it stores, what is queued, its peers and devices, and how far
+its clock is off. On a terminal this is a live table; otherwise it is printed once."""
 _EXAMPLES = """
 denwatch status
 denwatch status --node mqtts://tent --node mqtts://truck --ca site.pem --as medic7
 denwatch status --once --json"""
-_SETTLE = 0.5  # s without a new status: what is retained has been told
+_SETTLE = 0.5  # s without a new status: all retained ones have arrived
 _COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("node", ("node", "name")),
     ("subscriptions", ("subscriptions",)),
@@ -41,8 +38,8 @@ _COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-class Entry(NamedTuple):
-    """What one node said last, and when we heard it (ms)."""
+class NodeStatus(NamedTuple):
+    """A node's last status, and when it arrived (ms)."""
 
     fields: Mapping[str, Any]
     heard: int
@@ -58,18 +55,18 @@ def run(argv: list[str]) -> int:
         raise CommandError(message, MISSING) from None
     is_live = not arguments.once and not arguments.json and sys.stdout.isatty()
     try:
-        with Watch(arguments) as watch:
+        with StatusTable(arguments) as table:
             if is_live:
-                return _show_live(watch)
+                return _show_live(table)
             if arguments.json and not arguments.once:
-                return _follow(watch)
-            watch.settle(arguments.timeout)
+                return _follow(table)
+            table.settle(arguments.timeout)
             if arguments.json:
-                for name in sorted(watch.nodes):
-                    print(json.dumps({**watch.nodes[name].fields, "node": name}, sort_keys=True))
+                for name in sorted(table.nodes):
+                    print(json.dumps({**table.nodes[name].fields, "node": name}, sort_keys=True))
             else:
-                print(format_rows(build_rows(watch.nodes, watch.now())))
-            watch.complain()
+                print(format_rows(build_rows(table.nodes, table.now())))
+            table.print_failures()
             return 0
     except SubscriberError as error:
         raise CommandError(str(error)) from None
@@ -77,118 +74,65 @@ def run(argv: list[str]) -> int:
         return 0
 
 
-class Watch:
-    """Listens to the status topics of several servers at once; one that is lost is tried again."""
+class StatusTable:
+    """The last status of every node, as read from several servers."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        from denwatch.client.subscriber.link import Identity, Waker
+        from denwatch.client.subscriber.link import Identity, StatusReader
         from denwatch.client.subscriber.servers import parse_server
 
-        self._identity = Identity(
+        servers = arguments.node or ["mqtt://127.0.0.1:1883"]
+        identity = Identity(
             arguments.name or "", read_password(arguments), arguments.ca, arguments.insecure
         )
-        self._servers = [parse_server(url) for url in arguments.node or ["mqtt://127.0.0.1:1883"]]
-        self._links: dict[Any, MqttLink] = {}
-        self._not_before: dict[Any, float] = {}
-        self._waker: Waker = Waker()
-        self._client_id = f"status-{time.time_ns():x}-"
-        self.failures: dict[str, str] = {}
-        self.listening: set[str] = set()
-        self.nodes: dict[str, Entry] = {}
+        for server in servers:  # refuse now to send a password in the clear
+            identity.build_context(parse_server(server))
+        self.reader = StatusReader(identity, servers, "status")
+        self.nodes: dict[str, NodeStatus] = {}
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> StatusTable:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for link in self._links.values():
-            link.close()
-        self._waker.close()
+        self.reader.close()
 
     def now(self) -> int:
         """Return the time in ms."""
         return int(time.time() * 1000)
 
     def step(self, timeout: float) -> set[str]:
-        """Wait for at most so many seconds; return the nodes that said something."""
+        """Wait for at most so many seconds; return the nodes whose status changed."""
         changed: set[str] = set()
-        for number, server in enumerate(self._servers):
-            link = self._links.get(server)
-            if link is None:
-                if time.monotonic() < self._not_before.get(server, 0.0):
-                    continue
-                link = self._open(server, number)
-            changed |= self._take(link, timeout / len(self._servers))
-        if not self._links:
-            time.sleep(timeout)
-        return changed
-
-    def _open(self, server: Any, number: int) -> MqttLink:
-        from denwatch.client.subscriber.link import MqttLink
-
-        link = MqttLink(server, self._identity, f"{self._client_id}{number}", is_temporary=True)
-        self._links[server] = link
-        link.open()
-        return link
-
-    def _take(self, link: MqttLink, timeout: float) -> set[str]:
-        from denwatch.client.subscriber.link import (
-            LinkConnected,
-            LinkFailed,
-            MessageArrived,
-            TopicsSubscribed,
-        )
-        from denwatch.client.subscriber.messages import STATUS, read_object
-
-        changed: set[str] = set()
-        url = link.server.url
-        for happening in link.poll(timeout, self._waker):
-            if isinstance(happening, LinkConnected):
-                link.listen((STATUS + "+",))
-            elif isinstance(happening, TopicsSubscribed):
-                self.listening.add(url)
-                self.failures.pop(url, None)
-            elif isinstance(happening, LinkFailed):
-                self.failures[url] = happening.reason
-                self.listening.discard(url)
-                self._links.pop(link.server).close()
-                self._not_before[link.server] = time.monotonic() + 2.0
-            elif isinstance(happening, MessageArrived):
-                if happening.mid:
-                    link.acknowledge(happening.mid)
-                name = happening.topic.removeprefix(STATUS)
-                fields = read_object(happening.payload)
-                if fields is not None:
-                    self.nodes[name] = Entry(fields, self.now())
-                    changed.add(name)
-                elif not happening.payload and name in self.nodes:
-                    del self.nodes[name]  # it took its status back: it is gone
-                    changed.add(name)
+        for message in self.reader.step(timeout):
+            if message.fields is not None:
+                self.nodes[message.node] = NodeStatus(message.fields, self.now())
+                changed.add(message.node)
+            elif self.nodes.pop(message.node, None) is not None:  # it stopped in order
+                changed.add(message.node)
         return changed
 
     def settle(self, timeout: float) -> None:
-        """Listen until every server has told what it keeps, or was found dead."""
+        """Listen until every server has sent its retained statuses, or was found unreachable."""
         until = time.monotonic() + timeout
         quiet = time.monotonic()
         while time.monotonic() < until:
-            if self.step(0.1):
+            if self.step(0.1) or not self.reader.is_settled:
                 quiet = time.monotonic()
-            settled = len(self.listening) + len(self.failures) >= len(self._servers)
-            if not settled:
-                quiet = time.monotonic()
-            elif time.monotonic() - quiet > _SETTLE or not self.listening:
+            elif time.monotonic() - quiet > _SETTLE or not self.reader.listening:
                 break
-        if not self.listening:
-            reasons = "; ".join(f"{url}: {why}" for url, why in sorted(self.failures.items()))
+        if not self.reader.listening:
+            failures = sorted(self.reader.failures.items())
+            reasons = "; ".join(f"{url}: {why}" for url, why in failures)
             raise CommandError(reasons or "no node answers", MISSING)
 
-    def complain(self) -> None:
-        """Say which servers could not be asked."""
-        for url, why in sorted(self.failures.items()):
+    def print_failures(self) -> None:
+        """Print which servers could not be used."""
+        for url, why in sorted(self.reader.failures.items()):
             print(f"{url}: {why}", file=sys.stderr)
 
 
-def build_rows(nodes: Mapping[str, Entry], now: int) -> list[list[str]]:
-    """Return a table, its first row the titles: only columns of which some node says something."""
+def build_rows(nodes: Mapping[str, NodeStatus], now: int) -> list[list[str]]:
+    """Return a table, its first row the titles; columns without any value are left out."""
     from denwatch.client.subscriber.display import describe_span
 
     rows = [[title for title, _ in _COLUMNS]]
@@ -228,16 +172,16 @@ def format_rows(rows: list[list[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _follow(watch: Watch) -> int:
+def _follow(table: StatusTable) -> int:
     """Print each status as one JSON object, as it comes."""
     while True:
-        for name in sorted(watch.step(0.5)):
-            entry = watch.nodes.get(name)
+        for name in sorted(table.step(0.5)):
+            entry = table.nodes.get(name)
             document = {"node": name, "gone": True} if entry is None else dict(entry.fields)
             print(json.dumps({**document, "node": name}, sort_keys=True), flush=True)
 
 
-def _show_live(watch: Watch) -> int:
+def _show_live(table: StatusTable) -> int:
     try:
         from rich.console import Console
         from rich.live import Live
@@ -248,31 +192,37 @@ def _show_live(watch: Watch) -> int:
         raise CommandError(message, MISSING) from None
 
     def build() -> Table:
-        rows = build_rows(watch.nodes, watch.now())
-        table = Table(title="nodes", expand=True)
+        rows = build_rows(table.nodes, table.now())
+        painted = Table(title="nodes", expand=True)
         for title in rows[0]:
-            table.add_column(title, overflow="fold")
+            painted.add_column(title, overflow="fold")
         for row in rows[1:]:
-            table.add_row(*(Text(cell) for cell in row))
-        states = [f"listening at {url}" for url in sorted(watch.listening)]
-        states += [f"{url}: {why}; trying again" for url, why in sorted(watch.failures.items())]
-        table.caption = Text("; ".join(states) or "connecting")
-        return table
+            painted.add_row(*(Text(cell) for cell in row))
+        states = [f"listening at {url}" for url in sorted(table.reader.listening)]
+        states += [
+            f"{url}: {why}; trying again" for url, why in sorted(table.reader.failures.items())
+        ]
+        painted.caption = Text("; ".join(states) or "connecting")
+        return painted
 
     with Live(build(), console=Console(), auto_refresh=False) as live:
         while True:
-            watch.step(0.5)
+            table.step(0.5)
             live.update(build(), refresh=True)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    summary = "Show the nodes: what they hold, whom they see, how they are."
+    summary = "Show the state of the nodes."
     parser = build_parser("status", summary, _DESCRIPTION, _EXAMPLES)
     add_link(parser)
     parser.add_argument("--as", dest="name", metavar="NAME", help="who you are")
-    parser.add_argument("--once", action="store_true", help="print and stop, also on a terminal")
+    parser.add_argument("--once", action="store_true", help="print once, also on a terminal")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, as it comes")
     parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="SECONDS", help="of a single print (10)"
+        "--timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to wait for servers (10)",
     )
     return parser.parse_args(argv)

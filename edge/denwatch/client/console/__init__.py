@@ -1,8 +1,7 @@
-"""The rescue console: a web page for people, served on the machine that runs it.
+"""The rescue console: a web page for subscribers, served on the machine that runs it.
 
-Pure view models, tested without a browser: `completion`, `preview`, `reasons`, `rows`, `network`,
-`sources` and the drawings `curves` and `drawing`. Around them `desk` (one person's link, through
-the subscriber library), `watch` (the nodes' statuses), `people` (who may look) and `page` and
-`server` (the only files that import NiceGUI). `parts/` is what the browser gets, and all it gets:
-nothing is loaded from elsewhere.
+`server.py` is the web server and the page, `auth.py` controls access, `user_session.py` is one
+subscriber's connection and settings. The others are pure and tested without a browser:
+`completion.py`, `preview.py`, `feed.py`, `drawing.py` and most of `status_monitor.py` (nodes and
+devices). `parts/` is all that the browser gets: nothing is loaded from elsewhere.
 """

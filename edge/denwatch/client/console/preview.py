@@ -1,18 +1,26 @@
-"""What a text would mean if it were sent now: its problem, or its pictures and its bytes. Pure."""
+"""What a text would mean as a subscription: its error, or its pictures and its bytes. Pure.
+
+`PredicateMeaning` is one predicate as a function of a value, for pictures and for reasons. It is
+the predicate as it was written, before it is fitted to the vector: that is what people meant, and
+the vector differs by two hundredths at most.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from denwatch.client.compiler import CompiledSubscription, compile_subscription
-from denwatch.client.console.curves import Graph, draw_graph, make_device
-from denwatch.client.console.meanings import Meaning, list_meanings
+from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
+from denwatch.client.compiler.constraints import ConstraintReader, FuzzySet
+from denwatch.client.compiler.fit import Draft
+from denwatch.client.console.drawing import MembershipGraph, draw_graph, make_device
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface, parse
-from denwatch.client.language.words_printer import print_words
+from denwatch.client.language.words_printer import print_condition, print_words
+from denwatch.client.plugins import load_registry
 from denwatch.client.syntax import (
     And,
     Condition,
@@ -24,16 +32,125 @@ from denwatch.client.syntax import (
     iterate_predicates,
 )
 from denwatch.client.vector_dump import describe_bytes
-from denwatch.client.vocabulary import PublisherDirectory, Vocabulary
+from denwatch.client.vocabulary import (
+    Attribute,
+    EventType,
+    PublisherDirectory,
+    ValueKind,
+    Vocabulary,
+    parse_moment,
+)
+from denwatch.client.vocabulary.fitting import find_power
+from denwatch.protocol.degrees import fuzzify, hedge
+
+
+@dataclass(frozen=True)
+class PredicateMeaning:
+    """One predicate: its attribute, its words, and the degree (0..1) of a code."""
+
+    attribute: Attribute
+    words: str
+    evaluate: Callable[[float], float]
+
+
+def list_meanings(
+    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None = None
+) -> tuple[EventType, list[PredicateMeaning]]:
+    """Return the event of a subscription and its predicates; LanguageError if it is wrong."""
+    registry = load_registry()
+    event = resolve_event(tree, vocabulary, organisation)
+    lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
+    lowerer.lower(lower_aggregator(tree, registry).condition)
+    return event, [_build(draft) for draft in lowerer.drafts]
+
+
+def _build(draft: Draft) -> PredicateMeaning:
+    attribute, meaning = draft.attribute, draft.meaning
+    if isinstance(meaning, FuzzySet):
+        membership = meaning.membership.hedged(draft.extra_power * find_power(draft.hedge))
+
+        def evaluate(code: float) -> float:
+            degree = membership.evaluate(attribute.to_value(code))
+            return 1 - degree if draft.negated else degree
+    else:
+        triple = meaning.triple
+
+        def evaluate(code: float) -> float:
+            sides = triple.low, triple.high, triple.left, triple.right
+            degree = hedge(fuzzify(round(code), *sides, attribute.wide), draft.hedge) / 255
+            return 1 - degree if draft.negated else degree
+
+    return PredicateMeaning(attribute, print_condition(draft.source), evaluate)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The values that a reading may have, as codes: from `low` to `high`, most likely `peak`."""
+
+    low: float
+    peak: float
+    high: float
+
+
+def read_codes(attribute: Attribute, value: object) -> Codes | None:
+    """Return a delivered value as codes; None if it is not a value."""
+    if not isinstance(value, Mapping):
+        return None
+    if attribute.kind is ValueKind.TEXT:
+        among = value.get("among") or [value.get("value")]
+        codes = [attribute.symbols.index(s) for s in among if s in attribute.symbols]
+        return Codes(min(codes), codes[0], max(codes)) if codes else None
+    numbers = []
+    for key in ("low", "value", "high"):
+        number = _read_number(attribute, value.get(key, value.get("value")))
+        if number is None:
+            return None
+        numbers.append(min(max(attribute.to_position(number), 0.0), float(attribute.last)))
+    return Codes(*numbers)
+
+
+def _read_number(attribute: Attribute, value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            return parse_moment(value, attribute.kind)
+        except ValueError:
+            return None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def find_range(meaning: PredicateMeaning, codes: Codes) -> tuple[float, float]:
+    """Return how certainly and how possibly a value matches, 0..1: necessity and possibility.
+
+    As the node computes it, but for a triangle: a reading in doubt is delivered as one.
+    """
+    if codes.high <= codes.low:
+        degree = meaning.evaluate(codes.peak)
+        return degree, degree
+    steps = 64
+    points = [codes.low + (codes.high - codes.low) * step / steps for step in range(steps + 1)]
+    possible = certain = meaning.evaluate(codes.peak)
+    for code in points:
+        degree, likely = meaning.evaluate(code), _find_likelihood(codes, code)
+        possible = max(possible, min(degree, likely))
+        certain = min(certain, max(degree, 1 - likely))
+    return certain, possible
+
+
+def _find_likelihood(codes: Codes, code: float) -> float:
+    end = codes.low if code < codes.peak else codes.high
+    return 1.0 if end == codes.peak else max(0.0, (code - end) / (codes.peak - end))
+
+
+# The preview ---------------------------------------------------------------------------------
 
 MOST_CHARACTERS = 4_000
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is wrong with text[start:end], and what may have been meant.
+class TextProblem:
+    """An error at text[start:end], and what may have been meant.
 
-    `is_unfinished`: nothing is wrong yet, the words only end too early.
+    `is_unfinished`: nothing is wrong yet, the text only ends too early.
     """
 
     message: str
@@ -45,8 +162,8 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Byte:
-    """One field of the vector: its bytes in hexadecimal, its name, what it says."""
+class ByteField:
+    """One field of the vector: its bytes in hexadecimal, its name, its meaning."""
 
     hex: str
     field: str
@@ -55,21 +172,21 @@ class Byte:
 
 @dataclass(frozen=True)
 class Preview:
-    """A text, understood or not."""
+    """A text as a subscription, valid or not."""
 
-    problem: Problem | None = None
+    problem: TextProblem | None = None
     words: str = ""
     event: str = ""
     name: str = ""
     size: int = 0
-    fields: tuple[Byte, ...] = ()
-    graphs: tuple[Graph, ...] = ()
-    remarks: tuple[str, ...] = ()  # what is only approximated
-    answered_by: tuple[str, ...] = ()  # devices that sense all of it
+    fields: tuple[ByteField, ...] = ()
+    graphs: tuple[MembershipGraph, ...] = ()
+    remarks: tuple[str, ...] = ()  # what the vector only approximates
+    answered_by: tuple[str, ...] = ()  # devices that sense all its attributes
     is_known: bool = field(default=False)  # whether any device is known at all
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON takes it."""
+        """Return it as JSON."""
         return asdict(self)
 
 
@@ -104,7 +221,7 @@ def preview(
         compiled.options.name or "",
         len(compiled.data),
         tuple(
-            Byte(row.data.hex(), row.field, row.meaning)
+            ByteField(row.data.hex(), row.field, row.meaning)
             for row in describe_bytes(compiled.data, vocabulary)
             if row.data
         ),
@@ -115,8 +232,8 @@ def preview(
     )
 
 
-def find_problem(error: LanguageError, text: str) -> Problem:
-    """Return an error as the place of the text to point at."""
+def find_problem(error: LanguageError, text: str) -> TextProblem:
+    """Return an error with the part of the text to underline."""
     end = len(text.rstrip())
     at = end if error.at is None else error.at - 1
     start = max(0, min(at, max(0, end - 1)))
@@ -124,7 +241,9 @@ def find_problem(error: LanguageError, text: str) -> Problem:
     if error.at is None:
         start, stop = 0, max(1, end)
     is_unfinished = error.at is not None and at >= end and detect_surface(text) == "words"
-    return Problem(error.message, start, stop, error.hint, tuple(error.suggestions), is_unfinished)
+    return TextProblem(
+        error.message, start, stop, error.hint, tuple(error.suggestions), is_unfinished
+    )
 
 
 def _draw(
@@ -132,7 +251,7 @@ def _draw(
     compiled: CompiledSubscription,
     vocabulary: Vocabulary,
     organisation: str | None,
-) -> list[Graph]:
+) -> list[MembershipGraph]:
     event, meanings = list_meanings(tree, vocabulary, organisation)
     vector = compiled.vector
     threshold = max(vector.threshold, vector.certain) / 255
@@ -152,8 +271,8 @@ def _draw(
 Degree = Callable[[float], float]
 
 
-def _combine(condition: Condition, meanings: list[Meaning], bit: int) -> Degree:
-    """Return what all predicates on one attribute say together."""
+def _combine(condition: Condition, meanings: list[PredicateMeaning], bit: int) -> Degree:
+    """Return the degree of all predicates on one attribute together."""
     own = [meaning.evaluate for meaning in meanings if meaning.attribute.bit == bit]
     if sum(1 for _ in iterate_predicates(condition)) != len(meanings):
         # A plug-in made several of one: what it joins, it joins by "or".
@@ -163,8 +282,8 @@ def _combine(condition: Condition, meanings: list[Meaning], bit: int) -> Degree:
     return lambda code: round(255 * joined(code)) / 255  # degrees are whole numbers on the wire
 
 
-def _join(condition: Condition, meanings: Iterator[Meaning], bit: int) -> Degree | None:
-    """Return what several predicates on one attribute say together; None for one without any.
+def _join(condition: Condition, meanings: Iterator[PredicateMeaning], bit: int) -> Degree | None:
+    """Return the degree of several predicates on one attribute together; None without any.
 
     `meanings` are those of the condition's predicates, in the order in which they were written.
     """
@@ -187,12 +306,12 @@ def _describe_reports(compiled: CompiledSubscription) -> Iterable[str]:
         yield str(entry)
 
 
-# Changing what was asked ---------------------------------------------------------------------
+# Reading and changing subscriptions ----------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
 def find_name(text: str) -> str | None:
-    """Return the name that a subscription gives itself; None if it has none, or is wrong."""
+    """Return the name in a subscription's text; None if it has none, or is not valid."""
     try:
         tree = parse(text)
     except LanguageError:
@@ -202,7 +321,7 @@ def find_name(text: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def find_top(text: str) -> int | None:
-    """Return how many a subscription wants at most; None for all."""
+    """Return the top k of a subscription's text; None for all."""
     try:
         tree = parse(text)
     except LanguageError:
@@ -211,7 +330,7 @@ def find_top(text: str) -> int | None:
 
 
 def set_top(text: str, top: int | None) -> str:
-    """Return a subscription, in words, that wants so many at most; None for all."""
+    """Return a subscription, in words, with another top k; None for all."""
     if top is not None and not 1 <= top <= 1_000:
         raise LanguageError(f"top {top}: a count from 1 to 1000 is expected")
     tree = parse(text)
@@ -220,7 +339,7 @@ def set_top(text: str, top: int | None) -> str:
 
 @lru_cache(maxsize=512)
 def strip_name(text: str) -> str:
-    """Return a subscription in words without the name that it gives itself."""
+    """Return a subscription in words without its name."""
     try:
         return print_words(replace(parse(text), name=None))
     except LanguageError:
@@ -229,7 +348,7 @@ def strip_name(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def shorten(text: str, limit: int = 60) -> str:
-    """Return what a subscription is about: its condition without options, cut if it is long."""
+    """Return a subscription's condition without options, cut if it is long."""
     try:
         tree = parse(text)
         words = print_words(SubscriptionTree(tree.condition))

@@ -1,4 +1,6 @@
-"""One MQTT connection to one server. The only file of the subscriber that imports paho.
+"""MQTT connections. The only file of the subscriber that imports paho.
+
+`MqttLink` is one connection to one server; `StatusReader` reads the nodes' statuses over several.
 
 One thread drives it from outside: `poll` waits on the socket and on a wake-up pipe, and returns the
 events that occurred. Only `acknowledge` acknowledges messages (paho's manual_ack), so the caller
@@ -7,17 +9,20 @@ decides when a node may consider a message delivered.
 
 from __future__ import annotations
 
+import secrets
 import selectors
 import socket
 import ssl
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import paho.mqtt.client as mqtt
-from denwatch.client.subscriber.messages import SubscriberError
-from denwatch.client.subscriber.servers import NodeUrl
+from denwatch.client.subscriber.messages import STATUS, SubscriberError, read_object
+from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -321,3 +326,94 @@ def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"unreachable: {error.strerror.lower()}"
     return f"unreachable: {error}"
+
+
+# The nodes' statuses, over several links -------------------------------------------------------
+
+_PAUSE = 2.0  # s between two attempts at a server
+
+
+class StatusMessage(NamedTuple):
+    """A node's status as it arrived; `fields` is None for a node that stopped in order."""
+
+    server: str
+    node: str
+    fields: Mapping[str, Any] | None
+
+
+class StatusReader:
+    """Reads the nodes' retained statuses at several servers at once, in the caller's thread.
+
+    A lost connection is made again. Nothing is sent, and only the status topics are subscribed to.
+    """
+
+    def __init__(self, identity: Identity, servers: Iterable[str], client: str) -> None:
+        """`client` is the beginning of the MQTT client ids."""
+        self.failures: dict[str, str] = {}  # by server: why it cannot be used now
+        self.listening: set[str] = set()
+        self._identity = identity
+        self._servers = [parse_server(server) for server in servers]
+        self._client_id = f"{client}-{secrets.token_hex(6)}-"
+        self._links: dict[NodeUrl, MqttLink] = {}
+        self._not_before: dict[NodeUrl, float] = {}
+        self._waker = Waker()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every server is connected or was found unreachable."""
+        return len(self.listening) + len(self.failures) >= len(self._servers)
+
+    def step(self, timeout: float) -> list[StatusMessage]:
+        """Wait for at most so many seconds; return the statuses that arrived."""
+        found: list[StatusMessage] = []
+        for number, server in enumerate(self._servers):
+            link = self._links.get(server) or self._open(server, number)
+            if link is not None:
+                for event in link.poll(timeout / len(self._servers), self._waker):
+                    found += self._handle_event(link, event)
+        if not self._links:
+            self._waker.sleep(timeout)
+        return found
+
+    def wake(self) -> None:
+        """End a `step` that waits in another thread."""
+        self._waker.wake()
+
+    def close(self) -> None:
+        """Disconnect."""
+        for link in self._links.values():
+            link.close()
+        self._waker.close()
+
+    def _open(self, server: NodeUrl, number: int) -> MqttLink | None:
+        if time.monotonic() < self._not_before.get(server, 0.0):
+            return None
+        self._not_before[server] = time.monotonic() + _PAUSE
+        try:
+            link = MqttLink(server, self._identity, f"{self._client_id}{number}", is_temporary=True)
+        except SubscriberError as error:
+            self.failures[server.url] = str(error)
+            return None
+        self._links[server] = link
+        link.open()
+        return link
+
+    def _handle_event(self, link: MqttLink, event: LinkEvent) -> list[StatusMessage]:
+        url = link.server.url
+        if isinstance(event, LinkConnected):
+            link.listen((f"{STATUS}+",))
+        elif isinstance(event, TopicsSubscribed):
+            self.listening.add(url)
+            self.failures.pop(url, None)
+        elif isinstance(event, LinkFailed):
+            self.failures[url] = event.reason
+            self.listening.discard(url)
+            self._not_before[link.server] = time.monotonic() + _PAUSE
+            self._links.pop(link.server).close()
+        elif isinstance(event, MessageArrived):
+            if event.mid:
+                link.acknowledge(event.mid)
+            fields = read_object(event.payload)
+            if fields is not None or not event.payload:
+                return [StatusMessage(url, event.topic.removeprefix(STATUS), fields)]
+        return []

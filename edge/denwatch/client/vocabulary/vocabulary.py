@@ -362,10 +362,10 @@ def describe_attribute(
     lines += [f"  {describe_term(attribute, term)}" for term in attribute.terms.values()]
     for entry in vocabulary.thesaurus.entries:
         if entry.target == attribute.path:
-            lines.append(f'  "{entry.word}" says {entry.organisation}')
+            lines.append(f"  {entry.organisation}: {entry.word}")
         elif entry.target.startswith(f"{attribute.path}."):
             term = entry.target.rpartition(".")[2]
-            lines.append(f'  "{entry.word}" says {entry.organisation} for {term}')
+            lines.append(f"  {entry.organisation}: {entry.word} = {term}")
     if directory is not None:
         names = [f.publisher for f in directory.look_up([attribute.path])]
         lines.append(f"  published by {', '.join(names) if names else 'nobody'}")

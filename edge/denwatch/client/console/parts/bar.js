@@ -1,4 +1,4 @@
-// The bar on top: the link, who is here, themes, help; the tabs of a phone; the shortcuts.
+// The bar on top: the connection, the user, themes, help; the tabs of a phone; the shortcuts.
 export default {
   template: `
   <div class="bar-root">
@@ -14,7 +14,7 @@ export default {
         <span class="link-words">{{ sentence }}</span>
       </p>
       <div class="tools">
-        <span class="person" :title="'These are the notifications of ' + person">{{ person }}</span>
+        <span class="user" :title="'These are the notifications of ' + user">{{ user }}</span>
         <button type="button" class="tool" @click="turn" :aria-label="'Theme: ' + theme + '. Change it'"
           :title="'Theme: ' + theme" v-html="icon({dark: 'moon', light: 'theme', sun: 'sun'}[theme])"></button>
         <button type="button" class="tool" @click="help" aria-label="Help and shortcuts"
@@ -26,12 +26,12 @@ export default {
     </header>
     <div class="banner" v-if="!isUp" role="alert">
       <span class="icon-box" v-html="icon('warn')"></span>
-      <p><strong>{{ isHere ? 'No node has served you' : 'The console does not answer' }}</strong>
-      <template v-if="isHere"> for {{ away }} now. Trying again by itself. What you ask for is kept here and
-      sent later; what came stays below.</template>
-      <template v-else>. Trying again by itself; what you see may be old.</template></p>
+      <p><strong>{{ isHere ? 'No node in range' : 'The console does not answer' }}</strong>
+      <template v-if="isHere"> for {{ away }}. Reconnecting automatically. New subscriptions are stored here and
+      sent later; notifications stay below.</template>
+      <template v-else>. Reconnecting automatically; what you see may be out of date.</template></p>
     </div>
-    <p class="sr" role="status">{{ said }}</p>
+    <p class="sr" role="status">{{ announcement }}</p>
     <nav class="tabs" aria-label="Sections">
       <button v-for="tab in tabs" type="button" :key="tab.name" @click="go(tab.name)"
         :aria-current="view === tab.name ? 'page' : undefined">
@@ -40,9 +40,9 @@ export default {
     </nav>
     <dialog ref="help" class="help" aria-labelledby="help-title">
       <h2 id="help-title">Help and shortcuts</h2>
-      <p>Say in words what you need to know. Readings that match appear in the feed, best first, as long as
-      they count. <b>Certain</b> readings surely match; <b>possible</b> ones may, because the sensor is in
-      doubt. Open <i>Why</i> to see how well each part fits.</p>
+      <p>Subscribe in words to what you need to know. Readings that match appear in the feed, best first, while
+      they are valid. <b>Certain</b> readings match for sure; <b>possible</b> ones may match, because the sensor is
+      in doubt. Open <i>Why</i> to see how well each predicate matches.</p>
       <dl>
         <template v-for="one in shortcuts" :key="one.keys">
           <dt><kbd>{{ one.keys }}</kbd></dt><dd>{{ one.what }}</dd>
@@ -52,7 +52,7 @@ export default {
       <form method="dialog"><button class="primary" data-first>Close</button></form>
     </dialog>
   </div>`,
-  props: { person: String, shared: Boolean, online: Boolean, link: String, since: Number, now: Number },
+  props: { user: String, shared: Boolean, online: Boolean, link: String, since: Number, now: Number },
   data() {
     return {
       theme: document.documentElement.dataset.theme,
@@ -61,25 +61,25 @@ export default {
       wasHere: false,
       tick: Date.now(),
       loaded: Date.now(),
-      said: "",
+      announcement: "",
       hasKeys: denwatch.readSetting("keys", "on") === "on",
       tabs: [
         { name: "feed", label: "Feed" },
-        { name: "ask", label: "Ask" },
-        { name: "wishes", label: "Yours" },
+        { name: "ask", label: "Subscribe" },
+        { name: "subscriptions", label: "Yours" },
         { name: "nodes", label: "Nodes" },
         { name: "sources", label: "Sources" },
       ],
       shortcuts: [
-        { keys: "/", what: "Ask: go to the words" },
-        { keys: "↓ ↑ Enter", what: "Take a proposed word" },
-        { keys: "Ctrl+Space", what: "Show what may be written" },
+        { keys: "/", what: "Go to the subscription field" },
+        { keys: "↓ ↑ Enter", what: "Insert a proposed word" },
+        { keys: "Ctrl+Space", what: "Propose words" },
         { keys: "Enter", what: "Subscribe (Shift+Enter: a new line)" },
         { keys: "f", what: "Go to the feed" },
         { keys: "j  k", what: "Next and previous notification" },
         { keys: "s", what: "Go to your subscriptions" },
         { keys: "n", what: "Go to the nodes" },
-        { keys: "w", what: "Go to who publishes what" },
+        { keys: "w", what: "Go to the devices" },
         { keys: "t", what: "Next theme: dark, light, sun" },
         { keys: "?", what: "This help" },
       ],
@@ -99,7 +99,7 @@ export default {
   },
   watch: {
     isUp(value) {
-      this.said = value ? `Connected again. ${this.link}` : "Connection lost; trying again.";
+      this.announcement = value ? `Connected again. ${this.link}` : "Connection lost; trying again.";
     },
     now() {
       this.loaded = Date.now();
@@ -136,7 +136,7 @@ export default {
       const themes = denwatch.THEMES;
       this.theme = themes[(themes.indexOf(this.theme) + 1) % themes.length];
       denwatch.setTheme(this.theme);
-      this.said = `Theme: ${this.theme}`;
+      this.announcement = `Theme: ${this.theme}`;
     },
     help() {
       this.$refs.help.showModal();
@@ -145,7 +145,7 @@ export default {
       if (event.ctrlKey || event.altKey || event.metaKey || !this.hasKeys) return;
       if (this.$refs.help.open) return;
       if (event.target.closest("input, textarea, select, [contenteditable]")) return;
-      const sections = { "/": "ask", f: "feed", s: "wishes", n: "nodes", w: "sources" };
+      const sections = { "/": "ask", f: "feed", s: "subscriptions", n: "nodes", w: "sources" };
       if (event.key in sections) this.go(sections[event.key]);
       else if (event.key === "t") this.turn();
       else if (event.key === "?") this.help();

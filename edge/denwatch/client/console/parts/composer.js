@@ -1,9 +1,9 @@
-// Where a subscription is written: completion, what is wrong under the very word, what it means.
+// The subscription field: completion, errors underlined where they occur, preview.
 export default {
   template: `
   <div class="part"><section class="card composer" id="section-ask" data-section="ask" tabindex="-1" aria-labelledby="ask-title">
-    <div class="card-head"><h2 id="ask-title">Ask</h2>
-      <span class="hint" id="ask-help">in your own words; <kbd>↓</kbd> proposes some</span></div>
+    <div class="card-head"><h2 id="ask-title">Subscribe</h2>
+      <span class="hint" id="ask-help">in words; <kbd>↓</kbd> proposes some</span></div>
     <div class="field" :class="{ bad: isBad }" ref="field">
       <div class="mirror" aria-hidden="true"><span v-for="(piece, at) in pieces" :key="at"
         :class="{ wrong: piece.isWrong }" :ref="piece.isWrong ? 'wrong' : undefined">{{ piece.text }}</span></div>
@@ -42,34 +42,34 @@ export default {
     <div v-if="isGood" class="meaning">
       <div class="graphs">
         <figure v-for="one in preview.graphs" :key="one.attribute">
-          <figcaption><b>{{ one.attribute.replaceAll('_', ' ') }}</b> counts {{ one.counts }}</figcaption>
+          <figcaption><b>{{ one.attribute.replaceAll('_', ' ') }}</b> matches {{ one.counts }}</figcaption>
           <div v-html="one.svg"></div>
         </figure>
       </div>
-      <p class="hint legend"><span class="dash" aria-hidden="true"></span> from here on it counts</p>
+      <p class="hint legend"><span class="dash" aria-hidden="true"></span> it matches above this line</p>
       <details class="bytes">
-        <summary><b>{{ preview.size }} bytes</b> go to the sensors
+        <summary><b>{{ preview.size }} bytes</b> are sent to the sensors
           <span class="strip"><span v-for="(one, at) in preview.fields" :key="at"
             :class="'tone-' + at % 4">{{ one.hex }}</span></span></summary>
         <table><caption class="sr">Every field of the vector</caption>
-          <thead><tr><th scope="col">bytes</th><th scope="col">field</th><th scope="col">says</th></tr></thead>
+          <thead><tr><th scope="col">bytes</th><th scope="col">field</th><th scope="col">meaning</th></tr></thead>
           <tbody><tr v-for="(one, at) in preview.fields" :key="at">
             <td><code :class="'tone-' + at % 4">{{ one.hex }}</code></td><td>{{ one.field }}</td>
             <td>{{ one.meaning }}</td></tr></tbody></table>
       </details>
       <p class="answered" v-if="preview.answered_by.length"><b>{{ preview.answered_by.length }}
-        {{ preview.answered_by.length === 1 ? 'device' : 'devices' }}</b> can answer:
+        {{ preview.answered_by.length === 1 ? 'device' : 'devices' }}</b> can match this:
         {{ preview.answered_by.slice(0, 6).join(', ') }}<template v-if="preview.answered_by.length > 6"> and
         others</template></p>
-      <p class="answered" v-else-if="preview.is_known">No device here senses all of this now. It is asked for
-        all the same.</p>
+      <p class="answered" v-else-if="preview.is_known">No device here senses all of this now. You can subscribe
+        anyway.</p>
       <p v-for="one in preview.remarks" :key="one" class="remark">{{ one }}</p>
     </div>
     <div class="actions">
       <button type="button" class="primary" id="subscribe" :aria-disabled="isGood ? undefined : 'true'"
         @click="send">{{ verb }}</button>
-      <button v-if="changing" type="button" class="small quiet" @click="changing = null; text = ''">Leave it as
-        it is</button>
+      <button v-if="changing" type="button" class="small quiet" @click="changing = null; text = ''">Do not
+        change it</button>
       <p class="result" :class="{ wrong: result?.wrong }" role="status">{{ shownResult }}</p>
     </div>
   </section></div>`,
@@ -91,7 +91,7 @@ export default {
       return this.isOpen && this.completions.length > 0;
     },
     isBad() {
-      // A word that can still become one of those proposed is not wrong yet.
+      // A word that can still become a proposed one is not an error yet.
       if (!this.problem || this.isAsked) return !!this.problem;
       return !this.problem.is_unfinished && !this.isProposing;
     },
@@ -118,7 +118,7 @@ export default {
       ];
     },
     verb() {
-      if (!this.online) return "Keep, and send later";
+      if (!this.online) return "Store, and send later";
       const old = this.changing?.label ?? (this.isCurrent ? this.answer.replaces : "");
       return old ? `Replace “${old.length > 24 ? old.slice(0, 23) + "…" : old}”` : "Subscribe";
     },
@@ -233,7 +233,7 @@ export default {
       this.isAsked = true;
       this.isOpen = false;
       clearTimeout(this.waiting);
-      if (!this.text.trim()) this.shownResult = "Write what you need to know first.";
+      if (!this.text.trim()) this.shownResult = "Write a subscription first.";
       else if (this.isCurrent && this.problem) this.$refs.text.focus();
       else this.$emit("send", { text: this.text, changes: this.changing?.name ?? "" });
       if (this.isCurrent && this.problem) this.tell();

@@ -1,4 +1,4 @@
-// What came: best first, certain and possible told apart by shape and word, counting down.
+// The notifications: best first; certain and possible differ in shape and word; with a countdown.
 export default {
   template: `
   <div class="part"><section class="card feed" id="section-feed" data-section="feed" tabindex="-1" aria-labelledby="feed-title">
@@ -8,32 +8,32 @@ export default {
     <p class="sr" role="status" aria-live="polite" id="feed-news">{{ news }}</p>
     <div v-if="!rows?.length" class="empty big">
       <svg viewBox="0 0 120 60" aria-hidden="true"><path d="M4 50 H34 L44 20 L56 56 L68 8 L78 50 H116"/></svg>
-      <p v-if="asked"><b>Quiet.</b> Nothing that you asked for counts now. New readings appear here by
-        themselves.</p>
-      <p v-else><b>Nothing is asked for yet.</b> Say what you need to know, and what matches appears here, best
+      <p v-if="subscribed"><b>No valid notifications.</b> New ones that match your subscriptions appear here
+        automatically.</p>
+      <p v-else><b>No subscriptions yet.</b> Subscribe to what you need to know; what matches appears here, best
         first, with the reason.</p>
-      <button v-if="!asked" type="button" class="primary only-narrow" @click="ask">Ask something</button>
+      <button v-if="!subscribed" type="button" class="primary only-narrow" @click="ask">Subscribe</button>
     </div>
     <TransitionGroup v-else tag="ol" name="rank" class="rows">
-      <li v-for="row in rows" :key="row.key" class="row" :class="[row.sure, { fresh: isFresh(row) }]">
-        <article tabindex="0" :aria-labelledby="'row-' + row.key" :data-device="row.device" :data-sure="row.sure">
+      <li v-for="row in rows" :key="row.key" class="row" :class="[row.certainty, { fresh: isFresh(row) }]">
+        <article tabindex="0" :aria-labelledby="'row-' + row.key" :data-device="row.device" :data-certainty="row.certainty">
           <div class="gauge" :style="{ '--worst': row.worst, '--fit': row.percent }">
             <span class="fit">{{ row.percent }}<small>%</small></span><span class="fit-word">fit</span>
           </div>
           <div class="body">
             <h3 :id="'row-' + row.key">
-              <span class="device">{{ row.device || 'somebody' }}</span>
+              <span class="device">{{ row.device || 'unknown device' }}</span>
               <span class="event">{{ row.event }}</span>
-              <span class="badge" :class="row.sure"><span class="icon-box" v-html="icon(row.sure)"></span>{{ row.sure }}<span
-                v-if="row.sure === 'possible'" class="range">{{ row.fit }}</span></span>
+              <span class="badge" :class="row.certainty"><span class="icon-box" v-html="icon(row.certainty)"></span>{{ row.certainty }}<span
+                v-if="row.certainty === 'possible'" class="range">{{ row.fit }}</span></span>
             </h3>
             <dl class="values"><div v-for="one in row.values" :key="one.name"><dt>{{ one.name }}</dt>
               <dd>{{ one.value }}</dd></div>
               <div v-for="one in row.faults" :key="one" class="fault"><dt>{{ one }}</dt><dd>broken</dd></div></dl>
             <p class="why">{{ tie(row.summary) }}</p>
-            <details v-if="row.reasons.length" class="reasons"><summary>Why, part by part</summary>
+            <details v-if="row.reasons.length" class="reasons"><summary>Why, predicate by predicate</summary>
               <ul><li v-for="one in row.reasons" :key="one.words">
-                <span class="asked">{{ one.words }} <span v-if="one.is_limit" class="limit">decides</span></span>
+                <span class="wanted">{{ one.words }} <span v-if="one.is_limit" class="limit">decides</span></span>
                 <span class="part-fit">{{ one.fit }}</span>
                 <span class="meter" aria-hidden="true"><i :style="{ width: one.percent + '%' }"></i></span>
                 <span class="part-value">{{ one.value }}</span></li></ul>
@@ -43,18 +43,18 @@ export default {
               <span v-if="row.score">score {{ row.score }}</span>
               <span v-if="row.at" :title="clock(row.at)">{{ span(time - row.at) }} ago</span>
               <span class="left" v-if="row.expires" :class="{ soon: row.expires - time < 30000 }">
-                <span class="icon-box" v-html="icon('clock')"></span>counts for {{ span(row.expires - time) }}</span>
+                <span class="icon-box" v-html="icon('clock')"></span>valid for {{ span(row.expires - time) }}</span>
               <span class="left" v-else>does not expire</span>
             </p>
           </div>
         </article>
       </li>
     </TransitionGroup>
-    <p v-if="held_back || beyond" class="hidden-count">
-      <template v-if="held_back">{{ held_back }} held back by mute</template><template
-        v-if="held_back && beyond">, </template><template v-if="beyond">{{ beyond }} beyond your top</template></p>
+    <p v-if="hidden || beyond" class="hidden-count">
+      <template v-if="hidden">{{ hidden }} hidden by mute</template><template
+        v-if="hidden && beyond">, </template><template v-if="beyond">{{ beyond }} beyond your top</template></p>
   </section></div>`,
-  props: { rows: Array, held_back: Number, beyond: Number, asked: Number, now: Number },
+  props: { rows: Array, hidden: Number, beyond: Number, subscribed: Number, now: Number },
   data() {
     return { tick: Date.now(), loaded: Date.now(), news: "", seen: new Map() };
   },
@@ -71,11 +71,11 @@ export default {
       const fresh = rows.filter((row) => !this.seen.has(row.key));
       const isFirst = this.seen.size === 0 && rows.length > 1;
       for (const row of fresh) this.seen.set(row.key, isFirst ? 0 : Date.now());
-      if (isFirst) this.news = `${rows.length} notifications count.`;
+      if (isFirst) this.news = `${rows.length} valid notifications.`;
       else if (fresh.length) {
         const best = fresh[0];
         const more = fresh.length > 1 ? `, and ${fresh.length - 1} more` : "";
-        this.news = `New: ${best.sure}, ${best.percent} percent, ${best.device}. ${best.summary}${more}`;
+        this.news = `New: ${best.certainty}, ${best.percent} percent, ${best.device}. ${best.summary}${more}`;
       }
     },
   },

@@ -1,15 +1,15 @@
-// The nodes: a small map, a sentence that says whether the network is cut, and a table.
+// The nodes: a small map, a sentence on whether the network is cut, and a table.
 export default {
   template: `
   <div class="part"><section class="card nodes" id="section-nodes" data-section="nodes" tabindex="-1" aria-labelledby="nodes-title">
     <div class="card-head"><h2 id="nodes-title">Nodes</h2></div>
-    <p v-if="!network?.nodes?.length" class="empty">No node has been heard of yet. The map appears as soon as one
-      says how it is.</p>
+    <p v-if="!network?.nodes?.length" class="empty">No node has reported yet. The map appears with the first
+      status of a node.</p>
     <template v-else>
       <p class="sentence" :class="{ cut: network.is_cut }" role="status" id="network-sentence">
         <span class="icon-box" v-html="icon(network.is_cut ? 'warn' : 'ok')"></span><span>{{ network.sentence }}</span></p>
       <div class="map-box" v-html="map"></div>
-      <p class="hint legend">The number is how many devices are there.</p>
+      <p class="hint legend">The number in a node is its number of devices.</p>
       <div class="table-box" tabindex="0" role="region" aria-label="Nodes, as a table">
       <table><caption class="sr">Nodes</caption>
         <thead><tr><th scope="col">node</th><th scope="col">state</th><th scope="col">peers</th>

@@ -1,5 +1,5 @@
-// What all parts of the page share: the theme (set before anything is painted), spans of time,
-// icons, shortcuts. Defines `denwatch` and nothing else.
+// Shared by all elements of the page: the theme (set before anything is painted), durations,
+// icons, sections. Defines `denwatch` and nothing else.
 (() => {
   const THEMES = ["dark", "light", "sun"];
 
@@ -7,7 +7,7 @@
     try {
       return localStorage.getItem(`denwatch.${name}`) ?? fallback;
     } catch {
-      return fallback; // a browser that keeps nothing
+      return fallback; // a browser without storage
     }
   }
 
@@ -15,7 +15,7 @@
     try {
       localStorage.setItem(`denwatch.${name}`, value);
     } catch {
-      // It holds until the page is closed.
+      // The setting lasts until the page is closed.
     }
   }
 
@@ -31,7 +31,7 @@
     writeSetting("theme", theme);
   }
 
-  // Two largest units, as the command line says them: "2 h 5 min", "41 s".
+  // Two largest units, as on the command line: "2 h 5 min", "41 s".
   function span(ms) {
     let left = Math.max(0, Math.floor(ms / 1000));
     const parts = [];
@@ -60,7 +60,7 @@
     ok: "M9.2 16.2 5 12l-1.6 1.6 5.8 5.8L21 7.6 19.4 6 9.2 16.2Z",
     feed: "M4 5h16v3H4V5Zm0 5.5h16v3H4v-3ZM4 16h10v3H4v-3Z",
     ask: "M4 4h16v12H8l-4 4V4Zm4 5v2h8V9H8Z",
-    wishes: "M4 6h2v2H4V6Zm4 0h12v2H8V6ZM4 11h2v2H4v-2Zm4 0h12v2H8v-2Zm-4 5h2v2H4v-2Zm4 0h12v2H8v-2Z",
+    subscriptions: "M4 6h2v2H4V6Zm4 0h12v2H8V6ZM4 11h2v2H4v-2Zm4 0h12v2H8v-2Zm-4 5h2v2H4v-2Zm4 0h12v2H8v-2Z",
     nodes: "M12 3a3 3 0 0 0-1 5.8v2.7l-3.5 3.1a3 3 0 1 0 1.4 1.5L12 13.4l3.1 2.7a3 3 0 1 0 1.4-1.5L13 11.5V8.8A3 3 0 0 0 12 3Z",
     sources: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8ZM5.6 4.2A10.9 10.9 0 0 0 5.6 19.8l1.5-1.6a8.8 8.8 0 0 1 0-12.4L5.6 4.2Zm12.8 0-1.5 1.6a8.8 8.8 0 0 1 0 12.4l1.5 1.6a10.9 10.9 0 0 0 0-15.6Z",
     theme: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18Zm0 2.4v13.2a6.6 6.6 0 0 1 0-13.2Z",

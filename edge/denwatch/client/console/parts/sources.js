@@ -1,10 +1,10 @@
-// Who publishes what: the devices, what they sense, where they are; a word asks about it.
+// The devices: what they sense, where they are; a click on an attribute begins a subscription.
 export default {
   template: `
   <div class="part"><section class="card sources" id="section-sources" data-section="sources" tabindex="-1" aria-labelledby="sources-title">
     <div class="card-head"><h2 id="sources-title">Who publishes what</h2>
       <span class="number" v-if="sources?.length">{{ sources.length }}</span></div>
-    <p v-if="!sources?.length" class="empty">No device has said hello at a node that this console hears.</p>
+    <p v-if="!sources?.length" class="empty">No device is registered at a node that this console receives statuses from.</p>
     <template v-else>
       <label class="search"><span class="icon-box" v-html="icon('search')"></span>
         <input v-model="wanted" data-first type="search" placeholder="a device, an attribute, a node"
@@ -14,14 +14,14 @@ export default {
           <div class="source-head"><h3>{{ one.name }}</h3>
             <span class="presence"><i aria-hidden="true"></i>{{ one.is_present ? 'here' : 'away' }}</span></div>
           <p class="where">at {{ one.nodes.join(', ') }}<template v-if="one.place"> · {{ one.place }}</template></p>
-          <p v-for="sense in one.senses" :key="sense.event + sense.attributes.length" class="senses">
+          <p v-for="sense in one.sensed" :key="sense.event + sense.attributes.length" class="sensed">
             <span class="event">{{ sense.event }}</span>
             <button v-for="it in sense.attributes" type="button" class="chip" :key="it.name" :title="it.domain"
-              :aria-label="'Ask about ' + it.label + ', ' + it.domain" @click="ask(it.name)">{{ it.label }}</button></p>
+              :aria-label="'Subscribe to ' + it.label + ', ' + it.domain" @click="ask(it.name)">{{ it.label }}</button></p>
         </li>
       </ul>
-      <p v-if="!found.length" class="empty">Nothing is called “{{ wanted }}”.</p>
-      <p v-if="more" class="hint">and {{ more }} more that the nodes only count</p>
+      <p v-if="!found.length" class="empty">Nothing matches “{{ wanted }}”.</p>
+      <p v-if="more" class="hint">and {{ more }} more that the nodes count but do not name</p>
     </template>
   </section></div>`,
   props: { sources: Array, more: Number },
@@ -34,7 +34,7 @@ export default {
       if (!wanted) return this.sources;
       return this.sources.filter((one) => {
         const words = [one.name, ...one.nodes, one.place];
-        for (const sense of one.senses) words.push(sense.event, ...sense.attributes.map((a) => a.label));
+        for (const sense of one.sensed) words.push(sense.event, ...sense.attributes.map((a) => a.label));
         return words.join(" ").toLowerCase().replaceAll("_", " ").includes(wanted);
       });
     },

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from denwatch.client.console.feed import (
+    FeedSubscription,
+    build_feed,
+    explain,
+    format_value,
+    label,
+    list_reasons,
+    summarise,
+)
 from denwatch.client.console.preview import set_top
-from denwatch.client.console.reasons import list_reasons, say_value, summarise
-from denwatch.client.console.rows import Wish, build_feed, explain, label
 from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.messages import derive_name
@@ -16,7 +23,7 @@ from denwatch.client.vocabulary import load_shipped
 from tests.console.notes import make_note
 
 RESCUE = load_shipped("rescue")
-FAST = Wish("fast", "heart_rate is high")
+FAST = FeedSubscription("fast", "heart_rate is high")
 NOW = 1_794_823_260_000  # 2026-11-16T10:01:00Z
 
 
@@ -25,11 +32,13 @@ def explain_here(note: ReceivedNotification, text: str) -> dict[str, Any]:
 
 
 def list_keys(
-    *notes: ReceivedNotification, wishes: list[Wish] | None = None, ended: tuple[str, ...] = ()
+    *notes: ReceivedNotification,
+    subscriptions: list[FeedSubscription] | None = None,
+    ended: tuple[str, ...] = (),
 ) -> list[str]:
     board = RankedNotifications()
     board.add(notes, NOW)
-    feed = build_feed(board.rank(NOW), wishes or [FAST], ended, explain_here)
+    feed = build_feed(board.rank(NOW), subscriptions or [FAST], ended, explain_here)
     return [row["key"].strip('"') for row in feed.rows]
 
 
@@ -51,19 +60,22 @@ def test_what_has_expired_is_gone() -> None:
 
 def test_mute_holds_back_and_counts_and_unmute_shows() -> None:
     notes = [make_note("a"), make_note("b", subscriptions=["fast", "loud"])]
-    muted = [Wish("fast", FAST.text, True), Wish("loud", "pain is severe")]
+    muted = [FeedSubscription("fast", FAST.text, True), FeedSubscription("loud", "pain is severe")]
     feed = build_feed(notes, muted, (), explain_here)
     assert [row["key"] for row in feed.rows] == ['"b"']  # another subscription wants it
-    assert (feed.held_back, feed.counts) == (1, {"fast": 2, "loud": 1})
+    assert (feed.hidden, feed.counts) == (1, {"fast": 2, "loud": 1})
     assert len(build_feed(notes, [FAST], (), explain_here).rows) == 2
 
 
 def test_top_k_is_of_each_subscription() -> None:
     notes = [make_note(f"f{i}", degree=1 - i / 10) for i in range(4)]
     notes.append(make_note("other", subscriptions=["pain"], degree=0.5))
-    wishes = [Wish("fast", "heart_rate is high, top 2"), Wish("pain", "pain is severe")]
-    assert list_keys(*notes, wishes=wishes) == ["f0", "f1", "other"]
-    assert build_feed(notes, wishes, (), explain_here).beyond == 2
+    subscriptions = [
+        FeedSubscription("fast", "heart_rate is high, top 2"),
+        FeedSubscription("pain", "pain is severe"),
+    ]
+    assert list_keys(*notes, subscriptions=subscriptions) == ["f0", "f1", "other"]
+    assert build_feed(notes, subscriptions, (), explain_here).beyond == 2
 
 
 def test_what_was_ended_is_not_shown_and_what_was_asked_elsewhere_is() -> None:
@@ -72,7 +84,12 @@ def test_what_was_ended_is_not_shown_and_what_was_asked_elsewhere_is() -> None:
         make_note("b", subscriptions=["phone"]),
         make_note("c", subscriptions=[]),
     ]
-    assert list_keys(*notes, wishes=[Wish("x", "pain is mild")], ended=("fast",)) == ["b", "c"]
+    assert list_keys(
+        *notes, subscriptions=[FeedSubscription("x", "pain is mild")], ended=("fast",)
+    ) == [
+        "b",
+        "c",
+    ]
     assert list_keys(*notes, ended=("fast",)) == ["a", "b", "c"]  # asked for again
 
 
@@ -80,11 +97,11 @@ def test_certain_and_possible_are_told_apart() -> None:
     values = {"heart_rate": {"value": 120.0, "low": 100.0, "high": 140.0, "unit": "bpm"}}
     note = make_note("d", values, degree=0.75, possible=0.75, certain=0.3)
     (row,) = build_feed([note], [FAST], (), explain_here).rows
-    assert (row["sure"], row["fit"]) == ("possible", "30–75 %")  # noqa: RUF001 - a range
+    assert (row["certainty"], row["fit"]) == ("possible", "30–75 %")  # noqa: RUF001 - a range
     assert "in doubt" in row["summary"]
     assert "100 to 140 bpm" in row["summary"]
     (row,) = build_feed([make_note("e")], [FAST], (), explain_here).rows
-    assert (row["sure"], row["fit"]) == ("certain", "100 %")
+    assert (row["certainty"], row["fit"]) == ("certain", "100 %")
 
 
 # Reasons ------------------------------------------------------------------------------------
@@ -129,7 +146,7 @@ def test_without_parts_the_nodes_own_words_are_said(text: str) -> None:
     note = make_note("n", why=why)
     assert summarise(note, list_reasons(note, text, RESCUE)) == "Heart rate 150 bpm fits to 1."
     bare = make_note("n")
-    assert summarise(bare, list_reasons(bare, text, RESCUE)) == "It is what you asked for."
+    assert summarise(bare, list_reasons(bare, text, RESCUE)) == "It matches your subscription."
 
 
 @pytest.mark.parametrize(
@@ -143,7 +160,7 @@ def test_without_parts_the_nodes_own_words_are_said(text: str) -> None:
     ],
 )
 def test_values_are_said_without_digits_that_pretend(value: object, said: str) -> None:
-    assert say_value(value) == said
+    assert format_value(value) == said
 
 
 def test_a_subscription_without_a_name_goes_by_its_words() -> None:

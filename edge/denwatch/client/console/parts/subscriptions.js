@@ -1,14 +1,14 @@
-// What was asked for: its state, mute, top k, change, end.
+// The subscriptions: state, mute, top k, change, end.
 export default {
   template: `
-  <div class="part"><section class="card wishes" id="section-wishes" data-section="wishes" tabindex="-1" aria-labelledby="wishes-title">
-    <div class="card-head"><h2 id="wishes-title">Your subscriptions</h2>
-      <span class="number" v-if="wishes?.length">{{ wishes.length }}</span></div>
-    <p v-if="!wishes?.length" class="empty">Nothing is asked for yet. What you subscribe to is listed here, and
-      stays until you end it.</p>
+  <div class="part"><section class="card subscriptions" id="section-subscriptions" data-section="subscriptions" tabindex="-1" aria-labelledby="subscriptions-title">
+    <div class="card-head"><h2 id="subscriptions-title">Your subscriptions</h2>
+      <span class="number" v-if="subscriptions?.length">{{ subscriptions.length }}</span></div>
+    <p v-if="!subscriptions?.length" class="empty">No subscriptions yet. Your subscriptions are listed here, and stay
+      until you end them.</p>
     <ul v-else>
-      <li v-for="one in wishes" :key="one.name" class="wish" :class="{ muted: one.is_muted }" :data-name="one.name">
-        <div class="wish-head">
+      <li v-for="one in subscriptions" :key="one.name" class="subscription" :class="{ muted: one.is_muted }" :data-name="one.name">
+        <div class="subscription-head">
           <h3>{{ one.label }}</h3>
           <span class="state" :class="one.state">
             <span class="icon-box" v-html="icon(states[one.state].icon)"></span>{{ states[one.state].words }}</span>
@@ -26,28 +26,28 @@ export default {
               <option v-for="count in counts(one.top)" :key="count" :value="count">top {{ count }}</option>
             </select>
           <button type="button" class="small quiet" @click="change(one)" :aria-label="'Change: ' + one.label">Change</button>
-          <button v-if="ending !== one.name" type="button" class="small quiet" @click="askEnd(one.name)"
+          <button v-if="ending !== one.name" type="button" class="small quiet" @click="confirmEnd(one.name)"
             :aria-label="'Unsubscribe: ' + one.label" :data-end="one.name">Unsubscribe</button>
           <span v-else class="confirm" role="group" :aria-label="'End ' + one.label + '?'">
             <button type="button" class="small danger" :data-confirm="one.name" @click="end(one.name)">End it</button>
             <button type="button" class="small quiet" @click="keep(one.name)">Keep</button>
           </span>
         </div>
-        <p class="matches">{{ one.count === 0 ? 'nothing counts now' : one.count === 1 ? '1 counts now'
-          : one.count + ' count now' }}<template v-if="one.is_muted">, held back</template></p>
+        <p class="matches">{{ one.count === 0 ? 'no valid notifications' : one.count === 1 ? '1 valid notification'
+          : one.count + ' valid notifications' }}<template v-if="one.is_muted">, hidden</template></p>
       </li>
     </ul>
-    <p class="sr" role="status">{{ said }}</p>
+    <p class="sr" role="status">{{ announcement }}</p>
   </section></div>`,
-  props: { wishes: Array, online: Boolean },
+  props: { subscriptions: Array, online: Boolean },
   data() {
-    return { ending: "", said: "" };
+    return { ending: "", announcement: "" };
   },
   computed: {
     states() {
       return {
         active: { words: "active", icon: "ok" },
-        pending: { words: this.online ? "asking" : "waits for a node", icon: "clock" },
+        pending: { words: this.online ? "pending" : "waits for a node", icon: "clock" },
         refused: { words: "refused", icon: "warn" },
       };
     },
@@ -63,7 +63,7 @@ export default {
     focus(selector) {
       this.$nextTick(() => this.$el.querySelector(selector)?.focus());
     },
-    askEnd(name) {
+    confirmEnd(name) {
       this.ending = name;
       this.focus(`[data-confirm="${CSS.escape(name)}"]`);
     },
@@ -73,7 +73,7 @@ export default {
     },
     end(name) {
       this.ending = "";
-      this.said = "The subscription has ended.";
+      this.announcement = "The subscription has ended.";
       this.$emit("end", { name });
       this.$el.querySelector("section").focus();
     },

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from denwatch.client.console.desk import Place
-from denwatch.client.console.guard import Guard, read_cookie, split_host
-from denwatch.client.console.people import LoginError, People
-from denwatch.client.console.settings import (
-    Settings,
+from denwatch.client.console.auth import (
+    AccessGuard,
+    ConsoleUsers,
+    LoginError,
+    read_cookie,
+    split_host,
+)
+from denwatch.client.console.user_session import (
+    NodeServers,
+    UserSettings,
     check_key,
     load_settings,
     remember_key,
@@ -21,12 +26,12 @@ from denwatch.client.console.settings import (
 from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
-NOWHERE = Place(("mqtt://127.0.0.1:1",))
+NOWHERE = NodeServers(("mqtt://127.0.0.1:1",))
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[People]:
-    found = People(NOWHERE, tmp_path, RESCUE)
+def users(tmp_path: Path) -> Iterator[ConsoleUsers]:
+    found = ConsoleUsers(NOWHERE, tmp_path, RESCUE)
     yield found
     found.close()
 
@@ -34,84 +39,86 @@ def people(tmp_path: Path) -> Iterator[People]:
 # Sessions -----------------------------------------------------------------------------------
 
 
-def test_a_console_of_one_person_opens_by_its_secret_alone(people: People, tmp_path: Path) -> None:
-    token = people.open_single("medic7", "key", tmp_path / "medic7.db")
+def test_a_console_of_one_person_opens_by_its_secret_alone(
+    users: ConsoleUsers, tmp_path: Path
+) -> None:
+    token = users.open_single("medic7", "key", tmp_path / "medic7.db")
     for wrong in ("", "x", token[:-1], token + "x", "ü"):
-        assert people.enter(wrong) is None
-    session = people.enter(token)
-    desk = people.find(session)
-    assert desk is not None
-    assert desk.name == "medic7"
-    assert people.find(None) is people.find("") is people.find("x") is None
-    with pytest.raises(LoginError, match="one person"):
-        people.login("medic7", "key")
-    people.leave(session)
-    assert people.find(session) is None
+        assert users.enter(wrong) is None
+    session = users.enter(token)
+    user = users.find(session)
+    assert user is not None
+    assert user.name == "medic7"
+    assert users.find(None) is users.find("") is users.find("x") is None
+    with pytest.raises(LoginError, match="one user"):
+        users.login("medic7", "key")
+    users.leave(session)
+    assert users.find(session) is None
 
 
 def test_the_secret_outlives_a_restart_and_is_kept_from_others(tmp_path: Path) -> None:
     tokens = []
     for _ in range(2):
-        people = People(NOWHERE, tmp_path, RESCUE)
-        tokens.append(people.open_single("medic7", None, tmp_path / "medic7.db"))
-        people.close()
+        users = ConsoleUsers(NOWHERE, tmp_path, RESCUE)
+        tokens.append(users.open_single("medic7", None, tmp_path / "medic7.db"))
+        users.close()
     assert tokens[0] == tokens[1]
     kept = tmp_path / "medic7.console.json"
     assert kept.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "#", "+", "$x", "x" * 65, "../medic7"])
-def test_what_is_no_name_is_refused(people: People, name: str) -> None:
-    with pytest.raises(LoginError, match="no name"):
-        people.login(name, "key")
+def test_what_is_no_name_is_refused(users: ConsoleUsers, name: str) -> None:
+    with pytest.raises(LoginError, match="not a name"):
+        users.login(name, "key")
 
 
 def test_while_no_node_answers_only_a_key_that_one_accepted_before_opens(
-    people: People, tmp_path: Path
+    users: ConsoleUsers, tmp_path: Path
 ) -> None:
     with pytest.raises(LoginError, match="cannot be checked"):
-        people.login("medic7", "right")
-    settings = Settings()
+        users.login("medic7", "right")
+    settings = UserSettings()
     remember_key(settings, "right")
     save_settings(tmp_path / "medic7.console.json", settings)
     with pytest.raises(LoginError, match="cannot be checked"):
-        people.login("medic7", "wrong")
-    first, second = people.login("medic7", "right"), people.login("medic7", "right")
+        users.login("medic7", "wrong")
+    first, second = users.login("medic7", "right"), users.login("medic7", "right")
     assert first != second
-    desk = people.find(first)
-    assert desk is not None
-    assert desk is people.find(second)  # two browsers, one desk
-    people.leave(first)
-    assert people.find(second) is desk
-    people.leave(second)
-    assert people.find(second) is None
+    user = users.find(first)
+    assert user is not None
+    assert user is users.find(second)  # two browsers, one user
+    users.leave(first)
+    assert users.find(second) is user
+    users.leave(second)
+    assert users.find(second) is None
 
 
-def test_guessing_is_rationed(people: People) -> None:
+def test_guessing_is_rationed(users: ConsoleUsers) -> None:
     for _ in range(10):
         with pytest.raises(LoginError, match="cannot be checked"):
-            people.login("medic7", "guess")
+            users.login("medic7", "guess")
     with pytest.raises(LoginError, match="wait a minute"):
-        people.login("medic7", "guess")
+        users.login("medic7", "guess")
 
 
 def test_what_is_asked_without_a_node_waits_and_outlives_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
-        people = People(NOWHERE, tmp_path, RESCUE)
-        session = people.enter(people.open_single("medic7", None, tmp_path / "medic7.db"))
-        desk = people.find(session)
-        assert desk is not None
-        assert desk.subscribe("pain is severe, named ouch") == "ouch"
-        desk.mute("ouch", True)
-        situation = desk.read()
+        users = ConsoleUsers(NOWHERE, tmp_path, RESCUE)
+        session = users.enter(users.open_single("medic7", None, tmp_path / "medic7.db"))
+        user = users.find(session)
+        assert user is not None
+        assert user.subscribe("pain is severe, named ouch") == "ouch"
+        user.mute("ouch", True)
+        situation = user.read()
         assert [(s.name, s.state) for s in situation.subscriptions] == [("ouch", "pending")]
         assert not situation.is_online
-        assert desk.replace("pain is mild, named ouch", "ouch") == "ouch"
-        assert desk.replace("pain is mild, named low", "ouch") == "low"
-        assert [s.name for s in desk.read().subscriptions] == ["low"]
-        assert desk.replace("pain is severe, named ouch", "low") == "ouch"
-        desk.mute("ouch", True)
-        people.close()
+        assert user.replace("pain is mild, named ouch", "ouch") == "ouch"
+        assert user.replace("pain is mild, named low", "ouch") == "low"
+        assert [s.name for s in user.read().subscriptions] == ["low"]
+        assert user.replace("pain is severe, named ouch", "low") == "ouch"
+        user.mute("ouch", True)
+        users.close()
     assert load_settings(tmp_path / "medic7.console.json").muted == ["ouch"]
 
 
@@ -120,19 +127,19 @@ def test_what_is_asked_without_a_node_waits_and_outlives_a_restart(tmp_path: Pat
 
 def test_settings_come_back_and_rubbish_is_a_new_beginning(tmp_path: Path) -> None:
     path = tmp_path / "x.console.json"
-    assert load_settings(path) == Settings()
-    settings = Settings(["a"], ["b"], token="t")
+    assert load_settings(path) == UserSettings()
+    settings = UserSettings(["a"], ["b"], token="t")
     remember_key(settings, "key")
     save_settings(path, settings)
     found = load_settings(path)
     assert found == settings
     assert check_key(found, "key")
     assert not check_key(found, "other")
-    assert not check_key(Settings(), "")
+    assert not check_key(UserSettings(), "")
     assert "key" not in path.read_text(encoding="utf-8").replace("hash", "").split('"')
     for rubbish in ("", "[]", "{", '{"salt": "xyz"}', '{"muted": 7}', "\x00"):
         path.write_text(rubbish, encoding="utf-8")
-        assert load_settings(path) == Settings()
+        assert load_settings(path) == UserSettings()
 
 
 # The guard ----------------------------------------------------------------------------------
@@ -162,7 +169,7 @@ def knock(
         "method": method,
         "headers": [(name.encode(), value.encode()) for name, value in given.items()],
     }
-    guard = Guard(app, ["127.0.0.1", "localhost"], "denwatch_8080", lambda s: s == "good")
+    guard = AccessGuard(app, ["127.0.0.1", "localhost"], "denwatch_8080", lambda s: s == "good")
     asyncio.run(guard(scope, receive, send))
     first = sent[0]
     told = {name.decode(): value.decode() for name, value in first.get("headers", [])}
@@ -195,13 +202,13 @@ def test_another_pages_request_is_refused(path: str, origin: str) -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "denwatch_8080=bad", "denwatch_9090=good", "denwatch_8080"])
-def test_without_a_session_nothing_but_the_door_is_served(cookie: str) -> None:
+def test_without_a_session_nothing_but_the_login_is_served(cookie: str) -> None:
     status, headers, reached = knock(cookie=cookie)
     assert (status, headers["location"], reached) == (303, "/login", False)
     assert knock("/shared.js", cookie=cookie)[::2] == (401, False)
     assert knock("/_nicegui/x.js", cookie=cookie)[::2] == (401, False)
     assert knock("/_nicegui_ws/socket.io/", "websocket", cookie=cookie)[::2] == (1008, False)
-    for path in ("/login", "/enter", "/health", "/door.css"):
+    for path in ("/login", "/enter", "/health", "/console.css"):
         assert knock(path, cookie=cookie)[2]
 
 

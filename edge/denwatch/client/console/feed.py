@@ -1,0 +1,275 @@
+"""Notifications as the page shows them: ranked, each with its reasons, as JSON. Pure.
+
+REASONS. The node sends which predicate limits the degree; here all predicates are evaluated again
+with the vocabulary, so that people see the others, too.
+FEED. Notifications of a muted subscription are hidden and counted; those of an ended subscription
+are not shown. Top k of a subscription are the best k of its valid notifications.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from denwatch.client.console.preview import (
+    PredicateMeaning,
+    find_range,
+    find_top,
+    list_meanings,
+    read_codes,
+    shorten,
+)
+from denwatch.client.errors import LanguageError
+from denwatch.client.language import parse
+from denwatch.client.subscriber import ReceivedNotification
+from denwatch.client.vocabulary import Vocabulary
+
+_FULL = 0.995
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One predicate: its words, the value read, how well it matches (0..1, from worst to best)."""
+
+    words: str
+    value: str
+    low: float
+    high: float
+    is_limit: bool = False
+
+    @property
+    def fit(self) -> str:
+        """The degree in percent."""
+        return describe_fit(self.low, self.high)
+
+
+def describe_fit(low: float, high: float) -> str:
+    """Return one percentage, or from the worst to the best where a reading is in doubt."""
+    worst, best = round(100 * low), round(100 * high)
+    return f"{best} %" if worst >= best else f"{worst}–{best} %"  # noqa: RUF001 - a range
+
+
+def list_reasons(
+    notification: ReceivedNotification,
+    text: str,
+    vocabulary: Vocabulary,
+    organisation: str | None = None,
+) -> list[Reason]:
+    """Return the predicates of a subscription that a notification matches; the limit is marked."""
+    try:
+        event, meanings = list_meanings(parse(text), vocabulary, organisation)
+    except LanguageError:
+        return []
+    if event.name != notification.event:
+        return []
+    limit = notification.why.get("attribute") if isinstance(notification.why, Mapping) else None
+    found = []
+    for meaning in meanings:
+        value = notification.values.get(meaning.attribute.name)
+        codes = read_codes(meaning.attribute, value)
+        if codes is not None:
+            words = meaning.words.replace("_", " ")
+            found.append(Reason(words, format_value(value), *find_range(meaning, codes)))
+    return _mark_limit(found, meanings, limit)
+
+
+def format_value(value: object) -> str:
+    """Return a delivered value for people: no meaningless digits, a range where in doubt."""
+    if not isinstance(value, Mapping):
+        return _format_number(value)
+    unit = f" {value['unit']}" if value.get("unit") else ""
+    if "low" in value and "high" in value:
+        low, high = _format_number(value["low"]), _format_number(value["high"])
+        return f"{low} to {high}{unit}"
+    if isinstance(value.get("among"), list):
+        return " or ".join(map(str, value["among"]))
+    return f"{_format_number(value.get('value', value.get('code', '?')))}{unit}"
+
+
+def _format_number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _mark_limit(
+    reasons: list[Reason], meanings: list[PredicateMeaning], limit: object
+) -> list[Reason]:
+    """Mark the weakest predicate on the attribute that the node names."""
+    if not isinstance(limit, str) or len(reasons) < 2:
+        return reasons
+    own = {m.words.replace("_", " ") for m in meanings if m.attribute.name == limit}
+    weak = [r for r in reasons if r.words in own and r.high < _FULL]
+    if not weak:
+        return reasons
+    weakest = min(weak, key=lambda r: r.high)
+    return [Reason(r.words, r.value, r.low, r.high, True) if r is weakest else r for r in reasons]
+
+
+def summarise(notification: ReceivedNotification, reasons: list[Reason]) -> str:
+    """Return the reason in one sentence or two."""
+    if not reasons:
+        why = (
+            notification.why.get("words")
+            if isinstance(notification.why, Mapping)
+            else notification.why
+        )
+        return f"{_begin(str(why).replace('_', ' '))}." if why else "It matches your subscription."
+    weakest = next((r for r in reasons if r.is_limit), min(reasons, key=lambda r: r.high))
+    if notification.certain < notification.possible - 0.005:
+        may = "It surely fits" if notification.is_certain else "It may be so"
+        fit = describe_fit(notification.certain, notification.possible)
+        return f"{may}, by {fit}: the sensor is in doubt. {_begin(weakest.words)}: {weakest.value}."
+    if weakest.high >= _FULL:
+        return _begin(" and ".join(f"{r.words} ({r.value})" for r in reasons)) + "."
+    decides = ", and that decides" if len(reasons) > 1 else ""
+    return f"{_begin(weakest.words)} by {weakest.fit} ({weakest.value}){decides}."
+
+
+def _begin(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+# The feed ------------------------------------------------------------------------------------
+
+MOST_ROWS = 60
+_DERIVED = re.compile("s[0-9a-f]{10}")  # by `denwatch.client.subscriber.messages.derive_name`
+
+
+@dataclass(frozen=True)
+class FeedSubscription:
+    """A subscription, as far as the feed needs it."""
+
+    name: str
+    text: str
+    is_muted: bool = False
+
+    @property
+    def top(self) -> int | None:
+        """Its top k; None for all."""
+        return find_top(self.text)
+
+    @property
+    def label(self) -> str:
+        """Its name, or its words if it was given none."""
+        return label(self.name, self.text)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The rows, best first, and how many are not among them."""
+
+    rows: tuple[dict[str, Any], ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)  # by subscription, shown or not
+    hidden: int = 0  # of muted subscriptions
+    beyond: int = 0  # of the top k, or of the page
+
+
+def label(name: str, text: str) -> str:
+    """Return a subscription's name; its words if the library derived the name."""
+    return shorten(text) if not name or _DERIVED.fullmatch(name) else name
+
+
+Explain = Callable[[ReceivedNotification, str], dict[str, Any]]
+
+
+def explain(
+    notification: ReceivedNotification, text: str, vocabulary: Vocabulary, organisation: str | None
+) -> dict[str, Any]:
+    """Return why a notification matches one subscription, as JSON."""
+    reasons = list_reasons(notification, text, vocabulary, organisation)
+    return {
+        "summary": summarise(notification, reasons),
+        "reasons": [
+            {
+                "words": reason.words,
+                "value": reason.value,
+                "fit": reason.fit,
+                "percent": round(100 * reason.high),
+                "is_limit": reason.is_limit,
+            }
+            for reason in reasons
+        ],
+    }
+
+
+def build_feed(
+    ranked: Iterable[ReceivedNotification],
+    subscriptions: Iterable[FeedSubscription],
+    ended: Iterable[str],
+    explain: Explain,
+) -> Feed:
+    """Return the feed of notifications that are ranked and valid.
+
+    Notifications for subscriptions of another app of the same subscriber are shown, too.
+    """
+    known = {subscription.name: subscription for subscription in subscriptions}
+    gone = set(ended) - set(known)
+    tops = {name: subscription.top for name, subscription in known.items()}
+    counts: dict[str, int] = {}
+    rows: list[dict[str, Any]] = []
+    hidden = beyond = 0
+    for notification in ranked:
+        names = [name for name in notification.subscriptions if name not in gone]
+        if notification.subscriptions and not names:
+            continue
+        loud = [name for name in names if not (name in known and known[name].is_muted)]
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        if names and not loud:
+            hidden += 1
+            continue
+        within = [n for n in loud if (tops.get(n) or counts[n]) >= counts[n]]
+        if (loud and not within) or len(rows) >= MOST_ROWS:
+            beyond += 1
+            continue
+        chosen = next((n for n in within if n in known), "")
+        reasons = explain(notification, known[chosen].text if chosen else "")
+        rows.append(
+            _build_row(notification, len(rows) + 1, [known.get(n) or n for n in within], reasons)
+        )
+    return Feed(tuple(rows), counts, hidden, beyond)
+
+
+def _build_row(
+    notification: ReceivedNotification,
+    rank: int,
+    subscriptions: list[FeedSubscription | str],
+    reasons: dict[str, Any],
+) -> dict[str, Any]:
+    labels = [
+        subscription if isinstance(subscription, str) else subscription.label
+        for subscription in subscriptions
+    ]
+    return {
+        "key": notification.key,
+        "rank": rank,
+        "certainty": "certain" if notification.is_certain else "possible",
+        "fit": describe_fit(
+            min(notification.certain, notification.possible), notification.possible
+        ),
+        "percent": round(100 * notification.degree),
+        "worst": round(100 * min(notification.certain, notification.possible)),
+        "event": notification.event,
+        "device": str(notification.fields.get("device") or ""),
+        "node": str(notification.fields.get("node") or ""),
+        "values": [
+            {"name": name.replace("_", " "), "value": format_value(value)}
+            for name, value in notification.values.items()
+        ],
+        "faults": [
+            str(name).replace("_", " ") for name in _read_list(notification.fields.get("faults"))
+        ],
+        # A score that equals the degree is no information.
+        "score": round(notification.score, 2)
+        if abs(notification.score - notification.degree) > 0.02
+        else 0,
+        "at": notification.at,
+        "expires": notification.expires,
+        "subscriptions": labels,
+        **reasons,
+    }
+
+
+def _read_list(found: object) -> list[Any]:
+    return found if isinstance(found, list) else []

@@ -1,0 +1,307 @@
+"""One subscriber at the console: connection, subscriptions, notifications, settings.
+
+It uses the durable subscriber library with one store for each subscriber: a subscription made while
+no node is in range waits there and is sent later, and a notification is shown once it is stored.
+A session knows one subscriber, and nothing of any other.
+
+The only file of the console that writes files. Settings have mode 600, and are replaced as a whole,
+so that a crash leaves the old ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from denwatch.client.console.feed import Feed, FeedSubscription, build_feed, explain, label
+from denwatch.client.console.preview import find_name, strip_name
+from denwatch.client.console.status_monitor import (
+    Announcement,
+    NetworkView,
+    StatusMonitor,
+    read_announcements,
+)
+from denwatch.client.subscriber import (
+    ConnectionState,
+    ConnectionStatus,
+    HandlerTransaction,
+    ReceivedNotification,
+    Subscriber,
+    SubscriptionStatus,
+)
+from denwatch.client.subscriber.display import RankedNotifications
+from denwatch.client.subscriber.link import Identity
+from denwatch.client.subscriber.messages import derive_name
+from denwatch.client.vocabulary import Vocabulary
+
+_COST = {"n": 1 << 14, "r": 8, "p": 1}
+
+
+@dataclass
+class UserSettings:
+    """A subscriber's settings. `salt` and `hash` are those of the last key that a node accepted;
+    `token` opens the console of a single user without a key."""
+
+    muted: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    salt: str = ""
+    hash: str = ""
+    token: str = ""
+
+
+def load_settings(path: Path) -> UserSettings:
+    """Load the settings; a missing or unreadable file gives new ones."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found = UserSettings(
+            [str(name) for name in document.get("muted", [])],
+            [str(name) for name in document.get("ended", [])],
+            *(str(document.get(key, "")) for key in ("salt", "hash", "token")),
+        )
+        bytes.fromhex(found.salt)
+    except (OSError, ValueError, AttributeError, TypeError):
+        return UserSettings()
+    return found
+
+
+def save_settings(path: Path, settings: UserSettings) -> None:
+    """Write the settings to disk."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(settings), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def remember_key(settings: UserSettings, key: str) -> None:
+    """Store the hash of a key that a node accepted: it allows logins while no node answers."""
+    if not check_key(settings, key):
+        settings.salt = secrets.token_hex(16)
+        settings.hash = _hash(key, settings.salt)
+
+
+def check_key(settings: UserSettings, key: str) -> bool:
+    """Return whether a key is the one that a node accepted."""
+    if not settings.hash:
+        return False
+    return hmac.compare_digest(_hash(key, settings.salt), settings.hash)
+
+
+def _hash(key: str, salt: str) -> str:
+    return hashlib.scrypt(key.encode(), salt=bytes.fromhex(salt), dklen=32, **_COST).hex()
+
+
+# The session ---------------------------------------------------------------------------------
+
+_LIVE = ("pending", "active", "refused")
+_KEPT_REASONS = 2_000
+
+
+@dataclass(frozen=True)
+class NodeServers:
+    """The nodes' addresses, and how to connect to them. `tls` is the file of an authority."""
+
+    servers: tuple[str, ...]
+    tls: str | None = None
+    is_insecure: bool = False
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that a page shows, at one moment."""
+
+    now: int
+    status: ConnectionStatus
+    subscriptions: tuple[SubscriptionStatus, ...]
+    feed: Feed
+    notifications: tuple[ReceivedNotification, ...]
+    network: NetworkView
+    announcements: tuple[Announcement, ...]
+    uncounted: int  # devices that nodes count but do not name
+
+    @property
+    def is_online(self) -> bool:
+        """Whether a node serves us."""
+        return self.status.state is ConnectionState.ONLINE
+
+
+class UserSession:
+    """One subscriber, between `start` and `close`. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        password: str | None,
+        nodes: NodeServers,
+        store: Path,
+        vocabulary: Vocabulary,
+        organisation: str | None = None,
+    ) -> None:
+        self.name = name
+        self.password = password
+        self.vocabulary = vocabulary
+        self.organisation = organisation
+        self._path = store.with_suffix(".console.json")
+        self.settings = load_settings(self._path)
+        self._lock = threading.Lock()
+        self._ranked = RankedNotifications()
+        self._subscriber = Subscriber(
+            name,
+            password,
+            nodes.servers,
+            store=store,
+            tls=nodes.tls,
+            is_insecure=nodes.is_insecure,
+            on_notification=self._receive,
+            on_status=self._follow_status,
+        )
+        identity = Identity(name, password, nodes.tls, nodes.is_insecure)
+        self._monitor = StatusMonitor(identity, nodes.servers, self._subscriber.now)
+        self._since = self._subscriber.now()
+        self._is_online = False
+        self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def start(self) -> None:
+        """Load what came earlier, and connect."""
+        self._subscriber.start()
+        self._add(self._subscriber.stored())
+        self._monitor.start()
+
+    def close(self) -> None:
+        """Stop; subscriptions and notifications stay."""
+        self._monitor.close()
+        self._subscriber.close()
+
+    def save(self, settings: UserSettings) -> None:
+        """Change the settings."""
+        with self._lock:
+            self.settings = settings
+            save_settings(self._path, settings)
+
+    # Receiving ------------------------------------------------------------------------------
+
+    def _receive(
+        self,
+        notification: ReceivedNotification,
+        transaction: HandlerTransaction,  # noqa: ARG002 - a handler's
+    ) -> None:
+        self._add([notification])
+
+    def _add(self, notifications: Iterable[ReceivedNotification]) -> None:
+        with self._lock:
+            self._ranked.add(notifications, self._subscriber.now())
+
+    def _follow_status(self, status: ConnectionStatus) -> None:
+        is_online = status.state is ConnectionState.ONLINE
+        if is_online != self._is_online:
+            self._is_online = is_online
+            self._since = self._subscriber.now()
+
+    # Subscribing ---------------------------------------------------------------------------
+
+    def subscribe(self, text: str, name: str | None = None) -> str:
+        """Subscribe, now or when a node is in range; return the subscription's name."""
+        name = name or find_name(text) or derive_name(text)
+        self._subscriber.subscribe(text, name, wait=False)
+        with self._lock:
+            ended = [other for other in self.settings.ended if other != name]
+            self._change(replace(self.settings, ended=ended))
+        return name
+
+    def replace(self, text: str, old: str | None) -> str:
+        """Subscribe in place of an older subscription, if there is one."""
+        name = self.subscribe(text, find_name(text) or old)
+        if old is not None and old != name:
+            self.unsubscribe(old)
+        return name
+
+    def unsubscribe(self, name: str) -> None:
+        """End a subscription, now or when a node is in range; its notifications go at once."""
+        self._subscriber.unsubscribe(name, wait=False)
+        with self._lock:
+            muted = [other for other in self.settings.muted if other != name]
+            ended = [other for other in self.settings.ended if other != name] + [name]
+            self._change(replace(self.settings, muted=muted, ended=ended[-1_000:]))
+
+    def mute(self, name: str, is_muted: bool) -> None:
+        """Hide the notifications of a subscription, or show them again; nothing is lost."""
+        with self._lock:
+            muted = [other for other in self.settings.muted if other != name]
+            self._change(replace(self.settings, muted=muted + [name] * is_muted))
+
+    def _change(self, settings: UserSettings) -> None:
+        self.settings = settings
+        save_settings(self._path, settings)
+
+    # Reading ---------------------------------------------------------------------------
+
+    def read(self) -> Situation:
+        """Return the situation. Waits for the store: do not call it on an event loop."""
+        now = self._subscriber.now()
+        status = self._subscriber.status
+        live = [s for s in self._subscriber.subscriptions() if s.state in _LIVE]
+        with self._lock:
+            ranked = self._ranked.rank(now)
+            settings = self.settings
+        subscriptions = [FeedSubscription(s.name, s.text, s.name in settings.muted) for s in live]
+        feed = build_feed(ranked, subscriptions, settings.ended, self._explain)
+        with self._monitor.lock:
+            served_by = self._monitor.served.get(status.server, "")
+            is_online = status.state is ConnectionState.ONLINE
+            network = self._monitor.memory.view(now, served_by if is_online else "")
+            statuses = self._monitor.memory.list_statuses(now)
+        announcements, uncounted = read_announcements(statuses)
+        return Situation(
+            now,
+            status,
+            tuple(live),
+            feed,
+            tuple(ranked),
+            network,
+            tuple(announcements),
+            uncounted,
+        )
+
+    @property
+    def since(self) -> int:
+        """When the connection was made or lost, in ms."""
+        return self._since
+
+    def _explain(self, notification: ReceivedNotification, text: str) -> dict[str, Any]:
+        key = notification.key, text
+        known = self._reasons.get(key)
+        if known is None:
+            if len(self._reasons) >= _KEPT_REASONS:
+                self._reasons = {}
+            known = explain(notification, text, self.vocabulary, self.organisation)
+            self._reasons[key] = known
+        return known
+
+
+def describe_subscription(
+    subscription: SubscriptionStatus, feed: Feed, is_muted: bool
+) -> dict[str, Any]:
+    """Return a subscription as the page shows it. Pure."""
+    shown = FeedSubscription(subscription.name, subscription.text)
+    error = subscription.error
+    return {
+        "name": subscription.name,
+        "label": label(subscription.name, subscription.text),
+        "text": subscription.text,
+        "words": strip_name(subscription.text),
+        "state": subscription.state,
+        "error": "" if error is None else str(error),
+        "top": shown.top,
+        "is_muted": is_muted,
+        "count": feed.counts.get(subscription.name, 0),
+    }
