@@ -38,7 +38,7 @@ _COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-class NodeStatus(NamedTuple):
+class ReportedStatus(NamedTuple):
     """A node's last status, and when it arrived (ms)."""
 
     fields: Mapping[str, Any]
@@ -88,7 +88,7 @@ class StatusTable:
         for server in servers:  # refuse now to send a password in the clear
             identity.build_context(parse_server(server))
         self.reader = StatusReader(identity, servers, "status")
-        self.nodes: dict[str, NodeStatus] = {}
+        self.nodes: dict[str, ReportedStatus] = {}
 
     def __enter__(self) -> StatusTable:
         return self
@@ -105,7 +105,7 @@ class StatusTable:
         changed: set[str] = set()
         for message in self.reader.step(timeout):
             if message.fields is not None:
-                self.nodes[message.node] = NodeStatus(message.fields, self.now())
+                self.nodes[message.node] = ReportedStatus(message.fields, self.now())
                 changed.add(message.node)
             elif self.nodes.pop(message.node, None) is not None:  # it stopped in order
                 changed.add(message.node)
@@ -131,7 +131,7 @@ class StatusTable:
             print(f"{url}: {why}", file=sys.stderr)
 
 
-def build_rows(nodes: Mapping[str, NodeStatus], now: int) -> list[list[str]]:
+def build_rows(nodes: Mapping[str, ReportedStatus], now: int) -> list[list[str]]:
     """Return a table, its first row the titles; columns without any value are left out."""
     from denwatch.client.subscriber.display import describe_span
 
