@@ -166,10 +166,10 @@ def test_a_key_file_says_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"key": "(--secrets shows it)"}, "no key"),
-        ({"key": "00" * 32}, "no key"),
+        ({"key": "(--secrets shows it)"}, "not a key"),
+        ({"key": "00" * 32}, "not a key"),
         ({"key": ""}, "key is missing"),
-        ({"key_id": None}, "no key"),
+        ({"key_id": None}, "not a key"),
         ({"url": None}, "url is missing"),
         ({"name": "south"}, "only for south"),
     ],

@@ -98,7 +98,7 @@ def test_symbols_and_moments() -> None:
         ("patient heart_rate=fast", 20, "a number"),
         ("patient heart_rate=999", 20, "outside the domain"),
         ("patient heart_rate=1 heart_rate=2", 22, "already"),
-        ("patient ill heart_rate=1", 9, "no ATTRIBUTE=VALUE"),
+        ("patient ill heart_rate=1", 9, "not ATTRIBUTE=VALUE"),
         ("patient heart_rate==1", 20, "expected"),
         ("patient heart_rate=1=2", 20, "followed by a space"),
         ("patient triage=purple", 16, "never"),
