@@ -32,10 +32,10 @@ from denwatch.spark.matching.job import list_parts, share_parts
 from denwatch.spark.matching.value_index import (
     MAX_LIST,
     VALUES,
-    build_stabs,
+    build_value_index,
     find_exact,
     find_max_list,
-    match_stabs,
+    match_values,
 )
 from denwatch.spark.matching.windows import FOREVER, Meanings
 from denwatch.spark.source import read_kind
@@ -126,12 +126,12 @@ def test_it_equals_the_oracle_for_any_partitioning(
     frame = make_frame(spark, notes).cache()
     index = make_index(spark, subs, tmp_path / "one", max_list=0)
     assert len(index.shards) == 1
-    assert not index.shards[0].stabs
+    assert not index.shards[0].by_value
     for parts in (1, 2, 7):
         assert collect(match_notes(frame.repartition(parts), index)) == wanted
     # Filed by value, the rest beside it, and cut in shards.
     filed = make_index(spark, subs, tmp_path / "filed", max_list=MAX_LIST)
-    assert filed.shards[0].stabs
+    assert filed.shards[0].by_value
     assert filed.shards[0].rest
     assert collect(match_notes(frame, filed)) == wanted
     cut = make_index(spark, subs, tmp_path / "cut", limit=8_000, max_list=MAX_LIST)
@@ -199,10 +199,10 @@ def test_lists_by_value_answer_what_the_index_answers(size: int) -> None:
     strangers = [NotificationVector(9, note.readings) for note in notes[::3]]
     readings = pack_notifications([*notes, *strangers], [0] * (len(notes) + len(strangers)))
     exact = find_exact(readings.starts, readings.points, readings.wides)
-    built = build_stabs(index, max_list=MAX_LIST)
+    built = build_value_index(index, max_list=MAX_LIST)
     assert built is not None
     assert not len(built.rest)
-    mine, theirs = match_stabs(readings, built.stabs, exact), index.match_batch(readings)
+    mine, theirs = match_values(readings, built.lists, exact), index.match_batch(readings)
     assert size < 300 or 0 < exact.sum() < size
     for n in np.flatnonzero(exact).tolist():
         rows = []
@@ -228,7 +228,7 @@ def test_long_lists_of_one_mask_are_left_to_the_bit_rows(same: int, is_filed: bo
     index = FuzzyIndex(16)
     wanted = SubscriptionVector(0, [Predicate(0, 10, 20)])
     index.add_batch(pack_subscriptions([(i, wanted) for i in range(same)]))
-    assert (build_stabs(index) is not None) is is_filed
+    assert (build_value_index(index) is not None) is is_filed
 
 
 def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
     index = build_index(spark, find_windows(subscribe, unsubscribe).toArrow())
     matches = match_notes(find_notes(note), index)
 
-`match_globally` does all of it from the log's tables. `vectors` and `kernels` read and match,
-`index` puts the node's index into files that workers map, `windows` says when a subscription was in
-force, `job` is what runs on Spark.
+`match_globally` does all of it. `windows` prepares subscriptions, notifications and vocabularies,
+`kernels` decodes vectors, `index` and `value_index` write the subscriptions into files that workers
+map, `job` runs on Spark.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The index of all subscriptions in files: built once by the driver, mapped by every worker.
+"""The index of all subscriptions as files: built once by the driver, mapped by every worker.
 
-A folder holds `rows.npy` (for each subscription its id, from when to when it is in force, its
-owner, and which vocabularies it agrees with), `names.json` (what the numbers in there stand for)
-and one or more snapshots of the node's own index. There is more than one when one would be larger
-than an executor may hold: subscriptions are then cut by event and feature mask, so that every
-group of the index stays whole and the answers are the same.
+A folder contains `rows.npy` (for each subscription its id, begin, end, subscriber, and which
+vocabularies it agrees with), `names.json` (the names behind those numbers) and one or more
+snapshots of the node's own index. If one snapshot would exceed the memory limit of an executor, the
+subscriptions are split by event and feature mask: every group of the index stays whole, and the
+answers are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from denwatch.node.matching.batch import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
 from denwatch.node.matching.plugins import CONTENT, FUZZY
 from denwatch.spark.matching.kernels import decode_subscriptions
-from denwatch.spark.matching.value_index import Stabs, build_stabs, load_stabs
+from denwatch.spark.matching.value_index import ValueIndex, build_value_index, load_value_index
 from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.session import is_local
 from numpy.typing import NDArray
@@ -42,12 +42,12 @@ class TooManyError(ValueError):
 class Shard:
     """One snapshot of the node's index, and the events of its subscriptions.
 
-    Where they are worth it there are also lists by value (`stabs`), and then an index of those
-    subscriptions that are not in them.
+    Where that is faster there are also lists by value (`value_index`), and a second index (`rest`)
+    of the subscriptions that are not in them.
     """
 
     file: str
-    stabs: str
+    by_value: str  # empty: none
     rest: str  # empty: none
     events: tuple[int, ...]
     nbytes: int
@@ -55,15 +55,15 @@ class Shard:
 
 @dataclass(frozen=True)
 class SharedIndex:
-    """Where the index is; small, and sent with every task."""
+    """Where the index is; a small object that is sent with every task."""
 
     folder: str  # on the driver, and where executors share its disk
-    is_shipped: bool  # executors have got the files by Spark
+    is_shipped: bool  # executors received the files from Spark
     shards: tuple[Shard, ...]
     subscriptions: int
     content: int  # how many of them are in the language of typed content
-    vocabularies: int  # whose meaning is known; notifications are told apart by two or more
-    errors: dict[int, str]  # by id: subscriptions that no matcher takes, and why
+    vocabularies: int  # known ones; with two or more, notifications are matched by vocabulary
+    errors: dict[int, str]  # by id: subscriptions that cannot be matched, and why
 
     def find(self, name: str) -> Path:
         """Return where a file of the index is, on this machine."""
@@ -74,7 +74,7 @@ class SharedIndex:
 
 @dataclass(frozen=True)
 class Names:
-    """What numbers in the rows stand for."""
+    """The names behind the numbers in the rows."""
 
     owners: pa.Array
     vocabularies: dict[bytes, int]  # the bit of each
@@ -89,13 +89,13 @@ def build_index(
     max_list: int | None = None,
     meanings: Meanings | None = None,
 ) -> SharedIndex:
-    """Build the index of a table and hand it to the executors.
+    """Build the index of a table of subscriptions, and make it available to the executors.
 
     The columns are subscription_id, owner, begins, ends (ms; see `windows`), vector, and if there
     are several, language and vocabulary. No shard takes more than `limit` bytes, unless one mask
-    alone does. A shard is also filed by value (`stabs`) where that is faster, or where lists have
-    at most `max_list` entries on average. Without `meanings` all vocabularies are taken to mean
-    the same.
+    alone does. A shard is also filed by value (`value_index`) where that is faster, or where lists
+    have at most `max_list` entries on average. Without `meanings` all vocabularies are taken to
+    mean the same.
     """
     folder = Path(folder or tempfile.mkdtemp(prefix="denwatch-index-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _build_rows(
     folder: Path,
     meanings: Meanings,
 ) -> NDArray[np.int64]:
-    """Write the names, and return what keeping a hit needs of every subscription."""
+    """Write the names; return for every subscription what `keep_hits` needs."""
     owners = pa.array(table["owner"].to_pylist(), pa.string()).dictionary_encode()
     rows = np.empty((len(ids), 5), np.int64)  # a subscription's numbers stand in one cache line
     rows[:, 0] = ids
@@ -163,7 +163,7 @@ def _build_rows(
 def _mark_agreement(
     bits: NDArray[np.int64], mine: list[bytes], batch: SubscriptionBatch, meanings: Meanings
 ) -> None:
-    """Take away, for each subscription, the vocabularies whose codes mean something else."""
+    """Clear, for each subscription, the bits of vocabularies whose codes mean something else."""
     events, masks = _list_masks(batch)
     answers: dict[tuple[bytes, int, int], int] = {}
     rows = batch.subs["id"].tolist()
@@ -216,18 +216,18 @@ def _save_shard(
     batch: SubscriptionBatch, index: FuzzyIndex, folder: Path, number: int, max_list: int | None
 ) -> tuple[str, str, str]:
     """Write the files of a shard; return their names, empty where there is no such file."""
-    name, stabs, rest = (f"shard-{number}.{end}" for end in ("index", "stabs.npy", "rest"))
+    name, lists, rest = (f"shard-{number}.{end}" for end in ("index", "values.npy", "rest"))
     save_index(index, folder / name)
-    built = build_stabs(index, max_list)
+    built = build_value_index(index, max_list)
     if built is None:
         return name, "", ""
-    built.stabs.save(folder / stabs)
+    built.lists.save(folder / lists)
     if not len(built.rest):
-        return name, stabs, ""
+        return name, lists, ""
     others = FuzzyIndex(index.attributes)
     others.add_batch(_take_batch(batch, np.flatnonzero(np.isin(batch.subs["id"], built.rest))))
     save_index(others, folder / rest)
-    return name, stabs, rest
+    return name, lists, rest
 
 
 def _find_cut(keys: NDArray[np.int64]) -> int:
@@ -262,12 +262,12 @@ def _save_content(
 
 def list_parts(index: SharedIndex) -> Sequence[str]:
     """Return the names of an index's files."""
-    shards = [name for shard in index.shards for name in (shard.file, shard.stabs, shard.rest)]
+    shards = [name for shard in index.shards for name in (shard.file, shard.by_value, shard.rest)]
     return [ROWS, NAMES, CONTENTS, *filter(None, shards)]
 
 
 def _ship(spark: SparkSession, index: SharedIndex) -> None:
-    """Give the files to executors that do not share this machine's disk."""
+    """Send the files to executors that do not share this machine's disk."""
     folder = Path(index.folder)
     for name in list_parts(index):
         copy = folder / f"{folder.name}-{name}"  # Spark knows a file by its last name
@@ -283,9 +283,9 @@ def load_shard(path: Path) -> FuzzyIndex:
 
 
 @lru_cache(maxsize=2)
-def load_lists(path: Path) -> Stabs:
+def load_lists(path: Path) -> ValueIndex:
     """Return a shard's lists by value, mapped."""
-    return load_stabs(path)
+    return load_value_index(path)
 
 
 @lru_cache(maxsize=2)
@@ -296,12 +296,12 @@ def load_rows(path: Path) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=2)
 def load_names(path: Path) -> Names:
-    """Return what the numbers stand for."""
+    """Return the names, kept for the next task."""
     names = json.loads(path.read_text(encoding="utf-8"))
     words = {bytes.fromhex(word): bit for bit, word in enumerate(names["vocabularies"])}
     return Names(pa.array(names["owners"], pa.string()), words)
 
 
 def load_owners(index: SharedIndex) -> pa.Array:
-    """Return the owners' names."""
+    """Return the subscribers' names."""
     return load_names(index.find(NAMES)).owners

@@ -1,9 +1,9 @@
-"""The job: every notification against every subscription, with the node's index, on Arrow batches.
+"""The Spark job of global matching: every notification against every subscription.
 
-What a worker does to a batch: read the vectors, ask the index, keep the hits whose subscription was
-in force. Each notification is looked at by itself, so the answer does not depend on how they are
-distributed. A match costs less to find than to hand to Spark as a row: columns that nobody asks for
-are not made.
+A worker decodes the vectors of a batch, queries the node's index, and keeps the matches whose
+subscription was in force. Each notification is matched by itself, so the result does not depend on
+how they are distributed. Passing a match to Spark as a row costs more than finding it, so only the
+requested columns are built.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from denwatch.spark.matching.kernels import (
     keep_hits,
     read_notes,
 )
-from denwatch.spark.matching.value_index import Stabs, find_exact, match_stabs
+from denwatch.spark.matching.value_index import ValueIndex, find_exact, match_values
 from denwatch.spark.matching.windows import Meanings
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -147,7 +147,7 @@ def _explain_batches(batches: Batches) -> Batches:
 def make_matcher(
     index: SharedIndex, shard: Shard, columns: Sequence[str]
 ) -> Callable[[Batches], Batches]:
-    """Return what a task does with its batches."""
+    """Return the function that a task applies to its batches."""
 
     def match_batches(batches: Batches) -> Batches:
         for batch in batches:
@@ -166,7 +166,7 @@ def match_batch(
     note_ids, at, doubt = (copy_numbers(batch, name) for name in ("note_id", "at", "doubt"))
     words = find_words(batch, names.vocabularies)
     rows = load_rows(index.find(ROWS))
-    for hits in find_hits(readings, index, shard):
+    for hits in find_matches(readings, index, shard):
         found = hits.starts, hits.ids, hits.possible, hits.certain, hits.attributes
         kept = keep_hits(*found, note_ids, at, doubt, words, rows)
         made = dict(zip(ALL_COLUMNS, map(pa.array, kept), strict=True))
@@ -176,15 +176,15 @@ def match_batch(
         yield pa.RecordBatch.from_arrays([made[name] for name in columns], schema=schema)
 
 
-def find_hits(
+def find_matches(
     readings: NotificationBatch, index: SharedIndex, shard: Shard
 ) -> Iterator[MatchBatch]:
-    """Yield all hits of notifications among the subscriptions of a shard, in one or more parts."""
-    if not shard.stabs:
+    """Yield all matches of notifications with the subscriptions of a shard, in batches."""
+    if not shard.by_value:
         yield load_shard(index.find(shard.file)).match_batch(readings)
         return
     exact = find_exact(readings.starts, readings.points, readings.wides)
-    yield match_stabs(readings, load_lists(index.find(shard.stabs)), exact)
+    yield match_values(readings, load_lists(index.find(shard.by_value)), exact)
     if shard.rest:
         yield load_shard(index.find(shard.rest)).match_batch(keep_notes(readings, exact))
     if not exact.all():
@@ -227,11 +227,10 @@ def find_words(batch: pa.RecordBatch, vocabularies: dict[bytes, int]) -> NDArray
     return words
 
 
-# Matches on their way from Python to Spark: many to a row, as arrays, and made rows there.
-#
-# Every row that Spark takes from Python passes through a chain of iterators and is copied: 50 ns
-# for a match of three numbers. An element of an array takes half of that, in code that Spark
-# generates.
+# Blocks ---------------------------------------------------------------------------------
+# Matches cross from Python to Spark many to a row, as arrays, and become rows there. Every row that
+# Spark receives from Python passes through a chain of iterators and is copied: 50 ns for a match of
+# three numbers. An element of an array takes half of that, in code that Spark generates.
 
 BLOCK = 256  # matches that cross in one row
 
@@ -262,12 +261,9 @@ def pack_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(lists, batch.schema.names)
 
 
-# Subscriptions to typed content: the node's own index of filters, in the workers.
-#
-# Such subscriptions are few and written by programs; a notification is told to the index by the
-# names and values that its vocabulary gives it.
-
-_NAMES = ("note_id", "subscription_id", "owner", "possible", "certain", "attribute")
+# Typed content --------------------------------------------------------------------------
+# Workers use the node's own index of filters. Such subscriptions are few and written by programs; a
+# notification is matched by the names and values that its vocabulary gives it.
 
 
 @lru_cache(maxsize=2)
@@ -282,7 +278,7 @@ def load_content(path: Path) -> tuple[ContentIndex, Meanings]:
 
 
 def match_content(index: SharedIndex, schema: pa.Schema) -> Callable[[Batches], Batches]:
-    """Return what a task does with its batches; `schema` may have fewer columns than a match."""
+    """Return the function of a task; `schema` may have fewer columns than a match."""
 
     def match_batches(batches: Batches) -> Batches:
         filters, meanings = load_content(index.find(CONTENTS))
@@ -297,7 +293,7 @@ def match_content(index: SharedIndex, schema: pa.Schema) -> Callable[[Batches], 
                     if begins <= latest and note["at"] < ends:
                         degrees = hit.possible, hit.certain, hit.attribute
                         match = note["note_id"], id_, owners[owner], *degrees
-                        found.append(dict(zip(_NAMES, match, strict=True)))
+                        found.append(dict(zip(ALL_COLUMNS, match, strict=True)))
             columns = [pa.array([m[f.name] for m in found], f.type) for f in schema]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -314,13 +310,11 @@ def describe_note(note: dict[str, Any], meanings: Meanings) -> dict[str, Any]:
     return describe_content(vector, event, note.get("device") or "")
 
 
-# Notifications that lie in Parquet files: read by the workers themselves, then matched.
-#
-# A row that Spark reads and hands to Python takes about half a microsecond of a core, where
-# matching it takes two. Where notifications are in files anyway, one row each, tasks are told
-# which row groups are theirs, and read them as the Arrow batches that the matcher wants. Every
-# worker must see the files, as for logs. What the matches are does not depend on how the files
-# are cut.
+# Parquet files --------------------------------------------------------------------------
+# A row that Spark reads and passes to Python takes half a microsecond of a core, matching it takes
+# two. Where notifications are already in Parquet files, a task gets the numbers of its row groups
+# and reads them itself, as the Arrow batches that matching needs. Every worker must see the files,
+# as for logs. The result does not depend on how the files are cut.
 
 BATCH_ROWS = 50_000  # notifications that are matched at a time
 TASK_ROWS = 500_000  # a task costs Spark 20 ms, and matching so many some 600
@@ -389,7 +383,7 @@ def share_parts(parts: Sequence[RowGroup], tasks: int) -> list[list[RowGroup]]:
 def make_reader(
     work: list[tuple[Shard | None, list[RowGroup]]], index: SharedIndex, columns: tuple[str, ...]
 ) -> Callable[[Batches], Batches]:
-    """Return what a task does: it is given the number of its work."""
+    """Return the function of a task, which receives the number of its work."""
 
     def match_work(batches: Batches) -> Batches:
         for batch in batches:
@@ -431,8 +425,8 @@ def warm_up() -> None:
     attributes, wides = np.zeros(1, np.int32), np.zeros(1, np.uint8)
     read_notes(data, ends, counts, starts, attributes, points, wides)
     readings = NotificationBatch(starts, attributes, points, wides, np.zeros(1, np.int64))
-    nothing = Stabs(np.zeros(257, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    match_stabs(readings, nothing, find_exact(starts, points, wides))
+    nothing = ValueIndex(np.zeros(257, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    match_values(readings, nothing, find_exact(starts, points, wides))
     one = np.zeros(1, np.int64)
     byte = np.zeros(1, np.uint8)
     keep_hits(

@@ -1,7 +1,8 @@
-"""The compiled parts of global matching: reading vectors, and keeping the hits that count.
+"""The compiled parts of global matching: decoding vectors, and keeping the matches in force.
 
-Nothing is defined here: the layout of vectors is the protocol's, and tests hold every kernel
-against it. Imports nothing that starts threads, since workers are forked after it.
+The layout of vectors is the protocol's; tests compare every kernel with the protocol's decoder.
+What a kernel cannot read goes to that decoder, which knows the rest or names the wrong byte. This
+file imports nothing that starts threads: workers are forked after it is loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 _NOTE, _SUBSCRIPTION = notification.TYPE, subscription.TYPE
 _MAX_NOTE, _HEAD = notification.MAX_LENGTH, 8
 _WHY, _UNCERTAIN, _WIDE, _FAULTS = 1, 2, 4, 8  # a notification's flags
-_AHEAD = 16  # hits, from asking for a row's memory to using it
+_AHEAD = 16  # matches, from prefetching a row to using it
 
 
 @compiled
@@ -53,7 +54,10 @@ def read_pair(data: Array, at: int) -> int:
 
 @compiled
 def count_readings(data: Array, ends: Array, counts: Array) -> int:
-    """Write how many readings each vector announces, -1 for one whose head is wrong."""
+    """Write how many readings each vector announces, -1 for a wrong head; return the sum.
+
+    Kernel: looks at the eight bytes of each head only, so that arrays can be allocated once.
+    """
     total = 0
     for n in range(ends.size - 1):
         start = int64(ends[n])
@@ -73,7 +77,11 @@ def read_notes(
     data: Array, ends: Array, counts: Array, starts: Array, attributes: Array, points: Array,
     wides: Array,
 ) -> None:  # fmt: skip
-    """Write the readings of all vectors; one that is wrong has none, and a count of -1."""
+    """Write the readings of all vectors; a wrong vector gets no readings and the count -1.
+
+    Kernel: one pass over all bytes. `size` is the next free reading; when a vector turns out to be
+    wrong, it falls back to where the vector began, so nothing of it remains.
+    """
     size = 0
     for n in range(ends.size - 1):
         starts[n] = size
@@ -100,7 +108,7 @@ def read_notes(
                     wide = mask
         first = size
         left = features
-        while left:  # bit by bit: a look at all sixteen is foretold wrongly every other time
+        while left:  # only set bits: a test of all sixteen is predicted wrongly every other time
             bit = count_trailing_zeros(left)
             left &= left - 1
             many = 4 if uncertain >> bit & 1 else 1
@@ -131,7 +139,11 @@ def read_notes(
 
 @compiled
 def read_subscriptions(data: Array, ends: Array, subs: Array, preds: Array, plain: Array) -> int:
-    """Write the plain vectors' rows and predicates; return how many predicates there are."""
+    """Write the rows and predicates of the plain vectors; return the number of predicates.
+
+    Kernel: like `read_notes`, it takes back the predicates of a vector that turns out not to be
+    plain; those vectors go to the protocol's decoder.
+    """
     size = 0
     for n in range(ends.size - 1):
         start = int64(ends[n])
@@ -177,10 +189,11 @@ def keep_hits(
     starts: Array, numbers: Array, possible: Array, certain: Array, attributes: Array,
     note_ids: Array, at: Array, doubt: Array, words: Array, rows: Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
-    """Return (note, subscription, owner, possible, certain, attribute) of the hits that count.
+    """Return (note, subscription, owner, possible, certain, attribute) of the matches in force.
 
-    A row has a subscription's id, begin, end, owner and the vocabularies that it agrees with, as
-    bits; `words` has the bit of each notification's vocabulary. A subscription counts if
+    Kernel: filters the index's matches by time and vocabulary, with rows prefetched. A row has a
+    subscription's id, begin, end, subscriber and, as bits, the vocabularies that it agrees with;
+    `words` has the bit of each notification's vocabulary. A subscription is in force if
     begins - doubt <= at < ends.
     """
     size = numbers.size
@@ -216,14 +229,11 @@ def keep_hits(
     )
 
 
-# Many vectors at once: the bytes of a column to the arrays that the index takes.
-#
-# Every notification vector and every plain subscription vector is read by a kernel. What a kernel
-# cannot read goes to the protocol's own decoder, which knows the rest, or says which byte is wrong.
+# Columns of vectors ---------------------------------------------------------------------
 
 
 def view_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the bytes of a binary column and where each value ends; a null has none."""
+    """Return the bytes of a binary column and where each value ends; a null is empty."""
     kind = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     _, ends, data = column.buffers()
     if ends is None:
@@ -237,9 +247,9 @@ def view_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def decode_notes(column: pa.Array) -> tuple[NotificationBatch, NDArray[np.bool_]]:
-    """Return the readings of a column of notification vectors, and which of them can be read.
+    """Return the readings of a column of notification vectors, and which vectors are readable.
 
-    One that cannot has no readings, so it matches nothing; `explain_note` says what is wrong.
+    An unreadable one has no readings, so it matches nothing; `explain_note` gives the reason.
     """
     data, ends = view_bytes(column)
     size = len(column)

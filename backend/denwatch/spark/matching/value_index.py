@@ -1,12 +1,23 @@
-"""A shorter way into the index, for very many small masks: from a value to who may want it.
+"""An index from a value to the subscriptions that may match it, for very many small masks.
 
-A node must take a subscription at any moment; here all are known before the first notification
-comes, and there are millions of those. So every plain subscription (the min of 8-bit sets) is filed
-under each value of its most selective interval, with its mask and its second interval beside it: a
-notification looks up its few values, runs along their lists dropping those whose mask it lacks or
-whose second interval it misses, and evaluates the few that are left by the index's own records.
-Where masks are few and lists would be long, the index's bit rows are better: `build_stabs` decides.
-Readings in doubt or of 16 bits, and subscriptions that are not plain, always go to the index.
+THEORY. A node must accept a subscription at any moment; here all are known before the first of
+millions of notifications, so they can be laid out for reading. A *plain* subscription is the
+minimum of 8-bit sets without negation: at its threshold, one interval for each attribute.
+  build    file each plain subscription under every value of its narrowest interval. An entry has,
+           in 64 bits, its mask, its second narrowest interval and the place of its record.
+  match    for each reading take the list of its value; drop the entries whose mask has an attribute
+           that the notification lacks, or whose second interval its value misses; evaluate the rest
+           by the node's own records and code (`evaluate_plain`).
+INVARIANT  a plain subscription is in exactly one list of each value of its narrowest interval, and
+           in no other list.
+WHY ENOUGH a notification that matches has, for the narrowest interval's attribute, a value in that
+           interval, so its list contains the subscription, once: none is missed or found twice.
+EXAMPLE    s: temperature 200..210 and pulse 90..255. Filed under temperature 200, 201 … 210 with
+           second interval pulse 90..255. Reading (temperature 205, pulse 80): found under 205,
+           dropped because 80 < 90, without a look at the record.
+COST       a list may be long where masks are few; the node's bit rows are faster there, and
+           `build_value_index` returns None. Readings that are uncertain or have 16 bits, and
+           subscriptions that are not plain, always go to the node's index.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -38,8 +49,8 @@ from numpy.typing import NDArray
 
 VALUES = 256
 MAX_LIST = 256  # subscriptions under a value, on average: a bound for the memory
-# The bit rows take as long for a reading as so many entries of a list, and for each mask of its
-# event as so many more; seen with 8 to 18,000 masks, 20,000 and 100,000 subscriptions.
+# The node's bit rows take as long for a reading as so many entries of a list, plus so many for each
+# mask of its event; measured with 8 to 18,000 masks, 20,000 and 100,000 subscriptions.
 _ROWS, _MASK_ROWS = 20, 2
 _MASK, _SECOND, _FIRST, _LAST = 48, 44, 36, 28  # where the parts of an entry begin
 _PLACE = (1 << _LAST) - 1
@@ -48,7 +59,7 @@ _LINE = 8  # numbers in a line of the cache
 
 
 @dataclass(frozen=True)
-class Stabs:
+class ValueIndex:
     """Plain subscriptions by (attribute, value): entries[starts[key] : starts[key + 1]].
 
     An entry is, from the top: the mask within the event 16 bits, the attribute of the second
@@ -67,25 +78,26 @@ class Stabs:
         return self.starts, self.entries, self.recs
 
 
-class Built(NamedTuple):
+class BuiltValueIndex(NamedTuple):
     """The lists, and the ids of the subscriptions that are not in them."""
 
-    stabs: Stabs
+    lists: ValueIndex
     rest: NDArray[np.int64]
 
 
-def load_stabs(path: Path) -> Stabs:
-    """Return what was saved, mapped."""
+def load_value_index(path: Path) -> ValueIndex:
+    """Return a saved index, mapped into memory."""
     flat = np.asarray(np.load(path, mmap_mode="c"))
     first, second = 2 + int(flat[0]), 2 + int(flat[0]) + int(flat[1])
-    return Stabs(flat[2:first], flat[first:second], flat[second:])
+    return ValueIndex(flat[2:first], flat[first:second], flat[second:])
 
 
 @compiled
 def find_narrowest(recs: Array, r: int, other: int) -> tuple[int, int, int]:
-    """Return the place and the interval of the predicate that fewest values meet.
+    """Return the place and the interval of the predicate that the fewest values meet.
 
-    The one at `other` is left out; -1 as a place: there is none.
+    Kernel: one pass over the predicates of the record at `r`, each cut at the record's threshold.
+    The predicate at `other` is left out; the place is -1 if there is no other.
     """
     head = recs[r + 1]
     level = max(get_threshold(head), get_certain(head))
@@ -109,7 +121,11 @@ def find_narrowest(recs: Array, r: int, other: int) -> tuple[int, int, int]:
 def file_records(
     recs: Array, places: Array, counts: Array, entries: Array, is_counting: bool
 ) -> int:
-    """Count the entries of each key, or write them where `counts` says; return how many."""
+    """Count the entries of each key, or write them where `counts` points; return how many.
+
+    Kernel, run twice over the same records: first `counts` collects the length of every list, then,
+    summed up, it is the next free place of every list.
+    """
     total = 0
     for i in range(places.size):
         r = places[i]
@@ -129,10 +145,10 @@ def file_records(
     return total
 
 
-def build_stabs(index: FuzzyIndex, max_list: int | None = None) -> Built | None:
-    """Return the lists of an index's plain subscriptions; None where they are not worth it.
+def build_value_index(index: FuzzyIndex, max_list: int | None = None) -> BuiltValueIndex | None:
+    """Return the value index of a node index's plain subscriptions; None if it would be slower.
 
-    That is where more than `max_list` are under a value on average, if it is given.
+    That is if lists have more than `max_list` entries on average, where it is given.
     """
     columns = index.columns
     recs, found = gather_records(columns["recs"].data, columns["id_heads"].data, index.id_shape)
@@ -152,7 +168,7 @@ def build_stabs(index: FuzzyIndex, max_list: int | None = None) -> Built | None:
     starts = np.concatenate(([0], np.cumsum(counts)))
     entries = np.empty(total, np.int64)
     file_records(recs, places, starts[:-1].copy(), entries, False)
-    return Built(Stabs(starts, entries, recs), rest)
+    return BuiltValueIndex(ValueIndex(starts, entries, recs), rest)
 
 
 def find_max_list(counts: NDArray[np.int64], masks: int) -> int:
@@ -163,7 +179,7 @@ def find_max_list(counts: NDArray[np.int64], masks: int) -> int:
 
 @compiled
 def find_plain(recs: Array, places: Array) -> Array:
-    """Return which records are the min of 8-bit sets."""
+    """Return which records are plain; kernel, one look at the flags of each."""
     plain = np.empty(places.size, np.bool_)
     for i in range(places.size):
         plain[i] = get_flags(recs[places[i] + 1]) & PLAIN != 0
@@ -172,7 +188,7 @@ def find_plain(recs: Array, places: Array) -> Array:
 
 @compiled
 def find_exact(starts: Array, points: Array, wides: Array) -> Array:
-    """Return which notifications have exact 8-bit values only."""
+    """Return which notifications have only exact 8-bit values; kernel, one look at each reading."""
     exact = np.ones(starts.size - 1, np.bool_)
     for n in range(starts.size - 1):
         for at in range(starts[n], starts[n + 1]):
@@ -185,9 +201,11 @@ def find_exact(starts: Array, points: Array, wides: Array) -> Array:
 def find_candidates(
     starts: Array, attributes: Array, points: Array, exact: Array, lists: Array, entries: Array
 ) -> tuple[Array, Array, int]:
-    """Return (ends, places of records, how many were looked at) of the exact notifications.
+    """Return (ends, places of records, entries examined) of the exact notifications.
 
-    Lists lie anywhere in memory, and would be waited for: each is asked for some readings ahead.
+    Kernel: for each notification set up its values and mask, then scan the list of each reading.
+    Lists lie anywhere in memory, so the list of a later reading is prefetched meanwhile. A dropped
+    entry is overwritten by the next one: the place is written always, and counted if it is kept.
     """
     width = (lists.size - 1) // VALUES
     values = np.zeros(16, np.int64)
@@ -222,7 +240,7 @@ def find_candidates(
                     continue
                 x = values[(entry >> _SECOND) & 15]
                 places[total] = entry & _PLACE
-                # Without a branch, which would be foretold wrongly every other time.
+                # Without a branch, which the processor would predict wrongly every other time.
                 is_in = int64(x >= (entry >> _FIRST) & 255) & int64(x <= (entry >> _LAST) & 255)
                 total += is_in
         ends[n + 1] = total
@@ -231,7 +249,7 @@ def find_candidates(
 
 @compiled
 def find_key(attributes: Array, points: Array, at: int, width: int) -> int:
-    """Return the list that a reading looks up; any, if it has an attribute that nobody asks for."""
+    """Return the key of a reading's list; any key for an attribute without subscriptions."""
     return int64(min(attributes[at], width - 1)) * VALUES + min(points[at, 0], VALUES - 1)
 
 
@@ -240,7 +258,11 @@ def evaluate_candidates(
     starts: Array, attributes: Array, points: Array, width: int, ends: Array, places: Array,
     recs: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Return (ids, answers) of the candidates that match; `ends` becomes theirs."""
+    """Return (ids, answers) of the candidates that match; `ends` is rewritten for them.
+
+    Kernel: evaluates each candidate's record against the values of its notification, with the
+    records of later candidates prefetched.
+    """
     values = np.full(width, -1, np.int32)
     ids = np.empty(places.size, np.int64)
     answers = np.empty(places.size, np.int32)
@@ -265,13 +287,15 @@ def evaluate_candidates(
     return ids[:total], answers[:total]
 
 
-def match_stabs(readings: NotificationBatch, stabs: Stabs, exact: NDArray[np.bool_]) -> MatchBatch:
-    """Return the hits of the exact notifications; the others have none here."""
+def match_values(
+    readings: NotificationBatch, lists: ValueIndex, exact: NDArray[np.bool_]
+) -> MatchBatch:
+    """Return the matches of the exact notifications; the others have none here."""
     r = readings
     columns = r.starts, r.attributes, r.points
-    ends, places, looked = find_candidates(*columns, exact, stabs.starts, stabs.entries)
-    width = (len(stabs.starts) - 1) // VALUES
-    ids, answers = evaluate_candidates(*columns, width, ends, places, stabs.recs)
+    ends, places, looked = find_candidates(*columns, exact, lists.starts, lists.entries)
+    width = (len(lists.starts) - 1) // VALUES
+    ids, answers = evaluate_candidates(*columns, width, ends, places, lists.recs)
     possible = (answers & 255).astype(np.uint8)
     certain = (answers >> 8 & 255).astype(np.uint8)
     return MatchBatch(ends, ids.view(np.uint64), possible, certain, answers >> 16, int(looked))

@@ -1,8 +1,8 @@
-"""When each subscription was in force, from what the nodes logged of it.
+"""The input of matching, from log records: subscriptions, notifications and vocabularies.
 
-Many nodes log one subscription: where it was made, and wherever it was carried. It begins when it
-was made, and ends when it expires or when the first node took it away. All times here are as the
-nodes' clocks had them; whoever knows the clocks' errors corrects the columns before this.
+Many nodes log the same subscription: where it was made, and wherever it was carried. It begins when
+it was made, and ends when it expires or when the first node removed it. Times are those of the
+nodes' clocks; a caller that knows the clocks' errors corrects the columns first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_windows(subscribe: DataFrame, unsubscribe: DataFrame) -> DataFrame:
         *(F.min_by(F.col(name), order).alias(name) for name in ("origin", "run", "sequence")),
         *(F.min_by(F.col(name), order).alias(name) for name in (*_SAME, "options")),
     )
-    # An expiry that a node notes late is still the expiry.
+    # A node may log an expiry late; the subscription still ended at its expiry.
     gone = (
         unsubscribe.where(F.col("reason") != "expired")
         .groupBy(F.col("item").alias("subscription_id"))
@@ -69,14 +69,12 @@ def find_notes(note: DataFrame) -> DataFrame:
     )
 
 
-# What vocabularies mean, as the logs tell it: which agree, and how values are called.
-#
-# The node's own rule, with the documents that any node has logged. A vocabulary whose document
-# nobody logged is held against nothing, as on a node.
-
-
 class Meanings:
-    """The vocabularies of a site, by their eight bytes."""
+    """The vocabularies of a site, by the eight bytes of their hash: which codes mean the same.
+
+    By the node's own rule, with the documents that any node has logged. A vocabulary whose document
+    is in no log is taken to agree with all others, as on a node.
+    """
 
     def __init__(self, documents: Mapping[bytes, str | None]) -> None:
         self.documents: dict[bytes, str] = {}

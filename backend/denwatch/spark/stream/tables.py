@@ -58,14 +58,14 @@ def add_frame(frame: DataFrame, folder: Path, stem: str) -> int:
     return rows
 
 
-class Removed(NamedTuple):
+class RemovedRows(NamedTuple):
     """How many rows were removed, and whose they were."""
 
     rows: int
     owners: set[str]
 
 
-def remove_rows(folder: Path, keys: pa.Array, on: str, stem: str) -> Removed:
+def remove_rows(folder: Path, keys: pa.Array, on: str, stem: str) -> RemovedRows:
     """Remove the rows whose column `on` has one of the keys.
 
     Files without such rows stay as they are; the others are rewritten, a batch at a time. The
@@ -91,7 +91,7 @@ def remove_rows(folder: Path, keys: pa.Array, on: str, stem: str) -> Removed:
             partial.rename(folder / f"{stem}-{number:05d}.parquet")
         else:
             partial.unlink()
-    return Removed(rows, owners)
+    return RemovedRows(rows, owners)
 
 
 def _find_owners(file: pq.ParquetFile, keys: pa.Array, on: str) -> list[pa.Array]:
