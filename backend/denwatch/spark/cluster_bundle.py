@@ -1,9 +1,9 @@
-"""What a cluster is sent: our packages, compiled kernels, an environment; and what it must share.
+"""What a cluster receives: our packages, compiled kernels, a Python environment.
 
-The only file that knows how executors get what they need. Our packages go as an archive that Spark
-unpacks beside each executor, because numba keeps compiled kernels for files and not for what is
-inside a zip. The kernels that this machine has compiled go with them: executors with the same
-processor load those, others compile once, into their own copy.
+The only file that knows how executors get what they need. Our packages travel as an archive that
+Spark unpacks beside each executor, because numba caches compiled kernels for files, not for the
+contents of a zip. The kernels that this machine has compiled travel with them: executors with the
+same processor load them, others compile once, into their own copy.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ PACKAGES = ("protocol", "client", "node", "spark")  # below `denwatch`
 CODE = "denwatch"  # what the archives are called where they are unpacked
 ENVIRONMENT = "environment"
 _KERNELS = (".nbi", ".nbc")
-_ASKS = 4  # an executor is asked so often, so that none is left out
+_ASKS = 4  # tasks for each core, so that no executor is left out
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class ArchiveError(ValueError):
-    """An environment that cannot be sent, and why."""
+    """An environment that cannot be sent; the message says why."""
 
 
 class Unseen(NamedTuple):
-    """A machine of the cluster, and what of the driver's files it does not see."""
+    """A machine of the cluster and a path of the driver that it does not see."""
 
     host: str
     path: str
 
 
 def list_settings(archive: str | Path | None = None) -> dict[str, str]:
-    """Return what Spark is told so that executors find our code, and an environment if given."""
+    """Return the settings by which executors find our code, and an environment if given."""
     settings = {
         "spark.archives": f"{pack_code(make_scratch())}#{CODE}",
         "spark.executorEnv.PYTHONPATH": CODE,
@@ -63,14 +63,14 @@ def list_settings(archive: str | Path | None = None) -> dict[str, str]:
 def check_archive(path: Path) -> Path:
     """Return where an environment is that was packed as venv-pack and conda-pack do."""
     if not path.is_file():
-        raise ArchiveError(f"{path}: there is no such file")
+        raise ArchiveError(f"{path}: no such file")
     try:
         with tarfile.open(path) as archive:
             found = any(_is_interpreter(member) for member in archive)
     except tarfile.TarError:
         raise ArchiveError(f"{path}: not a tar archive, as venv-pack and conda-pack make") from None
     if not found:
-        raise ArchiveError(f"{path}: there is no bin/python in it")
+        raise ArchiveError(f"{path}: it contains no bin/python")
     return path.resolve()
 
 
@@ -79,7 +79,7 @@ def _is_interpreter(member: tarfile.TarInfo) -> bool:
 
 
 def make_scratch() -> Path:
-    """Return a new folder for what only this process needs; it goes with it."""
+    """Return a new temporary folder, removed when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="denwatch-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -1,8 +1,9 @@
-"""The best services for each wish of a region, by the finders of `node.services`. On Spark.
+"""Services by region on Spark: which device best offers what a subscription asks for.
 
-Regions are worked on apart. A region with many wishes is shared by several tasks, each of which has
-all its services; within a task services are added in the order of their names, which also decides
-ties. So the answer depends neither on how rows are distributed nor on how many tasks there are.
+The finders are those of `node.services`. Regions are searched separately. Several tasks share a
+region with many requests, each with all its services; within a task services are added in the order
+of their names, which also decides ties. So the answer depends neither on how rows are distributed
+nor on the number of tasks.
 """
 
 from __future__ import annotations
@@ -136,11 +137,10 @@ def _seed_rng(seed: int, *names: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 
-# Offers and wishes from the nodes' logs: what devices sense, and what subscriptions ask for.
-#
-# An attribute is called `event.attribute` as its vocabulary names it, so that devices and people
-# with different vocabularies that mean the same find each other; one that no document names is
-# called by its numbers, and its vocabulary's.
+# Offers and requests from the logs ------------------------------------------------------
+# Devices offer the attributes that they sense, subscriptions request attributes. An attribute is
+# named `event.attribute` by its vocabulary, so that devices and subscribers with different
+# vocabularies of the same meaning find each other; without a document its name is made of numbers.
 
 Names = dict[tuple[bytes, int], dict[int, str]]  # by vocabulary and event: attributes by bit
 Frames = Iterator[pd.DataFrame]
@@ -242,11 +242,10 @@ def _make_wishes(names: Names) -> Callable[[Frames], Frames]:
     return read
 
 
-# What is offered where, kept current: later news of a service replaces earlier.
-#
-# News may come in any order, twice, and in batches of any size: what counts is the version, which
-# rises with every record that a node writes. What was withdrawn is kept as a row without
-# attributes, so that older news that comes after it changes nothing.
+# Keeping services current ---------------------------------------------------------------
+# A later record of a service replaces an earlier one. Records may come in any order, twice, and in
+# batches of any size: the version decides, which rises with every record of a node. A withdrawn
+# service stays as a row without attributes, so that an older record cannot bring it back.
 
 SERVICES = (
     "region string, service string, version struct<epoch: bigint, number: bigint>, "
@@ -278,11 +277,11 @@ def _columns() -> list[str]:
     return [*_KEY, "version", "has", "against"]
 
 
-# Which device serves each subscription best where its owner is, and how well regions are served.
-#
-# Both searches are made: the exact one, which is what is recommended, and SVDS beside it, so that
-# their answers and their cost can be compared on the site's own data. For a wish that nobody in its
-# region serves, the best of all other regions is named.
+# Recommendations ------------------------------------------------------------------------
+# The best device for each subscription where its subscriber is, and how well regions are served.
+# Both searches run: the exact one, which is recommended, and SVDS, so that answers and cost can be
+# compared on the site's own data. A request that no device in its region serves gets the best of
+# all other regions.
 
 EVERYWHERE = ""  # the region of those who look in all regions
 _PARTS = 4

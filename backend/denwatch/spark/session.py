@@ -1,8 +1,8 @@
-"""Starting Spark. The only file that makes a session.
+"""Starts Spark, and filters what Java prints. The only file that makes a session.
 
-`local[*]` unless a master is named; what a cluster is sent is in `shipping`. `spark-submit
---master` and `spark-defaults.conf` keep their say: nothing is set that the caller or the
-environment has set. Spark is quiet, and leaves nothing in the folder it is started from.
+`local[*]` unless a master is named; `cluster_bundle` has what a cluster receives. Settings of the
+caller, `spark-submit --master` and `spark-defaults.conf` take precedence over ours. Spark prints
+errors only, and leaves nothing in the folder it is started from.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def build_session(
 
 
 def prepare_environment(uses_archive: bool) -> None:
-    """Set what this machine's own Python processes inherit from us through Spark."""
+    """Set the environment that Python processes on this machine inherit through Spark."""
     if uses_archive:
         paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         os.environ["PATH"] = os.pathsep.join(filter(None, paths))
@@ -84,7 +84,7 @@ def prepare_environment(uses_archive: bool) -> None:
 
 
 def list_common() -> dict[str, str]:
-    """Return what is set wherever Spark runs."""
+    """Return the settings for any master."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -110,7 +110,7 @@ def list_common() -> dict[str, str]:
 
 
 def list_place(master: str, archive: str | Path | None) -> dict[str, str]:
-    """Return what is set because of where Spark runs."""
+    """Return the settings for this master."""
     if is_local(master):
         return {
             "spark.driver.bindAddress": "127.0.0.1",
@@ -131,7 +131,7 @@ def list_place(master: str, archive: str | Path | None) -> dict[str, str]:
 
 
 def register_sources(session: SparkSession) -> None:
-    """Let a session know the format `denwatch`."""
+    """Register the format `denwatch` in a session."""
     from denwatch.spark.source import LogSource
 
     session.dataSource.register(LogSource)
@@ -147,13 +147,11 @@ def _find_cache() -> Path:
     return Path(base) / "denwatch" / "numba"
 
 
-# What Java says while Spark starts, without the lines that tell nobody anything.
-#
-# The only file that touches the error stream. A virtual machine that is started within
-# `filter_errors` writes into a pipe for all its life; a thread hands on every line that is not in
-# `NOISE`, and every traceback but one: a Python process of Spark's own that was idle for a minute
-# is closed, and complains that it cannot say so any more (for our own workers `daemon` sees to
-# that).
+# Log noise ------------------------------------------------------------------------------
+# A virtual machine that is started within `filter_errors` writes its errors into a pipe for as long
+# as it lives; a thread passes on every line that is not in `NOISE`, and every traceback except one:
+# Spark closes a Python process of its own that was idle for a minute, and that process reports that
+# it cannot answer any more (for our own workers `daemon` handles it).
 
 NOISE = (  # what no setting of Spark's or Java's keeps back
     b"WARNING: Using incubator modules",

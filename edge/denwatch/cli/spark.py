@@ -314,8 +314,6 @@ def run_stream(argv: list[str]) -> int:
             raise CommandError(str(error)) from None
         finally:
             engine.close()
-            if operator is not None:
-                operator.close()
     print(
         f"{sum(summary['records'].values())} records, {summary['matches']} matches in"
         f" {out / 'tables'}"

@@ -1,8 +1,14 @@
-"""The earliest arrival possible: one item through a network of contacts that come and go. Pure.
+"""Who could reach whom and when, and the earliest delivery that was possible: the oracle.
 
-A contact is a closed span of time in which two nodes can hand over anything at once. Nothing could
-have been faster than what this file finds, so it is what replication is measured against: no limit
-of bandwidth or of copies, and every contact known in advance.
+THEORY. A contact is a span of time in which two nodes can exchange anything at once. The earliest
+arrival of an item at every node is a shortest path over contacts that come and go: Dijkstra's
+algorithm, where a node that has the item at t passes it on in every contact that ends at t or later
+(`ContactGraph`). A subscriber gets it where the notification, a matching subscription and the
+subscriber are at one node (`find_meeting`). With no limit of bandwidth or copies and every contact
+known in advance, nothing could have been faster: replication is measured against this.
+EXAMPLE    north meets middle 0..10 s, middle meets south 30..40 s. A reading at north at 5 s is at
+           middle at 5 s and at south at 30 s. A medic at south from 35 s on can have it at 35 s;
+           it waited for the person.
 """
 
 from __future__ import annotations
@@ -137,12 +143,10 @@ def group_stays(rows: Iterable[tuple[str, str, int, int]]) -> Mapping[str, list[
     return stays
 
 
-# Who could reach whom, and when: contacts of nodes and stays of subscribers, as spans of time.
-#
-# A link is logged by both ends, and each may see it come and go a little sooner or later, or
-# crash before its end, or have its log lost. A span is all the time in which either says that it
-# was there; what went over a link, or was delivered, proves that it was there too. Spans hold
-# from `begin` until just before `end`: at the moment of its end a link carries nothing more.
+# Contacts and stays from the logs -------------------------------------------------------
+# Both ends log a link; each may see it come and go a little sooner or later, crash before its end,
+# or lose its log. A span is the time in which either end reports the link; a transfer or a delivery
+# proves it as well. A span lasts from `begin` until just before `end`.
 
 
 def find_contacts(logs: Logs) -> DataFrame:
@@ -215,7 +219,7 @@ def join_spans(spans: DataFrame, key: list[str]) -> DataFrame:
 
 
 def collect_contacts(contacts: DataFrame) -> list[ContactSpan]:
-    """Return contacts as the pure parts want them: with the last moment in which they hold."""
+    """Return contacts for `ContactGraph`: `end` is the last moment in which they exist."""
     rows = contacts.orderBy("begin", "end", "first", "second").collect()
     return [
         ContactSpan(row["first"], row["second"], row["begin"], max(row["begin"], row["end"] - 1))
@@ -257,10 +261,10 @@ def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:
     return joined.fillna(0, ["bytes", *kinds]).orderBy("first", "second")
 
 
-# The oracle on Spark: for each notification and subscriber, the earliest delivery possible.
-#
-# The contacts go to every worker once; notifications are worked on apart, so the answer does not
-# depend on how they are distributed.
+# The oracle on Spark --------------------------------------------------------------------
+# For each notification and subscriber, the earliest delivery possible. Every worker receives the
+# contacts once and notifications are handled one by one, so the answer does not depend on how they
+# are distributed.
 
 ORACLE = (
     "note_id bigint, owner string, best bigint, best_node string, awaited string, "

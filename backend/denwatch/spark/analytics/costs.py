@@ -108,12 +108,10 @@ def _count_remote(logs: Logs) -> DataFrame:
     return away.agg(F.count("*").alias("remote"))
 
 
-# What stayed at its source: readings that no vector wanted, and what that saved on the air.
-#
-# A device that counts its samples says so in its log records, and these counts are taken. Of one
-# that does not, the least is worked out that it must have saved: it samples at least as often as
-# its two closest notifications lie apart, so what is missing in between was filtered at the
-# source.
+# Readings filtered at the source --------------------------------------------------------
+# A device that counts its samples reports the counts in its log records. For one that does not, the
+# least that it must have saved is estimated: it samples at least as often as its two closest
+# notifications are apart, so what is missing in between was filtered at the source.
 
 _FRAME = 19  # bytes of authentication around the vectors of a frame
 _LEAST_PERIOD = 1_000  # ms; closer notifications say more of queues than of sampling

@@ -7,7 +7,7 @@ One row a (notification, subscriber) that match by global matching, or that were
 | late | replication | contacts would have brought it in time |
 | | away | the subscriber was nowhere to be reached in time |
 | | partition | no contacts brought it to the subscriber in time |
-| missed | top-k, role, quiet, expired | held back by the node where the subscriber was |
+| missed | top-k, role, quiet, expired | withheld by the node where the subscriber was |
 | | unacknowledged | handed to the subscriber's session, which never confirmed it |
 | | space | a full node gave it up, and contacts would have brought it |
 | | replication | contacts would have brought it, and nobody carried it |
@@ -20,7 +20,7 @@ One row a (notification, subscriber) that match by global matching, or that were
 | | unknown | the logs have no such notification, or no such subscription |
 | | no match | the subscription does not match it |
 
-What readings were filtered or dropped at their source never became notifications: see `sources`.
+What readings were filtered or dropped at their source never became notifications: see `costs`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 LATE = 60_000  # ms from reading to delivery
-DELIBERATE = ("top-k", "role", "quiet", "withdrawn")  # as somebody wished: no fault of the network
+DELIBERATE = ("top-k", "role", "quiet", "withdrawn")  # withheld on purpose: no fault of the network
 
 
 def judge_outcomes(
@@ -43,7 +43,7 @@ def judge_outcomes(
     windows: DataFrame,
     late: int = LATE,
 ) -> DataFrame:
-    """Return one row a pair: outcome, cause, when and where, and what would have been possible.
+    """Return one row for each pair: outcome, cause, when and where, and what was possible.
 
     `pairs` is what `describe_pairs` returns and `oracle` what `find_earliest` does with it.
     Columns: note_id, owner, origin, at, degree, outcome, cause, is_deliberate, is_open (still worth
@@ -193,7 +193,7 @@ def _find_repeated(logs: Logs, notes: DataFrame) -> DataFrame:
     )
 
 
-# Outcomes in figures: over time, by cause, by subscriber, by node, and the headline.
+# Figures: over time, by cause, by subscriber, by node, and the headline -----------------
 
 OUTCOMES = ("hit", "late", "missed", "wrong")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}

@@ -1,4 +1,4 @@
-"""What people ask for: attributes and terms of all subscriptions, with what they matched."""
+"""What subscriptions ask for: their attributes and terms, and the minimal set that covers all."""
 
 from __future__ import annotations
 
@@ -87,21 +87,19 @@ def _name(constraint: Constraint) -> str:
     return "between" if isinstance(constraint, CrispRange) else type(constraint).__name__.lower()
 
 
-# The network's minimal set of subscriptions, and what sending only that saves on the air.
-#
+# The minimal set of subscriptions -------------------------------------------------------
 # Three steps, each on fewer rows than the one before, none on the driver:
 #
-# 1. Of subscriptions with the same bytes the one with the lowest id stays.
-# 2. Those with the same feature mask are held against each other, in chunks of at most `CHUNK`.
-# 3. What is left of an event is held against each other, with masks nested.
+# 1. Of subscriptions with the same bytes, the one with the lowest id stays.
+# 2. Those with the same feature mask are compared, in chunks of at most `CHUNK`.
+# 3. The remaining ones of an event are compared, with masks nested.
 #
-# A subscription that is dropped in one step is covered by what the step keeps; and what covers
-# may in turn be dropped only for others that cover it. So everything dropped is covered by what
-# is active in the end. Chunks go by the bytes of vectors: the answer does not depend on how rows
-# are distributed.
+# A subscription that a step drops is covered by those that the step keeps, and these may later be
+# dropped only for others that cover them. So everything dropped is covered by what is active in the
+# end. Chunks are made by the bytes of vectors: the answer does not depend on how rows are spread.
 
 SAME, COVERED, UNREADABLE = "same", "covered", "unreadable"
-CHUNK = 2_000  # subscriptions that are held against each other at once
+CHUNK = 2_000  # subscriptions that are compared at once
 _PLACED = "subscription_id bigint, vocabulary binary, vector binary, why string"
 _WIDE = (0, 65_535)
 
@@ -143,7 +141,7 @@ def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFram
 
 
 def _place(frame: pd.DataFrame) -> pd.DataFrame:
-    """Hold some subscriptions with one vocabulary and event against each other."""
+    """Find the covered ones among subscriptions with one vocabulary and event."""
     rows = sorted(
         (int(row.subscription_id), bytes(row.vocabulary or b""), bytes(row.vector or b""))
         for row in frame.itertuples(index=False)

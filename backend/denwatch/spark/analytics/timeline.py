@@ -152,10 +152,9 @@ def correct_times(
     return frame.withColumns(columns)
 
 
-# The records of all nodes as analyses want them: by kind, in one timeline, with ends of runs.
-#
-# An analysis gets a `Logs` and asks for kinds; where they come from (segments, Parquet, a test) is
-# the caller's. The only file that knows which columns of a kind are times.
+# Records --------------------------------------------------------------------------------
+# An analysis gets a `Logs` and reads kinds from it; where they come from (segments, Parquet, a
+# test) is up to the caller. Only this file knows which columns of a kind are times.
 
 Reader = Callable[[str], DataFrame]
 
@@ -232,15 +231,13 @@ class Logs:
         self._kinds = {}
 
 
-# When a subscription counts for a notification: the node's own rule, over the logs' clocks.
-#
-# A node asks whether the subscription was there when the reading was made. Times of one run are
-# of one clock and are compared as they are. Of two runs, whatever is possible counts: each clock
-# may be wrong by its doubt, and the reading's own doubt comes on top where the subscription
-# begins.
-#
-# So times are widened before matching, which compares begins - doubt <= at < ends for millions,
-# and afterwards what was widened within one run is looked at again.
+# Validity -------------------------------------------------------------------------------
+# Whether a subscription was in force for a notification, by the node's own rule: it existed when
+# the reading was made. Times of one run are of one clock and are compared as they are. Between
+# two runs everything possible counts: each clock may be wrong by its doubt, and the reading's own
+# doubt is added where the subscription begins. So times are widened before matching, which
+# compares begins - doubt <= at < ends for millions, and matches within one run are checked again
+# afterwards.
 
 
 def widen_windows(windows: DataFrame, clocks: Mapping[Run, RunClock]) -> DataFrame:

@@ -286,10 +286,9 @@ def list_places(
     return places
 
 
-# What other strategies and copy budgets would have done on Spark, and which one to take.
-#
-# The notifications are cut into parts that are replayed apart (`replay`), all with the same
-# contacts.
+# On Spark -------------------------------------------------------------------------------
+# Notifications are split into groups that are replayed separately (`replay`), all over the same
+# contacts; then strategies and copy budgets are compared, and one is recommended.
 
 STRATEGIES = (
     *("direct", "spray:2", "spray:4", "spray:8", "spray:16"),
@@ -436,7 +435,7 @@ def recommend(table: pd.DataFrame, used: str = "") -> tuple[str, str]:
 
 
 def find_homes(windows: DataFrame) -> dict[str, tuple[int, str]]:
-    """Return where each subscriber asked first, and when."""
+    """Return where and when each subscriber subscribed first."""
     rows = (
         windows.groupBy("owner")
         .agg(F.min("begins").alias("begins"), F.min_by("origin", "begins").alias("origin"))

@@ -1,7 +1,7 @@
-"""`denwatch analyze`: logs in, tables and report out, with progress. The only file that does all.
+"""`denwatch analyze`: reads logs, computes all tables, writes them and the report.
 
-Records are first put into Parquet beside the report (`records`), which a second run only adds to;
-everything else is worked out from there.
+Records are first stored as Parquet beside the report (`records`), where a second run adds only new
+ones; everything else is computed from there. The only file of the report that writes to disk.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SMALL = 300_000  # records
 
 
 class EmptyLogsError(ValueError):
-    """There is nothing to analyse, and why."""
+    """There is nothing to analyse; the message says why."""
 
 
 class Report(NamedTuple):
-    """What came of it."""
+    """The files of a report and its main results."""
 
     page: Path
     tables: Path
@@ -99,14 +99,14 @@ def analyze(
 
 
 def tune_queries(spark: SparkSession, records: int) -> None:
-    """Let small logs be worked on as they are: compiling each query would take most of the time."""
+    """Do not compile queries over small logs: compiling would take most of the time."""
     is_small = records < _SMALL
     spark.conf.set("spark.sql.codegen.wholeStage", str(not is_small).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if is_small else "FALLBACK")
 
 
 def _check(folders: Sequence[Path], records: int, bad: pd.DataFrame) -> None:
-    """Complain if there is nothing to work with."""
+    """Fail if there is nothing to analyse."""
     if records:
         return
     where = ", ".join(map(str, folders))
@@ -136,10 +136,10 @@ def find_strategy(logs: Logs) -> str:
     return str(rows[0]["strategy"]) if len(rows) == 1 else ""
 
 
-# The tables of a study on the disk, as CSV and Parquet. The only file of the report that writes.
-#
-# Small tables come to the driver and are one file each; large ones (one row a match) are written by
-# Spark as a directory of Parquet alone, so that nothing depends on the driver's memory.
+# Tables on disk -------------------------------------------------------------------------
+# Small tables come to the driver and are written as one CSV and one Parquet file. Spark writes
+# large ones (one row for each match) as a folder of Parquet, so the driver's memory does not
+# matter.
 
 LARGE = (
     "outcomes",
@@ -204,13 +204,11 @@ def save_text(path: Path, text: str) -> None:
     _replace(path, text.encode())
 
 
-# What is in quarantine, in words: how much of what, and the first of it. Pure.
-
 _WORDS = {"damage": "damaged", "duplicate": "there twice", "foreign": "foreign"}
 
 
 def describe_quarantine(bad: pd.DataFrame) -> str:
-    """Return a sentence for people; `bad` has the rows of the quarantine."""
+    """Return a sentence: how many parts of what class, and the first; `bad` are the rows."""
     if bad.empty:
         return "nothing in quarantine"
     counts = bad.groupby("class").size()

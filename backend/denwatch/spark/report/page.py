@@ -154,7 +154,7 @@ def _show(value: object) -> str:
     return str(value)
 
 
-# What stands in the report: which figures, pictures and tables, in which words. Pure.
+# Contents of the report: figures, pictures, tables and their texts ----------------------
 
 NOTHING = "\u2013"  # a dash, for what there is no figure of
 _SHOWN = 40  # rows of a table in the page

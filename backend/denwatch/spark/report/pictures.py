@@ -340,8 +340,6 @@ def draw_terms(table: pd.DataFrame) -> str:
     return draw_bars(rows, "Attributes and terms")
 
 
-# The picture of services by region. Pure, as all pictures are.
-
 _SERVED = (("served", "good"), ("elsewhere", "fair"), ("unserved", "bad"))
 
 

@@ -139,11 +139,10 @@ def build_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-# Reading a piece of a segment: Arrow batches of a kind, and what is damaged. Runs in the workers.
-#
-# A batch is a block of the log. Blocks that cannot hold what is asked for are not unpacked. A
-# damage belongs to the piece that has its first record, or to its file's first piece if it has no
-# number, so that whatever way a file is cut, each is told once.
+# Pieces of a segment --------------------------------------------------------------------
+# Workers read a block of the log as one batch, and skip blocks that cannot contain requested
+# records. Damage belongs to the piece with its first record, or to the first piece of its file if
+# it has no number: however a file is cut, it is reported once.
 
 LOWEST, HIGHEST = -(1 << 63), 1 << 63
 

@@ -247,10 +247,9 @@ def split_segment(segment: Segment, ranges: Sequence[Range]) -> list[Piece]:
     return pieces
 
 
-# Ranges of record numbers: what was read of a run, and what is left. Pure.
-#
-# A set of numbers is a list of half-open (start, stop), rising and apart; as text "1-411,500-900",
-# inclusive, which is how a stream's offsets keep it.
+# Ranges of record numbers ---------------------------------------------------------------
+# A set of numbers is a list of half-open (start, stop), rising and disjoint; in a stream's offsets
+# it is the text "1-411,500-900", inclusive.
 
 Range = tuple[int, int]
 

@@ -1,9 +1,9 @@
-"""The stream: batches in, versions out. The only file that starts a query, and that decides when.
+"""The stream: batches in, versions out. The only file that starts a streaming query.
 
-A batch is in the tables when its version is switched to, and done when Spark's checkpoint says so.
-Between the two the driver may be killed: the batch comes again with the same number and the same
-records, and is left out, because the version says that it has it. Before the switch nothing of it
-can be seen. A version and a checkpoint that do not belong together are refused.
+A batch is in the tables when `current` points to its version, and done when Spark's checkpoint
+contains it. If the driver is killed in between, the batch comes again with the same number and
+records and is skipped, because the version's manifest names it. Before the switch nothing of it is
+visible. A version and a checkpoint that do not belong together are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from denwatch.spark.analytics.outcomes import LATE
 from denwatch.spark.analytics.study import Study
@@ -47,6 +47,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+if TYPE_CHECKING:  # it needs paho, which the stream alone does not
+    from denwatch.spark.stream.operator_link import OperatorLink
+
 CHECKPOINT = "checkpoint"
 Tell = Callable[[str], None]
 _POLL = 1  # s
@@ -56,24 +59,14 @@ _ATTEMPTS = 30  # to start the query on a busy machine; see `is_start_timeout`
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How a stream goes; times in seconds but for `late`."""
+    """Settings of a stream; times in seconds except `late`."""
 
     every: float = 5.0  # between batches
     late: int = LATE  # ms
     strategies: tuple[str, ...] = STRATEGIES
     max_records: int = 500_000  # of a batch: what bounds memory
-    judging: float = 0.25  # the part of the time that judging may take; 0: there is none
+    judging: float = 0.25  # share of the time for computing outcomes; 0: never
     plan_every: float = 600.0  # between comparisons of strategies
-
-
-class Loop(Protocol):
-    """Where results go back to the nodes."""
-
-    def publish(self, spark: SparkSession, version: Path, judged: Judged) -> None:
-        """Tell the nodes that can be reached what is new for them."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what went back, for the summary."""
 
 
 class StreamEngine:
@@ -87,7 +80,7 @@ class StreamEngine:
         settings: StreamSettings | None = None,
         *,
         tell: Tell = lambda _: None,
-        loop: Loop | None = None,
+        loop: OperatorLink | None = None,
     ) -> None:
         self._spark = spark
         self._folders = [Path(folder).resolve() for folder in folders]
@@ -107,20 +100,20 @@ class StreamEngine:
 
     @property
     def judged(self) -> Judged:
-        """What was worked out last."""
+        """The latest outcomes."""
         return self._judged
 
     def close(self) -> None:
-        """Give up the folder."""
+        """Release the folder."""
         self._versions.close()
         shutil.rmtree(self._work, ignore_errors=True)
 
     def stop(self) -> None:
-        """Ask for the end; `run` returns after the step that it is in."""
+        """Make `run` return after the current step."""
         self._stopping.set()
 
     def run(self, *, once: bool = False) -> dict[str, Any]:
-        """Go on until `stop`, or with `once` until all that is there now is in the tables.
+        """Run until `stop`, or with `once` until all present logs are in the tables.
 
         Returns the last summary.
         """
@@ -187,7 +180,7 @@ class StreamEngine:
                 self._tell(f"{line}; {time.monotonic() - began:.1f} s")
 
     def _apply(self, frame: DataFrame, number: int) -> bool:
-        """Put a batch into the tables; False if it is there already."""
+        """Add a batch to the tables; return False if it is there already."""
         manifest = self._versions.read_manifest()
         if number <= manifest.batch:
             return False
@@ -216,7 +209,7 @@ class StreamEngine:
             manifest.query = read_query_id(self._out / CHECKPOINT)
         return True
 
-    # Judging --------------------------------------------------------------------------------
+    # Outcomes -------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
         is_wanted = self._is_stale and self._settings.judging > 0
@@ -251,7 +244,7 @@ class StreamEngine:
             self._plan_at = now + settings.plan_every
         with self._lock:
             line = describe_line(self._save_summary())
-        self._tell(f"{line}; judged in {took:.1f} s")
+        self._tell(f"{line}; outcomes took {took:.1f} s")
 
     def _save_summary(self) -> dict[str, Any]:
         loop = {} if self._loop is None else self._loop.describe()
@@ -263,13 +256,13 @@ class StreamEngine:
 
 
 def _tune(spark: SparkSession, records: int) -> None:
-    """Plan each query once where there is little: looking again between stages costs more."""
+    """Turn adaptive execution off for small logs: planning again between stages costs more."""
     tune_queries(spark, records)
     spark.conf.set("spark.sql.adaptive.enabled", str(records >= _LITTLE).lower())
 
 
 def read_query_id(checkpoint: Path) -> str:
-    """Return whose checkpoint it is; "" if there is none."""
+    """Return the query id of a checkpoint; "" if there is none."""
     try:
         return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
     except FileNotFoundError:
@@ -279,19 +272,17 @@ def read_query_id(checkpoint: Path) -> str:
 
 
 def _find_reason(error: StreamingQueryException) -> str:
-    """Return the line of a stream's failure that says what happened."""
+    """Return the line of a stream's failure that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "Error:" in line and not line.startswith(("at ", "File "))]
     return ours[-1] if ours else lines[0]
 
 
 # Evaluation -----------------------------------------------------------------------------
-# Outcomes, causes and the recommended strategy, from all records.
-#
-# Any record can change any outcome: a contact that is told a week later can make a miss
-# avoidable. So these tables are not changed but replaced, from the records and the matches that
-# the stream keeps current; the driver decides how often. They are the tables of `denwatch
-# analyze`.
+# Outcomes, causes and the recommended strategy. Any record can change any outcome: a contact that
+# is reported a week later can make a miss avoidable. So these tables are replaced as a whole,
+# computed from the records and the matches that the stream keeps current. They are those of
+# `analyze`.
 
 LIVE = (
     *("outcomes", "headline", "causes", "delivery", "latency", "subscribers", "origins"),
@@ -304,7 +295,7 @@ _COMPARED = "strategies"  # the table of the what-if
 def open_study(
     spark: SparkSession, building: Building, late: int, strategies: tuple[str, ...]
 ) -> Iterator[Study]:
-    """Yield a study of a version that takes matches and decisions as they are there."""
+    """Yield a study of a version that uses its matches and decisions."""
     tables = RecordTables(building.folder / "records")
     logs = Logs(lambda kind: tables.read(spark, kind).drop("day"))
     logs.clocks = read_clocks(building.manifest)
@@ -339,7 +330,7 @@ def judge_all(
     *,
     has_plan: bool,
 ) -> Judged:
-    """Replace the judged tables of a version; without a plan, that of before stays."""
+    """Replace the outcome tables of a version; without `has_plan` keep the last recommendation."""
     folder = building.make("tables")
     judged = Judged()
     with open_study(spark, building, late, strategies) as study:

@@ -94,7 +94,7 @@ class StreamMatcher:
     def update(
         self, spark: SparkSession, building: Building, written: dict[str, Written], number: int
     ) -> Changes:
-        """Bring notifications, subscriptions and matches to what the records say."""
+        """Update notifications, subscriptions and matches with the records of a batch."""
         logs = _open_logs(spark, building)
         try:
             return self._update(spark, building, written, number, logs)
@@ -159,7 +159,7 @@ class StreamMatcher:
     def _match_all(
         self, spark: SparkSession, building: Building, notes: NoteChanges, number: int
     ) -> Changes:
-        """Match everything with everything: words have got another meaning."""
+        """Match everything again: a vocabulary became known and codes mean something else."""
         folder = building.make("tables", TABLE)
         lost = list_owners(read_matches(spark, building))
         for path in list_files(folder):
@@ -199,7 +199,7 @@ class StreamMatcher:
     def _remove(
         self, building: Building, notes: NoteChanges, stale: list[int], number: int
     ) -> list[str]:
-        """Take out the matches of what is not as it was; return whose they were."""
+        """Remove the matches of what has changed; return the subscribers concerned."""
         lost: set[str] = set()
         stem = name_stem(number)
         if stale:
@@ -284,7 +284,7 @@ def _is_possible(windows: pa.Table) -> Column:
 
 
 def list_owners(matches: DataFrame) -> list[str]:
-    """Return whose matches they are."""
+    """Return the subscribers of some matches."""
     return sorted(row["owner"] for row in matches.select("owner").distinct().collect())
 
 
@@ -306,12 +306,10 @@ def name_id(id_: int) -> str:
     return f"{id_ & 0xFFFF_FFFF_FFFF_FFFF:016x}"
 
 
-# Notifications and subscriptions as the stream knows them: what a batch adds, and what it
-# changes.
-#
-# A notification is the same in every node's log, so the first record of it is enough. A
-# subscription changes when a record says that it ended, or that a clock was wrong: all of them
-# fit into the driver's memory, and are held against those of the version before.
+# Notifications and subscriptions --------------------------------------------------------
+# What a batch adds and changes. A notification is the same in every node's log, so its first record
+# is enough. A subscription changes when a record ends it or a clock is corrected: all subscriptions
+# fit into the driver's memory and are compared with those of the version before.
 
 NOTES, WINDOWS = "notes", "windows.parquet"  # in the version's folder `state`
 _COLUMNS = (
@@ -371,7 +369,7 @@ def add_notes(
     number: int,
     moved: set[Run],
 ) -> NoteChanges:
-    """Take in the notifications of a batch."""
+    """Add the notifications of a batch."""
     folder = building.make(STATE, NOTES)
     before = read_files(spark, list_files(folder), NOTE)
     offsets = read_offsets(building.manifest)
@@ -439,7 +437,7 @@ def load_windows(folder: Path) -> pa.Table | None:
 
 
 def update_windows(building: Building, logs: Logs, moved: set[Run]) -> WindowChanges:
-    """Work the subscriptions out anew, and say which are not as they were, or of moved runs."""
+    """Compute the subscriptions again; return which changed or belong to moved runs."""
     before = load_windows(building.folder)
     frame = find_windows(logs.get("subscribe"), logs.get("unsubscribe"))
     table = frame.toArrow().sort_by("subscription_id")

@@ -1,7 +1,8 @@
-"""An operator's loop: after each judgement, late matches and the plan to whoever can be reached.
+"""Results back to the nodes: after each evaluation, late matches and the replication plan.
 
-What a node has acknowledged is remembered beside the tables, so that it is not sent with every
-batch; forgetting it costs nothing but bytes, because a node takes every item once.
+What a node has acknowledged is stored beside the tables, so that it is not sent with every batch;
+if that file is lost, only bytes are wasted, because a node accepts every item once. The only file
+of the backend that talks to nodes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SAME = {"direct": "spray:1"}  # what nodes call a strategy that only analysis h
 
 
 class OperatorLink:
-    """Goes to nodes and tells them what all logs together say."""
+    """Sends reachable nodes what the logs of all nodes show to be missing, and the plan."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class OperatorLink:
         ca: str | None = None,
         is_insecure: bool = False,
     ) -> None:
-        """`memory` is the file of what was handed over; SubscriberError for a wrong address."""
+        """`memory` is the file of what was sent; SubscriberError for a wrong address."""
         self._servers = [parse_server(url) for url in urls]
         self._identity = Identity(name, password, ca, is_insecure)
         for server in self._servers:
@@ -72,11 +73,8 @@ class OperatorLink:
         self._troubles: dict[str, str] = {}
         self._count = 0
 
-    def close(self) -> None:
-        """End; nothing is open between two judgements."""
-
     def describe(self) -> dict[str, Any]:
-        """Return what went back, for the summary."""
+        """Return what was sent, for the summary."""
         return {
             "handed": self._count,
             "plans": dict(sorted(self._plans.items())),
@@ -84,7 +82,7 @@ class OperatorLink:
         }
 
     def publish(self, spark: SparkSession, version: Path, judged: Judged) -> None:
-        """Tell the nodes that can be reached what is new for them."""
+        """Send the reachable nodes what is new for them."""
         links = list(self._open_links())
         try:
             found = {node: link for link in links for node in link.nodes}
@@ -151,16 +149,16 @@ def _load(memory: Path) -> dict[str, dict[int, None]]:
         stored = json.loads(memory.read_text(encoding="utf-8"))
         return {node: dict.fromkeys(map(int, ids)) for node, ids in stored.items()}
     except (FileNotFoundError, ValueError, AttributeError, TypeError):
-        return {}  # then a node is told once more what it has
+        return {}  # then a node receives again what it has
 
 
-# Which items are to be handed to which node, so that a subscriber still gets what was missed.
-#
-# A match is worth it if it was missed, by nobody's wish, and still counts for somebody. It goes
-# to the node where its subscriber was last, if that can be reached, else to any that can: nodes
-# pass it on. What goes are the notification and the subscription as their origins signed them,
-# each only if the logs do not say that the node has it. The node verifies both, takes each once,
-# and delivers as if a peer had brought them.
+# Late matches ---------------------------------------------------------------------------
+# Which items to send to which node, so that a subscriber still gets what was missed. A match is
+# sent if it was missed, not withheld on purpose, and is still valid. It goes to the node where its
+# subscriber was last, if that is reachable, else to any reachable node: nodes pass it on. What is
+# sent are the notification and the subscription as their origins signed them, unless the logs show
+# that the node has them. The node verifies both, accepts each once, and delivers as if a peer had
+# sent them.
 
 CAUSES = ("replication", "partition", "away", "space")  # misses that a hand-over can mend
 Read = Callable[[Mapping[str, Any]], Item]
@@ -260,10 +258,9 @@ def _make_item(row: Mapping[str, Any], kind: int, body: bytes) -> Item:
     return Item(dot, kind, row["expires"], body, bytes(row["signature"]))
 
 
-# MQTT connections of an operator to nodes: who is there, and messages that are acknowledged.
-#
-# A node's acknowledgement is its commit, so what `send` says is there, is there. Nobody waits here
-# for a node that is not: a link that fails is tried again the next time that there is something.
+# MQTT connections -----------------------------------------------------------------------
+# A node acknowledges after its commit, so everything that `send` counts is on the node's disk. A
+# link that fails is tried again the next time there is something to send; nobody waits for it.
 
 _PATIENCE = 5.0  # s for an answer
 _QUIET = 1.0  # s after which no more nodes are behind a server
@@ -300,7 +297,9 @@ class NodeLink:
                     found |= {name: None} if event.payload else {}
         self.nodes = sorted(found)
         if not found:
-            raise SubscriberError(f"{self.server.url}: connected, but no node says its name there")
+            raise SubscriberError(
+                f"{self.server.url}: connected, but no node publishes its status there"
+            )
 
     def send(self, node: str, payloads: Iterable[bytes]) -> int:
         """Send frames to a node, one after the other; return how many it has on its disk."""
@@ -316,7 +315,7 @@ class NodeLink:
         return done
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._link is not None:
             with suppress(OSError):
                 self._link.close()

@@ -1,7 +1,7 @@
 """The live summary: `summary.json` for programs, `live.html` for people, lines for the terminal.
 
-Both files are replaced whole, and both say of which version they are. The page loads itself anew
-every few seconds, and asks for nothing else. Pure but for `save_summary`.
+Both files are replaced as a whole and name their version. The page reloads itself every few seconds
+and loads nothing else. Pure except for `save_summary`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _SHOWN = 12  # rows of a table
 
 @dataclass
 class Judged:
-    """What was worked out, as far as a page or a message needs it."""
+    """The outcomes of a version, as far as the page and the operator need them."""
 
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    used: str = ""  # the strategy of all nodes, if it is one
-    best: str = ""  # the strategy to take, "" before anything can be said
+    used: str = ""  # the strategy of all nodes, if they use the same
+    best: str = ""  # the recommended strategy; "" before there is one
     advice: str = ""
     end: int = 0  # of the logs, ms
     step: int = 1  # of `delivery`, ms
 
 
 def pick(table: pd.DataFrame) -> dict[str, Any]:
-    """Return the one row of a table, without what is missing."""
+    """Return the only row of a table, without missing values."""
     if table.empty:
         return {}
     row: dict[str, Any] = table.iloc[0].to_dict()
@@ -47,7 +47,7 @@ def pick(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def summarise(manifest: Manifest, judged: Judged, loop: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the summary; `loop` is what went back to the nodes."""
+    """Return the summary; `loop` describes what was sent to nodes."""
     head = pick(judged.tables["headline"]) if "headline" in judged.tables else {}
     causes = judged.tables["causes"].to_dict("records") if "causes" in judged.tables else []
     return {
@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 def build_page(
     summary: Mapping[str, Any], judged: Judged, folders: Sequence[str], every: int
 ) -> str:
-    """Return the page; `every` so many seconds it loads itself anew."""
+    """Return the page; it reloads itself every so many seconds."""
     tables = judged.tables
     last = summary["last_record_ms"]
     about = (
@@ -106,7 +106,7 @@ def build_page(
         "The operation now",
         about,
         _list_cards(summary),
-        judged.advice or "There is nothing to compare strategies by yet.",
+        judged.advice or "There is nothing yet to compare strategies by.",
         _list_warnings(summary, judged),
         pictures,
         _list_tables(judged),
@@ -143,11 +143,11 @@ def _list_cards(summary: Mapping[str, Any]) -> list[ReportSection]:
         ReportSection(_NOTHING if latency is None else format_span(latency), "median latency"),
         ReportSection(format_number(summary["matches"]), "matches"),
         ReportSection(show("late"), "late"),
-        ReportSection(show("missed"), f"missed, {show('still_open')} may still come"),
+        ReportSection(show("missed"), f"missed, {show('still_open')} may still arrive"),
         ReportSection(show("wrong"), "wrong"),
-        ReportSection(format_number(loop.get("handed", 0)), "items handed to nodes"),
+        ReportSection(format_number(loop.get("handed", 0)), "items sent to nodes"),
         ReportSection(
-            format_number(summary["records"].get(QUARANTINE, 0)), "log parts in quarantine"
+            format_number(summary["records"].get(QUARANTINE, 0)), "parts of logs in quarantine"
         ),
     ]
 
