@@ -156,12 +156,12 @@ def _show(value: object) -> str:
 
 # Contents of the report: figures, pictures, tables and their texts ----------------------
 
-NOTHING = "\u2013"  # a dash, for what there is no figure of
+NOTHING = "\u2013"  # a dash, for a missing figure
 _SHOWN = 40  # rows of a table in the page
 
 
 class Figures(NamedTuple):
-    """All that was worked out, small enough for a page."""
+    """All results that the page shows."""
 
     tables: Mapping[str, pd.DataFrame]
     quarantine: pd.DataFrame
@@ -175,7 +175,7 @@ class Figures(NamedTuple):
 
 
 def build_page(figures: Figures, words: Mapping[str, str]) -> ReportPage:
-    """Return the page of a study; `words` says what each table holds."""
+    """Return the page of a study; `words` describes each table."""
     runs = figures.tables["runs"]
     begin, end = int(runs["begins"].min()), int(runs["ends"].max())
     nodes = sorted(set(runs["node"]))
@@ -218,7 +218,7 @@ def _list_cards(figures: Figures) -> list[ReportSection]:
     copies = costs["copies_per_delivery"]
     return [
         ReportSection(_share(head["delivery_ratio"]), "of the expected were delivered"),
-        ReportSection(_share(head["quality"]), "delivered of what contacts made possible"),
+        ReportSection(_share(head["quality"]), "of the reachable were delivered"),
         ReportSection(
             _span(head["p50_ms"]), f"median latency; {_span(head['best_p50_ms'])} was possible"
         ),
@@ -229,10 +229,11 @@ def _list_cards(figures: Figures) -> list[ReportSection]:
             NOTHING if copies != copies or copies is None else f"{copies:.2f}", "copies a delivery"
         ),
         ReportSection(
-            format_number(int(head["missed"])), f"missed, {int(head['still_open'])} may still come"
+            format_number(int(head["missed"])),
+            f"missed, {int(head['still_open'])} may still arrive",
         ),
         ReportSection(format_number(saved), "bytes saved at the source"),
-        ReportSection(format_number(len(figures.quarantine)), "log parts in quarantine"),
+        ReportSection(format_number(len(figures.quarantine)), "parts of logs in quarantine"),
     ]
 
 
@@ -243,9 +244,9 @@ def _list_warnings(figures: Figures) -> list[str]:
         kinds = bad.groupby("class").size()
         told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
         lost = bad.loc[bad["class"] == "damage", "length"].dropna().sum()
-        text = f"Some of the logs could not be used ({told})"
+        text = f"Parts of the logs could not be read ({told})"
         text += f"; {int(lost):,} records are known to be lost" if lost else ""
-        warnings.append(text + ". See the quarantine below: what is missing there is missing here.")
+        warnings.append(text + ". See the quarantine below: this report lacks those records.")
     for (node, _), offset in sorted(figures.clocks.items()):
         warnings.append(
             f"The clock of {node} was {offset / 1000:+,.1f} s off; its times are corrected."
@@ -283,15 +284,15 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "causes",
             "Misses by cause",
             draw.draw_causes(tables["causes"]),
-            "Top-k, quiet, role and withdrawn are as somebody wished; replication is what another "
-            "strategy would have brought.",
+            "Top-k, quiet, role and withdrawn are on purpose; replication means that another "
+            "strategy would have delivered it.",
             "Everything was delivered in time.",
         ),
         (
             "links",
             "Contact graph",
             draw.draw_graph(tables["links"], weights),
-            "Links are as wide as they were up; nodes as large as what they held.",
+            "A line is as wide as its link was long up; a node as large as the notifications it held.",
             "There is no node.",
         ),
         (
@@ -312,22 +313,22 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "sources",
             "Bytes saved at the source",
             draw.draw_sources(tables["sources"]),
-            "What devices sent, and what nobody asked for and stayed there. Where a device does "
-            "not count, the least that follows from the distance of its closest readings.",
+            "What devices sent, and what they did not send because nobody asked for it. For a device "
+            "that does not count, the least that follows from the time between its readings.",
             "No device sent anything.",
         ),
         (
             "terms",
             "Attributes and terms",
             draw.draw_terms(tables["terms"]),
-            "What subscriptions ask for, by how many.",
+            "What subscriptions ask for, by the number of subscriptions.",
             "There was no subscription.",
         ),
         (
             "regions",
             "Services by region",
             draw_regions(tables["regions"]),
-            "Subscriptions in force at the end, where their owners are: whether a device there "
+            "Subscriptions in force at the end, where their subscribers are: whether a device there "
             "senses all that they ask for, only one elsewhere, or none.",
             "There was neither a device nor a subscription at the end.",
         ),
@@ -351,10 +352,10 @@ def _list_tables(figures: Figures) -> list[tuple[str, str]]:
     listed = [
         ("By subscriber", "subscribers"),
         ("By node that read", "origins"),
-        ("How old news is when a node learns it", "staleness"),
-        ("What it cost", "costs"),
-        ("What the minimal set of subscriptions saves, a device", "savings"),
-        ("Turned away", "refusals"),
+        ("How old notifications were when a node received them", "staleness"),
+        ("Cost of replication", "costs"),
+        ("What the minimal set of subscriptions saves for each device", "savings"),
+        ("Refused", "refusals"),
     ]
     shown = [
         (heading, _show_table(figures.tables[name]))
