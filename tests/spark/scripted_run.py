@@ -236,7 +236,7 @@ class Network:
         """Let a device take a reading; return whether anybody's vector let it out."""
         reading = parse_reading(words, self.vocabulary)
         made = self._devices[device][1]
-        is_wanted = made.wants(reading)
+        is_wanted = made.matches(reading)
         if is_wanted:
             made.put(reading, self.now)
             self._send(device)

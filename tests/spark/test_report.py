@@ -83,7 +83,7 @@ def test_the_page_stands_alone(done: Done) -> None:
 def test_what_could_not_be_read_is_told(done: Done) -> None:
     html = done.report.page.read_text(encoding="utf-8")
     assert "holiday.dlog" in html
-    assert "could not be used (1 " in html
+    assert "could not be read (1 " in html
     assert done.report.quarantined == 1
     words = "1 part of the logs in quarantine: 1 foreign; the first: "
     assert any(words in line and "holiday.dlog" in line for line in done.told)

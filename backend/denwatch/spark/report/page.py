@@ -292,7 +292,7 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "links",
             "Contact graph",
             draw.draw_graph(tables["links"], weights),
-            "A line is as wide as its link was long up; a node as large as the notifications it held.",
+            "The width of a line shows how long the link was up, the size of a node what it held.",
             "There is no node.",
         ),
         (
@@ -313,8 +313,8 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "sources",
             "Bytes saved at the source",
             draw.draw_sources(tables["sources"]),
-            "What devices sent, and what they did not send because nobody asked for it. For a device "
-            "that does not count, the least that follows from the time between its readings.",
+            "What devices sent, and what they did not send because nobody asked for it. For a "
+            "device that does not count, the least that follows from the time between readings.",
             "No device sent anything.",
         ),
         (
@@ -328,8 +328,8 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
             "regions",
             "Services by region",
             draw_regions(tables["regions"]),
-            "Subscriptions in force at the end, where their subscribers are: whether a device there "
-            "senses all that they ask for, only one elsewhere, or none.",
+            "Subscriptions in force at the end, where their subscribers are: whether a device "
+            "there senses all that they ask for, only one elsewhere, or none.",
             "There was neither a device nor a subscription at the end.",
         ),
     )
