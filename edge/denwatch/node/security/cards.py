@@ -253,11 +253,6 @@ class Authority:
         """The certificate that clients verify servers with, as PEM."""
         return self._ca.public_bytes(serialization.Encoding.PEM)
 
-    @property
-    def certificate_der(self) -> bytes:
-        """The same as DER, the form that boards read."""
-        return self._ca.public_bytes(serialization.Encoding.DER)
-
     def sign_card(self, name: str, keys: NodeKeys) -> Card:
         """Return a node's card."""
         return make_card(self._sign, name, keys)
