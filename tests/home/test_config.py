@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from denwatch.node.config import NodeConfigError, parse_config
-from denwatch.node.config.model import HomeAssistant
+from denwatch.node.config.model import HomeAssistantConfig
 
 ROLES = '[roles.medic]\nevents = ["*"]\nattributes = ["*"]\n[roles.observer]\nevents = ["gas"]\n'
 
 
-def parse(lines: str) -> HomeAssistant | None:
+def parse(lines: str) -> HomeAssistantConfig | None:
     text = f'name = "north"\n[home_assistant]\n{lines}\n{ROLES}'
     return parse_config(text, Path("/site")).home_assistant
 
@@ -22,11 +22,11 @@ def test_it_is_off_unless_it_is_asked_for() -> None:
 
 
 def test_without_a_role_every_role_must_see_it() -> None:
-    assert parse("enabled = true") == HomeAssistant(
+    assert parse("enabled = true") == HomeAssistantConfig(
         "homeassistant", "", ("medic", "observer"), 3600
     )
     assert parse('enabled = true\nrole = "medic"\nexpire_after_seconds = 0\nuser = "ha"') == (
-        HomeAssistant("homeassistant", "ha", ("medic",), 0)
+        HomeAssistantConfig("homeassistant", "ha", ("medic",), 0)
     )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from denwatch.node.config.model import (
     Broker,
     Document,
-    HomeAssistant,
+    HomeAssistantConfig,
     NodeConfig,
     NodeConfigError,
     PeerAddress,
@@ -267,7 +267,7 @@ class _ConfigReader:
             )
         return address
 
-    def _read_home_assistant(self, roles: dict[str, Role]) -> HomeAssistant | None:
+    def _read_home_assistant(self, roles: dict[str, Role]) -> HomeAssistantConfig | None:
         home = self._document.home_assistant
         prefix = self._take(home.prefix, ("home_assistant", "prefix"))
         if any(sign in prefix for sign in "+#$") or overlaps(f"{prefix}/#", f"{ROOT}#"):
@@ -281,7 +281,7 @@ class _ConfigReader:
         if not home.enabled:
             return None
         seen = (home.role,) if home.role else tuple(roles)
-        return HomeAssistant(prefix, home.user, seen, home.expire_after_seconds)
+        return HomeAssistantConfig(prefix, home.user, seen, home.expire_after_seconds)
 
     def _read_roles(self) -> dict[str, Role]:
         roles = {}

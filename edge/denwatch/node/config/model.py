@@ -206,7 +206,7 @@ class Replication:
 
 
 @dataclass(frozen=True)
-class HomeAssistant:
+class HomeAssistantConfig:
     """Home Assistant gets what all `roles` may see; `user` may read it at our server."""
 
     prefix: str
@@ -237,7 +237,7 @@ class NodeConfig:
     log: LogSection
     metrics: ServerAddress | None
     status: StatusSection
-    home_assistant: HomeAssistant | None
+    home_assistant: HomeAssistantConfig | None
     roles: Mapping[str, Role]
 
 

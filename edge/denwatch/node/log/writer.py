@@ -69,7 +69,7 @@ class OutboxRecords(Protocol):
         """The records, encoded one after another."""
 
 
-class Outbox(Protocol):
+class LogOutbox(Protocol):
     """What the writer needs of a store; records wait there until they are in a segment."""
 
     @property
@@ -106,7 +106,7 @@ class Writer:
 
     def __init__(
         self,
-        store: Outbox,
+        store: LogOutbox,
         files: Files,
         *,
         segment_bytes: int = 32 << 20,
