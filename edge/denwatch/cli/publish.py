@@ -60,7 +60,7 @@ def run(argv: list[str]) -> int:
         message = f"{error.name} is missing: pip install 'denwatch[client]'"
         raise CommandError(message, MISSING) from None
     if arguments.key is None:
-        raise CommandError("give the device's key file with --key", WRONG_USAGE)
+        raise CommandError("give the device's key file with --key FILE", WRONG_USAGE)
     try:
         key = read_key(Path(arguments.key), arguments.device, arguments.node_name)
         publisher = Publisher(
