@@ -44,7 +44,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "denwatch.node.security": ("denwatch.protocol", "denwatch.node.core.items"),
     "denwatch.node.config": ("denwatch.protocol", *_WORDS, "denwatch.node.security"),
     "denwatch.node.runtime": ("denwatch.node", "denwatch.protocol", *_WORDS),
-    "denwatch.spark": ("denwatch.protocol", "denwatch.client", *_PURE),
+    # `backend_api` is what the node offers to analysis: its own decisions, replayed.
+    "denwatch.node.backend_api": ("denwatch.node.core", "denwatch.protocol", *_WORDS),
+    "denwatch.spark": ("denwatch.protocol", "denwatch.client", "denwatch.node.backend_api", *_PURE),
     "denwatch.cli": ("denwatch",),
     "simulator": ("denwatch",),
     "papers": ("denwatch", "benchmarks.common"),
