@@ -232,14 +232,14 @@ class TestMosquittoClients:
 WATCHDOG = """
 import sys, asyncio, time
 sys.path.insert(0, {root!r})
-from denwatch.watchdog.link import Link, Server, Settings
+from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress
 got = []
 def clock():
     return int(time.time() * 1000)
 async def main():
-    link = Link("dog-1", [Server("node", "127.0.0.1", {port}, None, "dog-1", "bone")],
+    link = DeviceLink("dog-1", [NodeAddress("node", "127.0.0.1", {port}, None, "dog-1", "bone")],
                 ["dens/1/wd/dog-1/sv"], lambda t, p: got.append((t, bytes(p))), lambda s: None,
-                clock, lambda n: n // 2, Settings(keep_alive=2, first_delay=0, window=4),
+                clock, lambda n: n // 2, LinkSettings(keep_alive=2, first_delay=0, window=4),
                 ("dens/1/wd/dog-1/hello", b"gone"))
     task = asyncio.create_task(link.run())
     while link.server is None:
