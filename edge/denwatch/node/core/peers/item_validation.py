@@ -131,7 +131,7 @@ class ItemReceiver:
     ) -> None:
         self._item_store = item_store
         self._validator = validator
-        self._change_log = change_log
+        self.change_log = change_log
         self._forwarding = forwarding
         self._clocks = clocks
         self._trust = trust
@@ -155,7 +155,7 @@ class ItemReceiver:
         """Believe a peer that dots are dead, if they are of a node that exists."""
         if not self._validator.is_real(run):
             return
-        removed = self._change_log.accept_dead(transaction, run, dead, peer)
+        removed = self.change_log.accept_dead(transaction, run, dead, peer)
         if removed:
             transaction.count("peer_items_removed", removed)
 
@@ -166,7 +166,7 @@ class ItemReceiver:
             transaction.count("peer_items_known", label=KINDS[item.kind])
         elif verdict == OVER:
             self._item_store.note_seen(transaction, item.dot)
-            self._change_log.spare(transaction, item.dot, transaction.now)
+            self.change_log.spare(transaction, item.dot, transaction.now)
             transaction.count("peer_items_over", label=KINDS[item.kind])
         elif verdict == NEW:
             if item.kind == NOTIFICATION:
@@ -184,7 +184,7 @@ class ItemReceiver:
             transaction.log("refuse", what="item", why=reason, who=peer, bytes=len(item.body))
             run = (item.dot.origin, item.dot.epoch)
             if not self._validator.knows_origin(run):  # its key may still come
-                self._change_log.retry(transaction, run)
+                self.change_log.retry(transaction, run)
         return False
 
 

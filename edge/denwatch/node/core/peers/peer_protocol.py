@@ -124,7 +124,6 @@ class PeerProtocol:
                 settings.chunk,
             ),
             self._receiver,
-            self._change_log,
             self._clocks,
             settings,
         )

@@ -270,7 +270,6 @@ class PeerSession:
         channel: PeerChannel,
         queue: SendQueue,
         receiver: ItemReceiver,
-        change_log: ChangeLog,
         clocks: Clocks,
         settings: PeerSettings,
     ) -> None:
@@ -284,7 +283,7 @@ class PeerSession:
         self.items: Counter[tuple[int, bool]] = Counter()  # by kind and whether we sent it
         self.record = PeerRecord(self.peer, transaction)
         self._receiver = receiver
-        self._change_log = change_log
+        self._change_log = receiver.change_log
         self._clocks = clocks
         self._settings = settings
         self._wait = settings.retry
