@@ -236,11 +236,17 @@ from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress
 got = []
 def clock():
     return int(time.time() * 1000)
+class Client:
+    name = "dog-1"
+    topics = ["dens/1/wd/dog-1/sv"]
+    will = ("dens/1/wd/dog-1/hello", b"gone")
+    def connect(self, node):
+        pass
+    def receive(self, topic, payload, now):
+        got.append((topic, bytes(payload)))
 async def main():
-    link = DeviceLink("dog-1", [NodeAddress("node", "127.0.0.1", {port}, None, "dog-1", "bone")],
-                ["dens/1/wd/dog-1/sv"], lambda t, p: got.append((t, bytes(p))), lambda s: None,
-                clock, lambda n: n // 2, LinkSettings(keep_alive=2, first_delay=0, window=4),
-                ("dens/1/wd/dog-1/hello", b"gone"))
+    link = DeviceLink(Client(), [NodeAddress("node", "127.0.0.1", {port}, None, "dog-1", "bone")],
+                clock, lambda n: n // 2, LinkSettings(keep_alive=2, first_delay=0, window=4))
     task = asyncio.create_task(link.run())
     while link.server is None:
         await asyncio.sleep(0.02)
