@@ -28,7 +28,7 @@ from benchmarks.common import median, say
 from papers import BFCPAB, FNIF, AttributeValue
 from papers.evaluations.dens_runs import draw_subscriptions, draw_vocabulary, load, time_each
 from simulator.device import EmulatedDevice, Sense
-from simulator.host import HostSettings
+from simulator.hosted_node import HostSettings
 from simulator.mobility import find_contacts, plan_disaster
 from simulator.world import World, WorldSettings
 

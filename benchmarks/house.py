@@ -132,7 +132,7 @@ def walk_reading() -> Walk:
     from denwatch.node.core.events import Event, Message, Publish
 
     from simulator.device import Sense
-    from simulator.host import Host
+    from simulator.hosted_node import HostedNode
     from simulator.world import World
 
     walk = Walk()
@@ -156,21 +156,21 @@ def walk_reading() -> Walk:
         world.run(until)
     known = len(medic.notes)
     assert known, "readings are delivered"
-    handle = Host.handle
+    handle = HostedNode.handle
 
-    def follow(host: Host, event: Event, now: int) -> list[Publish]:
+    def follow(host: HostedNode, event: Event, now: int) -> list[Publish]:
         found: list[Publish] = []
         if isinstance(event, Message) and len(medic.notes) == known:
             walk.follow(lambda: found.extend(handle(host, event, now)))
             return found
         return handle(host, event, now)
 
-    Host.handle = follow  # type: ignore[method-assign]
+    HostedNode.handle = follow  # type: ignore[method-assign]
     try:
         value["heart_rate"] = 210
         world.run(150_000)
     finally:
-        Host.handle = handle  # type: ignore[method-assign]
+        HostedNode.handle = handle  # type: ignore[method-assign]
     assert len(medic.notes) > known, "the reading was delivered"
     return walk
 

@@ -15,7 +15,7 @@ from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.replication.strategies import build_strategy
 
 from benchmarks.common import format_table, say
-from simulator.host import HostSettings
+from simulator.hosted_node import HostSettings
 from simulator.replay import Replay
 from simulator.traces import ContactEvent, Parcel, close_contacts
 from simulator.workload import Score, Workload

@@ -33,7 +33,7 @@ from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
-from simulator.host import Host
+from simulator.hosted_node import HostedNode
 from simulator.keys import KEY_ID, make_device_secret
 from simulator.scenario import Scenario
 from simulator.setup import MAD, Setup
@@ -116,7 +116,7 @@ class Byzantine(Setup):
 
         self.world.act(host.name, slip)
 
-    def _make_nonsense(self, rng: Random, host: Host) -> Item:
+    def _make_nonsense(self, rng: Random, host: HostedNode) -> Item:
         self._count += 1
         known = self.world.vocabulary_hash
         kind = rng.choice(list(KINDS))
@@ -134,7 +134,7 @@ class Byzantine(Setup):
         expires = rng.choice((NEVER, 1, host.time + 60_000, 1 << 62))
         dot = Dot(host.name, host.medium.epoch, 5_000 + self._count)
         item = Item(dot, kind, expires, body)
-        return replace(item, signature=host.ring.sign(item.signed))
+        return replace(item, signature=host.keys.sign(item.signed))
 
     # A device with a good key ---------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from denwatch.node.core.items import NOTIFICATION
 from denwatch.node.core.peers import PeerSettings
 
 from simulator.calendar import START
-from simulator.host import Host, HostSettings
+from simulator.hosted_node import HostedNode, HostSettings
 from simulator.link import Radio
 from simulator.mobility import Path, find_contacts, find_place, plan_disaster, walk_randomly
 from simulator.population import AWAY, STEADY, WISHES, Act, make_cast
@@ -136,7 +136,7 @@ class Day:
         else:
             world.move_person(name, "" if act.node == AWAY else self.names[act.node])
 
-    def _watch(self, host: Host, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
+    def _watch(self, host: HostedNode, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
         fields, now = log.fields, self.world.now
         if log.kind == "note" and not fields["source"]:
             self.tally.made[int(str(fields["item"]))] = now

@@ -15,7 +15,7 @@ from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 from simulator.device import Told
 from simulator.faults import Play
-from simulator.host import Host
+from simulator.hosted_node import HostedNode
 from simulator.person import Person, Shown
 from simulator.setup import TERMS
 from simulator.truth import Seen, iterate_subscriptions
@@ -61,7 +61,7 @@ def list_wishes(person: Person) -> list[Wish]:
     ]
 
 
-def list_honest(play: Play) -> list[Host]:
+def list_honest(play: Play) -> list[HostedNode]:
     """Return the nodes that never lied."""
     return [host for name, host in play.world.hosts.items() if name not in play.truth.liars]
 
@@ -72,7 +72,7 @@ def find_told(play: Play, seen: Seen) -> Told | None:
     return device.told.get((seen.device_epoch, seen.device_sequence)) if device else None
 
 
-def has_equal(host: Host, wish: Wish) -> bool:
+def has_equal(host: HostedNode, wish: Wish) -> bool:
     """Return whether the same wish of the same person is there under another id."""
     name = wish.person.name
     owned = [body.vector for _, body in iterate_subscriptions(host) if body.owner == name]

@@ -21,6 +21,7 @@ from denwatch.node.core.events import (
     PEERS,
     ClockSet,
     Event,
+    Log,
     Message,
     PeerDown,
     PeerUp,
@@ -32,8 +33,8 @@ from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.store import Crashed, StoreError
 
 from simulator.calendar import Calendar
-from simulator.host import Host, HostSettings, Watch
-from simulator.keys import Roster
+from simulator.hosted_node import HostedNode, HostSettings, Watch
+from simulator.keys import Ring, Roster
 from simulator.link import FAIR, Air, Disturbance, Radio
 
 _RECONNECT = 1_000  # ms after a node is there again
@@ -72,7 +73,7 @@ class Network(ABC):
         self.calendar = Calendar()
         self.rng = Random(seed)
         self.roster = Roster()
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, HostedNode] = {}
         self.links: dict[tuple[str, str], Air] = {}
         self.weather: dict[tuple[str, str], Disturbance] = {}  # by sender and receiver
         self.blocked: set[tuple[str, str]] = set()  # partitions: pairs that cannot meet
@@ -81,7 +82,7 @@ class Network(ABC):
         self.deaths = 0
         self.overhear: Callable[[Message], None] | None = None  # is shown what is on the air
         self.tell: Callable[[str, str], None] = _say_nothing  # is told what happens
-        self._watch = watch
+        self._watch = watch or _ignore
         self._near: set[tuple[str, str]] = set()  # in range, whether or not a link is up
         self._ticks: dict[str, tuple[int, int]] = {}  # number of the plan, wait
         self._starts: dict[str, int] = {}  # how often each was started: older entries are void
@@ -93,10 +94,12 @@ class Network(ABC):
 
     # Nodes ----------------------------------------------------------------------------------
 
-    def add_node(self, name: str, settings: HostSettings | None = None) -> Host:
+    def add_node(self, name: str, settings: HostSettings | None = None) -> HostedNode:
         """Put up a node."""
         self.roster.nodes[name] = None
-        host = Host(name, self.roster, self.vocabulary, settings or self.settings.host, self._watch)
+        ring = Ring(name, self.roster)
+        settings = settings or self.settings.host
+        host = HostedNode(name, ring, self.vocabulary, settings, self._watch, roles=ring)
         self.hosts[name] = host
         self._starts[name] = 0
         self._ticks[name] = (0, 0)
@@ -115,7 +118,7 @@ class Network(ABC):
         if self._do(host, lambda: host.act(change, self.now)):
             self._plan_tick(name, 1_000)
 
-    def _do(self, host: Host, call: Callable[[], list[Publish]]) -> bool:
+    def _do(self, host: HostedNode, call: Callable[[], list[Publish]]) -> bool:
         """Let a node do something, and let what it says go out; return whether it lives."""
         if not host.is_up:
             return False
@@ -277,3 +280,7 @@ class Network(ABC):
     ) -> None:
         if self.links.get(pair) is air:
             self.give(receiver, Message(sender, PEERS + receiver, frame))
+
+
+def _ignore(host: HostedNode, log: Log, time: int) -> None:
+    """Watch nothing: a long run would not have room for all records."""

@@ -17,7 +17,7 @@ from denwatch.node.covering import Exact
 from denwatch.watchdog.spool import NODES
 
 from simulator.device import Sense
-from simulator.host import HostSettings
+from simulator.hosted_node import HostSettings
 from simulator.link import Radio
 from simulator.scenario import Scenario
 from simulator.truth import Truth

@@ -20,7 +20,7 @@ from denwatch.node.core.items import (
     read_dot,
 )
 
-from simulator.host import Host
+from simulator.hosted_node import HostedNode
 from simulator.world import World
 
 
@@ -69,7 +69,7 @@ class Truth:
         lost = (each for host in self.world.hosts.values() for each in host.medium.lost)
         return {read_dot(key).id for space, key in lost if space.startswith("item.")}
 
-    def watch(self, host: Host, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
+    def watch(self, host: HostedNode, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
         """See one record of a node, once it is on the disk."""
         fields = log.fields
         if log.kind == "deliver":
@@ -87,19 +87,19 @@ class Truth:
             self.most_held = max(self.most_held, host.item_store.count(NOTIFICATION))
 
 
-def iterate_notes(host: Host) -> Iterator[tuple[int, NotificationBody]]:
+def iterate_notes(host: HostedNode) -> Iterator[tuple[int, NotificationBody]]:
     """Yield the notifications on a node's disk, with their ids."""
     for key, value in sorted(host.medium.spaces.get("item.notification", {}).items()):
         yield read_dot(key).id, decode_body(NotificationBody, cbor2.loads(value)[2])
 
 
-def iterate_subscriptions(host: Host) -> Iterator[tuple[int, SubscriptionBody]]:
+def iterate_subscriptions(host: HostedNode) -> Iterator[tuple[int, SubscriptionBody]]:
     """Yield the subscriptions on a node's disk, with their ids."""
     for key, value in sorted(host.medium.spaces.get("item.subscription", {}).items()):
         yield read_dot(key).id, decode_body(SubscriptionBody, cbor2.loads(value)[2])
 
 
-def list_live(host: Host, kind: int = SUBSCRIPTION) -> set[tuple[str, int, int]]:
+def list_live(host: HostedNode, kind: int = SUBSCRIPTION) -> set[tuple[str, int, int]]:
     """Return the dots that a node holds in memory."""
     return {
         (*run, sequence) for run, held in host.item_store.live[kind].items() for sequence in held

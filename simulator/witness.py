@@ -27,7 +27,7 @@ from denwatch.node.core.events import (
 from denwatch.node.core.items import NOTIFICATION, Item, NotificationBody, decode_body
 from denwatch.node.core.transaction import Added, Removed
 
-from simulator.host import Host, HostSettings, Watch
+from simulator.hosted_node import HostedNode, HostSettings, Watch
 from simulator.network import WorldSettings
 from simulator.world import World
 
@@ -172,7 +172,7 @@ class WatchedWorld(World):
         super().__init__(seed, vocabulary, settings, watch)
         self.witness = Witness()
 
-    def add_node(self, name: str, settings: HostSettings | None = None) -> Host:
+    def add_node(self, name: str, settings: HostSettings | None = None) -> HostedNode:
         """Put up a node, and look at what it holds."""
         host = super().add_node(name, settings)
         host.node.watch = _Listener(self, name)

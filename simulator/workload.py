@@ -25,7 +25,7 @@ from denwatch.protocol import notification, subscription
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 from simulator.calendar import START
-from simulator.host import Host
+from simulator.hosted_node import HostedNode
 from simulator.traces import Parcel
 from simulator.world import World
 
@@ -70,7 +70,7 @@ class Workload:
         self._parcels = list(parcels)
         self._by_item: dict[int, Parcel] = {}
 
-    def watch(self, host: Host, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
+    def watch(self, host: HostedNode, log: Log, time: int) -> None:  # noqa: ARG002 - a Watch
         """See what nodes log: which messages go from node to node."""
         if log.kind == "transfer" and not log.fields["is_out"]:
             parcel = self._by_item.get(int(str(log.fields["item"])))
@@ -146,7 +146,7 @@ class Workload:
         return self.score
 
 
-def _accept_all(host: Host, items: Iterable[Item]) -> Callable[[Transaction], None]:
+def _accept_all(host: HostedNode, items: Iterable[Item]) -> Callable[[Transaction], None]:
     def accept(transaction: Transaction) -> None:
         for item in items:
             host.item_store.accept(transaction, item, item.dot.origin)

@@ -25,7 +25,7 @@ from denwatch.node.core.events import (
 
 from simulator.calendar import START
 from simulator.device import EmulatedDevice, PowerCut, Sense
-from simulator.host import Watch
+from simulator.hosted_node import Watch
 from simulator.network import Network, WorldSettings
 from simulator.person import Person
 from simulator.traces import ContactEvent

@@ -17,9 +17,11 @@ about: after every step, all changes are reported before the next step begins.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.node.core.device_registry import DeviceKeys, DeviceSettings
 from denwatch.node.core.events import (
     DEVICES,
     NOTES,
@@ -37,14 +39,19 @@ from denwatch.node.core.events import (
     PeerUp,
     Reader,
 )
-from denwatch.node.core.home_assistant import HomeAssistantProtocol
+from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
 from denwatch.node.core.operator_protocol import OperatorProtocol
-from denwatch.node.core.peers import PeerProtocol
+from denwatch.node.core.peers import PeerProtocol, PeerSettings
+from denwatch.node.core.peers.channel import PeerKeys
+from denwatch.node.core.peers.send_queue import PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.transaction import Added, Removed, Transaction
-from denwatch.node.core.trust import Trust
+from denwatch.node.core.trust import Notices, Trust
+from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.replication.clock import Clocks
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Node:
         self.item_store = item_store
         self.watch = watch
         self._reader = reader
-        self._protocols = protocols
+        self.protocols = protocols
         # Who handles a topic, by its first three levels, `dens/1/<what>/`.
         self.receivers: dict[str, Callable[[Transaction, Message], None]] = {}
         self._listeners: dict[str, Callable[[Transaction, Listening], None]] = {}
@@ -94,7 +101,7 @@ class Node:
     def restore(self) -> None:
         """Load the state that an earlier run stored; once, before anything else."""
         self.item_store.restore(self._reader)
-        p = self._protocols
+        p = self.protocols
         for protocol in (p.trust, p.subscribers, p.devices, p.peers, p.operators, p.home):
             if protocol is not None:
                 protocol.restore(self._reader)
@@ -117,8 +124,8 @@ class Node:
         elif isinstance(event, PeerUp | PeerDown):
             self._meet(transaction, event.name, isinstance(event, PeerUp))
         elif isinstance(event, ClockSet):
-            if self._protocols.peers is not None:
-                self._protocols.peers.correct_clock(transaction, event.offset)
+            if self.protocols.peers is not None:
+                self.protocols.peers.correct_clock(transaction, event.offset)
         else:
             self._tick(transaction)
         self._report_changes(transaction)
@@ -135,17 +142,17 @@ class Node:
 
     def _meet(self, transaction: Transaction, peer: str, is_up: bool) -> None:
         """Begin or end a contact, after all deliveries became items that can be exchanged."""
-        if self._protocols.subscribers is not None:
-            self._protocols.subscribers.report_receipts(transaction)
+        if self.protocols.subscribers is not None:
+            self.protocols.subscribers.report_receipts(transaction)
             self._report_changes(transaction)
-        if self._protocols.peers is not None:
-            self._protocols.peers.meet(transaction, peer, is_up)
+        if self.protocols.peers is not None:
+            self.protocols.peers.meet(transaction, peer, is_up)
 
     def _tick(self, transaction: Transaction) -> None:
         """Do what is due, one protocol after the other."""
         self.item_store.expire(transaction)
         self._report_changes(transaction)
-        p = self._protocols
+        p = self.protocols
         for protocol in (p.trust, p.subscribers, p.devices, p.peers, p.home):
             if protocol is not None:
                 protocol.tick(transaction)
@@ -166,7 +173,7 @@ class Node:
     def _report_added(self, transaction: Transaction, change: Added) -> None:
         items, source = change
         kind = items[0].kind
-        subscribers = self._protocols.subscribers
+        subscribers = self.protocols.subscribers
         if subscribers is not None:
             if kind == NOTIFICATION:
                 subscribers.add_notifications(transaction, items, source)
@@ -176,16 +183,16 @@ class Node:
                 subscribers.add_receipts(transaction, items, source)
             elif kind == VOCABULARY:
                 subscribers.add_vocabularies(transaction, items, source)
-        if self._protocols.devices is not None and kind == SUBSCRIPTION:
-            self._protocols.devices.add_subscriptions(transaction, items)
-        if self._protocols.peers is not None:
-            self._protocols.peers.add_items(transaction, items, source)
-        if self._protocols.home is not None and kind == NOTIFICATION and not source:
-            self._protocols.home.show_readings(transaction, items)
+        if self.protocols.devices is not None and kind == SUBSCRIPTION:
+            self.protocols.devices.add_subscriptions(transaction, items)
+        if self.protocols.peers is not None:
+            self.protocols.peers.add_items(transaction, items, source)
+        if self.protocols.home is not None and kind == NOTIFICATION and not source:
+            self.protocols.home.show_readings(transaction, items)
 
     def _report_removed(self, transaction: Transaction, change: Removed) -> None:
         item, reason, source = change
-        subscribers = self._protocols.subscribers
+        subscribers = self.protocols.subscribers
         if subscribers is not None:
             if item.kind == NOTIFICATION:
                 subscribers.remove_notification(transaction, item, reason)
@@ -193,17 +200,109 @@ class Node:
                 subscribers.remove_subscription(transaction, item, reason)
             elif item.kind == DELIVERED:
                 subscribers.remove_receipts(transaction, item)
-        if self._protocols.devices is not None and item.kind == SUBSCRIPTION:
-            self._protocols.devices.remove_subscription(transaction, item)
-        if self._protocols.peers is not None:
-            self._protocols.peers.remove_item(transaction, item, reason, source)
+        if self.protocols.devices is not None and item.kind == SUBSCRIPTION:
+            self.protocols.devices.remove_subscription(transaction, item)
+        if self.protocols.peers is not None:
+            self.protocols.peers.remove_item(transaction, item, reason, source)
 
     def _send(self, transaction: Transaction) -> None:
         """Send peers what they lack, now that everything else of this transaction is known."""
-        if self._protocols.peers is not None:
-            self._protocols.peers.finish(transaction)
+        if self.protocols.peers is not None:
+            self.protocols.peers.finish(transaction)
 
 
 def _find_prefix(topic: str) -> str:
     """Return the first three levels of a topic, `dens/1/<what>/`."""
     return topic[: topic.find("/", len("dens/1/")) + 1]
+
+
+# Putting a core together -----------------------------------------------------------------------
+
+
+class CoreStore(Reader, Protocol):
+    """The durable state that a core reads; `denwatch.node.store` has the real one."""
+
+    @property
+    def epoch(self) -> int:
+        """How often the store was opened: the node's boot epoch."""
+
+
+class CoreKeys(DeviceKeys, PeerKeys, Protocol):
+    """What a core needs of a keyring; `denwatch.node.security.keyring` has the real one."""
+
+    def sign(self, data: bytes) -> bytes:
+        """Return this node's signature."""
+
+
+@dataclass(frozen=True)
+class CoreSettings:
+    """How a core's protocols behave. A protocol whose settings are None is left out."""
+
+    subscribers: SubscriberSettings | None = field(default_factory=SubscriberSettings)
+    devices: DeviceSettings | None = field(default_factory=DeviceSettings)
+    peers: PeerSettings | None = field(default_factory=PeerSettings)
+    follows_plan: bool | None = None  # whether an operator's plan is used; None: no operators
+    home: HomeSettings | None = None  # None: what Home Assistant still shows is withdrawn
+
+
+def build_core(
+    name: str,
+    store: CoreStore,
+    keys: CoreKeys,
+    vocabularies: Vocabularies,
+    clocks: ItemClock,
+    settings: CoreSettings,
+    *,
+    roles: Roles | None = None,
+    visibility: Visibility | None = None,
+    notices: Notices | None = None,
+    pending: PendingDeliveries | None = None,
+    has_room: Callable[[], bool] | None = None,
+) -> Node:
+    """Put a node's core together; nothing is restored yet.
+
+    `roles`: what subscribers may see, everything if None. `visibility`: what Home Assistant may
+    see; None: there is none. `notices`: the keyring whose revocations travel. `pending` and
+    `has_room` replace what the subscribers' protocol answers to peers and devices.
+    """
+    item_store = ItemStore(name, store.epoch, keys.sign, clocks.localise)
+    subscribers = devices = peers = operators = home = None
+    if settings.subscribers is not None:
+        subscribers = served = SubscriberProtocol(
+            item_store, vocabularies, roles=roles, clock=clocks, settings=settings.subscribers
+        )
+        pending = pending or served
+        has_room = has_room or (lambda: not served.is_full)
+    if settings.devices is not None:
+        devices = DeviceProtocol(
+            item_store,
+            keys,
+            vocabularies,
+            clocks.localise,
+            settings.devices,
+            has_room=has_room or (lambda: True),
+        )
+    trust = None if notices is None else Trust(item_store, notices)
+    if settings.peers is not None:
+        assert pending is not None, "peers ask who waits for a notification"
+        assert isinstance(clocks, Clocks), "peers measure each other's clocks"
+        peers = PeerProtocol(item_store, keys, pending, clocks, settings.peers, trust)
+        if settings.follows_plan is not None:
+            operators = OperatorProtocol(
+                item_store,
+                peers.validator.judge,
+                peers.use_strategy,
+                is_following=settings.follows_plan,
+            )
+    if visibility is not None:
+        assert devices is not None, "Home Assistant shows devices"
+        registered = devices.list_devices
+        home = HomeAssistantProtocol(
+            name,
+            vocabularies.find_event,
+            lambda: (device for device in registered() if keys.list_key_ids(device.name)),
+            visibility,
+            clocks.show,
+            settings.home,
+        )
+    return Node(item_store, store, Protocols(subscribers, devices, peers, operators, home, trust))

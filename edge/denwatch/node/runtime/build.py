@@ -1,4 +1,4 @@
-"""Puts a node together from its configuration: the only file that knows all protocols by name."""
+"""Puts a node together from its configuration: its settings, its server and its status."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ from denwatch.client.vocabulary.loading import (
     parse_vocabulary,
 )
 from denwatch.node.config import NodeConfig, Replication
-from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.device_registry import DeviceSettings
-from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
-from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.operator_protocol import OperatorProtocol
-from denwatch.node.core.peers import PeerProtocol, PeerSettings
+from denwatch.node.core.home_assistant import HomeSettings, Visibility
+from denwatch.node.core.node import CoreSettings, build_core
+from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import SubscriberSettings
-from denwatch.node.core.trust import Trust
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.server import MqttServer
@@ -78,14 +74,8 @@ def build_node(
     besides = {assistant.user: grant_home(assistant.prefix)} if assistant else {}
     access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
     roles = RoleTable(config.roles)
-    item_store = ItemStore(config.name, store.epoch, keyring.sign, clocks.localise)
-    vocabularies = Vocabularies(vocabulary)
-    subscribers = SubscriberProtocol(
-        item_store,
-        vocabularies,
-        roles=_Roles(access, roles),
-        clock=clocks,
-        settings=SubscriberSettings(
+    settings = CoreSettings(
+        subscribers=SubscriberSettings(
             max_subscriptions=config.limits.requests_per_subscriber,
             # Behind a broker apps report what they have, now and then: more is on its way.
             window=max(config.limits.window, 0 if config.broker is None else _BROKER_WINDOW),
@@ -93,49 +83,39 @@ def build_node(
             organisation=config.organisation,
             signs_all=config.log.sign_all,
         ),
-    )
-    devices = DeviceProtocol(
-        item_store,
-        keyring,
-        vocabularies,
-        clocks.localise,
-        DeviceSettings(
+        devices=DeviceSettings(
             keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
         ),
-        has_room=lambda: not subscribers.is_full,
-    )
-    replication = PeerSettings(
-        strategy=name_strategy(config.replication, len(keyring.list_nodes())),
-        chunk=config.replication.chunk_bytes,
-    )
-    trust = Trust(item_store, keyring)
-    peers = PeerProtocol(item_store, keyring, subscribers, clocks, replication, trust)
-    home = HomeAssistantProtocol(
-        config.name,
-        vocabularies.find_event,
-        lambda: (d for d in devices.list_devices() if keyring.list_key_ids(d.name)),
-        Visibility(roles, assistant.roles if assistant else ()),
-        clocks.show,
-        HomeSettings(assistant.prefix, assistant.expire_after, find_version())
+        peers=PeerSettings(
+            strategy=name_strategy(config.replication, len(keyring.list_nodes())),
+            chunk=config.replication.chunk_bytes,
+        ),
+        follows_plan=config.replication.follow_plan,
+        home=HomeSettings(assistant.prefix, assistant.expire_after, find_version())
         if assistant
         else None,
     )
-    operators = OperatorProtocol(
-        item_store,
-        peers.validator.judge,
-        peers.use_strategy,
-        is_following=config.replication.follow_plan,
+    vocabularies = Vocabularies(vocabulary)
+    node = build_core(
+        config.name,
+        store,
+        keyring,
+        vocabularies,
+        clocks,
+        settings,
+        roles=_Roles(access, roles),
+        visibility=Visibility(roles, assistant.roles if assistant else ()),
+        notices=keyring,
     )
-    protocols = Protocols(subscribers, devices, peers, operators, home, trust)
     server = None
     if config.broker is None:
         pace = RateLimit(config.limits.messages_per_second, config.limits.burst)
         server = MqttServer(access, read_limits(config), pace)
     metrics = Metrics(config.name)
-    node = Node(item_store, store, protocols)
     durable_node = DurableNode(node, store, server, metrics.count, clocks.stamp)
-    status = NodeStatus(durable_node, protocols, clocks, vocabularies, keyring, metrics)
-    return BuiltNode(durable_node, subscribers, clocks, keyring, access, status)
+    status = NodeStatus(durable_node, node.protocols, clocks, vocabularies, keyring, metrics)
+    assert node.protocols.subscribers is not None, "the settings above have them"
+    return BuiltNode(durable_node, node.protocols.subscribers, clocks, keyring, access, status)
 
 
 def read_limits(config: NodeConfig) -> Limits:
