@@ -38,6 +38,13 @@ test: $(SETUP) $(RUNTIMES) ## Run all tests, on CPython and on every MicroPython
 	$(PYTHON) -m pytest -n 2 --dist loadfile tests firmware_tests
 	$(MAKE) coverage
 
+# Without processes, browsers, Spark and device runtimes; all of them are in `make test`.
+FAST := tests/config tests/core tests/covering tests/devices tests/language tests/log tests/protocol tests/ranking \
+	tests/security tests/subscribers tests/packaging/test_house.py tests/packaging/test_requirements.py
+
+check: lint ## Lint, check types and run the fast half of the tests: for every edit
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(FAST)
+
 coverage: $(SETUP) ## Check that the protocol's tests reach every branch
 	$(PYTHON) -m pytest -q tests/protocol --ignore tests/protocol/test_sweeps.py \
 		--cov=protocol --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
