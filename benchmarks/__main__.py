@@ -13,7 +13,7 @@ import sys
 from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
-    *("wire", "match", "peers", "device", "air"),
+    *("house", "wire", "match", "peers", "device", "air"),
     *("reconcile", "durability", "node", "replication", "campaign", "field", "spark"),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
