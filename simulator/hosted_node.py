@@ -25,6 +25,7 @@ from denwatch.node.core.events import Action, Count, Event, Log, Publish, Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import CoreKeys, CoreSettings, Node, build_core
 from denwatch.node.core.peers import PeerProtocol
+from denwatch.node.core.peers.send_queue import PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
@@ -84,6 +85,9 @@ class HostedNode:
         self.is_up = False
         self.logs: list[Log] = []
         self.counts: dict[str, int] = {}  # by name, and by name.label where there is a label
+        # Answers that replace those of the subscribers' protocol, for a node without one.
+        self.pending: PendingDeliveries | None = None
+        self.check_room: Callable[[], bool] | None = None
         self._vocabulary = vocabulary or load_shipped("rescue")
         self._watch = watch
         self._roles = roles
@@ -131,6 +135,8 @@ class HostedNode:
             self._clock or self.clocks,
             self.settings,
             roles=self._roles,
+            pending=self.pending,
+            has_room=self.check_room,
         )
 
     def die(self) -> None:

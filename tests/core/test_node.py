@@ -54,7 +54,7 @@ def test_a_receipt_before_its_notification_in_one_frame_keeps_it_back() -> None:
     world = make_world()
     note, receipt = make_pair(world)
     assert bring_together(world, receipt, note) == 0
-    assert world.part.wanted(world.disk, NOTE) == {}
+    assert world.subscribers.wanted(world.store, NOTE) == {}
 
 
 def test_without_the_row_of_the_receipt_it_would_be_delivered_twice(

@@ -126,7 +126,7 @@ def _find_planned(app: App) -> str | None:
 def test_a_subscription_is_rebuilt_from_the_log_as_it_was_signed(words: str) -> None:
     world = World()
     world.ask("medic7", words)
-    (made,) = world.item_store.iterate(world.disk, SUBSCRIPTION)
+    (made,) = world.item_store.iterate(world.store, SUBSCRIPTION)
     (logged,) = world.find_logs("subscribe")
     row = {**logged, "options": write_map(logged["options"])}
     assert read_subscription(row) == made

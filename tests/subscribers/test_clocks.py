@@ -56,7 +56,7 @@ def test_a_clock_that_is_set_ends_nothing_and_delays_nothing() -> None:
 def test_people_see_their_own_time() -> None:
     world = World(clock=Strange(behind=2 * YEAR, ahead=5 * YEAR), settings=QUIET)
     reply = world.ask("m", "heart_rate is high, valid for 1 h")
-    (item,) = world.item_store.iterate(world.disk, SUBSCRIPTION)
+    (item,) = world.item_store.iterate(world.store, SUBSCRIPTION)
     assert reply["expires"] == format_time(item.expires + 5 * YEAR)
     (row,) = world.ask("m", "list")["subscriptions"]
     assert row["created"] == format_time(START + 5 * YEAR)
@@ -77,7 +77,7 @@ def test_a_mark_lives_as_long_as_what_it_marks_by_the_time_of_its_own_node() -> 
     note = make_note(world, patient(heart_rate=180), Dot("b", 1, 1), at=START - 56 * YEAR)
     world.ack(world.bring(note)[0])
     world.tick(6000)
-    (mark,) = world.item_store.iterate(world.disk, DELIVERED)
+    (mark,) = world.item_store.iterate(world.store, DELIVERED)
     assert mark.expires == START + DAY
     world.tick(DAY - 60_000)
     assert world.item_store.count(DELIVERED) == 1
@@ -126,7 +126,7 @@ def test_what_may_have_been_read_in_time_counts() -> None:
     ):
         world = World(clock=Strange(bound=60_000), settings=QUIET)
         world.ask("m", "heart_rate is high, valid for 10 min")
-        (item,) = world.item_store.iterate(world.disk, SUBSCRIPTION)
+        (item,) = world.item_store.iterate(world.store, SUBSCRIPTION)
         world.attach("m")
         at = (item.expires if from_end else START) + late
         note = make_note(world, patient(heart_rate=180), Dot("b", 1, 1), at=at)

@@ -96,7 +96,7 @@ def test_typed_content_is_matched_too() -> None:
     item, published = world.read(patient(triage="red", heart_rate=180))
     assert list_ids(published, "m") == [show(item.id)]
     assert load(published[0])["why"] is None
-    world = world.restart()
+    world = world.reopen()
     assert list_ids(world.attach("m"), "m") == [show(item.id)]
 
 
@@ -110,9 +110,9 @@ def test_once_to_each_and_only_to_those_who_asked() -> None:
     item, published = world.read(patient(heart_rate=170))
     assert [p.topic for p in published] == [NOTES + "m"]
     assert sorted(load(published[0])["subscriptions"]) == ["a", "b"]
-    assert world.part.wanted(world.disk, item.dot) == {"m": 255}
+    assert world.subscribers.wanted(world.store, item.dot) == {"m": 255}
     assert world.ack(published[0]) == []
-    assert world.part.wanted(world.disk, item.dot) == {}
+    assert world.subscribers.wanted(world.store, item.dot) == {}
     assert world.ack(published[0]) == []
     assert world.find_logs("duplicate")
     world.detach("m")
@@ -129,7 +129,7 @@ def test_a_lost_link_sends_again_and_an_acknowledgement_ends_it() -> None:
     assert list_ids(again, "m") == [show(item.id)]
     assert [log["attempt"] for log in world.find_logs("send")] == [1, 2]
     world.ack(again[0])
-    world = world.restart()
+    world = world.reopen()
     assert world.attach("m") == []
 
 
@@ -145,7 +145,7 @@ def test_the_library_may_acknowledge_by_id() -> None:
     assert world.ask("m", {"received": [show(first.id), second.id, 7]}) is None
     assert list_ids(world.sent[before:], "m") == [show(third.id)]
     world.ack(published[0])  # its token means nothing any more
-    assert world.part.wanted(world.disk, third.dot) == {"m": 255}
+    assert world.subscribers.wanted(world.store, third.dot) == {"m": 255}
 
 
 def test_the_window_bounds_what_is_on_its_way_and_the_best_go_first() -> None:
@@ -153,7 +153,7 @@ def test_the_window_bounds_what_is_on_its_way_and_the_best_go_first() -> None:
     world.ask("m", "heart_rate is high")
     rates = [121, 133, 127, 139, 124, 130]
     items = {rate: world.read(patient(heart_rate=rate))[0] for rate in rates}
-    matched = [rate for rate in rates if world.part.wanted(world.disk, items[rate].dot)]
+    matched = [rate for rate in rates if world.subscribers.wanted(world.store, items[rate].dot)]
     assert len(matched) > 3
     published = world.attach("m")
     assert len(published) == 2
@@ -193,13 +193,13 @@ def test_deliveries_are_told_in_one_item() -> None:
         dots.append(item.dot)
         world.ack(published[0])
     assert world.item_store.count(DELIVERED) == 0
-    world = world.restart()
+    world = world.reopen()
     world.do(PeerUp("b"))
-    marks = list(world.item_store.iterate(world.disk, DELIVERED))
+    marks = list(world.item_store.iterate(world.store, DELIVERED))
     assert len(marks) == 1
     assert sorted(decode_body(DeliveredBody, marks[0].body).dots) == sorted(dots)
     assert marks[0].expires == START + DAY
-    assert not world.disk.spaces["sub.mark"]
+    assert not world.medium.spaces["sub.mark"]
 
 
 def test_many_deliveries_are_told_before_a_tick() -> None:
@@ -219,15 +219,15 @@ def test_what_another_node_delivered_is_not_delivered_here(is_mark_first: bool) 
     note = make_note(world, patient(heart_rate=180), Dot("b", 1, 1), at=START + 5)
     marks = make_marks("m", [note.dot], Dot("b", 1, 2), note.expires)
     world.bring(*((marks, note) if is_mark_first else (note, marks)))
-    assert world.part.wanted(world.disk, note.dot) == {"n": 255}
-    assert not world.disk.spaces.get("sub.done")
+    assert world.subscribers.wanted(world.store, note.dot) == {"n": 255}
+    assert not world.medium.spaces.get("sub.done")
     # A subscription of the same subscriber that comes later changes nothing.
     late = make_subscription(
         world, "m", compile_words("heart_rate above 90 bpm"), Dot("c", 1, 1), created=START
     )
     world.bring(late)
     world.tick()
-    world = world.restart()
+    world = world.reopen()
     assert world.attach("m") == []
     assert list_ids(world.attach("n"), "n") == [show(note.id)]
 
@@ -235,6 +235,6 @@ def test_what_another_node_delivered_is_not_delivered_here(is_mark_first: bool) 
 def test_marks_of_what_never_came_are_forgotten_with_their_item() -> None:
     world = World()
     world.bring(make_marks("m", [Dot("b", 1, 1)], Dot("b", 1, 2), START + 1000))
-    assert len(world.disk.spaces["sub.done"]) == 1
+    assert len(world.medium.spaces["sub.done"]) == 1
     world.tick(5000)
-    assert not world.disk.spaces["sub.done"]
+    assert not world.medium.spaces["sub.done"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.subscribers.world import World
 
-PENDING = World().part._pending
+PENDING = World().subscribers._pending
 VECTOR = subscription.encode(SubscriptionVector(1, [Predicate(0, 10, 20)]))
 
 

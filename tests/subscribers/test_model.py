@@ -120,7 +120,7 @@ class Run:
     def do_read(self, values: dict[str, Any], shift: int, life: int) -> None:
         at = self.world.now + shift
         vector = patient(**values)
-        self.dots.append(Dot("a", self.world.epoch, self.world.item_store._sequence + 1))
+        self.dots.append(Dot("a", self.world.store.epoch, self.world.item_store._sequence + 1))
         news = News(self.dots[-1].id, vector, at, at + 1000 * life)
         self.oracle.publish(news)
         item, published = self.world.read(vector, at=at, life=1000 * life)
@@ -163,7 +163,7 @@ class Run:
         self.take(published)
         ranks: list[Any] = [self.oracle.find_rank(owner, int(load(p)["id"], 16)) for p in published]
         assert ranks == sorted(ranks), "not in the order of rank"
-        known = partial(self.world.part.wanted, self.world.disk)
+        known = partial(self.world.subscribers.wanted, self.world.store)
         sent = {int(load(p)["id"], 16) for p in published}
         waiting: list[Any] = [
             self.oracle.find_rank(owner, dot.id)
@@ -188,7 +188,7 @@ class Run:
         self.take(self.world.tick(ms))
 
     def do_restart(self) -> None:
-        self.world = self.world.restart()
+        self.world = self.world.reopen()
         for flying in self.flight.values():
             flying.clear()
 
@@ -201,7 +201,7 @@ class Run:
             while self.flight[owner]:
                 self.do_ack(owner, 0)
             assert self.oracle.list_due(owner, self.world.now) == set(), "lost"
-        due = {dot: self.world.part.wanted(self.world.disk, dot) for dot in self.dots}
+        due = {dot: self.world.subscribers.wanted(self.world.store, dot) for dot in self.dots}
         assert not any(due.values())
 
 
@@ -229,8 +229,8 @@ def test_each_gets_what_is_theirs_once_and_in_order(events: list[tuple[Any, ...]
         run.step(event)
     run.finish()
     held = run.world.item_store
-    assert len(run.world.disk.spaces.get("sub.want", {})) == held.count(NOTIFICATION)
-    assert run.world.part.count_subscriptions() == held.count(SUBSCRIPTION)
+    assert len(run.world.medium.spaces.get("sub.want", {})) == held.count(NOTIFICATION)
+    assert run.world.subscribers.count_subscriptions() == held.count(SUBSCRIPTION)
 
 
 def replay(events: list[tuple[Any, ...]], restarts: bool) -> list[list[tuple[str, bytes]]]:
@@ -243,7 +243,8 @@ def replay(events: list[tuple[Any, ...]], restarts: bool) -> list[list[tuple[str
             run.step(event)
         elif restarts:
             sequence = run.world.item_store._sequence
-            world = World(run.world.disk, epoch=1, settings=SETTINGS)
+            run.world.medium.epoch = 0
+            world = World(run.world.medium, settings=SETTINGS)
             world.now = run.world.now
             world.item_store._sequence = sequence  # so that both runs make the same dots
             world.feeder.made = run.world.feeder.made

@@ -29,7 +29,7 @@ def test_the_same_in_words_json_and_cbor_is_one_subscription() -> None:
     assert words["known"] is False
     assert words["understood"] == "patient_temperature is very high"
     assert len(words["id"]) == 16
-    assert world.part.count_subscriptions() == 1
+    assert world.subscribers.count_subscriptions() == 1
 
 
 def test_xml_is_compiled() -> None:
@@ -144,7 +144,7 @@ def test_a_request_to_anothers_topic_changes_nothing_and_is_not_answered() -> No
     assert world.trace[-1][-1].name == "requests_refused"  # type: ignore[union-attr]
     assert world.find_logs("refuse")[-1]["who"] == "mallory"
     assert world.ask("medic7", "pain is severe", sender="")["ok"]  # behind another broker
-    assert world.part.count_subscriptions() == 1
+    assert world.subscribers.count_subscriptions() == 1
 
 
 def test_a_name_replaces_and_ids_and_names_unsubscribe() -> None:
@@ -174,7 +174,7 @@ def test_others_subscriptions_are_out_of_reach() -> None:
     mine = world.ask("m", "pain is severe, named a")
     assert world.ask("n", f"unsubscribe {mine['id']}")["ok"] is False
     assert world.ask("n", "list")["subscriptions"] == []
-    assert world.part.count_subscriptions() == 1
+    assert world.subscribers.count_subscriptions() == 1
 
 
 def test_there_is_a_limit_for_each_subscriber() -> None:
@@ -190,12 +190,12 @@ def test_replies_wait_until_somebody_listens() -> None:
     world = World(settings=SubscriberSettings(kept_replies=2))
     for words in ("pain is severe", "pain is svere", "heart_rate is high"):
         assert world.do(Message("m", REQUESTS + "m", words.encode())) == []
-    world = world.restart()
+    world = world.reopen()
     replies = [json.loads(p.payload) for p in world.listen(REPLIES + "m")]
     assert [reply["ok"] for reply in replies] == [False, True]
     world.leave(REPLIES + "m")
     assert world.listen(REPLIES + "m") == []
-    assert not world.disk.spaces["sub.reply"]
+    assert not world.medium.spaces["sub.reply"]
 
 
 def test_mute_holds_notifications_back() -> None:
@@ -205,7 +205,7 @@ def test_mute_holds_notifications_back() -> None:
     assert world.ask("m", "mute") == {"ok": True, "muted": True}
     item, published = world.read(patient(heart_rate=180))
     assert published == []
-    world = world.restart()
+    world = world.reopen()
     assert world.attach("m") == []
     world.ask("m", "unmute")
     assert list_ids(world.sent, "m") == [f"{item.id:016x}"]
@@ -221,7 +221,7 @@ def test_priorities_are_checked_and_decide_the_order() -> None:
     assert "conflict" in world.ask("m", "glucose is low, prefer pulse over pain")["error"]
     better, _ = world.read(patient(pain=8, heart_rate=60))
     worse, _ = world.read(patient(pain=0, heart_rate=200))
-    world = world.restart()
+    world = world.reopen()
     published = world.attach("m")
     assert list_ids(published, "m") == [f"{better.id:016x}", f"{worse.id:016x}"]
     assert [load(p)["subscription"] for p in published] == ["pain", "pulse"]
@@ -230,7 +230,7 @@ def test_priorities_are_checked_and_decide_the_order() -> None:
 def test_a_probe_counts_what_would_be_new() -> None:
     world = World()
     world.ask("m", "heart_rate is high")
-    before = dict(world.disk.spaces["item.subscription"])
+    before = dict(world.medium.spaces["item.subscription"])
     reply = world.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
     assert reply == {"ok": True, "node": "a", "new_roots": 1, "nodes": 1, "request": "p"}
-    assert world.disk.spaces["item.subscription"] == before
+    assert world.medium.spaces["item.subscription"] == before

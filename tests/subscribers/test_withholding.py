@@ -59,17 +59,17 @@ def test_a_subscription_from_elsewhere_finds_what_is_held_and_not_older() -> Non
     newer, _ = world.read(patient(heart_rate=180), at=START + 1)
     vector = compile_words("heart_rate is high")
     world.bring(make_subscription(world, "m", vector, Dot("b", 1, 1), created=START))
-    assert len(world.disk.spaces["sub.late"]) == 1
+    assert len(world.medium.spaces["sub.late"]) == 1
     world.attach("m")
     world.tick()
     world.now -= 1000
-    world = world.restart()  # in the middle of it
+    world = world.reopen()  # in the middle of it
     published = world.attach("m")
     for _ in range(5):
         published += world.tick(1)
     assert sorted(set(list_ids(published, "m"))) == sorted([show(new.id), show(newer.id)])
-    assert world.part.wanted(world.disk, old.dot) == {}
-    assert not world.disk.spaces["sub.late"]
+    assert world.subscribers.wanted(world.store, old.dot) == {}
+    assert not world.medium.spaces["sub.late"]
 
 
 def test_doubt_about_the_time_counts_for_the_subscriber() -> None:
@@ -91,12 +91,12 @@ def test_matches_of_an_expired_subscription_still_arrive_and_of_a_removed_one_no
     world.ask("n", "unsubscribe a")
     world.ask("r", "glucose is low, named a")
     world.read(patient(heart_rate=180))  # for nobody
-    world = world.restart()
+    world = world.reopen()
     assert list_ids(world.attach("m"), "m") == [show(item.id)]
     assert world.attach("n") == []
     assert list_ids(world.attach("r"), "r") == [show(item.id)]
     world.tick(8 * DAY)
-    assert not world.disk.spaces["sub.ended"]
+    assert not world.medium.spaces["sub.ended"]
 
 
 def test_of_two_subscriptions_of_one_name_the_newer_stays() -> None:
@@ -109,7 +109,7 @@ def test_of_two_subscriptions_of_one_name_the_newer_stays() -> None:
     )
     world.tick()
     assert [row["origin"] for row in world.ask("m", "list")["subscriptions"]] == ["b"]
-    assert world.part.count_subscriptions() == 1
+    assert world.subscribers.count_subscriptions() == 1
 
 
 def test_top_k_holds_back_and_survives_a_restart() -> None:
@@ -118,12 +118,12 @@ def test_top_k_holds_back_and_survives_a_restart() -> None:
     world.attach("m")
     _, published = world.read(patient(heart_rate=130))
     world.ack(published[0])
-    world = world.restart()
+    world = world.reopen()
     world.attach("m")
     lower, published = world.read(patient(heart_rate=124))
     assert published == []
     assert world.find_logs("suppress")[-1]["reason"] == "top-k"
-    assert world.part.wanted(world.disk, lower.dot) == {}
+    assert world.subscribers.wanted(world.store, lower.dot) == {}
     assert len(world.read(patient(heart_rate=180))[1]) == 1
     world.ask("m", "heart_rate above 100 bpm, named all")  # has no top
     _, published = world.read(patient(heart_rate=124))
@@ -148,7 +148,7 @@ def test_dead_band_and_quiet_time_hold_for_each_device() -> None:
     assert told(150, 0) == "mno"
     assert told(152, 1000) == "o"
     assert told(152, 1000, "wd2") == "mno"
-    world = world.restart()
+    world = world.reopen()
     for name in "mno":
         world.attach(name)
     assert told(170, 30_000) == "mo"
@@ -156,7 +156,7 @@ def test_dead_band_and_quiet_time_hold_for_each_device() -> None:
     assert told(171, 290_000) == "mno"  # the heartbeat
     assert {log["reason"] for log in world.find_logs("suppress")} == {"quiet"}
     world.ask("m", "unsubscribe band")
-    assert len(world.disk.spaces["sub.last"]) == 2  # the other subscription's, two devices
+    assert len(world.medium.spaces["sub.last"]) == 2  # the other subscription's, two devices
 
 
 class Medics:
@@ -200,12 +200,12 @@ def test_a_full_node_drops_what_is_worth_least_not_what_is_oldest() -> None:
     unwanted, _ = world.read(patient(heart_rate=60))
     ending, _ = world.read(patient(heart_rate=200), life=10_000)
     strong, _ = world.read(patient(heart_rate=200))
-    assert 0 < max(world.part.wanted(world.disk, weak.dot).values()) < 255
-    assert world.part.is_full
+    assert 0 < max(world.subscribers.wanted(world.store, weak.dot).values()) < 255
+    assert world.subscribers.is_full
     world.tick(9000)
     drops = world.find_logs("drop")
     assert [(d["item"], d["degree"]) for d in drops] == [(unwanted.id, 0), (ending.id, 255)]
-    held = {item.id for item in world.item_store.iterate(world.disk, NOTIFICATION)}
+    held = {item.id for item in world.item_store.iterate(world.store, NOTIFICATION)}
     assert held == {oldest.id, weak.id, strong.id}
     assert len(list_ids(world.attach("m"), "m")) == 3
 
@@ -221,19 +221,19 @@ def test_notifications_that_all_have_are_kept_unless_the_node_is_told_to_let_go(
         assert world.item_store.count(NOTIFICATION) == 1
         world.tick(2000)
         assert world.item_store.count(NOTIFICATION) == left
-        assert len(world.disk.spaces["sub.want"]) == left
+        assert len(world.medium.spaces["sub.want"]) == left
 
 
 def test_the_own_vocabulary_is_told_once_and_others_are_learnt() -> None:
     world = World()
     world.tick()
     world.tick()
-    world = world.restart()
+    world = world.reopen()
     world.tick()
     assert world.item_store.count(VOCABULARY) == 1
     other = World(vocabulary=load_shipped("weather"))
-    other.bring(*world.item_store.iterate(world.disk, VOCABULARY))
+    other.bring(*world.item_store.iterate(world.store, VOCABULARY))
     assert world.vocabularies.own_hash in other.vocabularies
-    other = other.restart()
+    other = other.reopen()
     assert world.vocabularies.own_hash in other.vocabularies
     assert other.vocabularies.find_event(world.vocabularies.own_hash, 1) is not None

@@ -1,13 +1,12 @@
-"""A node with nothing but its subscribers' part, run in memory; and tools to talk to it.
+"""A hosted node with nothing but its subscribers' protocol, and tools to talk to it.
 
-Two small parts stand in for devices and peers: they only bring items in. Every log record is
-encoded as the node's log would, so that a field that does not fit fails the test.
+A feeder stands in for devices and peers: it only brings items in.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from denwatch.client.vocabulary import Vocabulary, load_shipped
@@ -20,11 +19,9 @@ from denwatch.node.core.events import (
     Action,
     Event,
     Listening,
-    Log,
     Message,
     Publish,
     Tick,
-    Write,
 )
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
@@ -38,44 +35,17 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.subscriptions import SingleClock, SubscriberSettings
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.log.records import encode_record
 from denwatch.protocol import notification
 from denwatch.protocol.vectors import NotificationVector, Reading
 
+from simulator.disk import FieldMedium
+from simulator.hosted_node import HostedNode, HostSettings
+from simulator.keys import Ring, Roster
+
 START = 1_800_000_000_000
 DAY = 86_400_000
-
-
-class Disk:
-    """Spaces of keys and values, as a store has them."""
-
-    def __init__(self) -> None:
-        self.spaces: dict[str, dict[bytes, bytes]] = {}
-
-    def get(self, space: str, key: bytes) -> bytes | None:
-        return self.spaces.get(space, {}).get(key)
-
-    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        rows = self.spaces.get(space, {})
-        for key in sorted(rows):
-            if key.startswith(prefix) and key in rows:
-                yield key, rows[key]
-
-    def apply(self, write: Write) -> None:
-        rows = self.spaces.setdefault(write.space, {})
-        if write.value is None:
-            rows.pop(write.key, None)
-        else:
-            rows[write.key] = write.value
-
-    def copy(self) -> Disk:
-        other = Disk()
-        other.spaces = {name: dict(rows) for name, rows in self.spaces.items()}
-        return other
 
 
 class Feeder:
@@ -109,53 +79,43 @@ class Fresh:
         self.expires = expires
 
 
-class World:
-    """One node; `now` is moved by the test."""
+class World(HostedNode):
+    """One node with subscribers only; `now` is moved by the test."""
 
-    def __init__(self, disk: Disk | None = None, *, epoch: int = 1, **options: Any) -> None:
-        self.options = options
-        self.disk = Disk() if disk is None else disk
-        self.epoch = epoch
-        self.now = START
-        self.vocabularies = Vocabularies(options.get("vocabulary") or load_shipped("rescue"))
-        clock = options.get("clock")
-        localise = clock.localise if clock else lambda _, ms: ms
-        self.item_store = ItemStore("a", epoch, lambda _: b"signed", localise)
-        self.part = SubscriberProtocol(
-            self.item_store,
-            self.vocabularies,
+    def __init__(self, medium: FieldMedium | None = None, **options: Any) -> None:
+        settings = options.get("settings") or SubscriberSettings()
+        super().__init__(
+            "a",
+            Ring("a", Roster()),
+            options.get("vocabulary"),
+            HostSettings(subscribers=settings, devices=None, peers=None),
             roles=options.get("roles"),
-            clock=clock,
-            settings=options.get("settings"),
+            clock=options.get("clock") or SingleClock(),
         )
-        self.feeder = Feeder(self.item_store)
-        self.node = Node(self.item_store, self.disk, Protocols(self.part))
-        self.node.receivers[DEVICES] = self.feeder.receive
-        self.node.restore()
+        self.options = options
+        self.medium = medium or self.medium
+        self.now = START
         self.listening: dict[str, None] = {}
-        self.logs: list[Log] = []
         self.sent: list[Publish] = []
         self.trace: list[list[Action]] = []
+        self.start(self.now)
+        self.feeder = Feeder(self.item_store)
+        self.node.receivers[DEVICES] = self.feeder.receive
 
-    def restart(self) -> World:
+    def reopen(self) -> World:
         """Return the node as it is after a crash; the next run."""
-        world = World(self.disk, epoch=self.epoch + 1, **self.options)
+        self.die()
+        world = World(self.medium, **self.options)
         world.now = self.now
         return world
 
+    def settle(self, actions: Sequence[Action]) -> list[Publish]:
+        self.trace.append(list(actions))
+        return super().settle(actions)
+
     def do(self, event: Event) -> list[Publish]:
         """Let the node handle an event; return what it published."""
-        actions = self.node.handle(event, self.now)
-        self.trace.append(actions)
-        published = []
-        for action in actions:
-            if isinstance(action, Write):
-                self.disk.apply(action)
-            elif isinstance(action, Publish):
-                published.append(action)
-            elif isinstance(action, Log):
-                encode_record(action.kind, action.fields, self.now)
-                self.logs.append(action)
+        published = self.handle(event, self.now)
         self.sent += published
         return published
 
@@ -229,9 +189,6 @@ class World:
         )
         published = self.bring(Fresh(body, moment + life))
         return self.feeder.made[-1], published
-
-    def find_logs(self, kind: str) -> list[Any]:
-        return [log.fields for log in self.logs if log.kind == kind]
 
 
 def patient(
