@@ -40,8 +40,8 @@ from denwatch.protocol.errors import ProtocolError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.keys import HmacKeys
 from tests.core.runner import DictReader, Runner
-from tests.replication.network import Ring
 from tests.security.sites import make_registry
 from tests.subscribers.world import patient
 
@@ -54,7 +54,7 @@ class World(Runner):
 
     def __init__(self, reader: DictReader | None = None, *, follows: bool = False) -> None:
         reader = reader or DictReader()
-        self.keys = Ring("south")
+        self.keys = HmacKeys("south")
         clocks = Clocks("south", 1)
         self.vocabularies = Vocabularies(load_shipped("rescue"))
         item_store = ItemStore("south", 1, self.keys.sign, clocks.localise)
@@ -87,7 +87,7 @@ class World(Runner):
             notification.encode(patient(patient_temperature=temperature)),
         )
         item = Item(Dot("north", 1, sequence), NOTIFICATION, NOW + 60_000, encode_body(body))
-        return replace(item, signature=Ring("north").sign(item.signed))
+        return replace(item, signature=HmacKeys("north").sign(item.signed))
 
 
 def test_a_notification_that_is_handed_over_is_delivered_once() -> None:
@@ -112,7 +112,7 @@ def test_a_subscription_comes_before_what_it_is_for() -> None:
     north.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
     (made,) = north.item_store.iterate(north.reader, SUBSCRIPTION)
     item = Item(Dot("north", 1, 9), SUBSCRIPTION, made.expires, made.body)
-    item = replace(item, signature=Ring("north").sign(item.signed))
+    item = replace(item, signature=HmacKeys("north").sign(item.signed))
     world = World()
     world.handle(Listening(NOTES + "medic7", True), NOW)
     sent = world.operate(encode_items([world.read(), item]))
@@ -129,7 +129,7 @@ def test_what_nobody_signed_changes_nothing() -> None:
     forged = replace(good, expires=good.expires + 1)
     own = replace(good, dot=Dot("south", 1, 7))
     revoked = replace(good, kind=REVOCATION)
-    revoked = replace(revoked, signature=Ring("north").sign(revoked.signed))
+    revoked = replace(revoked, signature=HmacKeys("north").sign(revoked.signed))
     world.handle(Tick(), NOW)
     before = {space: dict(rows) for space, rows in world.reader.spaces.items()}
     world.operate(encode_items([stranger, forged, own, revoked]))

@@ -1,32 +1,25 @@
-"""Nodes wired in memory: real cores, dictionaries for disks, links that a test cuts and loses.
+"""Hosted nodes that are peers only, and the links between them, which a test cuts and loses.
 
 Nothing here checks anything; `checks.py` does. Time is a number that the test moves.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from denwatch.node.core.events import (
     PEERS,
     Action,
     ClockSet,
     Count,
-    Event,
-    Log,
     Message,
     PeerDown,
     PeerUp,
     Publish,
     Reader,
     Tick,
-    Write,
 )
-from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -36,72 +29,19 @@ from denwatch.node.core.items import (
     Item,
     NotificationBody,
     SubscriptionBody,
-    decode_body,
     encode_body,
 )
-from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.clock import Clocks
+from denwatch.node.core.peers import PeerSettings
+
+from simulator.disk import FieldMedium
+from simulator.hosted_node import HostedNode, HostSettings
+from simulator.keys import HmacKeys
 
 START = 1_700_000_000_000
 
 
-class Disk:
-    """A store: spaces of keys, in the order of keys."""
-
-    def __init__(self) -> None:
-        self.spaces: dict[str, dict[bytes, bytes]] = {}
-
-    def get(self, space: str, key: bytes) -> bytes | None:
-        return self.spaces.get(space, {}).get(key)
-
-    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for key in sorted(self.spaces.get(space, {})):
-            if key.startswith(prefix):
-                yield key, self.spaces[space][key]
-
-    def apply(self, actions: list[Action]) -> None:
-        for action in actions:
-            if isinstance(action, Write):
-                if action.value is None:
-                    self.spaces.get(action.space, {}).pop(action.key, None)
-                else:
-                    self.spaces.setdefault(action.space, {})[action.key] = action.value
-
-
-class Ring:
-    """Keys of a small world: signatures are HMACs, which is enough to tell true from forged."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.unknown: set[str] = set()
-
-    def sign(self, data: bytes) -> bytes:
-        return _sign(self.name, data)
-
-    def verify(self, origin: str, data: bytes, signature: bytes) -> bool:
-        return origin not in self.unknown and hmac.compare_digest(_sign(origin, data), signature)
-
-    def knows_node(self, node: str) -> bool:
-        return node not in self.unknown
-
-    def peer_secret(self, node: str) -> bytes | None:
-        if node in self.unknown:
-            return None
-        return hashlib.sha256("|".join(sorted((self.name, node))).encode()).digest()
-
-    def peer_secrets(self, node: str) -> tuple[bytes, ...]:
-        secret = self.peer_secret(node)
-        return () if secret is None else (secret,)
-
-
-def _sign(name: str, data: bytes) -> bytes:
-    return hmac.new(b"key of " + name.encode(), data, "sha512").digest()
-
-
-class Wants:
-    """Who waits for what: a subscriber wants what a test says, until a mark says that it has it."""
+class StatedPending:
+    """Who waits for what: a test says so."""
 
     def __init__(self) -> None:
         self.by_dot: dict[Dot, dict[str, int]] = {}
@@ -110,50 +50,30 @@ class Wants:
         return self.by_dot.get(dot, {})
 
 
-@dataclass
-class Host:
-    """A node with its disk. `restart` builds the node anew from the disk alone."""
+class PeerNode(HostedNode):
+    """A node with the peers' protocol alone, which has run since `START`."""
 
-    name: str
-    settings: PeerSettings
-    disk: Disk = field(default_factory=Disk)
-    epoch: int = 0
-    node_type: type[Node] = Node
-    part_type: type[PeerProtocol] = PeerProtocol
-    logs: list[Log] = field(default_factory=list)
-    counts: list[Count] = field(default_factory=list)
+    keys: HmacKeys
+    pending: StatedPending
 
-    def __post_init__(self) -> None:
-        self.ring = Ring(self.name)
-        self.wants = Wants()
-        self.restart(START)
+    def __init__(self, name: str, settings: PeerSettings) -> None:
+        alone = HostSettings(subscribers=None, devices=None, peers=settings)
+        super().__init__(name, HmacKeys(name), settings=alone)
+        self.pending = StatedPending()
+        self.counted: list[Count] = []
+        self.start(START)
 
-    def restart(self, now: int) -> None:
-        self.epoch += 1
-        self.clocks = Clocks(self.name, self.epoch)
-        self.clocks.restore(self.disk, now)
-        self.item_store = ItemStore(self.name, self.epoch, self.ring.sign, self.clocks.localise)
-        self.part = self.part_type(
-            self.item_store, self.ring, self.wants, self.clocks, self.settings
-        )
-        self.node = self.node_type(self.item_store, self.disk, Protocols(peers=self.part))
-        self.node.restore()
+    def settle(self, actions: Sequence[Action]) -> list[Publish]:
+        self.counted += [action for action in actions if isinstance(action, Count)]
+        return super().settle(actions)
 
-    def handle(self, event: Event, now: int) -> list[Publish]:
-        return self.settle(self.node.handle(event, now))
+    def lose_disk(self) -> None:
+        """Let the next start find an empty disk, in a later epoch."""
+        epoch, self.medium = self.medium.epoch, FieldMedium()
+        self.medium.epoch = epoch
+        self.logs.clear()
 
-    def act(self, now: int, act: Callable[[Transaction], object]) -> list[Publish]:
-        """Do something of another part's, in a transaction of its own."""
-        return self.settle(self.node.perform(act, now))
-
-    def settle(self, actions: list[Action]) -> list[Publish]:
-        """Commit, then publish."""
-        self.disk.apply(actions)
-        self.logs += [action for action in actions if isinstance(action, Log)]
-        self.counts += [action for action in actions if isinstance(action, Count)]
-        return [action for action in actions if isinstance(action, Publish)]
-
-    # What other parts do ----------------------------------------------------------------------
+    # What other protocols do ------------------------------------------------------------------
 
     def subscribe(self, now: int, owner: str, life: int = 0) -> tuple[Item, list[Publish]]:
         body = SubscriptionBody(owner, "", "words", now, 0, b"12345678", b"vector", {})
@@ -163,23 +83,23 @@ class Host:
         body = NotificationBody("device", 1, number, now, 0, b"12345678", b"vector")
         return self._originate(now, NOTIFICATION, life, encode_body(body))
 
-    def mark(self, now: int, owner: str, dot: Dot, life: int = 0) -> tuple[Item, list[Publish]]:
+    def deliver(self, now: int, owner: str, dot: Dot, life: int = 0) -> tuple[Item, list[Publish]]:
         body = DeliveredBody(owner, [list(dot)])
         return self._originate(now, DELIVERED, life, encode_body(body))
 
     def remove(self, now: int, dot: Dot, kind: int = SUBSCRIPTION) -> list[Publish]:
         return self.act(
-            now, lambda transaction: self.item_store.remove(transaction, kind, dot, "removed")
+            lambda transaction: self.item_store.remove(transaction, kind, dot, "removed"), now
         )
 
     def _originate(self, now: int, kind: int, life: int, body: bytes) -> tuple[Item, list[Publish]]:
         made: list[Item] = []
         expires = now + life if life else 0
         published = self.act(
-            now,
             lambda transaction: made.append(
                 self.item_store.originate(transaction, kind, expires, body)
             ),
+            now,
         )
         return made[0], published
 
@@ -194,18 +114,11 @@ class Host:
 class Network:
     """Hosts, and the frames between them. `pass_on(sender, frame)` may lose or change one."""
 
-    def __init__(
-        self,
-        names: str,
-        settings: PeerSettings | None = None,
-        node_type: type[Node] = Node,
-        part_type: type[PeerProtocol] = PeerProtocol,
-    ) -> None:
+    def __init__(self, names: str, settings: PeerSettings | None = None) -> None:
         self.now = START
         settings = settings or PeerSettings(strategy="epidemic", chunk=1_024, retry=1_000)
-        self.hosts = {
-            name: Host(name, settings, node_type=node_type, part_type=part_type) for name in names
-        }
+        self.settings = settings
+        self.hosts = {name: PeerNode(name, settings) for name in names}
         self.links: set[frozenset[str]] = set()
         self.queues: dict[tuple[str, str], deque[bytes]] = {}
         self.sent: list[tuple[str, str, bytes]] = []
@@ -284,6 +197,3 @@ class Network:
             self.run()
             self.tick(70_000)
             self.run()
-
-
-__all__ = ["START", "Disk", "Host", "Network", "Ring", "decode_body"]

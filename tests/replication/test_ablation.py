@@ -6,10 +6,10 @@ where the same checks must fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
-from denwatch.node.core.events import PEERS, Message, Publish, Write
+from denwatch.node.core.events import PEERS, Action, Message, Publish, Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
 from denwatch.node.core.peers.item_validation import ItemValidator
@@ -24,7 +24,7 @@ from tests.replication.checks import (
     check_rest,
     check_subscriptions,
 )
-from tests.replication.network import Disk, Host, Network
+from tests.replication.network import Network, PeerNode
 from tests.replication.oracle import Truth
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -43,7 +43,7 @@ def forge_a_removal() -> None:
     truth.subscriptions.add(item.dot)
     network.post("a", published)
     network.run()
-    contact = network.hosts["b"].part.sessions["a"]
+    contact = network.hosts["b"].peers.sessions["a"]
     run = (item.dot.origin, item.dot.epoch)
     body = encode_item_batch(ItemBatch(((run, ((item.dot.sequence,) * 2,)),), (), ()))
     network.hand("a", "b", seal(b"x" * 32, "a", "b", b"", ITEMS, contact.channel.next_in, body))
@@ -87,29 +87,20 @@ def meet_after_a_removal() -> None:
     check_all(network, truth)
 
 
-class LateHost(Host):
-    """A host that publishes first and commits later: a crash takes back what it said."""
-
-    def settle(self, actions: list) -> list[Publish]:  # type: ignore[type-arg]
-        self.kept = getattr(self, "kept", Disk())
-        published = super().settle(actions)
-        if not getattr(self, "is_late", False):
-            self.kept.spaces = {space: dict(keys) for space, keys in self.disk.spaces.items()}
-            return published
-        return published if LateHost.publishes_early else []
+class LateNode(PeerNode):
+    """A node that publishes first and commits later: a crash takes back what it said."""
 
     publishes_early = False
 
-    def crash(self, network: Network) -> None:
-        self.disk.spaces = {space: dict(keys) for space, keys in self.kept.spaces.items()}
-        self.is_late = False
-        network.restart(self.name)
+    def settle(self, actions: Sequence[Action]) -> list[Publish]:
+        published = super().settle(actions)
+        return published if self.medium.syncs or LateNode.publishes_early else []
 
 
 def crash_before_the_commit() -> None:
     """b hears something from c, tells a that it has it, and loses it before the commit."""
     network, truth = Network("ac"), Truth()
-    late = LateHost("b", network.hosts["a"].settings)
+    late = LateNode("b", network.settings)
     network.hosts["b"] = late
     for name in "ac":  # a known state between all, so that later ones are told as differences
         truth.subscriptions.add(network.hosts[name].subscribe(network.now, "x")[0].dot)
@@ -121,12 +112,12 @@ def crash_before_the_commit() -> None:
     network.link("a", "c")
     network.run()
     network.cut("a", "c")
-    late.is_late = True  # type: ignore[attr-defined]
+    late.medium.syncs = False  # commits are safe only later
     network.link("b", "c")
     network.run()
     network.link("a", "b")
     network.run()
-    late.crash(network)
+    network.restart("b")
     del network.hosts["c"]  # it never comes back
     network.links = {link for link in network.links if "c" not in link}
     network.heal()
@@ -174,7 +165,7 @@ def forget_what_was_seen(patch: pytest.MonkeyPatch) -> None:
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LateHost, "publishes_early", True)
+    patch.setattr(LateNode, "publishes_early", True)
 
 
 RULES: list[tuple[Scenario, Patch]] = [

@@ -6,18 +6,19 @@ import pytest
 from denwatch.node.core.events import Message, PeerUp, Tick
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
 from denwatch.node.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
+from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replication.network import START, Disk, Network
+from tests.replication.network import START, Network
 
 MINUTE = 60_000
 YEAR = 365 * 24 * 60 * MINUTE
 
 
-def _save_to(disk: Disk) -> Save:
+def _save_to(disk: MemoryStore) -> Save:
     def save(space: str, key: bytes, value: bytes | None) -> None:
-        disk.spaces.setdefault(space, {})[key] = value or b""
+        disk.apply([(space, key, value or b"")])
 
     return save
 
@@ -33,7 +34,7 @@ def test_two_frames_hold_the_true_offset_between_them(offset: int, there: int, b
     real = 20 * YEAR
     lag_of_a = b.measure("a", real, real + there - offset)
     a.measure("b", real + there - offset, real + there + back, lag_of_a)
-    a.witness(_save_to(Disk()), "b", b.tell([("b", 1)], real), real + there + back)
+    a.witness(_save_to(MemoryStore("a")), "b", b.tell([("b", 1)], real), real + there + back)
     event = Dot("b", 1, 1)
     true = real + 5_000
     said = true - offset
@@ -53,7 +54,7 @@ def test_offsets_add_up_along_a_path(offsets: list[int]) -> None:
         lag = clocks[there].measure("abc"[here], now[here], now[there])
         clocks[here].measure(name, now[there], now[here], lag)
         table = clocks[there].tell([("a", 1)], now[there])
-        clocks[here].witness(_save_to(Disk()), name, table, now[here])
+        clocks[here].witness(_save_to(MemoryStore("a")), name, table, now[here])
     assert abs(clocks[2].estimate(Dot("a", 1, 1), now[0]) - now[2]) <= 10
     assert clocks[2].doubt("a", 1, now[2]) <= 10
 
@@ -99,7 +100,7 @@ def test_a_wrong_clock_does_not_end_what_others_made(wrong: int) -> None:
 
 
 def test_time_never_falls_over_a_restart() -> None:
-    disk = Disk()
+    disk = MemoryStore("a")
     before = Clocks("a", 1)
     before.save(_save_to(disk), START)
     stamp = before.stamp(START)
@@ -127,7 +128,7 @@ _RUNS = st.tuples(
 def test_whatever_the_machine_shows_time_rises_and_people_see_its_clock(
     runs: list[tuple[int, list[tuple[int, int]]]],
 ) -> None:
-    disk, latest, shown = Disk(), -1, -1
+    disk, latest, shown = MemoryStore("a"), -1, -1
     for epoch, (wall, turns) in enumerate(runs, 1):
         clocks = Clocks("a", epoch)
         now = wall + clocks.restore(disk, wall)
@@ -145,7 +146,7 @@ def test_whatever_the_machine_shows_time_rises_and_people_see_its_clock(
 
 def test_a_lead_stays_and_makes_no_doubt_while_the_machine_is_right() -> None:
     """A clock was ten years ahead when the node first ran, and set right since."""
-    disk = Disk()
+    disk = MemoryStore("a")
     first = Clocks("a", 1)
     first.restore(disk, START + 10 * YEAR)
     first.correct(_save_to(disk), -10 * YEAR, START + 10 * YEAR)
@@ -159,7 +160,7 @@ def test_a_lead_stays_and_makes_no_doubt_while_the_machine_is_right() -> None:
 
 def test_a_node_that_woke_in_the_past_twice_is_still_believed() -> None:
     """What it made in its first run is neither over nor from nowhere at a node that is right."""
-    disk = Disk()
+    disk = MemoryStore("a")
     for epoch in (1, 2, 3):
         lost = Clocks("a", epoch)
         now = 5_000 + lost.restore(disk, 5_000)
@@ -167,13 +168,13 @@ def test_a_node_that_woke_in_the_past_twice_is_still_believed() -> None:
     right = Clocks("b", 1)
     lag = lost.measure("b", START, now)
     right.measure("a", now, START, lag)
-    right.witness(_save_to(Disk()), "a", lost.tell([("a", 1), ("a", 3)], now), START)
+    right.witness(_save_to(MemoryStore("a")), "a", lost.tell([("a", 1), ("a", 3)], now), START)
     assert right.localise(Dot("a", 1, 1), 5_000 + MINUTE) >= START + MINUTE - (now - 5_000)
     assert abs(right.localise(Dot("a", 3, 1), now + MINUTE) - START - MINUTE) < 10
 
 
 def test_what_was_measured_just_before_a_crash_is_in_doubt_after_it() -> None:
-    disk = Disk()
+    disk = MemoryStore("a")
     before = Clocks("a", 1)
     before.restore(disk, START)
     before.save(_save_to(disk), START)
@@ -190,7 +191,7 @@ def test_what_was_measured_just_before_a_crash_is_in_doubt_after_it() -> None:
 
 
 def test_a_leap_over_a_restart_ends_nothing_before_somebody_confirms_it() -> None:
-    disk = Disk()
+    disk = MemoryStore("a")
     before = Clocks("a", 1)
     before.save(_save_to(disk), START)
     after = Clocks("a", 2)
@@ -204,7 +205,7 @@ def test_a_leap_over_a_restart_ends_nothing_before_somebody_confirms_it() -> Non
 
 def test_statements_that_cannot_both_hold_make_things_live_longer() -> None:
     clocks = Clocks("a", 1)
-    save = _save_to(Disk())
+    save = _save_to(MemoryStore("a"))
     clocks.measure("b", START, START, 0)
     clocks.witness(save, "b", [(("x", 1), 0, 10)], START)
     honest = clocks.localise(Dot("x", 1, 1), START)

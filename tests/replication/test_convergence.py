@@ -60,7 +60,7 @@ def play(network: Network, truth: Truth, steps: list[tuple[str, int, int, int]])
             truth.notes.add(item.dot)
             network.post(one, published)
         elif operation == "mark":
-            item, published = host.mark(network.now, f"owner{amount}", Dot(one, 1, amount + 1))
+            item, published = host.deliver(network.now, f"owner{amount}", Dot(one, 1, amount + 1))
             truth.marks.add(item.dot)
             network.post(one, published)
         elif operation == "restart":

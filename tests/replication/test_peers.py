@@ -28,8 +28,9 @@ from denwatch.node.replication.wire import (
     seal,
 )
 
+from simulator.keys import HmacKeys
 from tests.replication.checks import check_all, check_rest, check_subscriptions
-from tests.replication.network import START, Disk, Host, Network, Ring
+from tests.replication.network import START, Network, PeerNode
 from tests.replication.oracle import Truth
 
 
@@ -37,8 +38,8 @@ def list_kinds(network: Network) -> list[str]:
     return [NAMES[frame[0] & ~FLAG] for _, _, frame in network.sent]
 
 
-def count_refused(host: Host) -> list[str]:
-    return [each.label for each in host.counts if each.name.endswith("_refused")]
+def count_refused(host: PeerNode) -> list[str]:
+    return [each.label for each in host.counted if each.name.endswith("_refused")]
 
 
 def test_a_contact_without_news_is_two_frames_and_58_bytes() -> None:
@@ -60,7 +61,7 @@ def test_marks_go_first_then_subscriptions_then_notifications() -> None:
     for number in range(8):
         note, _ = host.notify(network.now, number)
         host.subscribe(network.now, "medic")
-        host.mark(network.now, "medic", note.dot)
+        host.deliver(network.now, "medic", note.dot)
     network.link("a", "b")
     network.run()
     kinds = [
@@ -93,7 +94,7 @@ def test_a_broken_contact_resumes_where_it_stopped() -> None:
     assert progress == sorted(progress)
     taken = [log for log in there.logs if log.kind == "transfer"]
     assert len(taken) == 60
-    assert not [each for each in there.counts if each.name == "peer_items_known"]
+    assert not [each for each in there.counted if each.name == "peer_items_known"]
 
 
 def test_frames_of_items_are_bounded_and_windowed() -> None:
@@ -118,8 +119,7 @@ def test_a_lost_store_is_told_everything_again() -> None:
     network.heal()
     check_rest(network)
     network.cut("a", "b")
-    network.hosts["b"].disk = Disk()
-    network.hosts["b"].logs.clear()
+    network.hosts["b"].lose_disk()
     network.restart("b")
     network.heal()
     check_all(network, truth)
@@ -133,8 +133,7 @@ def test_a_lost_store_at_either_end_converges(loser: str) -> None:
         truth.subscriptions.add(other.subscribe(network.now, "medic")[0].dot)
     network.heal()
     check_rest(network)
-    network.hosts[loser].disk = Disk()
-    network.hosts[loser].logs.clear()
+    network.hosts[loser].lose_disk()
     network.restart(loser)
     truth.subscriptions.add(network.hosts[loser].subscribe(network.now, "x")[0].dot)
     network.heal()
@@ -190,8 +189,8 @@ def _open_link() -> Network:
 
 def _send_items(network: Network, *items: Item) -> None:
     """Let a send items to b that it would never send by itself, with right tags."""
-    contact = network.hosts["a"].part.sessions["b"]
-    secret = network.hosts["a"].ring.peer_secret("b")
+    contact = network.hosts["a"].peers.sessions["b"]
+    secret = network.hosts["a"].keys.peer_secret("b")
     assert secret is not None
     sent = tuple(SentItem(item, 0, 1) for item in items)
     body = encode_item_batch(ItemBatch((), (), sent))
@@ -208,7 +207,7 @@ def _send_items(network: Network, *items: Item) -> None:
 def _note(origin: str, sequence: int, at: int = START, expires: int = NEVER) -> Item:
     body = encode_body(NotificationBody("d", 1, 1, at, 0, bytes(8), b"nv"))
     item = Item(Dot(origin, 1, sequence), NOTIFICATION, expires, body)
-    return Item(item.dot, item.kind, expires, body, Ring(origin).sign(item.signed))
+    return Item(item.dot, item.kind, expires, body, HmacKeys(origin).sign(item.signed))
 
 
 def _tamper(item: Item) -> Item:
@@ -239,7 +238,7 @@ def test_a_bad_item_is_refused_and_not_marked_as_seen(reason: str) -> None:
 def test_a_body_that_is_none_is_refused_and_the_rest_is_taken() -> None:
     network = _open_link()
     bad = Item(Dot("c", 1, 1), SUBSCRIPTION, NEVER, b"\x80")
-    bad = Item(bad.dot, bad.kind, NEVER, bad.body, Ring("c").sign(bad.signed))
+    bad = Item(bad.dot, bad.kind, NEVER, bad.body, HmacKeys("c").sign(bad.signed))
     _send_items(network, bad, _note("c", 2))
     assert network.hosts["b"].list_dots(NOTIFICATION) == {Dot("c", 1, 2)}
     assert len(count_refused(network.hosts["b"])) == 1
@@ -255,7 +254,7 @@ def test_what_is_over_when_it_comes_is_noted_and_not_held() -> None:
 
 def test_items_of_an_unknown_origin_come_once_its_key_is_there() -> None:
     network, truth = Network("abc"), Truth()
-    network.hosts["b"].ring.unknown.add("c")
+    network.hosts["b"].keys.unknown.add("c")
     item, _ = network.hosts["c"].subscribe(network.now, "medic")
     truth.subscriptions.add(item.dot)
     network.link("a", "c")
@@ -263,7 +262,7 @@ def test_items_of_an_unknown_origin_come_once_its_key_is_there() -> None:
     network.link("a", "b")
     network.run()
     assert count_refused(network.hosts["b"]) == ["an unknown origin"]
-    network.hosts["b"].ring.unknown.clear()
+    network.hosts["b"].keys.unknown.clear()
     network.cut("a", "b")
     network.link("a", "b")
     network.run()
@@ -272,7 +271,7 @@ def test_items_of_an_unknown_origin_come_once_its_key_is_there() -> None:
 
 def test_a_node_without_a_key_gets_no_frame() -> None:
     network = Network("ab")
-    network.hosts["a"].ring.unknown.add("b")
+    network.hosts["a"].keys.unknown.add("b")
     network.link("a", "b")
     network.run()
     assert not [frame for sender, _, frame in network.sent if sender == "a"]
@@ -286,10 +285,10 @@ def test_a_node_without_a_key_gets_no_frame() -> None:
 def test_nonsense_is_refused_and_changes_nothing(sender: str, payload: bytes) -> None:
     network = _open_link()
     there = network.hosts["b"]
-    there.ring.unknown.add("nobody")
-    spaces = {space: dict(keys) for space, keys in there.disk.spaces.items()}
+    there.keys.unknown.add("nobody")
+    spaces = {space: dict(keys) for space, keys in there.medium.spaces.items()}
     assert not there.handle(Message(sender, PEERS + "b", payload), network.now)
-    assert there.disk.spaces == spaces
+    assert there.medium.spaces == spaces
     assert len(count_refused(there)) == 1
 
 
@@ -314,7 +313,7 @@ def test_what_is_logged_fits_the_log() -> None:
     ends = {log.fields["peer"]: log.fields for log in logs if log.kind == "contact_end"}
     for word in ("digest", "known", "items"):
         assert ends["a"][f"{word}_in"] == ends["b"][f"{word}_out"]
-    assert isinstance(network.hosts["a"].counts[0], Count)
+    assert isinstance(network.hosts["a"].counted[0], Count)
 
 
 def test_a_push_after_a_long_rest_is_waited_for() -> None:
@@ -336,23 +335,23 @@ def test_a_push_after_a_long_rest_is_waited_for() -> None:
 def test_names_that_a_peer_makes_up_leave_no_trace() -> None:
     network = _open_link()
     there = network.hosts["b"]
-    there.ring.unknown.add("ghost")
-    contact = network.hosts["a"].part.sessions["b"]
-    secret = network.hosts["a"].ring.peer_secret("b")
+    there.keys.unknown.add("ghost")
+    contact = network.hosts["a"].peers.sessions["b"]
+    secret = network.hosts["a"].keys.peer_secret("b")
     assert secret is not None
     run = ("ghost", 7)
     body = encode_item_batch(ItemBatch(((run, ((1, 1 << 60),)),), ((run, 5, 5),), ()))
-    spaces = {space: dict(keys) for space, keys in there.disk.spaces.items()}
+    spaces = {space: dict(keys) for space, keys in there.medium.spaces.items()}
     line = contact.channel
     network.hand("a", "b", seal(secret, "a", "b", line.salts, ITEMS, line.next_out, body))
-    assert there.disk.spaces == spaces
+    assert there.medium.spaces == spaces
 
 
 def test_a_set_that_no_memory_holds_is_refused_with_its_whole_frame() -> None:
     network = _open_link()
     there = network.hosts["b"]
-    channel = network.hosts["a"].part.sessions["b"].channel
-    secret = network.hosts["a"].ring.peer_secret("b")
+    channel = network.hosts["a"].peers.sessions["b"].channel
+    secret = network.hosts["a"].keys.peer_secret("b")
     assert secret is not None
     dead = ((("a", 1), ((1, 1),)), (("a", 2), ((5, 5), (1 << 60, 1 << 60))))
     body = encode_item_batch(ItemBatch(dead, (), ()))

@@ -17,10 +17,11 @@ from denwatch.node.replication.strategies import (
     grade,
     read_grade,
 )
+from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replication.network import Disk, Network
+from tests.replication.network import Network
 
 NOBODY = MetPeer("peer", {}, 0)
 
@@ -122,10 +123,10 @@ def test_ages_survive_being_one_byte(age: int) -> None:
 
 
 def test_encounters_are_remembered_and_passed_on_older() -> None:
-    encounters, disk = Encounters(), Disk()
+    encounters, disk = Encounters(), MemoryStore("a")
 
     def keep(space: str, key: bytes, value: bytes | None) -> None:
-        disk.spaces.setdefault(space, {})[key] = value or b""
+        disk.apply([(space, key, value or b"")])
 
     encounters.meet(keep, "b", 10_000, True)
     assert encounters.judge("b", 60_000) == 255
@@ -186,7 +187,7 @@ def test_a_destination_gets_it_from_a_lone_copy() -> None:
         network.cut(first, second)
     item, _ = network.hosts["a"].notify(network.now, 1)
     for host in network.hosts.values():
-        host.wants.by_dot[item.dot] = {"medic": 200}
+        host.pending.by_dot[item.dot] = {"medic": 200}
     for first, second in ("ab", "bc"):
         network.link(first, second)
         network.run()
@@ -203,7 +204,7 @@ def test_what_was_withheld_may_go_at_a_later_contact() -> None:
     network.cut("a", "b")
     assert not network.hosts["b"].list_dots(NOTIFICATION)
     network.hosts["b"].subscribe(network.now, "medic")
-    network.hosts["a"].wants.by_dot[item.dot] = {"medic": 200}
+    network.hosts["a"].pending.by_dot[item.dot] = {"medic": 200}
     for _ in range(2):
         network.link("a", "b")
         network.run()
@@ -215,7 +216,7 @@ def test_what_was_withheld_goes_over_a_link_that_stays_up() -> None:
     """The peer becomes a destination while the link is up: nobody has to meet again."""
     network = Network("ab", PeerSettings(strategy="spray:1", chunk=1_024, retry=1_000))
     item, _ = network.hosts["a"].notify(network.now, 1)
-    network.hosts["a"].wants.by_dot[item.dot] = {"medic": 200}
+    network.hosts["a"].pending.by_dot[item.dot] = {"medic": 200}
     network.link("a", "b")
     network.run()
     assert not network.hosts["b"].list_dots(NOTIFICATION)
@@ -233,7 +234,7 @@ def test_what_the_peer_got_elsewhere_is_not_sent_to_it_later() -> None:
     a, b = network.hosts.values()
     for number in range(2):
         item, _ = a.notify(network.now, number)
-        a.wants.by_dot[item.dot] = {"medic": 200}
+        a.pending.by_dot[item.dot] = {"medic": 200}
 
     def meet() -> None:
         network.link("a", "b")
@@ -242,11 +243,11 @@ def test_what_the_peer_got_elsewhere_is_not_sent_to_it_later() -> None:
 
     meet()
     assert not b.list_dots(NOTIFICATION)
-    b.act(network.now, lambda turn: b.item_store.accept(turn, a.item_store.sign(item), "another"))
+    b.act(lambda turn: b.item_store.accept(turn, a.item_store.sign(item), "another"), network.now)
     meet()
     meet()
     b.subscribe(network.now, "medic")
     meet()
     meet()
     assert len(b.list_dots(NOTIFICATION)) == 2
-    assert not [each for each in b.counts if each.name == "peer_items_known"]
+    assert not [each for each in b.counted if each.name == "peer_items_known"]

@@ -38,7 +38,7 @@ from denwatch.node.runtime.process import SteadyClock
 from denwatch.node.store import EmulatedDisk, MemoryStore
 from denwatch.protocol import notification
 
-from tests.replication.network import Ring
+from simulator.keys import HmacKeys
 from tests.subscribers.world import patient
 
 FLIGHT = 200  # ms of a frame between two nodes
@@ -70,7 +70,7 @@ class Place:
         self.strategy = strategy
         self.error = error
         self.medium = EmulatedDisk()
-        self.ring = Ring(name)
+        self.ring = HmacKeys(name)
         self.notes: list[Any] = []  # what its subscriber got
         self.reply: Any = None
         self.start()
