@@ -7,27 +7,27 @@ from typing import Any
 from denwatch.node.core.device_registry import DeviceSettings
 from denwatch.node.core.events import Publish
 
-from tests.devices.plant import TOPIC, Dog, Site, meet
+from tests.devices.device_node import TOPIC, DeviceNode, Watchdog, meet
 
 
 def strip(vector: bytes) -> bytes:
     return vector[:2] + b"\0\0" + vector[4:5] + b"\0" + vector[6:]
 
 
-def check_installed(site: Site, dog: Dog, *vectors: bytes) -> None:
+def check_installed(site: DeviceNode, watchdog: Watchdog, *vectors: bytes) -> None:
     """The device has these vectors, under the handles that the node thinks."""
-    assert site.part.is_installed(dog.name)
-    installed = dog.list_installed()
+    assert site.devices.is_installed(watchdog.name)
+    installed = watchdog.list_installed()
     assert sorted(installed.values()) == sorted(strip(vector) for vector in vectors)
-    rows = site.disk.scan("device.table", dog.name.encode() + b"\0")
+    rows = site.store.scan("device.table", watchdog.name.encode() + b"\0")
     assert {int.from_bytes(key[-2:], "big"): body for key, body in rows} == installed
 
 
-def list_down(site: Site) -> list[Publish]:
+def list_down(site: DeviceNode) -> list[Publish]:
     return [publish for publish in site.outbox if publish.topic == TOPIC + "sv"]
 
 
-def make_met(settings: DeviceSettings | None = None, **options: Any) -> tuple[Site, Dog]:
-    site, dog = Site(settings), Dog(**options)
-    meet(site, dog)
-    return site, dog
+def make_met(settings: DeviceSettings | None = None, **options: Any) -> tuple[DeviceNode, Watchdog]:
+    site, watchdog = DeviceNode(settings), Watchdog(**options)
+    meet(site, watchdog)
+    return site, watchdog

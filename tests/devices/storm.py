@@ -18,7 +18,7 @@ from denwatch.protocol.notification import decode as decode_note
 from denwatch.protocol.subscription import decode
 from denwatch.protocol.vectors import NotificationVector, Reading
 
-from tests.devices.plant import SENSES, TOPIC, Dog, Site, make_vector, settle
+from tests.devices.device_node import SENSES, TOPIC, DeviceNode, Watchdog, make_vector, settle
 
 SETTINGS = DeviceSettings(policy=Exact(), batch=3, patience=4_000, longest_patience=8_000)
 
@@ -26,9 +26,9 @@ SETTINGS = DeviceSettings(policy=Exact(), batch=3, patience=4_000, longest_patie
 class Storm:
     """One node, one device, and the weather between them."""
 
-    def __init__(self, site: Site | None = None) -> None:
-        self.site = site or Site(SETTINGS)
-        self.dog = Dog(capacity=400)
+    def __init__(self, site: DeviceNode | None = None) -> None:
+        self.site = site or DeviceNode(SETTINGS)
+        self.watchdog = Watchdog(capacity=400)
         self.up: list[Event] = []
         self.down: list[Publish] = []
         self.items: list[Item] = []
@@ -84,31 +84,31 @@ class Storm:
             self.site.unsubscribe(self.items.pop(which % len(self.items)))
 
     def read(self, which: int) -> None:
-        if len(self.dog.put) < 60:  # what a full spool drops is another matter
-            self.dog.tell(1, {0: which % 256, 1: which % 100})
+        if len(self.watchdog.put) < 60:  # what a full spool drops is another matter
+            self.watchdog.tell(1, {0: which % 256, 1: which % 100})
 
     def pass_time(self, which: int) -> None:
         seconds = 1 + which % 9
-        self.dog.now += 1000 * seconds
-        self.dog.manager.expire(self.dog.now)
+        self.watchdog.now += 1000 * seconds
+        self.watchdog.manager.expire(self.watchdog.now)
         self.site.tick(seconds)
 
     # What the network does
 
     def send(self, _: int) -> None:
-        message = self.dog.next_message()
+        message = self.watchdog.next_message()
         if message is not None:
             self.up.append(message)
             self.last_up.append(message)
 
     def carry_up(self, which: int) -> None:
         if self.up:
-            self.site.handle(self.up.pop(which % min(3, len(self.up))))
+            self.site.do(self.up.pop(which % min(3, len(self.up))))
 
     def carry_down(self, which: int) -> None:
         if self.down:
             publish = self.down.pop(which % min(3, len(self.down)))
-            self.dog.receive(publish)
+            self.watchdog.receive(publish)
             self.check_acknowledged()
             if publish.token:
                 self.up.append(Acknowledged(publish.topic, publish.token))
@@ -140,24 +140,24 @@ class Storm:
 
     def reconnect(self, _: int) -> None:
         self.hang_up(0)
-        self.dog.connect()
-        self.site.handle(Listening(TOPIC + "sv", True))
+        self.watchdog.connect()
+        self.site.do(Listening(TOPIC + "sv", True))
 
     def clear_up(self, _: int) -> None:
         """For a while the weather is fair."""
         self.reconnect(0)
-        settle(self.site, self.dog)
+        settle(self.site, self.watchdog)
         self.check_acknowledged()
 
     def hang_up(self, _: int) -> None:
         """The connection is gone: an acknowledgement of it can no longer arrive."""
         self.up = [event for event in self.up if isinstance(event, Message)]
-        self.site.handle(Listening(TOPIC + "sv", False))
+        self.site.do(Listening(TOPIC + "sv", False))
 
     # What power cuts do
 
     def restart_dog(self, _: int) -> None:
-        self.dog.restart()
+        self.watchdog.restart()
         self.reconnect(0)
 
     def crash_before_commit(self, which: int) -> None:
@@ -171,22 +171,22 @@ class Storm:
         """The node takes a message and writes; nothing of what it wanted to say leaves."""
         if self.up:
             event = self.up.pop(which % len(self.up))
-            self.site.disk.apply(self.site.node.handle(event, self.site.now))
+            self.site.do(event)
         self.restart_node()
 
     def restart_node(self) -> None:
-        self.site.start()
+        self.site.reopen()
         self.reconnect(0)
 
     # Promises
 
     def check_acknowledged(self) -> None:
         """Whatever the device may forget is on the node's disk."""
-        waiting = self.dog.spool.peek(self.dog.now, 1 << 20, 1000)
+        waiting = self.watchdog.spool.peek(self.watchdog.now, 1 << 20, 1000)
         there = {(note.device_epoch, note.device_sequence) for note in self.site.list_notes()}
         first = decode_note(waiting[2][0]).sequence if waiting[2] else 1 << 32
         start = (waiting[0], first) if waiting[2] else (1 << 32, 0)
-        lost = [number for number in self.dog.put if number < start and number not in there]
+        lost = [number for number in self.watchdog.put if number < start and number not in there]
         assert not lost, f"acknowledged and lost: {lost}"
 
     def check_taken_once(self) -> None:
@@ -195,8 +195,8 @@ class Storm:
         numbers = [(note.device_epoch, note.device_sequence) for note in notes]
         assert len(set(numbers)) == len(numbers), "taken twice"
         for number, note in zip(numbers, notes, strict=True):
-            assert number in self.dog.put, f"the device never said {number}"
-            said = self.dog.put[number]
+            assert number in self.watchdog.put, f"the device never said {number}"
+            said = self.watchdog.put[number]
             assert note.vector[:2] + note.vector[6:] == said[:2] + said[6:]
 
     def calm_down(self) -> None:
@@ -205,17 +205,17 @@ class Storm:
         self.down.clear()
         self.reconnect(0)
         self.site.tick()
-        settle(self.site, self.dog)
+        settle(self.site, self.watchdog)
         for _ in range(3):
             self.pass_time(8)
-            settle(self.site, self.dog)
+            settle(self.site, self.watchdog)
 
     def check_installed(self) -> None:
         """The device has what the node thinks, and that is enough for every live subscription."""
-        installed = self.dog.list_installed()
-        rows = self.site.disk.scan("device.table")
+        installed = self.watchdog.list_installed()
+        rows = self.site.store.scan("device.table")
         assert {int.from_bytes(key[-2:], "big"): body for key, body in rows} == installed
-        assert self.site.part.is_installed(self.dog.name)
+        assert self.site.devices.is_installed(self.watchdog.name)
         live = [decode(body.vector) for body in self.site.list_subscriptions()]
         wanted = {body.vector for body in self.site.list_subscriptions()}
         assert set(installed.values()) <= wanted, "it has what nobody wants"
@@ -235,5 +235,5 @@ class Storm:
         self.check_acknowledged()
         self.check_taken_once()
         self.check_installed()
-        assert not self.dog.spool.has_waiting()
-        assert len(self.site.list_notes()) == len(self.dog.put)
+        assert not self.watchdog.spool.has_waiting()
+        assert len(self.site.list_notes()) == len(self.watchdog.put)

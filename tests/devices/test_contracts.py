@@ -5,7 +5,7 @@ from __future__ import annotations
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.vocabularies import Vocabularies, list_sensed, shorten_hash
 
-from tests.devices.plant import Dog, Site, meet
+from tests.devices.device_node import DeviceNode, Watchdog, meet
 
 
 def test_a_vocabulary_says_what_can_be_sensed() -> None:
@@ -33,8 +33,8 @@ def test_vocabularies_are_found_when_they_are_there() -> None:
 def test_a_device_of_the_shipped_vocabulary_is_welcome() -> None:
     rescue = load_shipped("rescue")
     hash = shorten_hash(rescue)
-    site = Site()
+    site = DeviceNode()
     site.vocabularies.known[hash] = list_sensed(rescue)
-    dog = Dog(list_sensed(rescue), vocabulary=hash, capacity=4096)
-    meet(site, dog)
-    assert site.part.list_devices()[0].vocabulary == hash
+    watchdog = Watchdog(list_sensed(rescue), vocabulary=hash, capacity=4096)
+    meet(site, watchdog)
+    assert site.devices.list_devices()[0].vocabulary == hash

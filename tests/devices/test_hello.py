@@ -7,14 +7,14 @@ from denwatch.node.core.events import Listening, Message
 from denwatch.protocol import frames
 from denwatch.protocol.messages import encode_message
 
-from tests.devices.plant import (
+from tests.devices.device_node import (
     DOG,
     SENSES,
     TOPIC,
     VOCABULARY,
-    Dog,
+    DeviceNode,
     Keys,
-    Site,
+    Watchdog,
     make_hello,
     make_vector,
     meet,
@@ -28,10 +28,10 @@ def hello(payload: bytes, sender: str = DOG) -> Message:
 
 
 def test_a_hello_makes_a_device_known_also_after_a_restart() -> None:
-    site, dog = Site(), Dog()
-    meet(site, dog)
-    site.start()
-    (device,) = site.part.list_devices()
+    site, watchdog = DeviceNode(), Watchdog()
+    meet(site, watchdog)
+    site.reopen()
+    (device,) = site.devices.list_devices()
     assert (device.name, device.hello, device.key_id) == (DOG, (1, 1), 7)
     assert (device.sensed, device.capacity, device.languages) == (SENSES, 1024, (1,))
     assert (device.firmware, device.vocabulary, device.dropped) == ("dog 1", VOCABULARY, 0)
@@ -42,34 +42,34 @@ def test_a_hello_makes_a_device_known_also_after_a_restart() -> None:
 
 
 def test_every_hello_is_answered_so_that_it_is_not_repeated() -> None:
-    site, dog = Site(), Dog()
-    site.handle(dog.say_hello())
+    site, watchdog = DeviceNode(), Watchdog()
+    site.do(watchdog.say_hello())
     assert [publish.topic for publish in site.outbox] == [TOPIC + "ack"]
-    settle(site, dog)
-    dog.now += 900_000
-    assert dog.next_message() is None
-    assert dog.uplink.counts["acknowledged"] == 0  # it said nothing new
+    settle(site, watchdog)
+    watchdog.now += 900_000
+    assert watchdog.next_message() is None
+    assert watchdog.uplink.counts["acknowledged"] == 0  # it said nothing new
 
 
 def test_an_empty_hello_is_a_device_that_is_gone() -> None:
-    site, dog = Site(), Dog()
-    meet(site, dog)
-    assert site.part.list_devices()[0].is_present
-    site.handle(hello(b""))
-    assert not site.part.list_devices()[0].is_present
+    site, watchdog = DeviceNode(), Watchdog()
+    meet(site, watchdog)
+    assert site.devices.list_devices()[0].is_present
+    site.do(hello(b""))
+    assert not site.devices.list_devices()[0].is_present
     assert site.logs[-1].fields == {"device": DOG, "is_up": False, "device_epoch": 1}
     site.subscribe(make_vector(0, 9))
     assert site.outbox == []  # nobody listens
-    assert site.part.describe() | {"devices": 1, "present": 0, "vectors": 1} == (
-        site.part.describe()
+    assert site.devices.describe() | {"devices": 1, "present": 0, "vectors": 1} == (
+        site.devices.describe()
     )
 
 
 def test_who_publishes_what() -> None:
-    site = Site(keys=Keys(dog_1=[7], dog_2=[7]))
-    meet(site, Dog())
-    meet(site, Dog({1: (0b1001, 0)}, name="dog-2"))
-    find = site.part.find_publishers
+    site = DeviceNode(keys=Keys(dog_1=[7], dog_2=[7]))
+    meet(site, Watchdog())
+    meet(site, Watchdog({1: (0b1001, 0)}, name="dog-2"))
+    find = site.devices.find_publishers
     assert find(1, 0b0001) == ["dog-1", "dog-2"]
     assert find(1, 0b1001) == ["dog-2"]
     assert find(1, 0b0101) == ["dog-1"]
@@ -77,23 +77,23 @@ def test_who_publishes_what() -> None:
     assert find(2, 0b0001, b"another.") == find(3, 1) == find(3, 0) == []
 
 
-def check_refused(site: Site, message: Message, reason: str) -> None:
+def check_refused(site: DeviceNode, message: Message, reason: str) -> None:
     """The message is refused for a reason, and changes nothing."""
-    before = {name: dict(space) for name, space in site.disk.spaces.items()}
+    before = {name: dict(space) for name, space in site.medium.spaces.items()}
     count = site.counts.get(f"device_refused.{reason}", 0)
     site.outbox.clear()
-    site.handle(message)
+    site.do(message)
     assert site.counts.get(f"device_refused.{reason}", 0) == count + 1, site.logs[-1]
     assert site.logs[-1].kind == "refuse"
     assert str(site.logs[-1].fields["why"]).startswith(reason)
-    assert site.disk.spaces == before
+    assert site.medium.spaces == before
     assert site.outbox == []
 
 
 def test_refused_hellos() -> None:
-    site = Site()
+    site = DeviceNode()
     good = make_hello(3, 5)
-    site.handle(hello(good))
+    site.do(hello(good))
     site.subscribe(make_vector(0, 9))
     check_refused(site, hello(good), "replay")
     check_refused(site, hello(make_hello(3, 4)), "replay")
@@ -116,8 +116,8 @@ def test_refused_hellos() -> None:
     assert link is not None
     down = frames.seal(link, frames.DOWN, frames.Frame(3, 9, 9, b""))
     check_refused(site, hello(down), "direction")
-    site.handle(hello(fresh))
-    assert site.part.list_devices()[0].hello == (3, 6)
+    site.do(hello(fresh))
+    assert site.devices.list_devices()[0].hello == (3, 6)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_refused_hellos() -> None:
     ],
 )
 def test_a_hello_that_cannot_be_silences_the_device(fields: dict[str, object], reason: str) -> None:
-    site = Site()
-    site.handle(hello(make_hello(2, 1)))
+    site = DeviceNode()
+    site.do(hello(make_hello(2, 1)))
     message = {
         "device": DOG,
         "epoch": 3,
@@ -148,13 +148,13 @@ def test_a_hello_that_cannot_be_silences_the_device(fields: dict[str, object], r
     note = frames.join_vectors([bytes.fromhex("8100000100000001c8")])
     nv = Message(DOG, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, 2, 1, note))
     check_refused(site, nv, "hello")  # an answer would end its hellos
-    site.handle(hello(make_hello(3, 2)))
-    site.handle(nv)
+    site.do(hello(make_hello(3, 2)))
+    site.do(nv)
     assert site.count_notes() == 1
 
 
 def test_other_messages_are_no_hello() -> None:
-    site = Site()
+    site = DeviceNode()
     body = encode_message("acknowledge", {"epoch": 1, "sequence": 1})
     check_refused(site, hello(seal_up(frames.MESSAGE, 1, 1, body)), "message")
     check_refused(site, hello(seal_up(frames.MESSAGE, 1, 1, b"\xff")), "message")
@@ -167,45 +167,45 @@ def test_other_messages_are_no_hello() -> None:
 
 
 def test_an_unknown_vocabulary_is_no_obstacle_once_it_is_learned() -> None:
-    site, dog = Site(), Dog(vocabulary=b"new one.")
-    site.handle(dog.say_hello())
+    site, watchdog = DeviceNode(), Watchdog(vocabulary=b"new one.")
+    site.do(watchdog.say_hello())
     assert site.counts["device_refused.vocabulary"] == 1
     assert site.outbox == []
-    assert site.part.list_devices() == []
+    assert site.devices.list_devices() == []
     site.vocabularies.known[b"new one."] = {1: (0b0111, 0), 2: (0b0011, 0b0010)}
-    dog.now += 10_000  # it says so again until somebody answers
-    settle(site, dog)
-    assert [device.name for device in site.part.list_devices()] == [DOG]
+    watchdog.now += 10_000  # it says so again until somebody answers
+    settle(site, watchdog)
+    assert [device.name for device in site.devices.list_devices()] == [DOG]
 
 
 def test_two_keys_are_good_while_both_are_listed() -> None:
-    site = Site(keys=Keys(dog_1=[7, 8]))
+    site = DeviceNode(keys=Keys(dog_1=[7, 8]))
     site.subscribe(make_vector(0, 9))
-    dog = Dog()
-    meet(site, dog)
-    dog.tell(1, {0: 5})
-    settle(site, dog)
-    dog.key_id = 8
-    dog.restart()
-    meet(site, dog)
-    assert site.part.list_devices()[0].key_id == 8
-    assert dog.uplink.counts["installed"] == 1  # what comes down has the new key
+    watchdog = Watchdog()
+    meet(site, watchdog)
+    watchdog.tell(1, {0: 5})
+    settle(site, watchdog)
+    watchdog.key_id = 8
+    watchdog.restart()
+    meet(site, watchdog)
+    assert site.devices.list_devices()[0].key_id == 8
+    assert watchdog.uplink.counts["installed"] == 1  # what comes down has the new key
     late = make_hello(1, 9)
-    site.handle(hello(late))  # a frame under the old key changes nothing back
-    assert site.part.list_devices()[0].key_id == 8
+    site.do(hello(late))  # a frame under the old key changes nothing back
+    assert site.devices.list_devices()[0].key_id == 8
     site.keys.ids[DOG] = [8]
     check_refused(site, hello(make_hello(5, 1)), "unknown key")
-    dog.tell(1, {0: 6})
-    settle(site, dog)
+    watchdog.tell(1, {0: 6})
+    settle(site, watchdog)
     assert site.count_notes() == 2
 
 
 def test_a_revoked_device_is_a_stranger() -> None:
-    site, dog = Site(), Dog()
-    meet(site, dog)
+    site, watchdog = DeviceNode(), Watchdog()
+    meet(site, watchdog)
     site.keys.ids[DOG] = []
-    dog.tell(1, {0: 5})
-    message = dog.next_message()
+    watchdog.tell(1, {0: 5})
+    message = watchdog.next_message()
     assert message is not None
     check_refused(site, message, "unknown device")
     site.subscribe(make_vector(0, 9))
@@ -213,31 +213,31 @@ def test_a_revoked_device_is_a_stranger() -> None:
 
 
 def test_an_erased_device_is_refused_until_an_operator_forgets_it() -> None:
-    site, dog = Site(), Dog()
+    site, watchdog = DeviceNode(), Watchdog()
     for _ in range(3):
-        dog.restart()
+        watchdog.restart()
     site.subscribe(make_vector(0, 9))
-    meet(site, dog)
-    dog.tell(1, {0: 5})
-    settle(site, dog)
-    erased = Dog()
+    meet(site, watchdog)
+    watchdog.tell(1, {0: 5})
+    settle(site, watchdog)
+    erased = Watchdog()
     check_refused(site, erased.say_hello(), "replay")
     erased.tell(1, {0: 6})
     settle(site, erased)
     assert site.count_notes() == 1
     assert erased.spool.has_waiting()  # it was not told that its notification is here
-    assert site.run(lambda turn: site.part.forget_device(turn, DOG)) == []
-    assert site.part.list_devices() == []
+    assert site.run(lambda turn: site.devices.forget_device(turn, DOG)) == []
+    assert site.devices.list_devices() == []
     assert site.find_installed() == []
-    site.start()
+    site.reopen()
     meet(site, erased)
     assert site.count_notes() == 2
     assert len(erased.list_installed()) == 1
 
 
 def test_listeners_of_other_topics_are_nobody() -> None:
-    site = Site()
-    assert site.handle(Listening(TOPIC + "ack", True)) == []
-    assert site.handle(Listening("dens/1/wd/stranger/sv", True)) == []
-    assert not site.part.is_installed("stranger")
-    assert not site.run(lambda turn: site.part.forget_device(turn, "stranger"))
+    site = DeviceNode()
+    assert site.do(Listening(TOPIC + "ack", True)) == []
+    assert site.do(Listening("dens/1/wd/stranger/sv", True)) == []
+    assert not site.devices.is_installed("stranger")
+    assert not site.run(lambda turn: site.devices.forget_device(turn, "stranger"))

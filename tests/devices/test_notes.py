@@ -10,13 +10,13 @@ from denwatch.protocol.notification import decode, encode
 from denwatch.protocol.timecode import decode_age, encode_age
 from denwatch.protocol.vectors import NotificationVector, Reading
 
-from tests.devices.plant import (
+from tests.devices.device_node import (
     DOG,
     EVERYTHING,
     TOPIC,
     VOCABULARY,
-    Dog,
-    Site,
+    DeviceNode,
+    Watchdog,
     make_hello,
     make_vector,
     meet,
@@ -37,29 +37,29 @@ def note_frame(epoch: int, sequence: int, *vectors: bytes) -> Message:
     return Message(DOG, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, epoch, sequence, body))
 
 
-def make_site() -> Site:
-    site = Site()
-    site.handle(Message(DOG, TOPIC + "hello", make_hello(3, 1)))
+def make_site() -> DeviceNode:
+    site = DeviceNode()
+    site.do(Message(DOG, TOPIC + "hello", make_hello(3, 1)))
     site.outbox.clear()
     return site
 
 
-def read_ack(site: Site) -> tuple[int, int]:
+def read_ack(site: DeviceNode) -> tuple[int, int]:
     """Return what the node's last acknowledgement says, as the device reads it."""
     (publish,) = (p for p in site.outbox if p.topic == TOPIC + "ack")
-    dog = Dog()
-    dog.connect()
-    dog.spool._sequence = 1 << 31  # whatever is acknowledged was sent
-    dog.spool.epoch = 99
-    assert dog.receive(publish)
-    words = dog.spool._ring.words
+    watchdog = Watchdog()
+    watchdog.connect()
+    watchdog.spool._sequence = 1 << 31  # whatever is acknowledged was sent
+    watchdog.spool.epoch = 99
+    assert watchdog.receive(publish)
+    words = watchdog.spool._ring.words
     return words[1], words[2]
 
 
 def test_a_notification_is_an_item_with_its_true_time() -> None:
     site = make_site()
     age = encode_age(16 * 3600 * 24 * 3)
-    site.handle(note_frame(3, 2, make_note(1, 7), make_note(2, 8, age)))
+    site.do(note_frame(3, 2, make_note(1, 7), make_note(2, 8, age)))
     first, second = site.list_notes()
     assert (first.device, first.device_epoch, first.device_sequence) == (DOG, 3, 1)
     assert (first.at, first.vocabulary) == (site.now, VOCABULARY)
@@ -68,7 +68,7 @@ def test_a_notification_is_an_item_with_its_true_time() -> None:
     # transit 2 s, clock 5 ms; half of 1,024 sixteenths is 32 s
     assert first.doubt <= 2000 + 100
     assert 32_000 <= second.doubt - 2005 <= 33_000
-    ((key, value), _) = site.disk.scan("item.notification")
+    ((key, value), _) = site.store.scan("item.notification")
     item = decode_item(key, value)
     assert (item.kind, item.signature) == (NOTIFICATION, b"")  # signed when it first leaves
     assert item.expires == site.now + 7 * 86_400_000
@@ -78,7 +78,7 @@ def test_a_notification_is_an_item_with_its_true_time() -> None:
 @pytest.mark.parametrize("sixteenths", [0, 1, 15, 2047, 2048, 4097, 99_999, 16 * 86400 * 200])
 def test_the_doubt_covers_what_the_age_code_loses(sixteenths: int) -> None:
     site = make_site()
-    site.handle(note_frame(3, 1, make_note(1, 7, encode_age(sixteenths))))
+    site.do(note_frame(3, 1, make_note(1, 7, encode_age(sixteenths))))
     (note,) = site.list_notes()
     true = site.now - sixteenths * 1000 / 16
     assert abs(note.at - true) <= note.doubt - 2005
@@ -87,62 +87,62 @@ def test_the_doubt_covers_what_the_age_code_loses(sixteenths: int) -> None:
 def test_what_came_before_is_acknowledged_again_and_not_taken() -> None:
     site = make_site()
     frame = note_frame(3, 2, make_note(1), make_note(2))
-    site.handle(frame)
+    site.do(frame)
     site.outbox.clear()
     for _ in range(2):
-        site.handle(frame)
+        site.do(frame)
         assert read_ack(site) == (3, 2)
         site.outbox.clear()
-        site.handle(frame)  # who asks at once again gets no answer: it would go on for ever
+        site.do(frame)  # who asks at once again gets no answer: it would go on for ever
         assert site.outbox == []
         site.now += 1000
     assert site.count_notes() == 2
     assert site.counts["device_again"] == 8
-    site.handle(note_frame(3, 4, make_note(2), make_note(3), make_note(4)))
+    site.do(note_frame(3, 4, make_note(2), make_note(3), make_note(4)))
     assert [note.device_sequence for note in site.list_notes()] == [1, 2, 3, 4]
     site.outbox.clear()
-    site.handle(note_frame(2, 9, make_note(8), make_note(9)))  # an older run, late
+    site.do(note_frame(2, 9, make_note(8), make_note(9)))  # an older run, late
     assert read_ack(site) == (3, 4)
     assert site.count_notes() == 4
 
 
 def test_numbers_survive_a_restart() -> None:
     site = make_site()
-    site.handle(note_frame(3, 2, make_note(1), make_note(2)))
-    site.start()
-    site.handle(note_frame(3, 3, make_note(2), make_note(3)))
+    site.do(note_frame(3, 2, make_note(1), make_note(2)))
+    site.reopen()
+    site.do(note_frame(3, 3, make_note(2), make_note(3)))
     assert [note.device_sequence for note in site.list_notes()] == [1, 2, 3]
 
 
 def test_sequences_are_extended_from_the_frames_number() -> None:
     site = make_site()
     numbers = range(65_534, 65_539)
-    site.handle(note_frame(3, 65_538, *[make_note(number) for number in numbers]))
+    site.do(note_frame(3, 65_538, *[make_note(number) for number in numbers]))
     assert [note.device_sequence for note in site.list_notes()] == list(numbers)
 
 
 def test_without_room_a_frame_is_neither_taken_nor_acknowledged() -> None:
-    site, dog = Site(), Dog()
-    meet(site, dog)
-    dog.tell(1, {0: 5})
+    site, watchdog = DeviceNode(), Watchdog()
+    meet(site, watchdog)
+    watchdog.tell(1, {0: 5})
     site.has_room = False
-    settle(site, dog)
+    settle(site, watchdog)
     assert site.counts["device_held"] == 1
     assert site.count_notes() == 0
     assert site.outbox == []
-    assert dog.spool.has_waiting()
+    assert watchdog.spool.has_waiting()
     site.has_room = True
-    dog.now += 10_000
-    settle(site, dog)
+    watchdog.now += 10_000
+    settle(site, watchdog)
     assert site.count_notes() == 1
-    assert not dog.spool.has_waiting()
+    assert not watchdog.spool.has_waiting()
 
 
 def test_a_broken_sensor_is_news_too() -> None:
-    site, dog = Site(), Dog()
-    meet(site, dog)
-    dog.tell(1, {}, faults=0b0010)
-    settle(site, dog)
+    site, watchdog = DeviceNode(), Watchdog()
+    meet(site, watchdog)
+    watchdog.tell(1, {}, faults=0b0010)
+    settle(site, watchdog)
     (note,) = site.list_notes()
     assert decode(note.vector).faults == 0b0010
 
@@ -171,19 +171,19 @@ def test_refused_notifications() -> None:
     for at in range(3, len(good)):
         forged = good[:at] + bytes([good[at] ^ 128]) + good[at + 1 :]
         check_refused(site, Message(DOG, nv, forged), "tag")
-    site.handle(Message("", nv, good))  # a broker that does not say who
+    site.do(Message("", nv, good))  # a broker that does not say who
     assert site.count_notes() == 1
 
 
 def test_a_stranger_has_to_say_hello_first() -> None:
-    site = Site()
+    site = DeviceNode()
     check_refused(site, note_frame(1, 1, make_note(1)), "hello")
 
 
 def test_older_runs_may_have_had_other_sensors() -> None:
     site = make_site()
     assert not 0b1000 & 0b0111  # attribute 3 is not among those announced
-    site.handle(note_frame(2, 1, make_note(1, attribute=3)))
+    site.do(note_frame(2, 1, make_note(1, attribute=3)))
     assert site.count_notes() == 1
     assert not EVERYTHING[1][0] >> 9 & 1
     check_refused(site, note_frame(2, 2, make_note(2, attribute=9)), "senses")
@@ -196,13 +196,13 @@ def test_a_vocabulary_that_is_gone() -> None:
 
 
 def test_a_run_whose_hello_was_lost_gets_its_subscriptions_again() -> None:
-    site, dog = Site(), Dog()
+    site, watchdog = DeviceNode(), Watchdog()
     site.subscribe(make_vector(0, 9))
-    meet(site, dog)
-    dog.restart()
-    dog.connect()
-    dog.next_message()  # the hello: nobody hears it
-    dog.tell(1, {0: 5})
-    settle(site, dog)
+    meet(site, watchdog)
+    watchdog.restart()
+    watchdog.connect()
+    watchdog.next_message()  # the hello: nobody hears it
+    watchdog.tell(1, {0: 5})
+    settle(site, watchdog)
     assert site.list_notes()[-1].device_epoch == 2
-    assert len(dog.list_installed()) == 1
+    assert len(watchdog.list_installed()) == 1

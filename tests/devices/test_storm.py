@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -14,7 +14,7 @@ from denwatch.protocol import frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.devices.plant import DOG, TOPIC, Dog, Site, make_hello, meet, seal_up
+from tests.devices.device_node import DOG, TOPIC, DeviceNode, Watchdog, make_hello, meet, seal_up
 from tests.devices.storm import SETTINGS, Storm
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 999)), min_size=60, max_size=250)
@@ -49,7 +49,7 @@ def test_the_same_events_give_the_same_actions() -> None:
         random = Random(5)
         storm = Storm()
         storm.run([(random.randrange(26), random.randrange(1000)) for _ in range(300)])
-        spaces.append((storm.site.disk.spaces, storm.site.counts, storm.site.logs))
+        spaces.append((storm.site.medium.spaces, storm.site.counts, storm.site.logs))
     assert spaces[0] == spaces[1]
 
 
@@ -64,28 +64,23 @@ def test_without_the_check_for_repetitions_something_is_taken_twice(
         ride_storms()
 
 
-class HastySite(Site):
+class HastyNode(DeviceNode):
     """Publishes before it writes; what it has not written is lost with the power."""
 
-    def __init__(self) -> None:
-        self.late: list[Action] = []
-        super().__init__(SETTINGS)
+    def start(self, now: int) -> None:
+        super().start(now)
+        self.medium.syncs = False
 
-    def start(self) -> None:
-        self.late.clear()
-        super().start()
-
-    def commit(self, actions: list[Action]) -> None:
-        self.disk.apply(self.late)
-        self.late = list(actions)
-        self.outbox += [action for action in actions if isinstance(action, Publish)]
+    def settle(self, actions: Sequence[Action]) -> list[Publish]:
+        self.medium.sync()  # what came before; this is only acknowledged
+        return super().settle(actions)
 
 
 def test_acknowledged_before_it_is_written_is_lost() -> None:
-    site, dog = HastySite(), Dog()
+    site, watchdog = HastyNode(SETTINGS), Watchdog()
     storm = Storm(site)
-    storm.dog = dog
-    dog.connect()
+    storm.watchdog = watchdog
+    watchdog.connect()
     storm.send(0)
     storm.carry_up(0)
     storm.gather()
@@ -93,7 +88,7 @@ def test_acknowledged_before_it_is_written_is_lost() -> None:
     storm.send(0)
     storm.carry_up(0)
     storm.gather()
-    site.start()
+    site.reopen()
     with pytest.raises(AssertionError, match="acknowledged and lost"):
         storm.carry_all_down()
 
@@ -132,53 +127,53 @@ def test_a_frame_that_is_believed_before_its_acknowledgement_is_missed(
         ride_storms()
 
 
-def check_forged(site: Site) -> None:
+def check_forged(site: DeviceNode) -> None:
     """A frame with a wrong tag changes nothing."""
     note = frames.join_vectors([bytes.fromhex("8100000100000001c8")])
     good = seal_up(frames.NOTIFICATIONS, 1, 1, note)
-    site.handle(Message(DOG, TOPIC + "hello", make_hello()))
-    site.handle(Message(DOG, TOPIC + "nv", good[:-1] + bytes([good[-1] ^ 1])))
+    site.do(Message(DOG, TOPIC + "hello", make_hello()))
+    site.do(Message(DOG, TOPIC + "nv", good[:-1] + bytes([good[-1] ^ 1])))
     assert site.count_notes() == 0, "a forged notification was taken"
 
 
 def test_without_the_check_of_the_tag_a_forgery_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check_forged(Site())
+    check_forged(DeviceNode())
     monkeypatch.setattr(frames, "equal", lambda _one, _other: True)
     with pytest.raises(AssertionError, match="forged"):
-        check_forged(Site())
+        check_forged(DeviceNode())
 
 
-def check_played_back(site: Site) -> None:
+def check_played_back(site: DeviceNode) -> None:
     """A hello of the past does not bring back what the device had then."""
-    dog = Dog()
-    old = Dog({1: (1, 0)}).say_hello()
-    site.handle(old)
-    dog.restart()
-    meet(site, dog)
-    site.handle(old)
-    assert site.part.list_devices()[0].sensed == dog.senses, "an old hello was believed"
+    watchdog = Watchdog()
+    old = Watchdog({1: (1, 0)}).say_hello()
+    site.do(old)
+    watchdog.restart()
+    meet(site, watchdog)
+    site.do(old)
+    assert site.devices.list_devices()[0].sensed == watchdog.senses, "an old hello was believed"
 
 
 def test_without_the_check_for_old_hellos_one_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_played_back(Site())
+    check_played_back(DeviceNode())
     monkeypatch.setattr(device_protocol, "is_fresh", lambda _number, _known: True)
     with pytest.raises(AssertionError, match="believed"):
-        check_played_back(Site())
+        check_played_back(DeviceNode())
 
 
-def check_silence(site: Site) -> None:
+def check_silence(site: DeviceNode) -> None:
     """A device whose hello is refused goes on saying hello."""
-    dog = Dog()
-    meet(site, dog)
-    dog.tell(1, {0: 5})
-    dog.vocabulary = b"a newer."  # which is not known here yet
-    dog.restart()
-    meet(site, dog)
+    watchdog = Watchdog()
+    meet(site, watchdog)
+    watchdog.tell(1, {0: 5})
+    watchdog.vocabulary = b"a newer."  # which is not known here yet
+    watchdog.restart()
+    meet(site, watchdog)
     site.vocabularies.known[b"a newer."] = site.vocabularies.known[b"vocabula"]
-    dog.now += 100_000
-    message = dog.next_message()
+    watchdog.now += 100_000
+    message = watchdog.next_message()
     assert message is not None, "it fell silent"
     assert message.topic.endswith("hello"), "it fell silent"
 
@@ -186,13 +181,13 @@ def check_silence(site: Site) -> None:
 def test_an_answer_after_a_refused_hello_would_end_the_hellos(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check_silence(Site())
+    check_silence(DeviceNode())
 
     class Forgetful(dict[str, str]):
         def __setitem__(self, _name: str, _reason: str) -> None:
             """Forget it."""
 
-    site = Site()
-    monkeypatch.setattr(site.part, "_silenced", Forgetful())
+    site = DeviceNode()
+    monkeypatch.setattr(site.devices, "_silenced", Forgetful())
     with pytest.raises(AssertionError, match="silent"):
         check_silence(site)

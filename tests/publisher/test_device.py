@@ -12,34 +12,34 @@ from denwatch.node.core.events import Acknowledged, Message
 from denwatch.node.core.vocabularies import list_sensed, shorten_hash
 from denwatch.protocol.vectors import NotificationVector, Reading
 
-from tests.devices.plant import DOG, NODE, Site, make_secret, make_vector
+from tests.devices.device_node import DOG, NODE, DeviceNode, make_secret, make_vector
 
 RESCUE = load_shipped("rescue")
 FEVER = parse_reading("patient heart_rate=160 patient_temperature=39.5", RESCUE)
 START = 1_700_000_000_000_000
 
 
-def make_pair(start: int = START, **options: int) -> tuple[Site, SimulatedDevice]:
-    site = Site()
+def make_pair(start: int = START, **options: int) -> tuple[DeviceNode, SimulatedDevice]:
+    site = DeviceNode()
     site.vocabularies.known[shorten_hash(RESCUE)] = list_sensed(RESCUE)
     return site, make_device(site, start, **options)
 
 
-def make_device(site: Site, start: int, **options: int) -> SimulatedDevice:
+def make_device(site: DeviceNode, start: int, **options: int) -> SimulatedDevice:
     link = site.keys.link_for(DOG, 7)
     assert link is not None
     return SimulatedDevice(link, shorten_hash(RESCUE), list_sensed(RESCUE), start, **options)
 
 
-def talk(site: Site, device: SimulatedDevice, now: int) -> None:
+def talk(site: DeviceNode, device: SimulatedDevice, now: int) -> None:
     """Carry everything both ways until there is silence."""
     while (message := device.next_message(now)) is not None:
-        site.handle(Message(DOG, *message))
+        site.do(Message(DOG, *message))
         while site.outbox:
             publish = site.outbox.pop(0)
             device.receive(publish.topic, publish.payload)
             if publish.token:
-                site.handle(Acknowledged(publish.topic, publish.token))
+                site.do(Acknowledged(publish.topic, publish.token))
 
 
 def test_readings_arrive_with_their_age() -> None:
@@ -71,7 +71,7 @@ def test_nothing_is_done_before_the_node_says_so() -> None:
     assert device.next_message(2_999) is None
     hello = device.next_message(3_000)  # nobody heard the first
     assert hello is not None
-    site.handle(Message(DOG, *hello))
+    site.do(Message(DOG, *hello))
     assert not device.is_done
     device.receive(site.outbox[0].topic, site.outbox[0].payload)
     frame = device.next_message(3_000)
@@ -80,7 +80,7 @@ def test_nothing_is_done_before_the_node_says_so() -> None:
     again = device.next_message(6_000)
     assert again is not None
     for message in (frame, again):
-        site.handle(Message(DOG, *message))
+        site.do(Message(DOG, *message))
     for publish in site.outbox:
         device.receive(publish.topic, publish.payload)
     assert device.is_done
@@ -98,7 +98,7 @@ def test_every_run_comes_after_the_one_before() -> None:
     late = make_device(site, START)
     message = late.next_message(0)
     assert message is not None
-    site.handle(Message(DOG, *message))
+    site.do(Message(DOG, *message))
     assert site.outbox == []
     assert site.counts["device_refused.replay"] == 1
 
@@ -131,7 +131,7 @@ def test_what_is_not_the_nodes_is_refused() -> None:
     assert len(device.refusals) == 1
     hello = device.next_message(0) or make_device(site, START + 5).next_message(0)
     assert hello is not None
-    site.handle(Message(DOG, *hello))
+    site.do(Message(DOG, *hello))
     (publish,) = site.outbox
     assert not device.receive(sv, publish.payload)
     assert not device.receive("dens/1/wd/dog-2/ack", publish.payload)

@@ -1,44 +1,38 @@
-"""A node's core with its devices part alone, and a real watchdog's parts, joined in memory.
+"""A hosted node with the devices' protocol alone, and a real watchdog's modules, joined in memory.
 
-`Site` runs the core as a runtime would: writes first, then what is published; it can crash before
-or after its commit. `Dog` is a device: uplink, manager, filter and spool of `watchdog` over a
-flash that survives. Between them there is what a test puts there.
+`DeviceNode` can crash before or after its commit. `Watchdog` is a device: uplink, manager, filter
+and spool of `watchdog` over a flash that survives. Between them there is what a test puts there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cbor2
-from denwatch.node.core.device_protocol import DeviceProtocol
+from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.device_registry import DeviceSettings, Sensed
 from denwatch.node.core.events import (
     Acknowledged,
     Action,
-    Count,
     Event,
     Listening,
-    Log,
     Message,
     Publish,
     Tick,
-    Write,
 )
-from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
-    Dot,
     Item,
     NotificationBody,
     SubscriptionBody,
     decode_body,
     encode_body,
 )
-from denwatch.node.core.node import Node, Protocols
+from denwatch.node.core.subscriptions import SingleClock
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.log.records import encode_record
+from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.protocol import frames
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.subscription import encode
@@ -50,6 +44,8 @@ from denwatch.watchdog.seal import FrameKey
 from denwatch.watchdog.spool import Spool
 from denwatch.watchdog.uplink import Uplink
 
+from simulator.hosted_node import HostedNode, HostSettings
+from simulator.keys import HmacKeys
 from tests.watchdog.flash import Flash
 
 NODE = "node-a"
@@ -65,10 +61,11 @@ def make_secret(number: int) -> bytes:
     return bytes((number * 31 + i * 7) & 255 for i in range(32))
 
 
-class Keys:
+class Keys(HmacKeys):
     """Good keys by device: their ids."""
 
     def __init__(self, **ids: list[int]) -> None:
+        super().__init__(NODE)
         self.ids = {name.replace("_", "-"): keys for name, keys in ids.items()} or {DOG: [7]}
 
     def list_key_ids(self, device: str) -> list[int]:
@@ -80,8 +77,11 @@ class Keys:
         return frames.Link(device, NODE, key_id, make_secret(key_id))
 
 
-class Vocabularies:
+class ListedVocabularies(Vocabularies):
+    """Vocabularies by hash, as a test lists them."""
+
     def __init__(self) -> None:
+        super().__init__(load_shipped("rescue"))
         self.known: dict[bytes, Sensed] = {VOCABULARY: EVERYTHING}
 
     def find_sensed(self, hash: bytes) -> Sensed | None:
@@ -93,94 +93,43 @@ class Vocabularies:
         return one == other or (one[:4] == other[:4] and not features & ~(masks[0] & masks[1]))
 
 
-class Disk:
-    """Spaces of keys and values; a Reader."""
-
-    def __init__(self) -> None:
-        self.spaces: dict[str, dict[bytes, bytes]] = {}
-
-    def get(self, space: str, key: bytes) -> bytes | None:
-        return self.spaces.get(space, {}).get(key)
-
-    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        for key, value in sorted(self.spaces.get(space, {}).items()):
-            if key.startswith(prefix):
-                yield key, value
-
-    def apply(self, actions: list[Action]) -> None:
-        for action in actions:
-            if isinstance(action, Write):
-                space = self.spaces.setdefault(action.space, {})
-                if action.value is None:
-                    space.pop(action.key, None)
-                else:
-                    space[action.key] = action.value
-
-
-class Site:
-    """One node: `outbox` has what it published."""
+class DeviceNode(HostedNode):
+    """A node with the devices' protocol alone: `outbox` has what it published."""
 
     def __init__(self, settings: DeviceSettings | None = None, keys: Keys | None = None) -> None:
-        self.disk = Disk()
-        self.settings = settings
-        self.keys = keys or Keys()
-        self.vocabularies = Vocabularies()
+        alone = HostSettings(subscribers=None, peers=None, devices=settings or DeviceSettings())
+        super().__init__(NODE, keys or Keys(), settings=alone, clock=SingleClock())
+        self.vocabularies = ListedVocabularies()
         self.now = START
-        self.epoch = 0
         self.has_room = True
+        self.check_room = lambda: self.has_room
         self.outbox: list[Publish] = []
-        self.logs: list[Log] = []
-        self.counts: dict[str, int] = {}
-        self.start()
+        self.start(self.now)
 
-    def start(self) -> None:
-        """Start, or start again from what is on the disk."""
-        self.epoch += 1
+    def make_vocabularies(self) -> Vocabularies:
+        return self.vocabularies
+
+    def reopen(self) -> None:
+        """Crash, and start again from what is on the disk."""
         self.outbox.clear()
+        self.restart(self.now)
 
-        def localise(_: Dot, time: int) -> int:
-            return time
+    def settle(self, actions: Sequence[Action]) -> list[Publish]:
+        published = super().settle(actions)
+        self.outbox += published
+        return published
 
-        self.item_store = ItemStore(NODE, self.epoch, lambda data: data[:8], localise)
-        self.part = DeviceProtocol(
-            self.item_store,
-            self.keys,
-            self.vocabularies,
-            localise,
-            self.settings,
-            has_room=lambda: self.has_room,
-        )
-        self.node = Node(self.item_store, self.disk, Protocols(devices=self.part))
-        self.node.restore()
-
-    def commit(self, actions: list[Action]) -> None:
-        """Write, then publish."""
-        self.disk.apply(actions)
-        self.outbox += [action for action in actions if isinstance(action, Publish)]
-
-    def handle(self, event: Event) -> list[Publish]:
-        """Let the node take an event; return what it published for it."""
-        return self.keep(self.node.handle(event, self.now))
-
-    def keep(self, actions: list[Action]) -> list[Publish]:
-        before = len(self.outbox)
-        self.commit(actions)
-        for action in actions:
-            if isinstance(action, Log):
-                encode_record(action.kind, action.fields, self.now)  # it must be one
-                self.logs.append(action)
-            elif isinstance(action, Count):
-                name = f"{action.name}.{action.label}" if action.label else action.name
-                self.counts[name] = self.counts.get(name, 0) + action.amount
-        return self.outbox[before:]
+    def do(self, event: Event) -> list[Publish]:
+        """Let the node handle an event; return what it published for it."""
+        return self.handle(event, self.now)
 
     def run(self, change: Callable[[Transaction], object]) -> list[Publish]:
-        """Change something as another part of the node would, in a transaction of its own."""
-        return self.keep(self.node.perform(change, self.now))
+        """Change something as another protocol of the node would, in a transaction of its own."""
+        return self.act(change, self.now)
 
     def tick(self, seconds: float = 1) -> list[Publish]:
         self.now += int(1000 * seconds)
-        return self.handle(Tick())
+        return self.do(Tick())
 
     # Subscriptions and notifications
 
@@ -219,25 +168,25 @@ class Site:
     def list_notes(self) -> list[NotificationBody]:
         return [
             decode_body(NotificationBody, cbor2.loads(value)[2])
-            for _, value in self.disk.scan("item.notification")
+            for _, value in self.store.scan("item.notification")
         ]
 
     def list_subscriptions(self) -> list[SubscriptionBody]:
         return [
             decode_body(SubscriptionBody, cbor2.loads(value)[2])
-            for _, value in self.disk.scan("item.subscription")
+            for _, value in self.store.scan("item.subscription")
         ]
 
     def find_installed(self, device: str = DOG) -> list[bytes]:
         """Return the table of a device as it is on the disk."""
         prefix = device.encode() + b"\0"
-        return [body for _, body in self.disk.scan("device.table", prefix)]
+        return [body for _, body in self.store.scan("device.table", prefix)]
 
     def count_notes(self) -> int:
         return self.item_store.count(NOTIFICATION)
 
 
-class Dog:
+class Watchdog:
     """One device; `flash` is what a power cut leaves."""
 
     def __init__(
@@ -343,32 +292,32 @@ def make_vector(low: int, high: int, event: int = 1, attribute: int = 0, **optio
     return encode(SubscriptionVector(event, [predicate], **options))
 
 
-def settle(site: Site, dog: Dog, rounds: int = 200) -> None:
+def settle(site: DeviceNode, watchdog: Watchdog, rounds: int = 200) -> None:
     """Carry everything both ways, in order and once, until there is silence."""
     for _ in range(rounds):
         moved = False
-        message = dog.next_message()
+        message = watchdog.next_message()
         if message is not None:
-            site.handle(message)
+            site.do(message)
             moved = True
         while site.outbox:
             publish = site.outbox.pop(0)
-            if not publish.topic.startswith(f"dens/1/wd/{dog.name}/"):
+            if not publish.topic.startswith(f"dens/1/wd/{watchdog.name}/"):
                 continue
-            dog.receive(publish)
+            watchdog.receive(publish)
             moved = True
             if publish.token:
-                site.handle(Acknowledged(publish.topic, publish.token))
+                site.do(Acknowledged(publish.topic, publish.token))
         if not moved:
             return
     raise AssertionError("they never fall silent")
 
 
-def meet(site: Site, dog: Dog) -> None:
+def meet(site: DeviceNode, watchdog: Watchdog) -> None:
     """Let a device connect and say all that there is to say."""
-    dog.connect()
-    site.handle(Listening(f"dens/1/wd/{dog.name}/sv", True))
-    settle(site, dog)
+    watchdog.connect()
+    site.do(Listening(f"dens/1/wd/{watchdog.name}/sv", True))
+    settle(site, watchdog)
 
 
 def seal_up(

@@ -1,4 +1,4 @@
-"""The part beside a node's core: what it tells Home Assistant, keeps back and takes back."""
+"""What a node tells Home Assistant, keeps back and withdraws."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, 
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.security.access import Role, RoleTable
+from denwatch.node.store import MemoryStore
 from denwatch.protocol.notification import encode
 
-from tests.devices.plant import Disk
 from tests.home.oracle import check_discovery
 
 RESCUE = Vocabularies(load_shipped("rescue"))
@@ -44,11 +44,11 @@ def make_device(name: str = "dog-1", **senses: tuple[str, ...]) -> Device:
     return made
 
 
-class Place:
-    """The part alone, over a disk; `retained` is what a server would keep."""
+class AssistantView:
+    """The protocol alone, over a store; `retained` is what a server would keep."""
 
     def __init__(self, roles: tuple[str, ...] = ("medic", "observer"), limit: int = 60) -> None:
-        self.disk = Disk()
+        self.store = MemoryStore("north")
         self.devices: list[Device] = []
         self.retained: dict[str, bytes] = {}
         self.states: list[tuple[str, dict[str, Any]]] = []
@@ -58,15 +58,15 @@ class Place:
     def start(self, roles: tuple[str, ...], limit: int = 60, enabled: bool = True) -> None:
         settings = HomeSettings("homeassistant", limit, "1.0") if enabled else None
         vision = Visibility(RoleTable(ROLES), roles)
-        self.part = HomeAssistantProtocol(
+        self.protocol = HomeAssistantProtocol(
             "north", RESCUE.find_event, lambda: self.devices, vision, lambda _, ms: ms, settings
         )
-        self.part.restore(self.disk)
+        self.protocol.restore(self.store)
 
     def tick(self) -> None:
         self.now += 1_000
-        transaction = Transaction(self.now, self.disk)
-        self.part.tick(transaction)
+        transaction = Transaction(self.now, self.store)
+        self.protocol.tick(transaction)
         self._perform(transaction)
 
     def read(self, words: str, device: str = "dog-1", age: int = 0, source: str = "") -> None:
@@ -75,13 +75,13 @@ class Place:
         at = self.now - age
         body = NotificationBody(device, 1, 1, at, 0, RESCUE.own_hash, vector)
         item = Item(Dot("north", 1, 1), NOTIFICATION, self.now + 9, encode_body(body))
-        transaction = Transaction(self.now, self.disk)
+        transaction = Transaction(self.now, self.store)
         if not source:  # the node passes on its own readings only
-            self.part.show_readings(transaction, [item])
+            self.protocol.show_readings(transaction, [item])
         self._perform(transaction)
 
     def _perform(self, transaction: Transaction) -> None:
-        self.disk.apply([action for action in transaction.actions if isinstance(action, Write)])
+        self.store.apply([action for action in transaction.actions if isinstance(action, Write)])
         for action in transaction.actions:
             if isinstance(action, Publish) and action.retain:
                 self.retained[action.topic] = action.payload
@@ -99,44 +99,44 @@ class Place:
 
 
 def test_what_everybody_may_see_is_announced_with_its_device_and_passed_on() -> None:
-    place = Place()
-    place.devices = [make_device(gas=("carbon_monoxide", "oxygen", "detector"))]
-    place.tick()
+    view = AssistantView()
+    view.devices = [make_device(gas=("carbon_monoxide", "oxygen", "detector"))]
+    view.tick()
     base = "dens/1/home/north/dog-1/"
-    assert place.list_states() == [
+    assert view.list_states() == [
         base + "gas/carbon_monoxide",
         base + "gas/detector",
         base + "gas/oxygen",
     ]
-    assert place.retained[base + "available"] == b"online"
-    place.read("gas carbon_monoxide=120")
-    ((topic, state),) = place.states
+    assert view.retained[base + "available"] == b"online"
+    view.read("gas carbon_monoxide=120")
+    ((topic, state),) = view.states
     assert topic == base + "gas/carbon_monoxide"
     assert state == {"value": 120, "at": "2023-11-14T22:13:21.000Z"}
 
 
 def test_what_somebody_may_not_see_is_not_mentioned() -> None:
-    place = Place()
-    place.devices = [
+    view = AssistantView()
+    view.devices = [
         make_device("bed-1", patient=("heart_rate", "patient_temperature")),
         make_device("mixed", gas=("oxygen", "east"), patient=("heart_rate",)),
     ]
-    place.tick()
-    place.read("patient heart_rate=160 patient_temperature=40", "bed-1")
-    place.read("gas oxygen=19 east=500", "mixed")
-    told = json.dumps([*place.retained, *map(bytes.decode, place.retained.values()), place.states])
+    view.tick()
+    view.read("patient heart_rate=160 patient_temperature=40", "bed-1")
+    view.read("gas oxygen=19 east=500", "mixed")
+    told = json.dumps([*view.retained, *map(bytes.decode, view.retained.values()), view.states])
     for word in ("bed-1", "heart", "patient", "gas/east"):
         assert word not in told, word
-    assert place.list_states() == ["dens/1/home/north/mixed/gas/oxygen"]
-    assert [topic for topic, _ in place.states] == ["dens/1/home/north/mixed/gas/oxygen"]
+    assert view.list_states() == ["dens/1/home/north/mixed/gas/oxygen"]
+    assert [topic for topic, _ in view.states] == ["dens/1/home/north/mixed/gas/oxygen"]
 
 
 def test_a_role_that_was_chosen_may_see_more_and_none_sees_nothing() -> None:
-    place = Place(("medic",))
-    place.devices = [make_device(patient=("heart_rate",))]
-    place.tick()
-    assert place.list_states() == ["dens/1/home/north/dog-1/patient/heart_rate"]
-    nobody = Place(())
+    view = AssistantView(("medic",))
+    view.devices = [make_device(patient=("heart_rate",))]
+    view.tick()
+    assert view.list_states() == ["dens/1/home/north/dog-1/patient/heart_rate"]
+    nobody = AssistantView(())
     nobody.devices = [make_device(gas=("oxygen",))]
     nobody.tick()
     assert nobody.list_states() == []
@@ -144,92 +144,92 @@ def test_a_role_that_was_chosen_may_see_more_and_none_sees_nothing() -> None:
 
 @pytest.mark.parametrize("change", ["roles", "senses", "gone", "off"])
 def test_what_no_longer_holds_is_taken_back_over_a_restart_too(change: str) -> None:
-    place = Place(("medic",))
-    place.devices = [make_device(patient=("heart_rate",), gas=("oxygen",))]
-    place.tick()
-    assert len(place.list_states()) == 2
+    view = AssistantView(("medic",))
+    view.devices = [make_device(patient=("heart_rate",), gas=("oxygen",))]
+    view.tick()
+    assert len(view.list_states()) == 2
     if change == "roles":
-        place.start(("observer",))
+        view.start(("observer",))
     elif change == "senses":
-        place.devices = [make_device(gas=("oxygen",))]
+        view.devices = [make_device(gas=("oxygen",))]
     elif change == "gone":
-        place.devices = []
+        view.devices = []
     else:
-        place.start((), enabled=False)
-    place.tick()
+        view.start((), enabled=False)
+    view.tick()
     left = ["dens/1/home/north/dog-1/gas/oxygen"] if change in ("roles", "senses") else []
-    assert place.list_states() == left
-    assert len(place.disk.spaces["home"]) == len(place.retained)
+    assert view.list_states() == left
+    assert len(list(view.store.scan("home"))) == len(view.retained)
     if change == "off":
-        assert not place.retained
-        place.read("gas oxygen=20")
-        assert not place.states
+        assert not view.retained
+        view.read("gas oxygen=20")
+        assert not view.states
     if change == "gone":
-        assert [topic for topic in place.retained if "dog-1" in topic] == []
+        assert [topic for topic in view.retained if "dog-1" in topic] == []
 
 
 def test_presence_follows_the_device_and_a_hello_tells_all_again() -> None:
-    place = Place()
+    view = AssistantView()
     dog = make_device(gas=("oxygen",))
-    place.devices = [dog]
-    place.tick()
+    view.devices = [dog]
+    view.tick()
     presence = "dens/1/home/north/dog-1/available"
-    assert place.retained[presence] == b"online"
+    assert view.retained[presence] == b"online"
     dog.is_present = False
-    place.tick()
-    assert place.retained[presence] == b"offline"
-    place.retained.clear()  # a broker forgot
-    place.tick()
-    assert not place.retained
+    view.tick()
+    assert view.retained[presence] == b"offline"
+    view.retained.clear()  # a broker forgot
+    view.tick()
+    assert not view.retained
     dog.hello, dog.is_present = (2, 1), True
-    place.tick()
-    assert place.retained[presence] == b"online"
-    assert place.list_states() == ["dens/1/home/north/dog-1/gas/oxygen"]
+    view.tick()
+    assert view.retained[presence] == b"online"
+    assert view.list_states() == ["dens/1/home/north/dog-1/gas/oxygen"]
 
 
 def test_history_is_not_shown_as_the_present() -> None:
-    place = Place(limit=60)
-    place.devices = [make_device(gas=("oxygen",))]
-    place.tick()
-    place.read("gas oxygen=20", age=61_000)
-    assert not place.states
-    place.read("gas oxygen=20", age=10_000)
-    place.read("gas oxygen=19", age=20_000)
-    assert [state["value"] for _, state in place.states] == [20]
-    place.read("gas oxygen=18", age=5_000)
-    assert [state["value"] for _, state in place.states] == [20, 18]
-    forever = Place(limit=0)
+    view = AssistantView(limit=60)
+    view.devices = [make_device(gas=("oxygen",))]
+    view.tick()
+    view.read("gas oxygen=20", age=61_000)
+    assert not view.states
+    view.read("gas oxygen=20", age=10_000)
+    view.read("gas oxygen=19", age=20_000)
+    assert [state["value"] for _, state in view.states] == [20]
+    view.read("gas oxygen=18", age=5_000)
+    assert [state["value"] for _, state in view.states] == [20, 18]
+    forever = AssistantView(limit=0)
     forever.read("gas oxygen=20", age=10**9)
     assert len(forever.states) == 1
 
 
 def test_readings_of_other_nodes_are_theirs_to_show() -> None:
-    place = Place()
-    place.read("gas oxygen=20", source="south")
-    assert not place.states
+    view = AssistantView()
+    view.read("gas oxygen=20", source="south")
+    assert not view.states
 
 
 def test_doubt_is_shown_beside_the_value_and_a_fault_is_unknown() -> None:
-    place = Place()
-    _read_doubtful(place)
-    values = {topic.rpartition("/")[2]: state for topic, state in place.states}
+    view = AssistantView()
+    _read_doubtful(view)
+    values = {topic.rpartition("/")[2]: state for topic, state in view.states}
     assert values["oxygen"]["low"] < values["oxygen"]["value"] < values["oxygen"]["high"]
     assert values["carbon_monoxide"]["value"] is None
     assert values["carbon_monoxide"]["fault"]
 
 
-def _read_doubtful(place: Place) -> None:
+def _read_doubtful(view: AssistantView) -> None:
     from denwatch.protocol.vectors import NotificationVector, Reading
 
     oxygen, monoxide = GAS.attributes["oxygen"].bit, GAS.attributes["carbon_monoxide"].bit
     made = NotificationVector(
         GAS.number, [Reading(oxygen, (10, 20, 20, 30))], 1, 0, None, 1 << monoxide
     )
-    body = NotificationBody("dog-1", 1, 1, place.now, 0, RESCUE.own_hash, encode(made))
-    transaction = Transaction(place.now, place.disk)
+    body = NotificationBody("dog-1", 1, 1, view.now, 0, RESCUE.own_hash, encode(made))
+    transaction = Transaction(view.now, view.store)
     item = Item(Dot("north", 1, 1), NOTIFICATION, 0, encode_body(body))
-    place.part.show_readings(transaction, [item])
-    place._perform(transaction)
+    view.protocol.show_readings(transaction, [item])
+    view._perform(transaction)
 
 
 class SeesAll(Visibility):
@@ -240,22 +240,22 @@ class SeesAll(Visibility):
 
 
 def test_without_the_rule_patients_would_be_seen() -> None:
-    place = Place()
-    place.part._visibility = SeesAll(RoleTable(ROLES), ())
-    place.devices = [make_device(patient=("heart_rate",))]
-    place.tick()
-    assert place.list_states() == ["dens/1/home/north/dog-1/patient/heart_rate"]
+    view = AssistantView()
+    view.protocol._visibility = SeesAll(RoleTable(ROLES), ())
+    view.devices = [make_device(patient=("heart_rate",))]
+    view.tick()
+    assert view.list_states() == ["dens/1/home/north/dog-1/patient/heart_rate"]
 
 
 def test_devices_are_looked_at_once_a_second() -> None:
-    place = Place()
+    view = AssistantView()
     looks: list[int] = []
 
     def look() -> Iterable[Device]:
-        looks.append(place.now)
+        looks.append(view.now)
         return []
 
-    place.part._list_devices = look
+    view.protocol._list_devices = look
     for step in range(8):
-        place.part.tick(Transaction(START + 250 * step, place.disk))
+        view.protocol.tick(Transaction(START + 250 * step, view.store))
     assert len(looks) == 2
