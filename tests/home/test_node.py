@@ -19,7 +19,7 @@ from tests.node.app import App
 from tests.node.hosting import HostedNode, make_node, wait_for
 
 USER = (
-    "# The subscriber as whom Home Assistant connects here; nobody else may read what it is told.\n"
+    "# The subscriber as which Home Assistant connects here; nobody else may read these topics.\n"
 )
 READINGS = ["gas carbon_monoxide=120 oxygen=19", "patient heart_rate=160"]
 
