@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from denwatch.node.core.events import Write
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
@@ -14,10 +15,9 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.transaction import Added, Transaction
+from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.core.runner import DictReader
 
 
 @dataclass
@@ -35,7 +35,12 @@ class Witness:
                 self.forgotten.append((change.item.dot, change.reason))
 
 
-def make(reader: DictReader, epoch: int = 1, shift: int = 0) -> tuple[ItemStore, Witness]:
+def commit(store: MemoryStore, transaction: Transaction) -> None:
+    store.apply([action for action in transaction.actions if isinstance(action, Write)])
+    store.commit()
+
+
+def make(reader: MemoryStore, epoch: int = 1, shift: int = 0) -> tuple[ItemStore, Witness]:
     item_store = ItemStore(
         "a", epoch, lambda data: b"signed" + data[:1], lambda _, time: time + shift
     )
@@ -44,14 +49,14 @@ def make(reader: DictReader, epoch: int = 1, shift: int = 0) -> tuple[ItemStore,
 
 
 def test_an_item_is_held_written_and_told() -> None:
-    reader = DictReader()
+    reader = MemoryStore("a")
     item_store, witness = make(reader)
     transaction = Transaction(1000, reader)
     item = item_store.originate(transaction, SUBSCRIPTION, 0, b"body")
     assert item.dot == Dot("a", 1, 1)
     assert item.signature.startswith(b"signed")
     assert item_store.get(transaction, SUBSCRIPTION, item.dot) == item  # in the same transaction
-    reader.apply(transaction.actions)
+    commit(reader, transaction)
     assert item_store.get(reader, SUBSCRIPTION, item.dot) == item  # from the disk
     witness.look_at(transaction)
     assert witness.learned == [(item.dot, "")]
@@ -59,28 +64,28 @@ def test_an_item_is_held_written_and_told() -> None:
 
 
 def test_items_that_come_together_are_as_if_they_came_one_by_one() -> None:
-    together, one_by_one = DictReader(), DictReader()
+    together, one_by_one = MemoryStore("a"), MemoryStore("a")
     bodies = [NotificationBody("dog-1", 1, n, 900 + n, 5, b"vocabula", b"nv") for n in range(3)]
     item_store, witness = make(together)
     transaction = Transaction(1000, together)
     items = item_store.originate_many(transaction, NOTIFICATION, 9_000, bodies)
-    together.apply(transaction.actions)
+    commit(together, transaction)
     witness.look_at(transaction)
     other, other_witness = make(one_by_one)
     transaction = Transaction(1000, one_by_one)
     for body in bodies:
         other.originate(transaction, NOTIFICATION, 9_000, encode_body(body), is_signed=False)
-    one_by_one.apply(transaction.actions)
+    commit(one_by_one, transaction)
     other_witness.look_at(transaction)
-    assert together.spaces == one_by_one.spaces
+    assert together.medium.spaces == one_by_one.medium.spaces
     assert witness.learned == other_witness.learned == [(item.dot, "") for item in items]
     assert [item.said for item in items] == bodies
     assert item_store.live == other.live
 
 
 def test_what_was_seen_is_not_taken_again() -> None:
-    item_store, witness = make(DictReader())
-    transaction = Transaction(1, DictReader())
+    item_store, witness = make(MemoryStore("a"))
+    transaction = Transaction(1, MemoryStore("a"))
     item = Item(Dot("b", 3, 7), NOTIFICATION, 0, b"body", b"s")
     assert item_store.accept(transaction, item, "b")
     assert not item_store.accept(transaction, item, "c")
@@ -93,27 +98,27 @@ def test_what_was_seen_is_not_taken_again() -> None:
 
 
 def test_what_was_gone_before_it_came_is_not_taken() -> None:
-    item_store, _ = make(DictReader())
-    transaction = Transaction(1, DictReader())
+    item_store, _ = make(MemoryStore("a"))
+    transaction = Transaction(1, MemoryStore("a"))
     item_store.note_seen(transaction, Dot("b", 3, 7))
     item = Item(Dot("b", 3, 7), SUBSCRIPTION, 0, b"", b"s")
     assert not item_store.accept(transaction, item, "b")
 
 
 def test_expiry_is_judged_by_this_nodes_clock() -> None:
-    reader = DictReader()
+    reader = MemoryStore("a")
     item_store, witness = make(reader, shift=5_000)
     transaction = Transaction(10_000, reader)
     dot = item_store.originate(transaction, NOTIFICATION, 12_000, b"x", is_signed=False).dot
-    reader.apply(transaction.actions)
+    commit(reader, transaction)
     for now, count in ((13_000, 1), (16_900, 1), (18_500, 0)):
         transaction = Transaction(now, reader)
         item_store.expire(transaction)
-        reader.apply(transaction.actions)
+        commit(reader, transaction)
         witness.look_at(transaction)
         assert item_store.count(NOTIFICATION) == count
     assert witness.forgotten == [(dot, "expired")]
-    assert not reader.spaces["item.notification"]
+    assert not reader.medium.spaces["item.notification"]
 
 
 STEPS = st.lists(
@@ -125,7 +130,7 @@ STEPS = st.lists(
 @given(STEPS, st.integers(0, 40))
 def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut: int) -> None:
     """Against plain sets, and with a restart from the store somewhere between."""
-    reader = DictReader()
+    reader = MemoryStore("a")
     item_store, _ = make(reader)
     held: dict[Dot, int] = {}
     seen: set[Dot] = set()
@@ -156,7 +161,7 @@ def test_a_restart_at_any_turn_changes_nothing(steps: list[tuple[str, int]], cut
             item_store.expire(transaction)
             whole = now // 1_000  # expiry is looked at by the second
             held = {d: end for d, end in held.items() if not end or end // 1_000 >= whole}
-        reader.apply(transaction.actions)
+        commit(reader, transaction)
         assert {item.dot for item in item_store.iterate(reader, NOTIFICATION)} == set(held)
         assert item_store.count(NOTIFICATION) == len(held)
     for dot in seen:

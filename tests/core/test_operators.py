@@ -9,9 +9,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import NOTES, OPERATORS, PLANS, Listening, Message, Publish, Tick
-from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     NOTIFICATION,
     REVOCATION,
@@ -21,7 +19,6 @@ from denwatch.node.core.items import (
     NotificationBody,
     encode_body,
 )
-from denwatch.node.core.node import Node, Protocols
 from denwatch.node.core.operator_protocol import (
     OperatorProtocol,
     Plan,
@@ -29,10 +26,8 @@ from denwatch.node.core.operator_protocol import (
     encode_items,
     encode_plan,
 )
-from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscriber_protocol import SubscriberProtocol
-from denwatch.node.core.vocabularies import Vocabularies
-from denwatch.node.replication.clock import Clocks
+from denwatch.node.core.peers import PeerSettings
+from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.security import Access, Keyring, site
 from denwatch.node.security.access import OPERATOR
 from denwatch.protocol import notification
@@ -40,8 +35,9 @@ from denwatch.protocol.errors import ProtocolError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.disk import FieldMedium
+from simulator.hosted_node import HostedNode, HostSettings
 from simulator.keys import HmacKeys
-from tests.core.runner import DictReader, Runner
 from tests.security.sites import make_registry
 from tests.subscribers.world import patient
 
@@ -49,31 +45,32 @@ NOW = 1_800_000_000_000
 PLAN = Plan("utility:11", "it delivers more", NOW)
 
 
-class World(Runner):
+class World(HostedNode):
     """The node `south` with subscribers, peers and operators."""
 
-    def __init__(self, reader: DictReader | None = None, *, follows: bool = False) -> None:
-        reader = reader or DictReader()
-        self.keys = HmacKeys("south")
-        clocks = Clocks("south", 1)
-        self.vocabularies = Vocabularies(load_shipped("rescue"))
-        item_store = ItemStore("south", 1, self.keys.sign, clocks.localise)
-        subscribers = SubscriberProtocol(item_store, self.vocabularies, clock=clocks)
-        settings = PeerSettings(strategy="spray:2")
-        self.peers = PeerProtocol(item_store, self.keys, subscribers, clocks, settings)
-        self.operators = OperatorProtocol(
-            item_store, self.peers.validator.judge, self.peers.use_strategy, is_following=follows
+    keys: HmacKeys
+
+    def __init__(self, medium: FieldMedium | None = None, *, follows: bool = False) -> None:
+        settings = HostSettings(
+            subscribers=SubscriberSettings(),
+            devices=None,
+            peers=PeerSettings(strategy="spray:2"),
+            follows_plan=follows,
         )
-        protocols = Protocols(subscribers, peers=self.peers, operators=self.operators)
-        super().__init__(Node(item_store, reader, protocols), reader)
-        self.node.restore()
-        self.item_store = item_store
+        super().__init__("south", HmacKeys("south"), settings=settings)
+        self.medium = medium or self.medium
+        self.start(NOW)
+
+    @property
+    def operators(self) -> OperatorProtocol:
+        assert self.node.protocols.operators is not None
+        return self.node.protocols.operators
 
     def operate(self, payload: bytes, node: str = "south") -> list[Publish]:
         return self.handle(Message("ops", OPERATORS + node, payload), NOW)
 
     def list_refusals(self) -> list[Any]:
-        return [log.fields["why"] for log in self.logged if log.kind == "refuse"]
+        return [log.fields["why"] for log in self.logs if log.kind == "refuse"]
 
     def read(self, sequence: int = 1, temperature: float = 40.0) -> Item:
         """Return a notification that north made and signed."""
@@ -98,7 +95,7 @@ def test_a_notification_that_is_handed_over_is_delivered_once() -> None:
     frame = encode_items([world.read()])
     sent = [p.topic for p in world.operate(frame)]
     assert sent == [NOTES + "medic7"]
-    (note,) = [log.fields for log in world.logged if log.kind == "note"]
+    (note,) = [log.fields for log in world.logs if log.kind == "note"]
     assert (note["source"], note["origin"]) == ("ops", "north")
     assert note["signature"] == world.read().signature
     assert world.operate(frame) == []
@@ -110,14 +107,14 @@ def test_a_subscription_comes_before_what_it_is_for() -> None:
     north = World()
     asked = b"patient_temperature is high, at least 0.5"
     north.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
-    (made,) = north.item_store.iterate(north.reader, SUBSCRIPTION)
+    (made,) = north.item_store.iterate(north.store, SUBSCRIPTION)
     item = Item(Dot("north", 1, 9), SUBSCRIPTION, made.expires, made.body)
     item = replace(item, signature=HmacKeys("north").sign(item.signed))
     world = World()
     world.handle(Listening(NOTES + "medic7", True), NOW)
     sent = world.operate(encode_items([world.read(), item]))
     assert [p.topic for p in sent] == [NOTES + "medic7"]
-    (logged,) = [log.fields for log in world.logged if log.kind == "subscribe"]
+    (logged,) = [log.fields for log in world.logs if log.kind == "subscribe"]
     assert logged["signature"] == item.signature
 
 
@@ -131,9 +128,9 @@ def test_what_nobody_signed_changes_nothing() -> None:
     revoked = replace(good, kind=REVOCATION)
     revoked = replace(revoked, signature=HmacKeys("north").sign(revoked.signed))
     world.handle(Tick(), NOW)
-    before = {space: dict(rows) for space, rows in world.reader.spaces.items()}
+    before = {space: dict(rows) for space, rows in world.medium.spaces.items()}
     world.operate(encode_items([stranger, forged, own, revoked]))
-    assert world.reader.spaces == before
+    assert world.medium.spaces == before
     assert sorted(world.list_refusals()) == [
         "a revocation does not come from operators",
         "a wrong signature",
@@ -142,7 +139,7 @@ def test_what_nobody_signed_changes_nothing() -> None:
     ]
     world.operate(encode_items([good]), node="north")
     world.operate(b"\xff")
-    assert world.reader.spaces == before
+    assert world.medium.spaces == before
     assert len(world.list_refusals()) == 6
 
 
@@ -171,7 +168,7 @@ def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
     }
     assert world.peers.forwarding.strategy is strategy
     assert world.operate(encode_plan(PLAN)) == []  # it has it
-    again = World(world.reader)
+    again = World(world.medium)
     assert again.operators.describe() == {"strategy": "utility:11", "at": NOW, "followed": False}
 
 
@@ -181,9 +178,9 @@ def test_a_plan_is_followed_also_after_a_restart() -> None:
     forwarding = world.peers.forwarding
     copy = forwarding.get_copy(Dot("south", 1, 5))
     assert (forwarding.strategy.copies, copy.copies) == (11, 11)
-    (log,) = [log.fields for log in world.logged if log.kind == "plan"]
+    (log,) = [log.fields for log in world.logs if log.kind == "plan"]
     assert log == {"strategy": "utility:11", "by": "ops", "is_followed": True}
-    again = World(world.reader, follows=True)
+    again = World(world.medium, follows=True)
     assert again.peers.forwarding.strategy.copies == 11
     again.operate(encode_plan(replace(PLAN, strategy="epidemic")))
     again.handle(Tick(), NOW)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from denwatch.node.core.events import Write
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.core.runner import DictReader
 
 
 @given(
@@ -17,8 +17,8 @@ from tests.core.runner import DictReader
 def test_a_transaction_reads_what_it_has_written(
     old: dict[bytes, bytes], new: dict[bytes, bytes | None], prefix: bytes
 ) -> None:
-    reader = DictReader()
-    reader.spaces["x"] = dict(old)
+    reader = MemoryStore("a")
+    reader.apply([("x", key, value) for key, value in old.items()])
     transaction = Transaction(0, reader)
     for key, value in new.items():
         transaction.write("x", key, value)
@@ -29,11 +29,11 @@ def test_a_transaction_reads_what_it_has_written(
 
 
 def test_all_keys_with_a_prefix_are_deleted_new_ones_too() -> None:
-    reader = DictReader()
-    reader.spaces["x"] = {b"a1": b"1", b"b1": b"2"}
+    reader = MemoryStore("a")
+    reader.apply([("x", b"a1", b"1"), ("x", b"b1", b"2")])
     transaction = Transaction(0, reader)
     transaction.write("x", b"a2", b"3")
     transaction.clear("x", b"a")
     assert list(transaction.scan("x")) == [(b"b1", b"2")]
-    reader.apply(transaction.actions)
-    assert reader.spaces["x"] == {b"b1": b"2"}
+    reader.apply([action for action in transaction.actions if isinstance(action, Write)])
+    assert dict(reader.scan("x")) == {b"b1": b"2"}
