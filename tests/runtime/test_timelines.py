@@ -12,7 +12,7 @@ import pytest
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
 from denwatch.node.replication.clock import LINK
 
-from tests.runtime.places import World
+from tests.runtime.clocked_nodes import World
 
 REAL = 1_800_000_000_000
 SECOND = 1_000
@@ -36,36 +36,36 @@ def read_time(text: str) -> int:
 
 
 def count_all(world: World, kind: int) -> list[int]:
-    return [place.count(kind) for place in world.places.values()]
+    return [node.count(kind) for node in world.nodes.values()]
 
 
 def restart_lost(world: World, away: int) -> None:
     """Let the node without a clock be off for some time, and begin in 1970 again."""
-    lost = world.places["lost"]
+    lost = world.nodes["lost"]
     lost.stop()
-    world.places = {name: world.places[name] for name in ("ahead", "right")}
+    world.nodes = {name: world.nodes[name] for name in ("ahead", "right")}
     world.wait(away)
     lost.error = 5 * SECOND - world.real
-    world.places["lost"] = lost
+    world.nodes["lost"] = lost
     lost.start()
     world.link("lost", "right")
 
 
 def test_all_get_what_they_want_and_it_ends_in_time_everywhere() -> None:
     world = make()
-    for place in world.places.values():
-        assert place.ask(WISH)["ok"]
+    for node in world.nodes.values():
+        assert node.ask(WISH)["ok"]
     world.wait(5 * SECOND)
     assert count_all(world, SUBSCRIPTION) == [3, 3, 3]
     began = world.real
-    for place in world.places.values():
-        place.read(life=60 * MINUTE)
+    for node in world.nodes.values():
+        node.read(life=60 * MINUTE)
     world.wait(10 * SECOND)
-    for place in world.places.values():
-        assert {note["node"] for note in place.notes} == {place.name}
-        assert len({note["id"] for note in place.notes}) == len(place.notes) == 3
-        for note in place.notes:  # by the clock of the machine here, wrong as it is
-            assert abs(read_time(note["at"]) - (began + place.error)) < 2 * SECOND
+    for node in world.nodes.values():
+        assert {note["node"] for note in node.notes} == {node.name}
+        assert len({note["id"] for note in node.notes}) == len(node.notes) == 3
+        for note in node.notes:  # by the clock of the machine here, wrong as it is
+            assert abs(read_time(note["at"]) - (began + node.error)) < 2 * SECOND
     world.wait(began + 59 * MINUTE - world.real, 30 * SECOND)
     assert count_all(world, NOTIFICATION) == [3, 3, 3]
     assert min(count_all(world, DELIVERED)) > 0
@@ -77,28 +77,28 @@ def test_all_get_what_they_want_and_it_ends_in_time_everywhere() -> None:
 def test_a_wish_ends_everywhere_when_its_time_is_over(asker: str) -> None:
     world = make()
     began = world.real
-    reply = world.places[asker].ask(WISH + ", valid for 10 min")
-    life = read_time(reply["expires"]) - world.places[asker].read_wall()
+    reply = world.nodes[asker].ask(WISH + ", valid for 10 min")
+    life = read_time(reply["expires"]) - world.nodes[asker].read_wall()
     assert abs(life - 10 * MINUTE) < MINUTE
     world.wait(began + life - 2 * SECOND - world.real, 10 * SECOND)
     assert count_all(world, SUBSCRIPTION) == [1, 1, 1]
-    for place in world.places.values():
-        place.read(life=60 * MINUTE)
+    for node in world.nodes.values():
+        node.read(life=60 * MINUTE)
     world.wait(LINK + 4 * SECOND)
-    assert len(world.places[asker].notes) == 3  # read just in time
+    assert len(world.nodes[asker].notes) == 3  # read just in time
     assert count_all(world, SUBSCRIPTION) == [0, 0, 0]
-    for place in world.places.values():
-        place.read(life=60 * MINUTE)
+    for node in world.nodes.values():
+        node.read(life=60 * MINUTE)
     world.wait(5 * SECOND)
-    assert len(world.places[asker].notes) == 3
+    assert len(world.nodes[asker].notes) == 3
 
 
 @pytest.mark.parametrize("away", [2 * SECOND, 20 * MINUTE])
 def test_a_node_whose_clock_falls_again_goes_on_in_its_own_time(away: int) -> None:
     world = make()
-    lost, right = world.places["lost"], world.places["right"]
-    for place in world.places.values():
-        place.ask(WISH)
+    lost, right = world.nodes["lost"], world.nodes["right"]
+    for node in world.nodes.values():
+        node.ask(WISH)
     world.wait(3 * SECOND)
     began = world.real
     lost.read(life=60 * MINUTE)
@@ -112,7 +112,7 @@ def test_a_node_whose_clock_falls_again_goes_on_in_its_own_time(away: int) -> No
     assert count_all(world, NOTIFICATION) == [2, 2, 2]
     lost.read(life=60 * MINUTE)
     world.wait(10 * SECOND)
-    assert [len(place.notes) for place in world.places.values()] == [3, 3, 2]
+    assert [len(node.notes) for node in world.nodes.values()] == [3, 3, 2]
     lost.ask("list")  # its subscriber listens again, and gets what came meanwhile
     world.wait(5 * SECOND)
     assert len({note["id"] for note in lost.notes}) == len(lost.notes) == 3
@@ -124,7 +124,7 @@ def test_a_node_whose_clock_falls_again_goes_on_in_its_own_time(away: int) -> No
 
 def test_twice_lost_its_old_items_are_taken_by_a_node_that_never_met_it() -> None:
     world = World(REAL, lost=5 * SECOND - REAL, right=0)
-    lost, right = world.places["lost"], world.places["right"]
+    lost, right = world.nodes["lost"], world.nodes["right"]
     lost.ask(WISH)
     lost.read(life=60 * MINUTE)
     for _ in range(2):
@@ -140,46 +140,46 @@ def test_twice_lost_its_old_items_are_taken_by_a_node_that_never_met_it() -> Non
 @pytest.mark.parametrize("name", ["ahead", "lost"])
 def test_a_clock_that_is_set_right_changes_what_people_see_and_nothing_else(name: str) -> None:
     world = make()
-    place = world.places[name]
-    for each in world.places.values():
+    node = world.nodes[name]
+    for each in world.nodes.values():
         each.ask(WISH)
     world.wait(3 * SECOND)
     began = world.real
-    for each in world.places.values():
+    for each in world.nodes.values():
         each.read(life=60 * MINUTE)
     world.wait(5 * SECOND)
-    assert len(place.notes) == 3
-    now, held = place.now, place.medium.copy().spaces
-    place.error = 0
-    place.tick()
-    assert place.now == now
-    for space, rows in place.medium.spaces.items():
+    assert len(node.notes) == 3
+    now, held = node.now, node.medium.copy().spaces
+    node.error = 0
+    node.tick()
+    assert node.now == now
+    for space, rows in node.medium.spaces.items():
         assert space == "clock" or rows == held[space]
-    assert abs(place.clocks.date(place.now) - world.real) < 2 * SECOND
-    (row,) = place.ask("list")["subscriptions"]
+    assert abs(node.clocks.date(node.now) - world.real) < 2 * SECOND
+    (row,) = node.ask("list")["subscriptions"]
     assert abs(read_time(row["created"]) - began) < 10 * SECOND
-    for each in world.places.values():
+    for each in world.nodes.values():
         each.read(life=60 * MINUTE)
     world.wait(5 * SECOND)
-    assert len(place.notes) == 6
-    for note in place.notes[3:]:
+    assert len(node.notes) == 6
+    for note in node.notes[3:]:
         assert abs(read_time(note["at"]) - world.real) < 7 * SECOND
     world.wait(began + 59 * MINUTE - world.real, 30 * SECOND)
     assert count_all(world, NOTIFICATION) == [6, 6, 6]
     world.wait(3 * MINUTE, 10 * SECOND)
     assert count_all(world, NOTIFICATION) == [0, 0, 0]
     # The correction is remembered: after a start with the right clock all is as it was.
-    before = place.now
-    place.stop()
-    place.start()
-    assert 0 <= place.now - before < 15 * SECOND
-    assert abs(place.clocks.date(place.now) - world.real) < 2 * SECOND
-    assert place.clocks.doubt(name, 1, place.now) == 0
+    before = node.now
+    node.stop()
+    node.start()
+    assert 0 <= node.now - before < 15 * SECOND
+    assert abs(node.clocks.date(node.now) - world.real) < 2 * SECOND
+    assert node.clocks.doubt(name, 1, node.now) == 0
 
 
 def test_the_lag_is_how_long_something_waits_to_be_exchanged() -> None:
     world = make()
-    right = world.places["right"]
+    right = world.nodes["right"]
     assert right.peers.find_lag(right.now) == 0
     world.wait(5 * SECOND)
     world.post = lambda *_: None  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ import pytest
 from denwatch.node.core.events import NOTES, Listening
 from denwatch.node.core.items import DELIVERED
 
-from tests.runtime.places import World
+from tests.runtime.clocked_nodes import World
 
 START = 1_800_000_000_000
 LIFE = 3_600_000
@@ -16,7 +16,7 @@ LIFE = 3_600_000
 def test_a_note_reaches_who_silently_walked_to_another_node(strategy: str) -> None:
     """The last copy is kept for where its subscriber is, which only the walk's mark tells."""
     world = World(START, strategy, a=0, b=0, c=0, d=0)
-    a, b, c = (world.places[name] for name in "abc")
+    a, b, c = (world.nodes[name] for name in "abc")
     assert c.ask("heart_rate > 100")["ok"]
     for one, other in (("c", "b"), ("c", "a")):
         world.link(one, other)
@@ -35,7 +35,7 @@ def test_a_note_reaches_who_silently_walked_to_another_node(strategy: str) -> No
 def test_a_walk_is_told_once_and_staying_is_not() -> None:
     world = World(START, "utility", a=0, b=0)
     world.link("a", "b")
-    a, b = world.places["a"], world.places["b"]
+    a, b = world.nodes["a"], world.nodes["b"]
     assert a.ask("heart_rate > 100")["ok"]
     world.wait(5_000)
     for is_up in (True, False, True, False, True):

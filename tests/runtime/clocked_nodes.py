@@ -1,4 +1,4 @@
-"""Nodes at places with clocks of their own: real cores, durable nodes and stores, in memory.
+"""Nodes with clocks of their own: real cores, durable nodes and stores, in memory.
 
 `World.real` is the true time. What each machine shows is off by its `error`, and what a machine
 without a battery shows falls at each start. Frames between nodes take their time.
@@ -26,9 +26,8 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
-from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.node import CoreSettings, build_core
+from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
@@ -45,7 +44,7 @@ FLIGHT = 200  # ms of a frame between two nodes
 
 
 class Sensor:
-    """Makes a notification of every message, as the devices' part does."""
+    """Makes a notification of every message, as the devices' protocol does."""
 
     def __init__(self, item_store: ItemStore, vocabulary: bytes) -> None:
         self._item_store = item_store
@@ -61,7 +60,7 @@ class Sensor:
         )
 
 
-class Place:
+class ClockedNode:
     """One machine with its node; `error` is by how much its clock is wrong."""
 
     def __init__(self, world: World, name: str, error: int, strategy: str) -> None:
@@ -70,7 +69,7 @@ class Place:
         self.strategy = strategy
         self.error = error
         self.medium = EmulatedDisk()
-        self.ring = HmacKeys(name)
+        self.keys = HmacKeys(name)
         self.notes: list[Any] = []  # what its subscriber got
         self.reply: Any = None
         self.start()
@@ -83,31 +82,23 @@ class Place:
         self.clock = SteadyClock(
             lead, lambda: self.read_wall() / 1000, lambda: self.world.real / 1000
         )
-        self.item_store = ItemStore(self.name, store.epoch, self.ring.sign, self.clocks.localise)
         vocabularies = Vocabularies(load_shipped("rescue"))
-        self.subscribers = SubscriberProtocol(
-            self.item_store,
-            vocabularies,
-            clock=self.clocks,
-            settings=SubscriberSettings(is_announcing=False),
+        settings = CoreSettings(
+            subscribers=SubscriberSettings(is_announcing=False),
+            devices=None,
+            peers=PeerSettings(strategy=self.strategy),
         )
-        self.peers = PeerProtocol(
-            self.item_store,
-            self.ring,
-            self.subscribers,
-            self.clocks,
-            PeerSettings(strategy=self.strategy),
-        )
+        node = build_core(self.name, store, self.keys, vocabularies, self.clocks, settings)
+        assert node.protocols.peers is not None
+        self.item_store, self.peers = node.item_store, node.protocols.peers
         sensor = Sensor(self.item_store, vocabularies.own_hash)
-        protocols = Protocols(self.subscribers, peers=self.peers)
-        node = Node(self.item_store, store, protocols)
         node.receivers[DEVICES] = sensor.receive
         self.durable_node = DurableNode(node, store, None, lambda _: None, self.clocks.stamp)
         self.durable_node.restore(self.clock.read())
 
     def stop(self) -> None:
         """Die: what was not committed is gone."""
-        for other in list(self.world.places.values()):
+        for other in list(self.world.nodes.values()):
             self.world.cut(self.name, other.name)
         self.store.crash()
 
@@ -144,10 +135,10 @@ class Place:
             elif topic.startswith(REPLIES):
                 self.reply = json.loads(payload)
 
-    # People and devices -----------------------------------------------------------------------
+    # Subscribers and devices ---------------------------------------------------------------
 
     def ask(self, words: str) -> Any:
-        """Let the subscriber of this place, who listens, say something; return the reply."""
+        """Let the subscriber of this node, who listens, say something; return the reply."""
         person = f"medic-{self.name}"
         for topic in (REPLIES, NOTES):
             self.do(Listening(topic + person, True))
@@ -164,21 +155,21 @@ class Place:
 
 
 class World:
-    """All places, and the true time."""
+    """All nodes, and the true time."""
 
     def __init__(self, real: int, strategy: str = "epidemic", **errors: int) -> None:
         self.real = real
         self._links: set[frozenset[str]] = set()
         self._frames: deque[tuple[int, str, str, bytes]] = deque()
-        self.places: dict[str, Place] = {}
+        self.nodes: dict[str, ClockedNode] = {}
         for name, error in errors.items():
-            self.places[name] = Place(self, name, error, strategy)
+            self.nodes[name] = ClockedNode(self, name, error, strategy)
 
     def link(self, one: str, other: str) -> None:
         """Bring two nodes together."""
         self._links.add(frozenset((one, other)))
-        self.places[one].do(PeerUp(other))
-        self.places[other].do(PeerUp(one))
+        self.nodes[one].do(PeerUp(other))
+        self.nodes[other].do(PeerUp(one))
 
     def cut(self, one: str, other: str) -> None:
         """Part two nodes."""
@@ -186,8 +177,8 @@ class World:
         if pair in self._links:
             self._links.remove(pair)
             self._frames = deque(f for f in self._frames if {f[1], f[2]} != pair)
-            self.places[one].do(PeerDown(other))
-            self.places[other].do(PeerDown(one))
+            self.nodes[one].do(PeerDown(other))
+            self.nodes[other].do(PeerDown(one))
 
     def post(self, sender: str, receiver: str, payload: bytes) -> None:
         """Send a frame to another node."""
@@ -202,7 +193,7 @@ class World:
             while self._frames and self._frames[0][0] <= until:
                 due, sender, receiver, payload = self._frames.popleft()
                 self.real = max(self.real, due)
-                self.places[receiver].do(Message(sender, PEERS + receiver, payload))
+                self.nodes[receiver].do(Message(sender, PEERS + receiver, payload))
             self.real = until
-            for place in list(self.places.values()):
-                place.tick()
+            for node in list(self.nodes.values()):
+                node.tick()
