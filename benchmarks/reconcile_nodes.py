@@ -7,24 +7,18 @@ same length as Ed25519's.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import random
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from denwatch.node.core.events import (
     PEERS,
-    Action,
-    Event,
     Message,
     PeerDown,
     PeerUp,
     Publish,
     Reader,
-    Write,
 )
-from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -36,87 +30,42 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerProtocol, PeerSettings
+from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.wire import FLAG, NAMES
 
+from simulator.hosted_node import HostedNode, HostSettings
+from simulator.keys import HmacKeys, sign_by_name
+
 NOW = 1_700_000_000_000
-_SECRET = hashlib.sha256(b"the secret of two nodes").digest()
 _KINDS = (SUBSCRIPTION,) * 5 + (NOTIFICATION,) * 12 + (DELIVERED,) * 3
 
 
-def sign(name: str, data: bytes) -> bytes:
-    """Return 64 bytes that stand for a signature."""
-    return hmac.new(name.encode(), data, "sha512").digest()
-
-
-class _Disk:
-    def __init__(self) -> None:
-        self.spaces: dict[str, dict[bytes, bytes]] = {}
-
-    def get(self, space: str, key: bytes) -> bytes | None:
-        return self.spaces.get(space, {}).get(key)
-
-    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        return iter(
-            sorted(p for p in self.spaces.get(space, {}).items() if p[0].startswith(prefix))
-        )
-
-    def apply(self, actions: list[Action]) -> list[Publish]:
-        for action in actions:
-            if isinstance(action, Write):
-                space = self.spaces.setdefault(action.space, {})
-                if action.value is None:
-                    space.pop(action.key, None)
-                else:
-                    space[action.key] = action.value
-        return [action for action in actions if isinstance(action, Publish)]
-
-
-class _Keys:
-    def verify(self, origin: str, data: bytes, signature: bytes) -> bool:
-        return hmac.compare_digest(sign(origin, data), signature)
-
-    def knows_node(self, node: str) -> bool:
-        return bool(node)
-
-    def peer_secret(self, node: str) -> bytes | None:
-        return _SECRET if node else None
-
-    def peer_secrets(self, node: str) -> tuple[bytes, ...]:
-        return (_SECRET,) if node else ()
+class _SevenMedics:
+    """Every notification is wanted by one of seven subscribers."""
 
     def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:  # noqa: ARG002
         return {f"medic{dot.sequence % 7}": 200}
 
 
-class Machine:
-    """One node on a dictionary."""
+class Machine(HostedNode):
+    """One node with the peers' protocol alone; it is always `NOW`."""
 
     def __init__(self, name: str, strategy: str) -> None:
-        self.name = name
-        self.disk = _Disk()
-        keys = _Keys()
-        clocks = Clocks(name, 1)
-        self.item_store = ItemStore(name, 1, lambda data: sign(name, data), clocks.localise)
-        settings = PeerSettings(strategy=strategy)
-        self.part = PeerProtocol(self.item_store, keys, keys, clocks, settings)
-        self.node = Node(self.item_store, self.disk, Protocols(peers=self.part))
-
-    def handle(self, event: Event) -> list[Publish]:
-        """Do one transaction."""
-        return self.disk.apply(self.node.handle(event, NOW))
+        peers = PeerSettings(strategy=strategy)
+        alone = HostSettings(subscribers=None, devices=None, peers=peers)
+        super().__init__(name, HmacKeys(name), settings=alone)
+        self.pending = _SevenMedics()
+        self.start(NOW)
 
     def accept(self, items: list[Item]) -> None:
-        """Take items that came some other way."""
+        """Accept items that came some other way."""
 
         def accept(transaction: Transaction) -> None:
             for item in items:
                 self.item_store.accept(transaction, item, "another")
 
-        self.disk.apply(self.node.perform(accept, NOW))
+        self.act(accept, NOW)
 
     def remove(self, dots: list[Dot]) -> None:
         """Let subscriptions be removed."""
@@ -125,7 +74,7 @@ class Machine:
             for dot in dots:
                 self.item_store.remove(transaction, SUBSCRIPTION, dot, "removed")
 
-        self.disk.apply(self.node.perform(remove, NOW))
+        self.act(remove, NOW)
 
 
 def meet(first: Machine, second: Machine) -> Counter[str]:
@@ -134,15 +83,15 @@ def meet(first: Machine, second: Machine) -> Counter[str]:
     queue: deque[tuple[Machine, Publish]] = deque()
     others = {first.name: second, second.name: first}
     for one in (first, second):
-        queue.extend((one, each) for each in one.handle(PeerUp(others[one.name].name)))
+        queue.extend((one, each) for each in one.handle(PeerUp(others[one.name].name), NOW))
     while queue:
         sender, sent = queue.popleft()
         receiver = others[sender.name]
         sizes[NAMES[sent.payload[0] & ~FLAG]] += len(sent.payload)
         event = Message(sender.name, PEERS + receiver.name, sent.payload)
-        queue.extend((receiver, each) for each in receiver.handle(event))
+        queue.extend((receiver, each) for each in receiver.handle(event, NOW))
     for one in (first, second):
-        one.handle(PeerDown(others[one.name].name))
+        one.handle(PeerDown(others[one.name].name), NOW)
     return sizes
 
 
@@ -164,7 +113,7 @@ def make_items(origins: int, items: int) -> list[Item]:
         else:
             body = DeliveredBody(f"medic{number % 7}", [[dot.origin, 1, max(1, dot.sequence - 1)]])
         item = Item(dot, kind, 0, encode_body(body))
-        made.append(Item(dot, kind, 0, item.body, sign(dot.origin, item.signed)))
+        made.append(Item(dot, kind, 0, item.body, sign_by_name(dot.origin, item.signed)))
     return made
 
 
