@@ -8,8 +8,6 @@ same script writes the same logs.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,7 +16,6 @@ from typing import NamedTuple
 
 from denwatch.client.publisher import SimulatedDevice, parse_reading
 from denwatch.client.vocabulary import Vocabulary, load_shipped
-from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.device_registry import DeviceSettings
 from denwatch.node.core.events import (
     DEVICES,
@@ -33,11 +30,9 @@ from denwatch.node.core.events import (
     PeerUp,
     Publish,
 )
-from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, decode_body
-from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.subscriber_protocol import SubscriberProtocol
+from denwatch.node.core.node import CoreSettings, build_core
+from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.core.transaction import Added, Removed
 from denwatch.node.core.vocabularies import Vocabularies, list_sensed
@@ -45,47 +40,8 @@ from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.store import MemoryStore
-from denwatch.protocol.frames import Link
 
-
-class SmallKeys:
-    """Everybody's keys in a world where all are known: made from names."""
-
-    def __init__(self, node: str) -> None:
-        self._node = node
-
-    def sign(self, data: bytes) -> bytes:
-        """Sign what this node makes."""
-        return _sign(self._node, data)
-
-    def verify(self, origin: str, data: bytes, signature: bytes) -> bool:
-        """Return whether a node signed this."""
-        return hmac.compare_digest(_sign(origin, data), signature)
-
-    def knows_node(self, node: str) -> bool:  # noqa: ARG002
-        """Return that every node is known."""
-        return True
-
-    def peer_secret(self, node: str) -> bytes | None:
-        """Return the secret of two nodes."""
-        return hashlib.sha256("|".join(sorted((self._node, node))).encode()).digest()
-
-    def peer_secrets(self, node: str) -> tuple[bytes, ...]:
-        """Return the one secret there is."""
-        secret = self.peer_secret(node)
-        return () if secret is None else (secret,)
-
-    def list_key_ids(self, device: str) -> list[int]:  # noqa: ARG002
-        """Return the one key that each device has."""
-        return [1]
-
-    def link_for(self, device: str, key_id: int) -> Link | None:
-        """Return what a device and this node share."""
-        return Link(device, self._node, key_id, hashlib.sha256(device.encode()).digest())
-
-
-def _sign(node: str, data: bytes) -> bytes:
-    return hmac.new(b"key of " + node.encode(), data, "sha512").digest()
+from simulator.keys import HmacKeys
 
 
 class Host:
@@ -96,29 +52,20 @@ class Host:
     ) -> None:
         self.name = name
         self.skew = skew
-        self.keys = SmallKeys(name)
+        self.keys = HmacKeys(name)
         self.taken: list[tuple[str, int]] = []  # device and id of what was read here
         self.store = store = MemoryStore(name)
         clocks = Clocks(name, store.epoch)
-        item_store = ItemStore(name, store.epoch, self.keys.sign, clocks.localise)
+        settings = CoreSettings(
+            subscribers=SubscriberSettings(held_limit=network.held_limit),
+            devices=DeviceSettings(keep=keep),
+            peers=PeerSettings(strategy=strategy),
+        )
         vocabularies = Vocabularies(network.vocabulary)
-        subscribers = SubscriberProtocol(
-            item_store,
-            vocabularies,
-            clock=clocks,
-            settings=SubscriberSettings(held_limit=network.held_limit),
+        node = build_core(
+            name, store, self.keys, vocabularies, clocks, settings, has_room=lambda: True
         )
-        devices = DeviceProtocol(
-            item_store,
-            self.keys,
-            vocabularies,
-            clocks.localise,
-            DeviceSettings(keep=keep),
-        )
-        peers = PeerProtocol(
-            item_store, self.keys, subscribers, clocks, PeerSettings(strategy=strategy)
-        )
-        node = Node(item_store, store, Protocols(subscribers, devices, peers), self._watch)
+        node.watch = self._watch
         self.durable_node = DurableNode(node, store, None, lambda _: None, clocks.stamp)
         self.writer = Writer(store, DiskFiles(folder))
 
