@@ -19,10 +19,10 @@ from denwatch.node.core.operator_protocol import Plan, encode_plan
 from denwatch.node.core.subscriber_protocol import encode_question
 from denwatch.protocol.vectors import NotificationVector, Reading
 
+from simulator.site import Site, wait_for
 from tests.asyncapi.contract import check_payload, load_contract, name_message
 from tests.home.test_node import USER
 from tests.node.app import App
-from tests.node.hosting import HostedNode, make_node, wait_for
 
 CONTRACT = load_contract()
 RESCUE = load_shipped("rescue")
@@ -45,22 +45,19 @@ REQUESTS: list[tuple[Any, str]] = [
 ]
 
 
-class Place:
+class ContractSite(Site):
     """A node with discovery on, and clients of all kinds."""
 
     def __init__(self, folder: Path) -> None:
-        self.node: HostedNode = make_node(folder / "north", "north")
+        super().__init__(folder)
+        self.node = self.add_node("north")
         self.node.configure(
             ("enabled = false", "enabled = true"), (f'{USER}user = ""', f'{USER}user = "home"')
         )
-        self.passwords = {
-            "medic7": self.node.add_subscriber("medic7"),
-            "home": self.node.add_subscriber("home", "observer"),
-            "ops": self.node.add_subscriber("ops", "operator"),
-        }
-        self.key = folder / "dog-1.json"
-        self.key.write_text(json.dumps(self.node.add_device("dog-1")), encoding="utf-8")
-        self.node.start()
+        self.add_subscriber("medic7")
+        self.add_subscriber("home", "observer")
+        self.add_subscriber("ops", "operator")
+        self.key = self.add_device("dog-1")
 
     def app(self, name: str) -> App:
         return App(self.node.port, name, self.passwords[name]).wait()
@@ -73,14 +70,13 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = Place(tmp_path_factory.mktemp("asyncapi"))
-    yield made
-    made.node.stop()
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContractSite]:
+    with ContractSite(tmp_path_factory.mktemp("asyncapi")) as site:
+        yield site
 
 
-def test_every_reply_is_one_of_the_channels_messages(place: Place) -> None:
-    with place.app("medic7") as app:
+def test_every_reply_is_one_of_the_channels_messages(site: ContractSite) -> None:
+    with site.app("medic7") as app:
         app.subscribe(REPLIES)
         for request, expected in REQUESTS:
             text = request if isinstance(request, str) else json.dumps(request)
@@ -108,13 +104,13 @@ def make_readings() -> list[NotificationVector]:
     ]
 
 
-def test_every_note_fits_in_json_and_cbor(place: Place) -> None:
-    with place.app("medic7") as app:
+def test_every_note_fits_in_json_and_cbor(site: ContractSite) -> None:
+    with site.app("medic7") as app:
         app.subscribe(REPLIES, NOTES)
         assert app.ask("medic7", "heart_rate above 100 bpm, named pulse, valid for 1 hour")["ok"]
         gas = {"subscribe": "carbon_monoxide above 50 ppm", "name": "gas", "format": "cbor"}
         assert app.ask("medic7", json.dumps(gas))["ok"]
-        place.publish(make_readings())
+        site.publish(make_readings())
         found = wait_for("three notes", lambda: len(app.find(NOTES)) >= 3 and app.find(NOTES))
         decoded = [cbor2.loads(p) if p[:1] != b"{" else json.loads(p) for p in found]
         for note in decoded:
@@ -125,12 +121,12 @@ def test_every_note_fits_in_json_and_cbor(place: Place) -> None:
         assert sum(payload[:1] != b"{" for payload in found) == 1
 
 
-def test_status_plan_and_home_fit(place: Place) -> None:
-    with place.app("ops") as ops:
+def test_status_plan_and_home_fit(site: ContractSite) -> None:
+    with site.app("ops") as ops:
         assert ops.publish("dens/1/operator/north", encode_plan(Plan("spray:6", "cheaper", 1)))
-    with place.app("home") as app:
+    with site.app("home") as app:
         app.subscribe("dens/1/status/north", "dens/1/plan/north", "dens/1/home/#")
-        place.publish(make_readings())
+        site.publish(make_readings())
         statuses = "dens/1/status/north"
         before = len(app.find(statuses))
         wait_for("a new status", lambda: len(app.find(statuses)) > before)

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from simulator.site import REPOSITORY
 from tests.console.world import running_console, write_password
-from tests.node.hosting import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "console.md"
 

@@ -1,4 +1,4 @@
-"""A place for the console's tests: two real nodes with a link that can be cut, devices"""
+"""A site for the console's tests: two real nodes with a link that can be cut, and devices."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from denwatch.client.publisher import Publisher, PublisherError, parse_reading, 
 from denwatch.client.vocabulary import load_shipped
 
 from demo.bridges import Bridges
-from demo.site import find_free_ports
 from firmware_tests.runtimes import find_unix
-from tests.node.hosting import (
+from simulator.site import (
     ENVIRONMENT,
-    PATIENCE,
+    READY,
     REPOSITORY,
-    HostedNode,
-    make_node,
-    running_watchdog,
+    NodeProcess,
+    Site,
+    find_free_ports,
     wait_for,
-    write_watchdog,
 )
+from tests.node.hosting import running_watchdog, write_patients
 
 PEOPLE = ("medic7", "medic8")
 SENSED = ("patient_temperature", "heart_rate", "oxygen_saturation", "east", "north")
@@ -41,8 +40,8 @@ class World:
     """Nodes north and south, people, devices; `bridges` cut what is between."""
 
     folder: Path
-    north: HostedNode
-    south: HostedNode
+    north: NodeProcess
+    south: NodeProcess
     bridges: Bridges
     beside: int  # the port of a bridge to north
     passwords: dict[str, str]
@@ -81,21 +80,16 @@ def running_world(folder: Path) -> Iterator[World]:
         bridges = Bridges()
         stack.callback(bridges.close)
         between, beside = find_free_ports(2)
-        north = make_node(folder / "north", "north")
+        site = Site(folder)
+        north = site.add_node("north")
         bridges.add(BETWEEN, between, north.port)
         bridges.add(BESIDE, beside, north.port)
-        invitation = str(folder / "south.invite")
-        address = ("--address", "127.0.0.1", "--url", f"mqtt://127.0.0.1:{between}")
-        north.keys("invite", "south", *address, "--output", invitation)
-        passwords = {name: north.add_subscriber(name) for name in PEOPLE}
+        passwords = {name: site.add_subscriber(name) for name in PEOPLE}
         names = ("bed-1", "bed-2", "bed-3", "bed-4")
         devices = {name: north.add_device(name) for name in names}
-        south = make_node(folder / "south", "south", "mqtt", "--join", invitation)
-        for node in (north, south):
-            node.launch()
-            stack.callback(node.stop)
-        for node in (north, south):
-            node.wait_until_ready()
+        via = f"mqtt://127.0.0.1:{between}"
+        south = site.add_node("south", via=via, addresses=["127.0.0.1"])
+        stack.enter_context(site)
         world = World(folder, north, south, bridges, beside, passwords, devices)
         stack.callback(world.close)
         yield world
@@ -107,7 +101,7 @@ class Ward:
     def __init__(self, folder: Path, device: Mapping[str, Any]) -> None:
         self.names = ("patient_temperature", "heart_rate", "east", "north")
         quiet = dict.fromkeys(self.names, 0.0) | {"patient_temperature": 36.8, "heart_rate": 80.0}
-        self._config = write_watchdog(folder, device, [quiet])
+        self._config = write_patients(folder, device, [quiet])
         self._readings = folder / "readings.csv"
 
     def running(self) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
@@ -151,7 +145,7 @@ def running_console(folder: Path, *words: str) -> Iterator[str]:
         return found[1] if found else ""
 
     try:
-        yield wait_for("the console", find_address, PATIENCE)
+        yield wait_for("the console", find_address, READY)
     finally:
         process.terminate()
         try:

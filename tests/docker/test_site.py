@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from simulator.site import ENVIRONMENT, wait_for
 from tests.docker.engine import Engine, Image, find_obstacle, read_composition
-from tests.node.hosting import ENVIRONMENT, wait_for
 
 NODES = ("north", "middle", "south")
 DOGS = ("bed-1", "bed-2", "mast-1")

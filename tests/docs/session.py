@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from demo.site import find_free_ports
+from simulator.site import find_free_ports
 from tests.docs.comparison import clean, find_difference
 from tests.docs.pages import ROOT, File, PageError, Step
 from tests.docs.shim import NODE_PORT, PROGRAMS

@@ -10,7 +10,7 @@ import sys
 import denwatch.client
 import pytest
 
-from tests.node.hosting import REPOSITORY
+from simulator.site import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
 

@@ -14,9 +14,9 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.mqtt.records import RETAINED
 from denwatch.node.store import Store
 
+from simulator.site import Site, wait_for
 from tests.home.oracle import check_discovery
 from tests.node.app import App
-from tests.node.hosting import HostedNode, make_node, wait_for
 
 USER = (
     "# The subscriber as which Home Assistant connects here; nobody else may read these topics.\n"
@@ -24,21 +24,18 @@ USER = (
 READINGS = ["gas carbon_monoxide=120 oxygen=19", "patient heart_rate=160"]
 
 
-class Place:
+class HomeSite(Site):
     """A node, Home Assistant's account, a medic, and a device that senses gas and a patient."""
 
     def __init__(self, folder: Path) -> None:
-        self.node: HostedNode = make_node(folder / "north", "north")
+        super().__init__(folder)
+        self.node = self.add_node("north")
         self.node.configure(
             ("enabled = false", "enabled = true"), (f'{USER}user = ""', f'{USER}user = "home"')
         )
-        self.passwords = {
-            "home": self.node.add_subscriber("home", "observer"),
-            "medic7": self.node.add_subscriber("medic7"),
-        }
-        self.key = folder / "dog-1.json"
-        self.key.write_text(json.dumps(self.node.add_device("dog-1")), encoding="utf-8")
-        self.node.start()
+        self.add_subscriber("home", "observer")
+        self.add_subscriber("medic7")
+        self.key = self.add_device("dog-1")
 
     def app(self, name: str) -> App:
         return App(self.node.port, name, self.passwords[name]).wait()
@@ -53,10 +50,9 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = Place(tmp_path_factory.mktemp("home"))
-    yield made
-    made.node.stop()
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HomeSite]:
+    with HomeSite(tmp_path_factory.mktemp("home")) as site:
+        yield site
 
 
 def find_configs(app: App) -> dict[str, dict[str, Any]]:
@@ -70,15 +66,15 @@ def find_configs(app: App) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_discovery_states_and_presence_reach_home_assistants_account(place: Place) -> None:
-    with place.app("home") as app:
+def test_discovery_states_and_presence_reach_home_assistants_account(site: HomeSite) -> None:
+    with site.app("home") as app:
         # As Home Assistant subscribes.
         granted = app.subscribe(
             "homeassistant/+/+/config", "homeassistant/+/+/+/config", "dens/1/home/#"
         )
         assert granted == [1, 1, 1]
         assert app.publish("homeassistant/status", "online")
-        place.publish()
+        site.publish()
         wait_for("a reading", lambda: app.find(GAS + "carbon_monoxide"))
         configs = find_configs(app)
         for topic, payload in configs.items():
@@ -96,42 +92,42 @@ PRESENCE = "dens/1/home/north/dog-1/available"
 GAS = "dens/1/home/north/dog-1/gas/"
 
 
-def test_nobody_else_may_hear_it_or_say_it(place: Place) -> None:
-    with place.app("medic7") as app:
+def test_nobody_else_may_hear_it_or_say_it(site: HomeSite) -> None:
+    with site.app("medic7") as app:
         assert app.subscribe("homeassistant/#", "dens/1/home/#", GAS + "oxygen") == [128] * 3
-    with place.app("medic7") as app:
+    with site.app("medic7") as app:
         assert not app.publish("homeassistant/sensor/forged/config", "{}")
-    with place.app("home") as app:
+    with site.app("home") as app:
         assert not app.publish(GAS + "oxygen", '{"value": 1}')
 
 
-def test_the_announcements_stay_over_a_restart_until_it_is_switched_off(place: Place) -> None:
-    place.publish()
-    place.node.stop()
-    place.node.start()
-    with place.app("home") as app:
+def test_the_announcements_stay_over_a_restart_until_it_is_switched_off(site: HomeSite) -> None:
+    site.publish()
+    site.node.stop()
+    site.node.start()
+    with site.app("home") as app:
         app.subscribe("homeassistant/#")
         wait_for("what is retained", lambda: len(find_configs(app)) == 3)
-        place.node.stop()
-    assert len(list_retained(place)) == 3
-    place.node.configure(("enabled = true", "enabled = false"))
-    place.node.start()
-    place.node.stop()
-    assert list_retained(place) == []
-    place.node.configure(("enabled = false", "enabled = true"))
-    place.node.start()
+        site.node.stop()
+    assert len(list_retained(site)) == 3
+    site.node.configure(("enabled = true", "enabled = false"))
+    site.node.start()
+    site.node.stop()
+    assert list_retained(site) == []
+    site.node.configure(("enabled = false", "enabled = true"))
+    site.node.start()
 
 
-def list_retained(place: Place) -> list[str]:
+def list_retained(site: HomeSite) -> list[str]:
     """Return what a stopped node keeps for Home Assistant."""
-    store = Store(place.node.folder / "data" / "node.db", "north")
+    store = Store(site.node.folder / "data" / "node.db", "north")
     try:
         return [key.decode() for key, _ in store.scan(RETAINED, b"homeassistant/")]
     finally:
         store.close()
 
 
-def test_mosquittos_rules_know_home_assistant(place: Place) -> None:
-    rules = place.node.keys("acl")
+def test_mosquittos_rules_know_home_assistant(site: HomeSite) -> None:
+    rules = site.node.keys("acl")
     assert "topic write homeassistant/#\ntopic write dens/1/home/north/#\n" in rules
     assert "user home\ntopic read homeassistant/#\ntopic read dens/1/home/#\n" in rules

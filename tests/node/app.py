@@ -9,7 +9,7 @@ from typing import Any
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.node.hosting import wait_for
+from simulator.site import wait_for
 
 
 class App:

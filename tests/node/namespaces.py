@@ -18,9 +18,9 @@ from typing import Protocol
 from denwatch.node.runtime.links import list_addresses
 
 from demo.bridges import Bridges
-from demo.site import call, find_free_ports
+from simulator.site import Site, find_free_ports, wait_for
 from tests.node.app import App
-from tests.node.hosting import HostedNode, Person, wait_for
+from tests.node.hosting import Person
 
 _PREFIX = "denwatch-"  # of the namespaces, then the process that made them, then the place
 _PORT = 8883  # nobody else is in a namespace
@@ -209,48 +209,38 @@ def _remove_stale() -> None:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-class Site:
+class LinkedSite(Site):
     """A node in each place, all of them peers of each other."""
 
     def __init__(self, folder: Path, places: Sequence[str], *, has_relays: bool = False) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.links, self.excuse = open_links(places, has_relays)
-        self.nodes: dict[str, HostedNode] = {}
-        self._passwords: dict[str, str] = {}
         for place in places:
             self._make_node(place)
 
     def _make_node(self, place: str) -> None:
         """Found the site, or join it and call everybody who was there before."""
-        links, folder = self.links, self.folder / place
-        before = [*self.nodes]
-        addresses = [word for a in links.list_addresses(place) for word in ("--address", a)]
-        init = ["node", "--init", str(folder), "--listen", links.listen(place)]
-        if before:
-            invitation = str(self.folder / f"{place}.invite")
-            url = links.find_url(before[0], place)
-            words = ["invite", place, *addresses, "--url", url, "--output", invitation]
-            self.nodes[before[0]].keys(*words)
-            init += ["--join", invitation]
-            for other in before[1:]:
-                init += ["--peer", f"{other}={links.find_url(other, place)}"]
-        else:
-            init += ["--name", place, *addresses]
-        call(*init)
-        node = HostedNode(folder, place, 0, "mqtts", prefix=links.find_prefix(place))
-        node.configure(("interval_seconds = 10", "interval_seconds = 1"))
-        self.nodes[place] = node
+        links, before = self.links, [*self.nodes]
+        peers = [f"--peer={other}={links.find_url(other, place)}" for other in before[1:]]
+        self.add_node(
+            place,
+            *peers,
+            url=links.listen(place),
+            via=links.find_url(before[0], place) if before else None,
+            addresses=links.list_addresses(place),
+            prefix=links.find_prefix(place),
+        )
 
     @property
     def ca(self) -> Path:
-        return next(iter(self.nodes.values())).folder / "tls" / "ca.pem"
+        return self.first.folder / "tls" / "ca.pem"
 
     def add_people(self, *names: str) -> None:
-        """Register people at the first node, which tells the others."""
+        """Register subscribers at the first node, for all nodes."""
         for name in names:
-            self._passwords[name] = next(iter(self.nodes.values())).add_subscriber(name)
+            self.add_subscriber(name)
 
-    def add_device(self, name: str, place: str) -> dict[str, object]:
+    def add_watchdog(self, name: str, place: str) -> dict[str, object]:
         """Register a device at a node; return its part of watchdog.json, for that node alone."""
         device = self.nodes[place].add_device(name)
         entry = {**device["nodes"][0], "url": self.links.find_url(place)}
@@ -259,7 +249,7 @@ class Site:
     def person(self, name: str, place: str, past: Iterable[int] = ()) -> Person:
         """Return somebody with the subscriber library, at a node."""
         url = self.links.find_url(place)
-        return Person(name, self._passwords[name], url, self.folder, self.ca, past)
+        return Person(name, self.passwords[name], url, self.folder, self.ca, past)
 
     def app(self, name: str, place: str) -> App:
         """Return a plain client at a node, once the node knows the name."""
@@ -270,7 +260,7 @@ class Site:
             app = App(
                 int(port),
                 name,
-                self._passwords[name],
+                self.passwords[name],
                 client_id=f"plain-{name}-{place}",
                 ca=str(self.ca),
                 host=host,
@@ -283,17 +273,9 @@ class Site:
         found: App = wait_for(f"{place} to know {name}", connect)
         return found
 
-    def start(self) -> None:
-        """Start all nodes."""
-        for node in self.nodes.values():
-            node.launch()
-        for node in self.nodes.values():
-            node.wait_until_ready()
-
     def close(self) -> None:
         """End all nodes, and the network."""
         try:
-            for node in self.nodes.values():
-                node.kill()
+            self.kill()
         finally:
             self.links.close()

@@ -16,15 +16,9 @@ from typing import Any
 
 import pytest
 
+from simulator.site import NodeProcess, Site, wait_for
 from tests.node.app import App
-from tests.node.hosting import (
-    HostedNode,
-    Person,
-    Sensor,
-    make_node,
-    running_watchdog,
-    wait_for,
-)
+from tests.node.hosting import Person, Sensor, running_watchdog
 
 pytestmark = pytest.mark.xdist_group("clocks")  # one set of nodes for all
 
@@ -38,7 +32,7 @@ SLACK = 120.0  # s: what a busy machine and a reading without a clock may cost
 class Place:
     """The three nodes, somebody at each, and a sensor at each of the wrong ones."""
 
-    nodes: dict[str, HostedNode]
+    nodes: dict[str, NodeProcess]
     passwords: dict[str, str]
     people: dict[str, Person]
     sensors: dict[str, Sensor]
@@ -63,23 +57,17 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("clocks")
     with ExitStack() as stack:
-        north = make_node(folder / "north", "north")
-        nodes = {"north": north}
-        for name in ("past", "future"):
-            invitation = str(folder / f"{name}.invite")
-            north.keys("invite", name, "--url", north.url, "--output", invitation)
-            nodes[name] = make_node(folder / name, name, "mqtt", "--join", invitation)
-            nodes[name].clock_error = ERRORS[name]
-        passwords = {f"medic-{name}": north.add_subscriber(f"medic-{name}") for name in nodes}
+        site = Site(folder)
+        nodes = {name: site.add_node(name) for name in ERRORS}
+        for name, node in nodes.items():
+            node.clock_error = ERRORS[name]
+        passwords = {f"medic-{name}": site.add_subscriber(f"medic-{name}") for name in nodes}
         sensors = {}
         for k, name in enumerate(("past", "future")):
             device = nodes[name].add_device(f"bed-{name}")
             sensors[name] = Sensor(folder / f"bed-{name}", device, 1 + 1000 * k)
-        for node in nodes.values():
-            node.launch()
-            stack.callback(node.kill)
-        for node in nodes.values():
-            node.wait_until_ready()
+        stack.callback(site.kill)
+        site.start()
         people = {}
         for name, node in nodes.items():
             owner = f"medic-{name}"

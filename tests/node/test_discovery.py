@@ -20,8 +20,8 @@ import pytest
 from denwatch.node.runtime.links import SERVICE
 from zeroconf import ServiceInfo, Zeroconf
 
-from tests.node.hosting import HostedNode, wait_for
-from tests.node.namespaces import Namespaces, Site
+from simulator.site import NodeProcess, wait_for
+from tests.node.namespaces import LinkedSite, Namespaces
 
 pytestmark = pytest.mark.xdist_group("network")  # namespaces are made by one at a time
 
@@ -30,10 +30,10 @@ GHOST = "ghost"  # belongs to the site, and never comes
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedSite]:
     folder = tmp_path_factory.mktemp("discovery")
     with ExitStack() as stack:
-        site = Site(folder, (ALPHA, BRAVO))
+        site = LinkedSite(folder, (ALPHA, BRAVO))
         stack.callback(site.close)
         if not isinstance(site.links, Namespaces) and not has_multicast():
             pytest.skip(f"{site.excuse}, and multicast does not come back on its own interfaces")
@@ -46,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def forget_peers(node: HostedNode) -> None:
+def forget_peers(node: NodeProcess) -> None:
     """Take all peers out of a node's configuration."""
     path = node.folder / "node.toml"
     text = path.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def has_multicast() -> bool:
             return False
 
 
-def wait_for_peer(site: Site, place: str, other: str) -> None:
+def wait_for_peer(site: LinkedSite, place: str, other: str) -> None:
     """Wait until a node says that another one is its peer."""
     topic = f"dens/1/status/{place}"
     with site.app("watcher", place) as app:
@@ -124,7 +124,7 @@ class Trap:
                     self.heard.append(link.recv(4096))
 
 
-def test_two_nodes_find_each_other(site: Site) -> None:
+def test_two_nodes_find_each_other(site: LinkedSite) -> None:
     for node in site.nodes.values():
         assert "\n[[peers]]" not in (node.folder / "node.toml").read_text(encoding="utf-8")
     wait_for_peer(site, ALPHA, BRAVO)
@@ -132,7 +132,7 @@ def test_two_nodes_find_each_other(site: Site) -> None:
     assert f"found {BRAVO} at" in site.nodes[ALPHA].journal
 
 
-def test_a_false_announcement_learns_nothing(site: Site) -> None:
+def test_a_false_announcement_learns_nothing(site: LinkedSite) -> None:
     """A password goes to nobody who does not have the site's certificate."""
     node = site.nodes[ALPHA]
     host = site.links.find_own_address(ALPHA)
@@ -152,7 +152,7 @@ def test_a_false_announcement_learns_nothing(site: Site) -> None:
         assert b"MQTT" not in beginning
 
 
-def test_a_node_that_comes_back_elsewhere_is_found_again(site: Site) -> None:
+def test_a_node_that_comes_back_elsewhere_is_found_again(site: LinkedSite) -> None:
     wait_for_peer(site, ALPHA, BRAVO)
     alpha, bravo = site.nodes[ALPHA], site.nodes[BRAVO]
     before = alpha.journal.count(f"found {BRAVO} at")

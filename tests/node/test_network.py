@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from simulator.site import wait_for
 from tests.node.app import App
-from tests.node.hosting import Person, Sensor, running_watchdog, wait_for
-from tests.node.namespaces import Site
+from tests.node.hosting import Person, Sensor, running_watchdog
+from tests.node.namespaces import LinkedSite
 
 pytestmark = pytest.mark.xdist_group("network")  # one set of nodes for all
 
@@ -28,7 +29,7 @@ SOME = "east between 1 and 60000 m and heart_rate above 140 bpm, event patient"
 class World:
     """The site with a sensor at its first and its last node."""
 
-    def __init__(self, site: Site, sensors: dict[str, Sensor]) -> None:
+    def __init__(self, site: LinkedSite, sensors: dict[str, Sensor]) -> None:
         self.site = site
         self.links = site.links
         self.sensors = sensors
@@ -93,12 +94,12 @@ def world(
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("network")
     with ExitStack() as stack:
-        site = Site(folder, PLACES, has_relays=request.param == "relays")
+        site = LinkedSite(folder, PLACES, has_relays=request.param == "relays")
         stack.callback(site.close)
         site.add_people("watcher", "medic", "chief", "walker", "ferried", "broad", "narrow", "last")
         sensors = {}
         for k, place in enumerate((ALPHA, CHARLIE)):
-            device = site.add_device(f"bed-{place}", place)
+            device = site.add_watchdog(f"bed-{place}", place)
             sensors[place] = Sensor(folder / f"bed-{place}", device, 1 + 1000 * k)
         site.start()
         world = World(site, sensors)

@@ -23,15 +23,9 @@ from denwatch.protocol.messages import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from firmware_tests.runtimes import find_unix
+from simulator.site import NodeProcess, Site, make_mosquitto, wait_for
 from tests.node.app import App
-from tests.node.hosting import (
-    HostedNode,
-    make_node,
-    running_mosquitto,
-    running_watchdog,
-    wait_for,
-    write_watchdog,
-)
+from tests.node.hosting import running_watchdog, write_patients
 
 FEVER = [{"patient_temperature": 36.8, "heart_rate": 80.0}] * 20
 FEVER += [{"patient_temperature": 40.5, "heart_rate": 130.0}] * 5
@@ -42,7 +36,7 @@ WORDS = "patient_temperature is very high and heart_rate is not normal"
 class Place:
     """Where clients connect: the node itself, or the broker that it is attached to."""
 
-    node: HostedNode
+    node: NodeProcess
     port: int
     has_names: bool
     passwords: dict[str, str]
@@ -67,18 +61,21 @@ def place(
 ) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("place")
     with ExitStack() as stack:
-        node = make_node(folder / "north", "north")
+        site = Site(folder)
+        node = site.add_node("north")
         port = node.port
         if request.param == "mosquitto":
-            port, _ = stack.enter_context(running_mosquitto(folder))
+            broker = make_mosquitto(folder)
+            stack.callback(broker.kill)
+            broker.start()
+            port = broker.port
             node.arguments = ("--broker", f"mqtt://127.0.0.1:{port}")
         passwords = {name: node.add_subscriber(name) for name in ("medic7", "medic8", "watcher")}
         passwords["clerk"] = node.add_subscriber("clerk", "observer")
         devices = {name: node.add_device(name) for name in ("bed-1", "bed-2", "forger", "quiet")}
         for device in devices.values():
             device["nodes"][0]["url"] = f"mqtt://127.0.0.1:{port}"
-        node.start()
-        stack.callback(node.stop)
+        stack.enter_context(site)
         yield Place(node, port, request.param == "own server", passwords, devices)
 
 
@@ -131,7 +128,7 @@ def test_words_reach_a_sensor_on_micropython_and_its_reading_comes_back(
         app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
         reply = app.ask("medic7", WORDS)
         assert reply["ok"], reply
-        config = write_watchdog(tmp_path / "bed-1", place.devices["bed-1"], [*FEVER])
+        config = write_patients(tmp_path / "bed-1", place.devices["bed-1"], [*FEVER])
         with running_watchdog(config, find_unix(32)):
             notes = wait_for(
                 "five notes", lambda: len(app.notes("medic7")) >= 5 and app.notes("medic7")

@@ -14,15 +14,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from simulator.site import NodeProcess, ServerProcess, Site, make_mosquitto
 from tests.node.app import App
-from tests.node.hosting import (
-    HostedNode,
-    Person,
-    Sensor,
-    make_node,
-    running_mosquitto,
-    running_watchdog,
-)
+from tests.node.hosting import Person, Sensor, running_watchdog
 
 pytestmark = pytest.mark.xdist_group("restart")  # one node for all
 
@@ -34,12 +28,12 @@ BATCH = 10
 class Place:
     """A node, perhaps behind a broker, with one sensor and one person."""
 
-    node: HostedNode
+    node: NodeProcess
     port: int
     password: str
     sensor: Sensor
     person: Person
-    restart_broker: Callable[[], None] | None
+    broker: ServerProcess | None
 
     def kill_under_load(self, rng: random.Random, kill: Callable[[], None]) -> None:
         """Let something die while readings come, and more come while it is dead."""
@@ -48,6 +42,13 @@ class Place:
         kill()
         self.sensor.emit(BATCH)
 
+    def restart_broker(self) -> None:
+        """Kill the broker and start it again a second later."""
+        assert self.broker is not None
+        self.broker.kill()
+        time.sleep(1)
+        self.broker.start()
+
 
 @pytest.fixture(params=["own server", "mosquitto"], scope="module")
 def place(
@@ -55,10 +56,13 @@ def place(
 ) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("restart")
     with ExitStack() as stack:
-        node = make_node(folder / "north", "north")
-        port, restart = node.port, None
+        node = Site(folder).add_node("north")
+        port, broker = node.port, None
         if request.param == "mosquitto":
-            port, restart = stack.enter_context(running_mosquitto(folder))
+            broker = make_mosquitto(folder)
+            stack.callback(broker.kill)
+            broker.start()
+            port = broker.port
             node.arguments = ("--broker", f"mqtt://127.0.0.1:{port}")
         password = node.add_subscriber("medic7")
         device = node.add_device("bed-1")
@@ -67,12 +71,12 @@ def place(
         node.start()
         stack.callback(node.kill)
         url = f"mqtt://127.0.0.1:{port}"
-        person = Person("medic7", password if restart is None else None, url, folder)
+        person = Person("medic7", password if broker is None else None, url, folder)
         stack.enter_context(running_watchdog(sensor.config))
         stack.enter_context(person)
         person.subscriber.subscribe(WORDS, name="all", timeout=60)
         sensor.wait_for_subscriptions()
-        yield Place(node, port, password, sensor, person, restart)
+        yield Place(node, port, password, sensor, person, broker)
 
 
 def test_a_node_that_is_killed_under_load_loses_nothing_and_tells_nothing_twice(
@@ -88,7 +92,7 @@ def test_a_node_that_is_killed_under_load_loses_nothing_and_tells_nothing_twice(
 
 
 def test_what_was_acknowledged_is_there_after_a_kill_at_once(place: Place) -> None:
-    if place.restart_broker is not None:
+    if place.broker is not None:
         pytest.skip("behind a broker, its acknowledgement is not the node's; replies are")
     app = App(place.port, "medic7", place.password, "quick").wait()
     for k in range(20):
@@ -105,7 +109,7 @@ def test_what_was_acknowledged_is_there_after_a_kill_at_once(place: Place) -> No
 
 
 def test_a_broker_that_is_killed_under_load_costs_nothing(place: Place) -> None:
-    if place.restart_broker is None:
+    if place.broker is None:
         pytest.skip("there is no broker")
     rng = random.Random(8)
     for _ in range(2):

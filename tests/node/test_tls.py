@@ -18,17 +18,10 @@ from typing import Any
 import pytest
 from denwatch.client.subscriber import ConnectionState
 
-from demo.site import call, find_free_ports
 from firmware_tests.runtimes import find_unix
+from simulator.site import NodeProcess, Site, find_free_port, run_denwatch, wait_for
 from tests.node.app import App
-from tests.node.hosting import (
-    HostedNode,
-    Person,
-    Sensor,
-    make_node,
-    running_watchdog,
-    wait_for,
-)
+from tests.node.hosting import Person, Sensor, running_watchdog
 
 pytestmark = pytest.mark.xdist_group("tls")  # one pair of nodes for all
 
@@ -42,8 +35,8 @@ class Place:
     """Two nodes, and the files of two authorities: the site's and somebody else's."""
 
     folder: Path
-    north: HostedNode
-    south: HostedNode
+    north: NodeProcess
+    south: NodeProcess
     stray: str  # where the first one listens, too, without a certificate for it
     ca: Path
     other_ca: Path
@@ -82,20 +75,15 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("tls")
-    stray = f"mqtts://127.0.0.2:{find_free_ports(1)[0]}"
+    stray = f"mqtts://127.0.0.2:{find_free_port()}"
     with ExitStack() as stack:
-        north = make_node(folder / "north", "north", "mqtts", "--listen", stray)
-        invitation = str(folder / "south.invite")
-        north.keys("invite", "south", "--url", north.url, "--output", invitation)
-        south = make_node(folder / "south", "south", "mqtts", "--join", invitation)
-        call("node", "--init", str(folder / "foreign"), "--name", "foreign")
-        passwords = {name: north.add_subscriber(name) for name in ("medic7", "medic8", "watcher")}
+        site = Site(folder)
+        north = site.add_node("north", "--listen", stray, url="mqtts://127.0.0.1")
+        south = site.add_node("south", url="mqtts://127.0.0.1")
+        run_denwatch("node", "--init", str(folder / "foreign"), "--name", "foreign")
+        passwords = {name: site.add_subscriber(name) for name in ("medic7", "medic8", "watcher")}
         devices = {name: north.add_device(name) for name in ("bed-1", "bed-2", "bed-3")}
-        for node in (north, south):
-            node.launch()
-            stack.callback(node.stop)
-        for node in (north, south):
-            node.wait_until_ready()
+        stack.enter_context(site)
         ca, other = (folder / name / "tls" / "ca.pem" for name in ("north", "foreign"))
         watcher = App(north.port, "watcher", passwords["watcher"], "watch", str(ca))
         stack.enter_context(watcher)

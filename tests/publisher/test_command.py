@@ -15,40 +15,37 @@ from denwatch.node.core.items import NotificationBody, decode_body, decode_item
 from denwatch.node.store import Store
 from denwatch.protocol.notification import decode
 
+from simulator.site import Site, wait_for
 from tests.node.app import App
-from tests.node.hosting import HostedNode, make_node, wait_for
 
 FEVER = "patient heart_rate=160 patient_temperature=39.5"
 
 
-class Place:
+class PublisherSite(Site):
     """A node, a key file, and somebody who listens."""
 
     def __init__(self, folder: Path, scheme: str) -> None:
-        self.folder = folder
-        self.node: HostedNode = make_node(folder / "north", "north", scheme)
-        self.key = folder / "north" / "tester.json"
-        self.key.write_text(json.dumps(self.node.add_device("tester")), encoding="utf-8")
-        self.password = self.node.add_subscriber("medic7")
-        self.node.start()
+        super().__init__(folder)
+        self.node = self.add_node("north", url=f"{scheme}://127.0.0.1")
+        self.key = self.add_device("tester")
+        self.password = self.add_subscriber("medic7")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = Place(tmp_path_factory.mktemp("publish"), "mqtt")
-    yield made
-    made.node.stop()
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublisherSite]:
+    with PublisherSite(tmp_path_factory.mktemp("publish"), "mqtt") as site:
+        yield site
 
 
 def test_a_reading_in_words_reaches_who_asked(
-    place: Place, capsys: pytest.CaptureFixture[str]
+    site: PublisherSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with App(place.node.port, "medic7", place.password) as app:
+    with App(site.node.port, "medic7", site.password) as app:
         app.wait()
         app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
         assert app.ask("medic7", "heart_rate above 150 bpm")["ok"]
-        argv = ["publish", "--device", "tester", "--key", str(place.key)]
-        assert main([*argv, "--node", f"127.0.0.1:{place.node.port}", FEVER]) == 0
+        argv = ["publish", "--device", "tester", "--key", str(site.key)]
+        assert main([*argv, "--node", f"127.0.0.1:{site.node.port}", FEVER]) == 0
         assert "north stored 1 reading from tester" in capsys.readouterr().out
         (note,) = wait_for("a note", lambda: app.notes("medic7"))
         assert note["values"]["heart_rate"] == {"value": 160, "unit": "bpm"}
@@ -60,11 +57,11 @@ def test_a_reading_in_words_reaches_who_asked(
         wait_for("the second note", lambda: len(app.notes("medic7")) == 2)
 
 
-def test_the_library_keeps_a_connection_and_hears_what_is_wanted(place: Place) -> None:
+def test_the_library_keeps_a_connection_and_hears_what_is_wanted(site: PublisherSite) -> None:
     rescue = load_shipped("rescue")
     fever, cold = (parse_reading(text, rescue) for text in (FEVER, "patient_temperature=30"))
     coverage = find_coverage([fever], rescue)
-    with Publisher(read_key(place.key), rescue, coverage, capacity=4000) as publisher:
+    with Publisher(read_key(site.key), rescue, coverage, capacity=4000) as publisher:
         for _ in range(3):
             assert len(publisher.publish([fever, fever])) == 2
         wait_for("vectors", lambda: publisher.run(0.2) or publisher.device.vectors)
@@ -73,26 +70,26 @@ def test_the_library_keeps_a_connection_and_hears_what_is_wanted(place: Place) -
 
 
 def test_what_is_acknowledged_survives_a_power_cut(
-    place: Place, capsys: pytest.CaptureFixture[str]
+    site: PublisherSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["publish", "--key", str(place.key), "patient heart_rate=77"]) == 0
-    place.node.kill()
+    assert main(["publish", "--key", str(site.key), "patient heart_rate=77"]) == 0
+    site.node.kill()
     capsys.readouterr()
-    assert main(["publish", "--key", str(place.key), "--timeout", "1", FEVER]) == 1
+    assert main(["publish", "--key", str(site.key), "--timeout", "1", FEVER]) == 1
     assert "unreachable" in capsys.readouterr().err
-    with Store(place.node.folder / "data" / "node.db", "north", check="full") as store:
+    with Store(site.node.folder / "data" / "node.db", "north", check="full") as store:
         items = [decode_item(*row) for row in store.scan("item.notification")]
     bodies = [decode_body(NotificationBody, item.body) for item in items]
     readings = [decode(body.vector).readings for body in bodies]
     assert any(len(found) == 1 and found[0].points[0] == 77 for found in readings)
-    place.node.start()
-    assert main(["publish", "--key", str(place.key), FEVER]) == 0
+    site.node.start()
+    assert main(["publish", "--key", str(site.key), FEVER]) == 0
 
 
 def test_mistakes_are_told_with_their_place(
-    place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    site: PublisherSite, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    key = ["--key", str(place.key)]
+    key = ["--key", str(site.key)]
     assert main(["publish", *key, "patient heart_rat=160"]) == 1
     assert 'did you mean "heart_rate"' in capsys.readouterr().err
     assert main(["publish", *key, "--json", "patient heart_rate=1000"]) == 1
@@ -105,7 +102,7 @@ def test_mistakes_are_told_with_their_place(
     assert "not the address of a node" in capsys.readouterr().err
     assert main(["publish", *key, "--dry-run", FEVER]) == 0
     assert capsys.readouterr().out == f"810000000000000391a0  {FEVER}\n"
-    document = json.loads(place.key.read_text(encoding="utf-8"))
+    document = json.loads(site.key.read_text(encoding="utf-8"))
     document["nodes"][0]["password"] = "wrong"
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps(document), encoding="utf-8")
@@ -113,8 +110,8 @@ def test_mistakes_are_told_with_their_place(
     assert "refused" in capsys.readouterr().err
 
 
-def test_a_wrong_key_gets_no_answer(place: Place, tmp_path: Path) -> None:
-    document = json.loads(place.key.read_text(encoding="utf-8"))
+def test_a_wrong_key_gets_no_answer(site: PublisherSite, tmp_path: Path) -> None:
+    document = json.loads(site.key.read_text(encoding="utf-8"))
     document["nodes"][0]["key"] = bytes(range(32)).hex()
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps(document), encoding="utf-8")
@@ -128,21 +125,18 @@ def test_a_wrong_key_gets_no_answer(place: Place, tmp_path: Path) -> None:
 def test_over_tls_with_the_sites_own_authority(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = Place(tmp_path, "mqtts")
-    try:
-        argv = ["publish", "--key", str(place.key), FEVER]
-        authority = place.node.folder / "tls" / "ca.der"
+    with PublisherSite(tmp_path, "mqtts") as site:
+        argv = ["publish", "--key", str(site.key), FEVER]
+        authority = site.node.folder / "tls" / "ca.der"
         assert main([*argv, "--ca", str(authority)]) == 0
         assert main([*argv, "--ca", str(authority.with_name("ca.pem"))]) == 0
         assert main(argv) == 1
         assert "ca.der: No such file" in capsys.readouterr().err
-        (place.key.parent / "ca.der").write_bytes(authority.read_bytes())
+        (site.key.parent / "ca.der").write_bytes(authority.read_bytes())
         assert main(argv) == 0
         capsys.readouterr()
-        document = json.loads(place.key.read_text(encoding="utf-8"))
+        document = json.loads(site.key.read_text(encoding="utf-8"))
         del document["nodes"][0]["ca"]  # the system's authorities do not know this one
-        place.key.write_text(json.dumps(document), encoding="utf-8")
+        site.key.write_text(json.dumps(document), encoding="utf-8")
         assert main(argv) == 1
         assert "not trusted" in capsys.readouterr().err
-    finally:
-        place.node.stop()

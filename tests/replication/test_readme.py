@@ -6,7 +6,7 @@ import re
 
 from denwatch.node.replication.wire import NAMES, read_frame
 
-from tests.node.hosting import REPOSITORY
+from simulator.site import REPOSITORY
 from tests.replication.network import Network
 
 README = REPOSITORY / "edge" / "denwatch" / "node" / "replication" / "README.md"

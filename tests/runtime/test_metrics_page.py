@@ -10,7 +10,6 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,8 @@ from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from prometheus_client.parser import text_string_to_metric_families
 
-from demo.site import find_free_ports
+from simulator.site import REPOSITORY, Site, find_free_ports, wait_for
 from tests.node.app import App
-from tests.node.hosting import REPOSITORY, HostedNode, make_node, wait_for
 
 PAGE = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
 DASHBOARD: dict[str, Any] = json.loads((REPOSITORY / "docs" / "grafana.json").read_text("utf-8"))
@@ -49,27 +47,21 @@ def list_counts() -> dict[str, bool]:
     return found
 
 
-class Place:
+class MetricsSite(Site):
     """Two linked nodes that serve metrics; `names` and `kinds` are what they exported."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         ports = find_free_ports(2)
-        self.north: HostedNode = make_node(folder / "north", "north")
-        invitation = str(folder / "south.invite")
-        self.north.keys("invite", "south", "--url", self.north.url, "--output", invitation)
-        self.south = make_node(folder / "south", "south", "mqtt", "--join", invitation)
+        self.north, self.south = self.add_node("north"), self.add_node("south")
         self.pages = []
         for node, port in zip((self.north, self.south), ports, strict=True):
             node.configure(('address = ""', f'address = "127.0.0.1:{port}"'))
             self.pages.append(f"http://127.0.0.1:{port}/metrics")
-        self.password = self.north.add_subscriber("medic7")
-        self.key = folder / "dog-1.json"
-        shown = self.south.add_device("dog-1")
-        self.device_password = shown["nodes"][0]["password"]
-        self.key.write_text(json.dumps(shown), encoding="utf-8")
-        for node in (self.north, self.south):
-            node.start()
-            stack.callback(node.stop)
+        self.add_subscriber("medic7")
+        self.key = self.add_device("dog-1", "south")
+        keys = json.loads(self.key.read_text(encoding="utf-8"))
+        self.device_password = keys["nodes"][0]["password"]
 
     def read(self) -> dict[str, tuple[str, set[str]]]:
         """Return all samples of both nodes by name: the type, and the kinds."""
@@ -87,28 +79,27 @@ class Place:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[str, set[str]]]]:
-    with ExitStack() as stack:
-        place = Place(tmp_path_factory.mktemp("metrics"), stack)
-        live_a_little(place)
-        yield place.read()
+    with MetricsSite(tmp_path_factory.mktemp("metrics")) as site:
+        live_a_little(site)
+        yield site.read()
 
 
-def live_a_little(place: Place) -> None:
+def live_a_little(site: MetricsSite) -> None:
     """Ask, mistake a word, read, deliver from node to node, suppress, and be refused."""
-    with App(place.north.port, "medic7", place.password) as app:
+    with App(site.north.port, "medic7", site.passwords["medic7"]) as app:
         app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
         assert app.ask("medic7", "heart_rate is high, named pulse, top 1")["ok"]
         assert not app.ask("medic7", "hart_rate above 100 bpm")["ok"]
         assert app.subscribe("dens/1/note/other") == [128]
         readings = [parse_reading(f"patient heart_rate={rate}", RESCUE) for rate in (160, 130)]
         senses = find_coverage(readings, RESCUE)
-        with Publisher(read_key(place.key), RESCUE, senses, timeout=60) as publisher:
+        with Publisher(read_key(site.key), RESCUE, senses, timeout=60) as publisher:
             publisher.publish(readings)
-        with App(place.south.port, "dog-1", place.device_password) as radio:
+        with App(site.south.port, "dog-1", site.device_password) as radio:
             radio.publish("dens/1/wd/dog-1/nv", b"\x01garbage")
         wait_for("a note from the other node", lambda: app.notes("medic7"), 60)
         wanted = ("denwatch_notes_delivered_total", "denwatch_notes_suppressed_total")
-        wait_for("its delivery", lambda: set(wanted) <= set(place.read()), 60)
+        wait_for("its delivery", lambda: set(wanted) <= set(site.read()), 60)
 
 
 def test_the_page_has_every_count_of_the_source_and_no_other() -> None:

@@ -10,7 +10,7 @@ from denwatch.node.runtime import process
 from denwatch.node.runtime.process import OpenedNode
 from denwatch.node.store import StoreFailed, StoreFull
 
-from tests.node.hosting import make_node
+from simulator.site import Site
 
 
 class Stage:
@@ -28,7 +28,7 @@ class Stage:
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *endings: BaseException | None) -> Stage:
-    node = make_node(tmp_path / "north", "north")
+    node = Site(tmp_path).add_node("north")
     stage = Stage(*endings)
     monkeypatch.setattr(process, "_serve", stage.serve)
     monkeypatch.setattr(process, "_PAUSE", 0)

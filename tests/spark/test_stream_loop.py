@@ -16,8 +16,8 @@ from denwatch.spark.stream.engine import StreamEngine, StreamSettings
 from denwatch.spark.stream.operator_link import OperatorLink, read_subscription, split_frames
 from pyspark.sql import SparkSession
 
+from simulator.site import NodeProcess, Site, wait_for
 from tests.node.app import App
-from tests.node.hosting import HostedNode, make_node, wait_for
 from tests.spark.streams import be_quick
 from tests.subscribers.world import World
 
@@ -25,53 +25,47 @@ FEVER = "patient patient_temperature=40"
 ASKED = "patient_temperature is high, at least 0.5"
 
 
-class Site(NamedTuple):
-    north: HostedNode
-    south: HostedNode
+class Loop(NamedTuple):
+    north: NodeProcess
+    south: NodeProcess
     key: Path  # of a device at north
     passwords: dict[str, str]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def loop(tmp_path: Path) -> Iterator[Loop]:
     """South knows north's key and nothing else of it; who asks at north is not there."""
-    north = make_node(tmp_path / "north", "north")
-    invitation = str(tmp_path / "south.invitation")
-    north.keys("invite", "south", "--url", north.url, "--output", invitation)
-    south = make_node(tmp_path / "south", "south", "mqtt", "--join", invitation)
+    site = Site(tmp_path)
+    north, south = site.add_node("north"), site.add_node("south")
     link = f'[[peers]]\nname = "north"\nurl = "{north.url}"\n'
     south.configure(("follow_plan = false", "follow_plan = true"), (link, ""))
-    key = tmp_path / "bed-1.json"
-    key.write_text(json.dumps(north.add_device("bed-1")), encoding="utf-8")
+    key = site.add_device("bed-1")
     passwords = {"chief": north.add_subscriber("chief"), "medic7": south.add_subscriber("medic7")}
     passwords["ops"] = south.add_subscriber("ops", "operator")
-    north.start()
-    south.start()
-    yield Site(north, south, key, passwords)
-    north.stop()
-    south.stop()
+    with site:
+        yield Loop(north, south, key, passwords)
 
 
 @pytest.mark.slow
 def test_a_late_match_reaches_its_subscriber_once_and_the_plan_the_node(
-    spark: SparkSession, tmp_path: Path, site: Site
+    spark: SparkSession, tmp_path: Path, loop: Loop
 ) -> None:
-    with App(site.north.port, "chief", site.passwords["chief"]) as chief:
+    with App(loop.north.port, "chief", loop.passwords["chief"]) as chief:
         chief.subscribe("dens/1/reply/chief")
         assert chief.ask("chief", ASKED)["ok"]
-    with App(site.south.port, "medic7", site.passwords["medic7"]) as medic:
+    with App(loop.south.port, "medic7", loop.passwords["medic7"]) as medic:
         medic.subscribe("dens/1/reply/medic7", "dens/1/note/medic7", "dens/1/plan/+")
         assert medic.ask("medic7", ASKED)["ok"]
         time.sleep(0.1)  # so that it was asked before it is read, by one machine's clock
-        assert main(["publish", "--key", str(site.key), FEVER]) == 0
-        folders = [node.folder / "data" / "log" for node in (site.north, site.south)]
+        assert main(["publish", "--key", str(loop.key), FEVER]) == 0
+        folders = [node.folder / "data" / "log" for node in (loop.north, loop.south)]
         for folder in folders:
             wait_for("a log", lambda f=folder: any(f.iterdir()))
         time.sleep(1)  # the log's records are on their way from the store to the segments
         operator = OperatorLink(
-            [site.south.url, f"mqtt://127.0.0.1:{site.north.port + 1}"],
+            [loop.south.url, f"mqtt://127.0.0.1:{loop.north.port + 1}"],
             "ops",
-            site.passwords["ops"],
+            loop.passwords["ops"],
             tmp_path / "handed.json",
         )
         settings = StreamSettings(strategies=("direct", "epidemic"))
@@ -86,7 +80,7 @@ def test_a_late_match_reaches_its_subscriber_once_and_the_plan_the_node(
         (note,) = wait_for("the note", lambda: medic.notes("medic7"))
         assert (note["device"], note["values"]["patient_temperature"]["value"]) == ("bed-1", 40)
         # An operator who has forgotten what was handed over hands it again: nothing changes.
-        forgetful = OperatorLink([site.south.url], "ops", site.passwords["ops"], tmp_path / "none")
+        forgetful = OperatorLink([loop.south.url], "ops", loop.passwords["ops"], tmp_path / "none")
         version = (tmp_path / "out" / "current").resolve()
         forgetful.publish(spark, version, engine.judged)
         assert forgetful.describe()["handed"] == 2
@@ -101,7 +95,7 @@ def test_a_late_match_reaches_its_subscriber_once_and_the_plan_the_node(
         assert json.loads(shown)["strategy"] == "spray:1"
         assert json.loads(shown)["followed"] is True
         engine.close()
-    with App(site.south.port, "medic7", site.passwords["medic7"], client_id="later") as later:
+    with App(loop.south.port, "medic7", loop.passwords["medic7"], client_id="later") as later:
         later.subscribe("dens/1/plan/south", "dens/1/status/south")
         wait_for("the retained plan", lambda: later.find("dens/1/plan/south") == [shown])
         wait_for("the plan in the status", lambda: _find_planned(later) == "spray:1")
