@@ -23,10 +23,10 @@ from denwatch.client.language import parse
 from denwatch.node.runtime.process import warm_up
 
 from demo.bridges import Bridges
-from demo.cast import NodeProcess, Person, WatchdogProcess, make_folder
+from demo.cast import Person, WatchdogProcess, make_folder
 from demo.patients import make_day
 from demo.picture import draw_day
-from demo.site import NODES, PERIOD, DevicePlan, Site, load_vocabulary, make_site
+from demo.site import NODES, PERIOD, DemoSite, DevicePlan, load_vocabulary, make_site
 from demo.view import View, describe_note
 from demo.weather import read_station
 
@@ -88,7 +88,7 @@ def show_words() -> None:
 
 
 def play(
-    site: Site, devices: Sequence[DevicePlan], pace: float, picture: Path, has_spark: bool
+    site: DemoSite, devices: Sequence[DevicePlan], pace: float, picture: Path, has_spark: bool
 ) -> None:
     """Start everybody, tell the story, and sum it up."""
     with contextlib.ExitStack() as stack:
@@ -96,11 +96,7 @@ def play(
         stack.callback(bridges.close)
         for name, (port, target) in site.bridges.items():
             bridges.add(name, port, target)
-        nodes = [NodeProcess(site, name) for name in NODES]
-        for node in nodes:
-            stack.callback(node.stop)
-        for node in nodes:
-            node.wait_until_ready()
+        stack.enter_context(site)
         people = [Person(site, *asked) for asked in ASKED]
         for person in people:
             stack.callback(person.leave)
@@ -108,7 +104,7 @@ def play(
         dogs = [WatchdogProcess(site, device.name) for device in devices]
         for dog in dogs:
             stack.callback(dog.stop)
-        view = stack.enter_context(View(nodes, dogs, people, bridges))
+        view = stack.enter_context(View(site.metrics, dogs, people, bridges))
         tell(view, bridges, people, pace)
         sum_up(dogs, people, bridges)
     print(f"\nLogs of the nodes, for analysis: {site.folder}/*/data/log")
@@ -159,7 +155,7 @@ def sum_up(dogs: Sequence[WatchdogProcess], people: Sequence[Person], bridges: B
         sys.exit("somebody got nothing: that is a defect")
 
 
-def report(site: Site, has_spark: bool) -> None:
+def report(site: DemoSite, has_spark: bool) -> None:
     """Let Spark look at all nodes' logs together, where it is installed."""
     print("\n5  All nodes' logs together, on Spark\n", flush=True)
     if not has_spark or find_spec("pyspark") is None or shutil.which("java") is None:

@@ -1,11 +1,10 @@
-"""Who plays in the demo: processes of nodes and watchdogs, and people with the client library."""
+"""Who plays in the demo: watchdogs on MicroPython, and people with the client library."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -17,61 +16,30 @@ from denwatch.client.subscriber import ReceivedNotification, Subscriber
 from denwatch.client.subscriber.core import SubscriberOptions
 from denwatch.client.subscriber.store import HandlerTransaction
 
-from demo.site import Site
-from firmware_tests.runtimes import REPOSITORY, find_library, find_unix
-
-_READY = 90.0  # s; the first start of a node on a machine compiles its matcher
+from demo.site import DemoSite
+from firmware_tests.runtimes import find_library, find_unix
 
 
-class NodeProcess:
-    """A node, as `denwatch node` runs it."""
-
-    def __init__(self, site: Site, name: str) -> None:
-        self.name = name
-        self._metrics = f"http://127.0.0.1:{site.metrics[name]}/metrics"
-        config = str(site.folder / name / "node.toml")
-        self.journal = site.folder / f"{name}.log"
-        with self.journal.open("w", encoding="utf-8") as journal:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "denwatch.cli", "node", config],
-                stdout=journal,
-                stderr=subprocess.STDOUT,
-                cwd=REPOSITORY,
-            )
-
-    def wait_until_ready(self) -> None:
-        """Return when it listens."""
-        end = time.monotonic() + _READY
-        while "is ready" not in self.journal.read_text(encoding="utf-8"):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise SystemExit(f"{self.name} did not start:\n{self.journal.read_text()}")
-            time.sleep(0.1)
-
-    def read_metrics(self) -> dict[str, float]:
-        """Return the node's counters and gauges; nothing while it does not answer."""
-        try:
-            with urllib.request.urlopen(self._metrics, timeout=1) as page:
-                text = page.read().decode()
-        except OSError:
-            return {}
-        found: dict[str, float] = {}
-        for line in text.splitlines():
-            if line.startswith("denwatch_"):
-                name, _, value = line.rpartition(" ")
-                key = name.partition("{")[0].removeprefix("denwatch_").removesuffix("_total")
-                found[key] = found.get(key, 0.0) + float(value)
-        return found
-
-    def stop(self) -> None:
-        """End it in order."""
-        self._process.terminate()
-        self._process.wait(20)
+def read_metrics(url: str) -> dict[str, float]:
+    """Return a node's counters and gauges; nothing while it does not answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=1) as page:
+            text = page.read().decode()
+    except OSError:
+        return {}
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("denwatch_"):
+            name, _, value = line.rpartition(" ")
+            key = name.partition("{")[0].removeprefix("denwatch_").removesuffix("_total")
+            found[key] = found.get(key, 0.0) + float(value)
+    return found
 
 
 class WatchdogProcess:
     """A watchdog on MicroPython; it prints its counters, which are kept here."""
 
-    def __init__(self, site: Site, name: str) -> None:
+    def __init__(self, site: DemoSite, name: str) -> None:
         self.name = name
         self.report: Mapping[str, Any] = {}
         config = str(site.folder / name / "watchdog.json")
@@ -116,7 +84,7 @@ class WatchdogProcess:
 class Person:
     """Somebody with the client library, at one node at a time."""
 
-    def __init__(self, site: Site, name: str, node: str, words: str) -> None:
+    def __init__(self, site: DemoSite, name: str, node: str, words: str) -> None:
         self.name = name
         self.node = node
         self.words = words
@@ -126,7 +94,7 @@ class Person:
         self._subscriber = Subscriber(
             name,
             site.passwords[name],
-            [site.url(node)],
+            [site.nodes[node].url],
             store=site.folder / f"{name}.db",
             on_notification=self._take,
             settings=SubscriberOptions(),
@@ -140,7 +108,7 @@ class Person:
     def walk(self, node: str) -> None:
         """Go to another node."""
         self.node = node
-        self._subscriber.use_servers([self._site.url(node)])
+        self._subscriber.use_servers([self._site.nodes[node].url])
 
     def leave(self) -> None:
         """Close the app."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from denwatch.client.subscriber import ReceivedNotification
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.bridges import Bridges
-from demo.cast import NodeProcess, Person, WatchdogProcess
+from demo.cast import Person, WatchdogProcess, read_metrics
 
 _LINE_EVERY = 5.0  # s, without a terminal
 
@@ -24,7 +24,7 @@ class View:
 
     def __init__(
         self,
-        nodes: Sequence[NodeProcess],
+        nodes: Mapping[str, str],  # the URL of each one's metrics
         dogs: Sequence[WatchdogProcess],
         people: Sequence[Person],
         bridges: Bridges,
@@ -74,7 +74,8 @@ class View:
         taken = sum(dog.readings for dog in self._dogs)
         sent = sum(dog.sent for dog in self._dogs)
         held = ", ".join(
-            f"{node.name} {node.read_metrics().get('notifications', 0):.0f}" for node in self._nodes
+            f"{name} {read_metrics(url).get('notifications', 0):.0f}"
+            for name, url in self._nodes.items()
         )
         got = ", ".join(
             f"{person.name}@{person.node} {len(person.notes)}" for person in self._people
@@ -86,10 +87,10 @@ class View:
         for dog in self._dogs:
             dogs.add_row(dog.name, f"{dog.readings:,}", f"{dog.sent:,}", f"{dog.acknowledged:,}")
         nodes = Table("node", "peers", "subscriptions", "notifications", "waiting", title="DENS")
-        for node in self._nodes:
-            seen = node.read_metrics()
+        for node, url in self._nodes.items():
+            seen = read_metrics(url)
             names = ("peers", "subscriptions", "notifications", "waiting")
-            nodes.add_row(node.name, *(f"{seen.get(name, 0):,.0f}" for name in names))
+            nodes.add_row(node, *(f"{seen.get(name, 0):,.0f}" for name in names))
         people = Table("who", "at", "has", "newest", title="rescue apps", min_width=90)
         for person in self._people:
             newest = describe_note(person.notes[-1]) if person.notes else "-"
