@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,15 +27,14 @@ from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import say
-from benchmarks.durability_site import find_free_port, find_mosquitto
 from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET
 from firmware_tests.images import compile_program, run_in_heap
 from firmware_tests.runtimes import REPOSITORY, find_unix
+from simulator.site import ServerProcess, make_mosquitto
 
 HEAP = 64  # KiB that shall be enough
 LARGEST = 96
 SUBSCRIPTIONS = 200
-PATIENCE = 40.0  # s
 ROUNDS = 3600  # an hour, a sample a second
 
 _PUBLISH = """
@@ -149,32 +147,15 @@ asyncio.run(main())
 """
 
 
-def is_open(port: int) -> bool:
-    """Return whether a server listens on a port of this machine."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 class Bench:
     """A Mosquitto, a small node, and a folder that looks like a device's file system."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = find_free_port()
-        self.processes: list[subprocess.Popen[bytes]] = []
-        config = folder / "mosquitto.conf"
-        config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\n")
-        self.start(find_mosquitto(), "-c", str(config))
-        until = time.monotonic() + PATIENCE
-        while not is_open(self.port):
-            if time.monotonic() > until:
-                raise RuntimeError("Mosquitto does not start")
-            time.sleep(0.05)
-
-    def start(self, *command: str) -> None:
-        """Start a process that ends with the bench."""
-        log = (self.folder / "log").open("ab")
-        self.processes.append(subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log))
+        broker = make_mosquitto(folder)
+        self.port = broker.port
+        self.processes = [broker]
+        broker.start()
 
     def start_node(self) -> None:
         """Start the node with 200 subscriptions of three attributes."""
@@ -188,14 +169,16 @@ class Bench:
             lines.append(encode(vector).hex())
         path = self.folder / "subscriptions"
         path.write_text("\n".join(lines))
-        module = "benchmarks.small_node"
-        self.start(sys.executable, "-m", module, str(self.port), str(self.folder / "db"), str(path))
+        command = [sys.executable, "-m", "benchmarks.small_node", str(self.port)]
+        command += [str(self.folder / "db"), str(path)]
+        node = ServerProcess("node", command, self.folder / "node.log")
+        self.processes.append(node)
+        node.launch()
 
     def close(self) -> None:
         """End every process of this bench."""
         for process in self.processes:
             process.kill()
-            process.wait()
 
     def run_unix(self, code: str, path: str) -> str:
         """Run a program on the 64-bit port and return what it prints."""

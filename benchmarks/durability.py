@@ -25,9 +25,9 @@ from typing import Any
 
 from benchmarks.common import describe_machine, format_table, run, save_text, say
 from benchmarks.durability_points import Point, count_faults, list_points, try_points
-from benchmarks.durability_site import find_mosquitto
 from benchmarks.durability_stand import Verdict, make_mosquitto_stand, make_node_stand
 from benchmarks.durability_world import make_plan
+from simulator.site import find_mosquitto
 
 ROUNDS, QUICK_ROUNDS = 200, 6
 STANDS = 3  # nodes that are killed at the same time

@@ -24,12 +24,10 @@ from benchmarks.durability_site import (
     APP,
     PLANNER,
     WORDS,
-    Listener,
-    NodeSite,
-    Process,
-    make_mosquitto,
-    make_node_site,
+    DurabilitySite,
+    make_durable_mosquitto,
 )
+from simulator.site import ServerProcess
 
 VICTIMS = ("server", "app", "both", "starting")
 _WEIGHTS = (40, 40, 10, 10)
@@ -68,7 +66,7 @@ class Stand:
         self,
         name: str,
         folder: Path,
-        server: Listener,
+        server: ServerProcess,
         rng: random.Random,
         app: str = "benchmarks.durability_app",
     ) -> None:
@@ -79,7 +77,7 @@ class Stand:
         self.senders: list[Sender] = []
         self.lives = 0
         command = [sys.executable, "-m", app, str(folder / "app.json")]
-        self.app = Process(folder, "app", command)
+        self.app = ServerProcess("app", command, folder / "app.log")
         self.received = folder / "received.txt"
         self.received.touch()
         self.add_senders()
@@ -121,15 +119,14 @@ class Stand:
             self.settle()
             self.judge()
         finally:
-            self.server.process.discard()
-            self.app.discard()
+            self.server.kill()
+            self.app.kill()
         self.verdict.seconds = time.monotonic() - started
         return self.verdict
 
     def open(self) -> None:
         """Start everybody; the app first, so that its session is there before anything is said."""
         self.server.start()
-        self.server.wait_until_ready()
         self.start_app()
         self.wait_until_ready()
         for sender in self.senders:
@@ -138,24 +135,28 @@ class Stand:
     def kill(self, victim: str) -> None:
         """Kill, and start again at once."""
         if victim in ("app", "both"):
-            self.app.end(signal.SIGKILL)
+            self.app.check_running()
+            self.app.kill()
             self.verdict.kills["app"] += 1
         if victim != "app":
-            self.server.kill()
-            self.verdict.kills["server"] += 1
-            self.server.start()
+            self._kill_server()
         if victim in ("app", "both"):
             self.start_app()
         if victim == "starting":
             time.sleep(self.rng.uniform(*_STARTING))
-            self.server.kill()
-            self.verdict.kills["server"] += 1
-            self.server.start()
+            self._kill_server()
+
+    def _kill_server(self) -> None:
+        """Kill the server, which must run, and launch it again."""
+        self.server.check_running()
+        self.server.kill()
+        self.verdict.kills["server"] += 1
+        self.server.launch()
 
     def start_app(self) -> None:
         """Begin another life of the app."""
         self.lives += 1
-        self.app.start(str(self.lives))
+        self.app.launch(str(self.lives))
 
     def wait_until_ready(self) -> None:
         """Return when the app's session is at the server: a message that is sent now arrives."""
@@ -186,8 +187,8 @@ class Stand:
         """Wait, with both processes alive."""
         end = time.monotonic() + _PATIENCE
         while not condition():
-            self.server.process.check()
-            self.app.check()
+            self.server.check_running()
+            self.app.check_running()
             if time.monotonic() > end:
                 raise RuntimeError(f"{self.verdict.name}: no {what} in {_PATIENCE:.0f} s")
             time.sleep(0.01)
@@ -229,7 +230,7 @@ class NodeStand(Stand):
     """A DENS node: beside plain MQTT, devices' notifications and people's subscriptions."""
 
     def __init__(
-        self, name: str, folder: Path, site: NodeSite, rng: random.Random, app: str = ""
+        self, name: str, folder: Path, site: DurabilitySite, rng: random.Random, app: str = ""
     ) -> None:
         self.site = site
         self.store = folder / "app.db"
@@ -302,8 +303,10 @@ class NodeStand(Stand):
         verdict.twice += len(twice)
         verdict.examples += [f"{verdict.name}: handled: {', '.join(twice[:5])}"] if twice else []
         self._judge_requests()
+        self.app.check_running()
         self.app.end(signal.SIGTERM)
-        self.server.process.end(signal.SIGTERM)
+        self.server.check_running()
+        self.server.stop()
         self._judge_log()
 
     def _judge_requests(self) -> None:
@@ -339,10 +342,10 @@ class NodeStand(Stand):
 def make_node_stand(name: str, folder: Path, seed: str, devices: int = 3) -> NodeStand:
     """Make a stand with a node."""
     folder.mkdir(parents=True)
-    return NodeStand(name, folder, make_node_site(folder, devices), random.Random(seed))
+    return NodeStand(name, folder, DurabilitySite(folder, devices), random.Random(seed))
 
 
 def make_mosquitto_stand(name: str, folder: Path, seed: str, settings: list[str]) -> Stand:
     """Make a stand with a Mosquitto."""
     folder.mkdir(parents=True)
-    return Stand(name, folder, make_mosquitto(folder, settings), random.Random(seed))
+    return Stand(name, folder, make_durable_mosquitto(folder, settings), random.Random(seed))

@@ -37,7 +37,7 @@ from denwatch.node.security import Keyring, open_keyring
 from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore, Store, StoreError
 
 from benchmarks.durability_log import check_log
-from benchmarks.durability_site import call
+from simulator.site import Site
 
 START = 1_800_000_000_000
 ROUND = 500  # ms
@@ -59,16 +59,13 @@ def make_plan(folder: Path) -> Plan:
     """Make the folders of two nodes that know each other, and of a device of the first."""
     first, second = NODES
     url = "mqtt://127.0.0.1:1"  # nobody listens: there are no sockets
-    call("node", "--init", str(folder / first), "--name", first, "--listen", url)
-    keys = ("keys", "--directory", str(folder / first))
-    invitation = str(folder / "invitation")
-    call(*keys, "invite", second, "--address", "127.0.0.1", "--url", url, "--output", invitation)
-    call("node", "--init", str(folder / second), "--join", invitation, "--listen", url)
-    call(*keys, "add", "device", DEVICE)
-    for node, person in zip(NODES, PEOPLE, strict=True):
-        there = ("keys", "--directory", str(folder / node))
-        call(*there, "add", "subscriber", person, "--role", "medic")
-    configs = {name: load_config(folder / name / "node.toml") for name in NODES}
+    site = Site(folder)
+    for name in NODES:
+        site.add_node(name, url=url, addresses=["127.0.0.1"], interval=10)
+    site.first.add_device(DEVICE)
+    for name, person in zip(NODES, PEOPLE, strict=True):
+        site.nodes[name].add_subscriber(person)
+    configs = {name: load_config(site.nodes[name].config) for name in NODES}
     keyrings = {name: open_keyring(folder / name) for name in NODES}
     # They have met before, and shown each other their cards.
     for one, other in ((first, second), (second, first)):

@@ -16,7 +16,7 @@ from denwatch.node.log import LogError
 from denwatch.node.runtime.durable_node import Effects
 
 from benchmarks.durability_points import Point, Scenario, count_faults, list_points, try_points
-from benchmarks.durability_site import make_node_site
+from benchmarks.durability_site import DurabilitySite
 from benchmarks.durability_stand import NodeStand
 from benchmarks.durability_world import Host, Plan, make_plan
 
@@ -126,7 +126,7 @@ def test_a_store_that_lost_what_it_had_promised_is_not_used(plan: Plan) -> None:
 
 
 def make_stand(folder: Path, app: str = "") -> NodeStand:
-    return NodeStand("node", folder, make_node_site(folder, 2), random.Random(7), app)
+    return NodeStand("node", folder, DurabilitySite(folder, 2), random.Random(7), app)
 
 
 def test_killed_under_load_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
