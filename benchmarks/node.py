@@ -34,7 +34,7 @@ from benchmarks.node_loads import (
 )
 from benchmarks.node_paho import PahoPair
 from benchmarks.node_report import Report, save_report
-from benchmarks.node_servers import Server, find_free_port, run_amqtt, run_mosquitto, run_node
+from benchmarks.node_servers import MeasuredServer, run_amqtt, run_mosquitto, run_node
 from benchmarks.node_site import (
     Device,
     Node,
@@ -86,7 +86,7 @@ def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
     report = Report(sizes.subscriptions, sizes.notifications, tuple(sizes.publishers))
     now = int(time.time() * 1000)
     say(f"writing {sizes.subscriptions:,} subscriptions")
-    node = make_node(folder / "node", find_free_port(), max(sizes.publishers), PEOPLE)
+    node = make_node(folder, max(sizes.publishers), PEOPLE)
     fill_store(node, sizes.subscriptions, PEOPLE, seed, now)
     full = folder / "full"
     shutil.copytree(node.config.parent, full)
@@ -119,7 +119,7 @@ def _measure_all(folder: Path, sizes: Sizes, seed: int) -> Report:
 def _measure_pubacks(
     report: Report,
     sizes: Sizes,
-    mosquitto: Server,
+    mosquitto: MeasuredServer,
     node: Node,
     devices: Sequence[Device],
     seed: int,
@@ -142,7 +142,12 @@ def _publish(port: int, node: Node | None, publishers: int, count: int) -> float
 
 
 def _measure_paths(
-    report: Report, sizes: Sizes, mosquitto: Server, server: Server, node: Node, device: Device
+    report: Report,
+    sizes: Sizes,
+    mosquitto: MeasuredServer,
+    server: MeasuredServer,
+    node: Node,
+    device: Device,
 ) -> None:
     """Measure relay and path in turn, several times, so that a busy machine is busy for both."""
     for repeat in range(sizes.repeats):

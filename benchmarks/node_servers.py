@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-_READY = 300.0  # s; a node reads a million notifications at its start
+from simulator.site import ServerProcess, find_free_port, find_mosquitto
+
 _MOSQUITTO = """\
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -36,98 +33,61 @@ asyncio.run(main())
 """
 
 
-def find_free_port() -> int:
-    """Return a port that nobody uses now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+class MeasuredServer(ServerProcess):
+    """A server's process; `started_in` is the time until it listened, in s."""
 
+    started_in = 0.0
 
-class Server:
-    """A process that listens; `started_in` is the time until it did, in s."""
-
-    def __init__(self, command: Sequence[str], port: int, journal: Path) -> None:
-        self.port = port
-        self._journal = journal
+    def start(self) -> None:
+        """Start the server, wait until it listens, and measure how long that takes."""
         began = time.perf_counter()
-        with journal.open("w", encoding="utf-8") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        self._wait(began + _READY)
+        super().start()
         self.started_in = time.perf_counter() - began
-
-    def _wait(self, end: float) -> None:
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-                return
-            if self._process.poll() is not None or time.perf_counter() > end:
-                raise SystemExit(f"a server did not start:\n{self._journal.read_text()}")
-            time.sleep(0.02)
 
     def read_memory(self) -> float:
         """Return the process's resident memory in MB."""
-        text = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        text = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         line = next(line for line in text.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
 
     def read_seconds(self) -> float:
         """Return the processor time that it has used."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
         user, system = fields.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def read_waiting(self) -> float:
         """Return for how long its main thread was ready to run and had no processor, in s."""
-        path = Path(f"/proc/{self._process.pid}/schedstat")
+        path = Path(f"/proc/{self.pid}/schedstat")
         return int(path.read_text(encoding="ascii").split()[1]) / 1e9
 
-    def stop(self) -> None:
-        """End it in order."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
-
-@contextlib.contextmanager
-def run_mosquitto(folder: Path) -> Iterator[Server]:
+def run_mosquitto(folder: Path) -> AbstractContextManager[MeasuredServer]:
     """Run Mosquitto in memory, its queues unlimited."""
     port = find_free_port()
     config = folder / "mosquitto.conf"
     config.write_text(_MOSQUITTO.format(port=port), encoding="utf-8")
-    path = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
-    with _running([path, "-c", str(config)], port, folder / "mosquitto.log") as server:
-        yield server
+    return _run("mosquitto", [find_mosquitto(), "-c", str(config)], folder, port)
 
 
-@contextlib.contextmanager
-def run_amqtt(folder: Path) -> Iterator[Server]:
+def run_amqtt(folder: Path) -> AbstractContextManager[MeasuredServer]:
     """Run amqtt in memory."""
     port = find_free_port()
     command = [sys.executable, "-W", "ignore", "-c", _AMQTT.format(port=port)]
-    with _running(command, port, folder / "amqtt.log") as server:
-        yield server
+    return _run("amqtt", command, folder, port)
 
 
-@contextlib.contextmanager
-def run_node(config: Path, port: int) -> Iterator[Server]:
+def run_node(config: Path, port: int) -> AbstractContextManager[MeasuredServer]:
     """Run a node as `denwatch node` does."""
     command = [sys.executable, "-m", "denwatch.cli", "node", str(config)]
-    with _running(command, port, config.parent / "node.log") as server:
-        yield server
+    return _run("node", command, config.parent, port)
 
 
-@contextlib.contextmanager
-def _running(command: Sequence[str], port: int, journal: Path) -> Iterator[Server]:
-    server = Server(command, port, journal)
+@contextmanager
+def _run(name: str, command: Sequence[str], folder: Path, port: int) -> Iterator[MeasuredServer]:
+    server = MeasuredServer(name, command, folder / f"{name}.log", port)
     try:
+        server.start()
         yield server
     finally:
-        server.stop()
+        server.end(signal.SIGTERM)

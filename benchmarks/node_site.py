@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from denwatch.cli.node import init_node
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.config import load_config
 from denwatch.node.core.item_store import CONTEXT
@@ -38,6 +37,8 @@ from denwatch.protocol import frames, notification
 from denwatch.protocol.messages import encode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+
+from simulator.site import Site
 
 NAME = "middle"
 KEY_ID = 1
@@ -74,16 +75,11 @@ class Node:
     links: Mapping[str, frames.Link]
 
 
-def make_node(folder: Path, port: int, devices: int, people: int) -> Node:
+def make_node(folder: Path, devices: int, people: int) -> Node:
     """Make a node's folder with its keys, and with limits that a benchmark can pass."""
-    config = init_node(folder, NAME, [f"mqtt://127.0.0.1:{port}"])
-    text = config.read_text(encoding="utf-8")
-    for old, new in _LIMITS.items():
-        if text.count(old) != 1:
-            raise SystemExit(f"{config}: {old!r} is not there once")
-        text = text.replace(old, new)
-    config.write_text(text, encoding="utf-8")
-    file = KeyFile(folder)
+    node = Site(folder).add_node(NAME, interval=10)
+    node.configure(*_LIMITS.items())
+    file = KeyFile(node.folder)
     registry = file.load()
     passwords: dict[str, str] = {}
     links: dict[str, frames.Link] = {}
@@ -97,7 +93,7 @@ def make_node(folder: Path, port: int, devices: int, people: int) -> Node:
         name = name_person(number)
         registry, passwords[name] = add_subscriber(registry, name, "medic")
     file.save(registry)
-    return Node(config, port, passwords, links)
+    return Node(node.config, node.port, passwords, links)
 
 
 def name_device(number: int) -> str:

@@ -18,8 +18,8 @@ from denwatch.node.runtime.process import open_node
 
 from benchmarks.node_client import Login, write_connect, write_publish, write_subscribe
 from benchmarks.node_loads import RELAY_WINDOW
-from benchmarks.node_servers import ROOT
 from benchmarks.node_site import Device, Node, draw_readings, name_person
+from simulator.site import REPOSITORY
 
 STAGES = (
     ("MQTT server", ("edge/denwatch/node/mqtt/",)),
@@ -78,7 +78,7 @@ class Sampler:
 
     def _find_stage(self, path: str) -> str | None:
         if path not in self._known:
-            name = path.removeprefix(f"{ROOT}/")
+            name = path.removeprefix(f"{REPOSITORY}/")
             found = [stage for stage, starts in STAGES if name.startswith(starts)]
             self._known[path] = found[0] if found else None
         return self._known[path]
