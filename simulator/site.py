@@ -91,24 +91,34 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_for(what: str, check: Callable[[], Any], patience: float = 30.0) -> Any:
-    """Return what a check returns as soon as it is true."""
+def wait_for(
+    what: str | Callable[[], str], check: Callable[[], Any], patience: float = 60.0
+) -> Any:
+    """Return what a check returns as soon as it is true; `what` describes it, or what is amiss."""
     end = time.monotonic() + patience
     while True:
         found = check()
         if found:
             return found
         if time.monotonic() > end:
-            raise SiteError(f"waited {patience:.0f} s for {what}")
+            raise SiteError(f"waited {patience:.0f} s for {what() if callable(what) else what}")
         time.sleep(0.02)
 
 
 class ServerProcess:
     """One process with its log, running or not; it is ready when its port is open."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, port: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        port: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.port = port
+        self._environment = {**ENVIRONMENT, **(environment or {})}
         self._command = tuple(command)
         self._log = log
         self._log_begins = 0  # where the log of this run begins
@@ -136,7 +146,7 @@ class ServerProcess:
             self._process = subprocess.Popen(
                 [*self._build_command(), *arguments],
                 cwd=REPOSITORY,
-                env=ENVIRONMENT,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,4 +1,4 @@
-"""Fixtures: a place with a broker and a node, and settings that do not make tests wait."""
+"""Fixtures: a site with a broker and a node, and settings that do not make tests wait."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from tests.client.plant import Place
+from tests.client.sites import ScriptedSite
 
 
 @pytest.fixture
-def build_place(tmp_path: Path) -> Iterator[Callable[..., Place]]:
-    places: list[Place] = []
+def build_site(tmp_path: Path) -> Iterator[Callable[..., ScriptedSite]]:
+    sites: list[ScriptedSite] = []
 
-    def build(name: str = "tent", **options: Any) -> Place:
-        places.append(Place(tmp_path / name, name, **options))
-        return places[-1]
+    def build(name: str = "tent", **options: Any) -> ScriptedSite:
+        sites.append(ScriptedSite(tmp_path / name, name, **options))
+        return sites[-1]
 
     yield build
-    for place in places:
-        place.close()
+    for site in sites:
+        site.close()
 
 
 @pytest.fixture
-def place(build_place: Callable[..., Place]) -> Place:
-    return build_place()
+def site(build_site: Callable[..., ScriptedSite]) -> ScriptedSite:
+    return build_site()

@@ -14,7 +14,7 @@ from denwatch.client.subscriber.core import (
 )
 from denwatch.client.subscriber.servers import BackOff, NodeUrl, parse_server
 
-from tests.client.node import build_note
+from tests.client.sites import build_note
 
 A, B, C = (parse_server(f"mqtt://10.0.0.{i}") for i in (1, 2, 3))
 

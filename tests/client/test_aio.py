@@ -16,15 +16,14 @@ from denwatch.client.subscriber import (
     UnconfirmedError,
 )
 
-from tests.client.node import build_note
-from tests.client.plant import Place, find_dead_url
+from tests.client.sites import ScriptedSite, build_note, find_dead_url
 from tests.client.victim import NAME, QUICK, WORDS
 
 
 @pytest.fixture
 def connect(tmp_path: Path) -> Callable[..., AsyncSubscriber]:
-    def build(*places: Place, **options: Any) -> AsyncSubscriber:
-        urls = [place.url for place in places] or [find_dead_url()]
+    def build(*sites: ScriptedSite, **options: Any) -> AsyncSubscriber:
+        urls = [site.url for site in sites] or [find_dead_url()]
         store = tmp_path / "medic7.db"
         return AsyncSubscriber(NAME, servers=urls, store=store, settings=QUICK, **options)
 
@@ -34,16 +33,16 @@ def connect(tmp_path: Path) -> Callable[..., AsyncSubscriber]:
 Connect = Callable[..., AsyncSubscriber]
 
 
-def test_asking_and_receiving(place: Place, connect: Connect) -> None:
+def test_asking_and_receiving(site: ScriptedSite, connect: Connect) -> None:
     async def use() -> list[int]:
-        async with connect(place) as medic:
+        async with connect(site) as medic:
             assert (await medic.subscribe(WORDS, "fever")).state == "active"
             assert [s["name"] for s in await medic.list()] == ["fever"]
             with pytest.raises(RequestRefusedError) as caught:
                 await medic.subscribe("lottery is high")
             assert caught.value.at == 1
-            place.node.emit(NAME, *(build_note(i) for i in range(10)))
-            place.node.emit(NAME, *(build_note(i) for i in range(10)))
+            site.node.emit(NAME, *(build_note(i) for i in range(10)))
+            site.node.emit(NAME, *(build_note(i) for i in range(10)))
             found = []
             async for note in medic.notifications():
                 found.append(note.fields["index"])
@@ -56,14 +55,16 @@ def test_asking_and_receiving(place: Place, connect: Connect) -> None:
     assert asyncio.run(use()) == list(range(10))
 
 
-def test_a_note_in_hand_comes_again_and_handled_ones_do_not(place: Place, connect: Connect) -> None:
-    async def take(count: int, *places: Place) -> list[int]:
+def test_a_note_in_hand_comes_again_and_handled_ones_do_not(
+    site: ScriptedSite, connect: Connect
+) -> None:
+    async def take(count: int, *sites: ScriptedSite) -> list[int]:
         found = []
-        async with connect(*places) as medic:
-            if places:
+        async with connect(*sites) as medic:
+            if sites:
                 await medic.subscribe(WORDS, "fever")
-                place.node.emit(NAME, *(build_note(i) for i in range(5)))
-            notes = medic.notifications(timeout=0.5 if not places else 20)
+                site.node.emit(NAME, *(build_note(i) for i in range(5)))
+            notes = medic.notifications(timeout=0.5 if not sites else 20)
             async for note in notes:
                 found.append(note.fields["index"])
                 if len(found) == count:
@@ -71,7 +72,7 @@ def test_a_note_in_hand_comes_again_and_handled_ones_do_not(place: Place, connec
                     break
         return found
 
-    assert asyncio.run(take(3, place)) == [0, 1, 2]
+    assert asyncio.run(take(3, site)) == [0, 1, 2]
     assert asyncio.run(take(9)) == [2, 3, 4]
 
 
@@ -113,7 +114,7 @@ def test_closing_ends_the_notes(connect: Connect) -> None:
     asyncio.run(use())
 
 
-def test_handlers_get_the_transaction(place: Place, connect: Connect, tmp_path: Path) -> None:
+def test_handlers_get_the_transaction(site: ScriptedSite, connect: Connect, tmp_path: Path) -> None:
     async def use() -> list[int]:
         seen: asyncio.Queue[int] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -123,9 +124,9 @@ def test_handlers_get_the_transaction(place: Place, connect: Connect, tmp_path: 
             transaction.execute("INSERT INTO seen VALUES (?)", (note.fields["index"],))
             loop.call_soon_threadsafe(seen.put_nowait, note.fields["index"])
 
-        async with connect(place, on_notification=handle) as medic:
+        async with connect(site, on_notification=handle) as medic:
             await medic.subscribe(WORDS, "fever")
-            place.node.emit(NAME, *(build_note(i) for i in range(3)))
+            site.node.emit(NAME, *(build_note(i) for i in range(3)))
             return [await asyncio.wait_for(seen.get(), 20) for _ in range(3)]
 
     assert asyncio.run(use()) == [0, 1, 2]

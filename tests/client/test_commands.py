@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.node import build_note
-from tests.client.plant import PATIENCE, Place, find_dead_url, wait_for
+from simulator.site import REPOSITORY, wait_for
+from tests.client.sites import PATIENCE, ScriptedSite, build_note, find_dead_url
 from tests.client.victim import NAME, WORDS
-from tests.watchdog.faults.plant import REPOSITORY
 
 _RUN = """
 import sys
@@ -35,11 +34,11 @@ SOON = 4_102_444_800_000  # the year 2100
 class Shell:
     """Runs denwatch with its own home, so that nothing of ours is touched."""
 
-    def __init__(self, folder: Path, place: Place | None = None) -> None:
+    def __init__(self, folder: Path, site: ScriptedSite | None = None) -> None:
         self.folder = folder
         self.environment = {**os.environ, "XDG_DATA_HOME": str(folder), "COLUMNS": "140"}
         self.environment.pop("DENWATCH_PASSWORD", None)
-        self.node = ["--node", place.url] if place else []
+        self.node = ["--node", site.url] if site else []
 
     def build(self, *arguments: str) -> list[str]:
         command, *rest = arguments
@@ -123,8 +122,8 @@ class Terminal:
 
 
 @pytest.fixture
-def shell(place: Place, tmp_path: Path) -> Shell:
-    return Shell(tmp_path / "home", place)
+def shell(site: ScriptedSite, tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home", site)
 
 
 @contextmanager
@@ -136,29 +135,29 @@ def open_terminal(shell: Shell, *arguments: str) -> Iterator[Terminal]:
         terminal.close()
 
 
-def emit_when_subscribed(place: Place, *indices: int) -> None:
-    wait_for(lambda: place.node.subscriptions, "the subscription")
-    place.node.emit(NAME, *(build_note(i, expires=SOON, device=f"bed{i}") for i in indices))
+def emit_when_subscribed(site: ScriptedSite, *indices: int) -> None:
+    wait_for("the subscription", lambda: site.node.subscriptions)
+    site.node.emit(NAME, *(build_note(i, expires=SOON, device=f"bed{i}") for i in indices))
 
 
 # subscribe ---------------------------------------------------------------------------------------
 
 
-def test_lines_for_scripts(place: Place, shell: Shell) -> None:
+def test_lines_for_scripts(site: ScriptedSite, shell: Shell) -> None:
     with shell.start("subscribe", WORDS, "--count", "2") as process:
-        emit_when_subscribed(place, 1, 2)
+        emit_when_subscribed(site, 1, 2)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     lines = out.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("possible 0.40..0.90 | patient bed1 | patient_temperature 40.1 °C")
     assert "the subscription stays; to end it: denwatch subscribe --as medic7 --name s" in err
-    wait_for(lambda: not place.node.outbox[NAME], "the reports")
+    wait_for("the reports", lambda: not site.node.outbox[NAME])
 
 
-def test_json_for_programs_and_each_note_in_one_run_only(place: Place, shell: Shell) -> None:
+def test_json_for_programs_and_each_note_in_one_run_only(site: ScriptedSite, shell: Shell) -> None:
     with shell.start("subscribe", WORDS, "--json", "--once") as process:
-        emit_when_subscribed(place, 1, 2)
+        emit_when_subscribed(site, 1, 2)
         out, _ = process.communicate(timeout=60)
     first = [json.loads(line)["index"] for line in out.splitlines()]
     status, out, _ = shell.run("subscribe", "--json", "--for", "2")
@@ -179,11 +178,11 @@ def test_a_mistake_is_shown_with_a_caret(shell: Shell) -> None:
     assert json.loads(out)["at"] == 5
 
 
-def test_ending(place: Place, shell: Shell) -> None:
+def test_ending(site: ScriptedSite, shell: Shell) -> None:
     assert shell.run("subscribe", WORDS, "--name", "fever", "--for", "0")[0] == 0
-    assert (NAME, "fever") in place.node.subscriptions
+    assert (NAME, "fever") in site.node.subscriptions
     status, _, err = shell.run("subscribe", "--unsubscribe")
-    assert (status, place.node.subscriptions) == (0, {})
+    assert (status, site.node.subscriptions) == (0, {})
     assert '"fever" has ended' in err
     status, _, err = shell.run("subscribe", "--unsubscribe")
     assert status == 2
@@ -229,37 +228,37 @@ def test_nothing_asked_for(shell: Shell) -> None:
     assert "there is no subscription yet" in err
 
 
-def test_the_live_table(place: Place, shell: Shell) -> None:
+def test_the_live_table(site: ScriptedSite, shell: Shell) -> None:
     with open_terminal(shell, "subscribe", WORDS, "--name", "fever") as terminal:
-        emit_when_subscribed(place, 3)
+        emit_when_subscribed(site, 3)
         terminal.wait_for("medic7: fever.*valid for.*possible.*patient bed3.*40.1 °C")
-        terminal.wait_for(f"connected {re.escape(place.url)}")
+        terminal.wait_for(f"connected {re.escape(site.url)}")
         terminal.text = ""
-        place.kill_broker()
+        site.broker.kill()
         terminal.wait_for("connecting|lost|unreachable")
-        place.start_broker()
+        site.broker.start()
         terminal.text = ""
-        place.node.emit(NAME, build_note(4, expires=SOON, device="bed4", certain=0.9, score=1))
+        site.node.emit(NAME, build_note(4, expires=SOON, device="bed4", certain=0.9, score=1))
         terminal.wait_for("certain.*bed4.*possible.*bed3")  # ranked
         assert terminal.interrupt() == 0
         assert "the subscription stays" in terminal.text
-    assert (NAME, "fever") in place.node.subscriptions
+    assert (NAME, "fever") in site.node.subscriptions
     with open_terminal(shell, "subscribe") as terminal:
         terminal.wait_for("bed4.*bed3")  # what still counts is shown again
         assert terminal.interrupt() == 0
 
 
-def test_what_a_sensor_says_is_not_taken_for_markup(place: Place, shell: Shell) -> None:
+def test_what_a_sensor_says_is_not_taken_for_markup(site: ScriptedSite, shell: Shell) -> None:
     with open_terminal(shell, "subscribe", WORDS) as terminal:
-        wait_for(lambda: place.node.subscriptions, "the subscription")
-        place.node.emit(NAME, build_note(1, device="[bold]bed[/]", event="[/nonsense]"))
+        wait_for("the subscription", lambda: site.node.subscriptions)
+        site.node.emit(NAME, build_note(1, device="[bold]bed[/]", event="[/nonsense]"))
         terminal.wait_for(r"\[/nonsense\]")
         assert terminal.interrupt() == 0
 
 
-def test_sigterm_ends_it_like_ctrl_c(place: Place, shell: Shell) -> None:
+def test_sigterm_ends_it_like_ctrl_c(site: ScriptedSite, shell: Shell) -> None:
     with shell.start("subscribe", WORDS) as process:
-        wait_for(lambda: place.node.subscriptions, "the subscription")
+        wait_for("the subscription", lambda: site.node.subscriptions)
         assert process.stderr is not None
         while "is active" not in process.stderr.readline():
             pass
@@ -271,8 +270,8 @@ def test_sigterm_ends_it_like_ctrl_c(place: Place, shell: Shell) -> None:
 # status ------------------------------------------------------------------------------------------
 
 
-def test_status_prints_what_is_retained(place: Place, shell: Shell) -> None:
-    place.node.tell_status(
+def test_status_prints_what_is_retained(site: ScriptedSite, shell: Shell) -> None:
+    site.node.tell_status(
         subscriptions=12, peers=["truck"], lag_ms=1500, clock_ms=-61_000, queue=0, devices=3
     )
     status, out, _ = shell.run("status", "--once")
@@ -292,8 +291,10 @@ def test_status_prints_what_is_retained(place: Place, shell: Shell) -> None:
     assert json.loads(out)["subscriptions"] == 12
 
 
-def test_status_says_which_node_is_missing(place: Place, shell: Shell, tmp_path: Path) -> None:
-    place.node.tell_status(subscriptions=1)
+def test_status_says_which_node_is_missing(
+    site: ScriptedSite, shell: Shell, tmp_path: Path
+) -> None:
+    site.node.tell_status(subscriptions=1)
     dead = find_dead_url()
     status, out, err = shell.run("status", "--once", "--node", dead)
     assert status == 0
@@ -305,10 +306,10 @@ def test_status_says_which_node_is_missing(place: Place, shell: Shell, tmp_path:
     assert "refused" in err
 
 
-def test_status_lives_on_a_terminal(place: Place, shell: Shell) -> None:
-    place.node.tell_status(subscriptions=12)
+def test_status_lives_on_a_terminal(site: ScriptedSite, shell: Shell) -> None:
+    site.node.tell_status(subscriptions=12)
     with open_terminal(shell, "status") as terminal:
         terminal.wait_for("subscriptions.*tent.*12")
-        place.node.tell_status(subscriptions=13)
+        site.node.tell_status(subscriptions=13)
         terminal.wait_for("tent.*13")
         assert terminal.interrupt() == 0

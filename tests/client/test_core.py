@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.core_run import NOTES, REPLIES, A, B, C, Run, find, read_sent
-from tests.client.node import number
+from tests.client.sites import number
 
 EVENTS = ("tick", "open", "listen", "fail", "note", "ask", "reply", "junk")
 

@@ -19,7 +19,7 @@ from denwatch.client.subscriber.core import (
 from denwatch.client.subscriber.servers import NodeUrl, parse_server
 
 from tests.client.core_run import NOTES, NOTHING, REPLIES, A, B, Run, find, read_sent
-from tests.client.node import number
+from tests.client.sites import number
 
 
 def test_one_server_is_opened_without_probing() -> None:

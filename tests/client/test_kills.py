@@ -20,13 +20,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.client.node import build_note
-from tests.client.plant import PATIENCE, Place, wait_for
-from tests.client.real import RealPlace
+from simulator.site import REPOSITORY, wait_for
+from tests.client.sites import PATIENCE, RealSite, ScriptedSite, build_note
 from tests.client.victim import NAME, POINTS
-from tests.watchdog.faults.plant import REPOSITORY
 
-BuildPlace = Callable[..., Place]
+BuildSite = Callable[..., ScriptedSite]
 
 
 class FarEnd(Protocol):
@@ -91,12 +89,12 @@ class Client:
         """Return when the node has agreed, and the first notes come: a watchdog that has not
         heard of the subscription yet keeps its readings for itself."""
         query = "SELECT * FROM denwatch_subscriptions WHERE state = 'active'"
-        wait_for(lambda: self.query(query), "the subscription")
-        wait_for(lambda: self._far.emit(1) and self.count_seen(), "the first note")
+        wait_for("the subscription", lambda: self.query(query))
+        wait_for("the first note", lambda: self._far.emit(1) and self.count_seen())
 
     def check(self, numbers: list[int]) -> None:
         """Each was handled once, after all that has happened."""
-        wait_for(lambda: set(self.count_seen()) >= set(numbers), "all notes", 2 * PATIENCE)
+        wait_for("all notes", lambda: set(self.count_seen()) >= set(numbers), 2 * PATIENCE)
         time.sleep(0.3)  # a second time would follow at once
         self.kill()
         counts = self.count_seen()
@@ -105,15 +103,15 @@ class Client:
 
 
 @pytest.fixture
-def once(build_place: BuildPlace) -> Place:
-    return build_place("once", resends=False)
+def once(build_site: BuildSite) -> ScriptedSite:
+    return build_site("once", resends=False)
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPlace]:
-    place = RealPlace(tmp_path_factory.mktemp("real"))
-    yield place
-    place.close()
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSite]:
+    site = RealSite(tmp_path_factory.mktemp("real"))
+    yield site
+    site.close()
 
 
 @pytest.fixture
@@ -141,7 +139,7 @@ def test_dying_at_any_point_loses_nothing_and_repeats_nothing(
     client = Client(tmp_path, far)
     if point == "in-request":  # this one dies before it has said anything
         client.start(f"{point}:1")
-        wait_for(client.is_dead, "the death of the client")
+        wait_for("the death of the client", client.is_dead)
     client.start()
     client.wait_until_subscribed()
     client.kill()
@@ -176,71 +174,77 @@ def test_killed_at_random_moments_under_load(far: FarEnd, tmp_path: Path) -> Non
 
 
 @SLOW
-def test_client_and_node_killed_by_turns(real: RealPlace, tmp_path: Path) -> None:
+def test_client_and_node_killed_by_turns(real: RealSite, tmp_path: Path) -> None:
     client = Client(tmp_path, real)
     client.start()
     client.wait_until_subscribed()
     numbers: list[int] = []
     for _ in range(2):
         numbers += real.emit(20)
-        real.kill_node()
+        real.node.kill()
         client.kill()
         client.start()
         numbers += real.emit(20)
-        real.start_node()
+        real.node.start()
     client.check(numbers)
 
 
-def test_client_and_broker_killed_with_a_node_that_repeats(place: Place, tmp_path: Path) -> None:
+def test_client_and_broker_killed_with_a_node_that_repeats(
+    site: ScriptedSite, tmp_path: Path
+) -> None:
     rng = random.Random(5)
-    client = Client(tmp_path, place)
+    client = Client(tmp_path, site)
     client.start()
     client.wait_until_subscribed()
     numbers: list[int] = []
     for round_ in range(4):
-        numbers += place.emit(25)
+        numbers += site.emit(25)
         time.sleep(rng.uniform(0.0, 0.3))
-        place.kill_broker()
+        site.broker.kill()
         if round_ % 2:
             client.kill()
             client.start()
-        place.start_broker()
-    wait_for(lambda: not place.node.outbox[NAME], "the reports of all notes")
+        site.broker.start()
+    wait_for("the reports of all notes", lambda: not site.node.outbox[NAME])
     client.check(numbers)
 
 
 # Rules switched off: the checks above would see it ---------------------------------------------
 
 
-def test_acknowledging_before_the_commit_would_lose_notes(once: Place, tmp_path: Path) -> None:
+def test_acknowledging_before_the_commit_would_lose_notes(
+    once: ScriptedSite, tmp_path: Path
+) -> None:
     client = Client(tmp_path, once, "ack-after-commit")
     client.start()
     client.wait_until_subscribed()
     client.kill()
     client.start("before-commit:1")
     lost = once.emit(5)
-    wait_for(client.is_dead, "the death of the client")
+    wait_for("the death of the client", client.is_dead)
     (last,) = once.emit(1)
     client.start()
-    wait_for(lambda: last in client.count_seen(), "the last note")
+    wait_for("the last note", lambda: last in client.count_seen())
     client.kill()
     assert set(lost) - set(client.count_seen())
 
 
-def test_marking_apart_from_the_handler_would_repeat_notes(once: Place, tmp_path: Path) -> None:
+def test_marking_apart_from_the_handler_would_repeat_notes(
+    once: ScriptedSite, tmp_path: Path
+) -> None:
     client = Client(tmp_path, once, "mark-with-handler")
     client.start()
     client.wait_until_subscribed()
-    wait_for(lambda: max(client.count_seen().values()) > 1, "a note to come twice")
+    wait_for("a note to come twice", lambda: max(client.count_seen().values()) > 1)
     client.kill()
 
 
-def test_forgetting_ids_would_repeat_notes(once: Place, tmp_path: Path) -> None:
+def test_forgetting_ids_would_repeat_notes(once: ScriptedSite, tmp_path: Path) -> None:
     client = Client(tmp_path, once, "known-ids")
     client.start()
     client.wait_until_subscribed()
     (number,) = once.emit(1)
-    wait_for(lambda: client.count_seen()[number] == 1, "the note")
+    wait_for("the note", lambda: client.count_seen()[number] == 1)
     once.node.send_note(NAME, build_note(number))
-    wait_for(lambda: client.count_seen()[number] == 2, "the note to come twice")
+    wait_for("the note to come twice", lambda: client.count_seen()[number] == 2)
     client.kill()

@@ -31,8 +31,8 @@ from denwatch.client.subscriber.session import find_name
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.node import build_note
-from tests.watchdog.faults.plant import REPOSITORY
+from simulator.site import REPOSITORY
+from tests.client.sites import build_note
 
 # Addresses ---------------------------------------------------------------------------------------
 

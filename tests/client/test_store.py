@@ -19,7 +19,7 @@ from denwatch.client.subscriber.core import (
 from denwatch.client.subscriber.messages import Reply, read_notification
 from denwatch.client.subscriber.store import Inbox, SubscriberStore
 
-from tests.client.node import build_note, number
+from tests.client.sites import build_note, number
 
 
 class Clock:

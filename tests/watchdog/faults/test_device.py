@@ -11,96 +11,97 @@ from pathlib import Path
 import pytest
 from denwatch.protocol import frames
 
-from tests.watchdog.faults.plant import Plant, publish, wait_for
+from simulator.site import wait_for
+from tests.watchdog.faults.site import WatchdogSite, publish
 from tests.watchdog.nodes import Node, make_key, make_vector
 
 
 @pytest.fixture
-def plant(tmp_path: Path) -> Iterator[Plant]:
-    plant = Plant(tmp_path)
-    yield plant
-    plant.close()
+def site(tmp_path: Path) -> Iterator[WatchdogSite]:
+    site = WatchdogSite(tmp_path)
+    yield site
+    site.close()
 
 
-def start(plant: Plant) -> None:
-    plant.start_node()
-    plant.start_dog()
-    plant.wait_subscribed()
+def start(site: WatchdogSite) -> None:
+    site.start_node()
+    site.start_watchdog()
+    site.wait_subscribed()
 
 
-def test_the_watchdog_is_killed_with_a_full_heart(plant: Plant) -> None:
+def test_the_watchdog_is_killed_with_a_full_heart(site: WatchdogSite) -> None:
     """What it saved goes out after its restart, with its own numbers and its true time."""
-    start(plant)
-    plant.kill("node")
+    start(site)
+    site.kill("node")
     before = time.time()
-    plant.read(*range(1, 41))
-    wait_for(lambda: plant.report().get("matched") == 40, plant.describe)
+    site.read(*range(1, 41))
+    wait_for(site.describe, lambda: site.report().get("matched") == 40)
     time.sleep(1.3)  # longer than they stand in memory
-    plant.kill("dog")
-    assert plant.values() == []
-    plant.new_readings()
-    plant.start_dog()
+    site.kill("watchdog")
+    assert site.values() == []
+    site.new_readings()
+    site.start_watchdog()
     time.sleep(1)
-    plant.start_node()
-    plant.wait_subscribed()
-    plant.read(*range(41, 51))
-    plant.check()
-    assert plant.query("select distinct epoch from notes order by 1") == [(1,), (2,)]
-    (oldest, newest) = plant.query("select min(at), max(at) from notes where epoch = 1")[0]
+    site.start_node()
+    site.wait_subscribed()
+    site.read(*range(41, 51))
+    site.check()
+    assert site.query("select distinct epoch from notes order by 1") == [(1,), (2,)]
+    (oldest, newest) = site.query("select min(at), max(at) from notes where epoch = 1")[0]
     assert isinstance(oldest, float)
     assert isinstance(newest, float)
     assert before - 3 < oldest <= newest < before + 15
-    assert plant.query("select what from events") != [], "the server tells that it is gone"
+    assert site.query("select what from events") != [], "the server tells that it is gone"
 
 
-def test_a_clock_is_absent(plant: Plant) -> None:
-    start(plant)
-    plant.kill("node")
-    plant.read(1, 2, 3)
-    wait_for(lambda: plant.report().get("matched") == 3, plant.describe)
-    plant.stop_dog()
-    plant.config["clock"] = False
-    plant.new_readings()
-    plant.start_dog()
-    plant.start_node()
-    plant.check()
-    wait_for(lambda: plant.count("spool", "undated") == 3, plant.describe)
+def test_a_clock_is_absent(site: WatchdogSite) -> None:
+    start(site)
+    site.kill("node")
+    site.read(1, 2, 3)
+    wait_for(site.describe, lambda: site.report().get("matched") == 3)
+    site.stop_watchdog()
+    site.config["clock"] = False
+    site.new_readings()
+    site.start_watchdog()
+    site.start_node()
+    site.check()
+    wait_for(site.describe, lambda: site.count("spool", "undated") == 3)
 
 
 def test_the_flash_is_full(tmp_path: Path) -> None:
     """What is dropped is counted, is the least, and all the rest arrives."""
-    plant = Plant(tmp_path, blocks=3)
+    site = WatchdogSite(tmp_path, blocks=3)
     try:
-        plant.subscribe(60000)  # degrees fall below this value
-        start(plant)
-        plant.proxy.cut()
-        wait_for(lambda: plant.report().get("server") is None, plant.describe)
+        site.subscribe(60000)  # degrees fall below this value
+        start(site)
+        site.proxy.cut()
+        wait_for(site.describe, lambda: site.report().get("server") is None)
         urgent = list(range(61000, 61010))
-        plant.read(*urgent)
-        plant.read(*range(30000, 30340))
-        wait_for(lambda: plant.report().get("matched") == 350, plant.describe)
-        wait_for(lambda: plant.count("spool", "dropped") > 0, plant.describe)
-        plant.proxy.mode = "pass"
-        wait_for(lambda: plant.values() and not plant.count("spool", "waiting"), plant.describe)
-        values = plant.values()
+        site.read(*urgent)
+        site.read(*range(30000, 30340))
+        wait_for(site.describe, lambda: site.report().get("matched") == 350)
+        wait_for(site.describe, lambda: site.count("spool", "dropped") > 0)
+        site.proxy.mode = "pass"
+        wait_for(site.describe, lambda: site.values() and not site.count("spool", "waiting"))
+        values = site.values()
         assert len(values) == len(set(values))
         assert set(urgent) <= set(values)
         # Every loss is counted; what was dropped while its frame was under way may have arrived.
-        assert 0 <= plant.count("spool", "dropped") - (350 - len(values)) <= 16
+        assert 0 <= site.count("spool", "dropped") - (350 - len(values)) <= 16
     finally:
-        plant.close()
+        site.close()
 
 
-def test_frames_that_nobody_may_send(plant: Plant) -> None:
+def test_frames_that_nobody_may_send(site: WatchdogSite) -> None:
     """Corrupted, unknown, forged, replayed, too long, too many: counted, and nothing changes."""
-    start(plant)
+    start(site)
     node = Node(epoch=1000)
     vector = make_vector(77, low=9)
 
     def tell(payload: bytes, counter: str, topic: str = "sv") -> None:
-        before = plant.count("uplink", counter)
-        publish(plant.port, topic, payload, plant.folder)
-        wait_for(lambda: plant.count("uplink", counter) > before, f"{counter} {plant.describe()}")
+        before = site.count("uplink", counter)
+        publish(site.port, topic, payload, site.folder)
+        wait_for(f"{counter} {site.describe()}", lambda: site.count("uplink", counter) > before)
 
     good = node.subscribe(vector)
     tell(good[:-1] + bytes([good[-1] ^ 1]), "refused_tag")
@@ -113,18 +114,18 @@ def test_frames_that_nobody_may_send(plant: Plant) -> None:
     remove = node.remove(1)
     tell(node.subscribe(make_vector(77, low=9)), "refused_vector")  # not wide, as it is sensed
     tell(remove, "refused_replay")
-    publish(plant.port, "sv", b"\x41" + bytes(6000), plant.folder)
-    wait_for(lambda: plant.count("link", "too_long") == 1, plant.describe)
+    publish(site.port, "sv", b"\x41" + bytes(6000), site.folder)
+    wait_for(site.describe, lambda: site.count("link", "too_long") == 1)
     # After all of it the first subscription stands, and the watchdog works.
-    plant.read(*range(1, 20))
-    plant.check()
-    assert plant.count("uplink", "installed") == 1
+    site.read(*range(1, 20))
+    site.check()
+    assert site.count("uplink", "installed") == 1
 
 
-def test_a_flood_of_subscriptions(plant: Plant) -> None:
-    start(plant)
+def test_a_flood_of_subscriptions(site: WatchdogSite) -> None:
+    start(site)
     node = Node(epoch=1000)
-    wide = bytes.fromhex(plant.subscriptions.read_text())
+    wide = bytes.fromhex(site.subscriptions.read_text())
     for batch in range(8):
         vectors = []
         for i in range(30):
@@ -138,9 +139,9 @@ def test_a_flood_of_subscriptions(plant: Plant) -> None:
                 + wide[-3:]
             )
         frame = node.seal(frames.SUBSCRIPTIONS, frames.join_vectors(vectors))
-        publish(plant.port, "sv", frame, plant.folder)
-    plant.read(*range(1, 40))
-    wait_for(lambda: plant.count("uplink", "refused_vector") > 0, plant.describe)
-    plant.check()
-    total = plant.count("uplink", "installed") + plant.count("uplink", "refused_vector")
+        publish(site.port, "sv", frame, site.folder)
+    site.read(*range(1, 40))
+    wait_for(site.describe, lambda: site.count("uplink", "refused_vector") > 0)
+    site.check()
+    total = site.count("uplink", "installed") + site.count("uplink", "refused_vector")
     assert total == 241

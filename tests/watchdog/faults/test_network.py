@@ -10,66 +10,67 @@ from pathlib import Path
 
 import pytest
 
-from tests.watchdog.faults.plant import Plant, wait_for
+from simulator.site import wait_for
+from tests.watchdog.faults.site import WatchdogSite
 
 
 @pytest.fixture(params=["cpython", "micropython"])
-def plant(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Plant]:
-    plant = Plant(tmp_path, request.param)
-    plant.start_node()
-    plant.start_dog()
-    plant.wait_subscribed()
-    yield plant
-    plant.close()
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[WatchdogSite]:
+    site = WatchdogSite(tmp_path, request.param)
+    site.start_node()
+    site.start_watchdog()
+    site.wait_subscribed()
+    yield site
+    site.close()
 
 
-def test_a_day_without_faults(plant: Plant) -> None:
-    plant.read(*range(1, 60))
-    plant.check()
+def test_a_day_without_faults(site: WatchdogSite) -> None:
+    site.read(*range(1, 60))
+    site.check()
 
 
-def test_the_node_is_killed(plant: Plant) -> None:
-    plant.read(*range(1, 30))
-    wait_for(plant.values, "the first readings")
-    plant.kill("node")
-    plant.read(*range(30, 60))
+def test_the_node_is_killed(site: WatchdogSite) -> None:
+    site.read(*range(1, 30))
+    wait_for("the first readings", site.values)
+    site.kill("node")
+    site.read(*range(30, 60))
     time.sleep(1)
-    plant.start_node()
-    plant.read(*range(60, 80))
-    plant.check()
+    site.start_node()
+    site.read(*range(60, 80))
+    site.check()
 
 
-def test_the_broker_is_killed_and_forgets_what_it_took(plant: Plant) -> None:
-    plant.read(*range(1, 30))
-    plant.kill("node")
-    plant.read(*range(30, 60))
+def test_the_broker_is_killed_and_forgets_what_it_took(site: WatchdogSite) -> None:
+    site.read(*range(1, 30))
+    site.kill("node")
+    site.read(*range(30, 60))
     time.sleep(0.7)
-    plant.kill("broker")
-    plant.read(*range(60, 80))
-    plant.start_broker()
-    plant.start_node()
-    plant.check()
+    site.kill("broker")
+    site.read(*range(60, 80))
+    site.start_broker()
+    site.start_node()
+    site.check()
 
 
-def test_the_network_is_cut_and_stalls(plant: Plant) -> None:
-    plant.read(*range(1, 30))
-    plant.proxy.cut()
-    plant.read(*range(30, 60))
+def test_the_network_is_cut_and_stalls(site: WatchdogSite) -> None:
+    site.read(*range(1, 30))
+    site.proxy.cut()
+    site.read(*range(30, 60))
     time.sleep(0.5)
-    plant.proxy.mode = "pass"
-    plant.wait_delivered()
-    plant.proxy.mode = "stall"
-    plant.read(*range(60, 90))
-    wait_for(lambda: plant.count("link", "lost") >= 2, plant.describe)
-    plant.proxy.mode = "pass"
-    plant.check()
+    site.proxy.mode = "pass"
+    site.wait_delivered()
+    site.proxy.mode = "stall"
+    site.read(*range(60, 90))
+    wait_for(site.describe, lambda: site.count("link", "lost") >= 2)
+    site.proxy.mode = "pass"
+    site.check()
 
 
-def test_the_server_is_slow(plant: Plant) -> None:
-    plant.proxy.piece = 40
-    plant.proxy.delay = 0.02
-    plant.read(*range(1, 60))
-    plant.check()
+def test_the_server_is_slow(site: WatchdogSite) -> None:
+    site.proxy.piece = 40
+    site.proxy.delay = 0.02
+    site.read(*range(1, 60))
+    site.check()
 
 
 # Takes the server's PUBACK for the node's word.
@@ -94,21 +95,21 @@ app.main({config!r}, 0.2)
 
 def test_ablation_a_broker_is_believed(tmp_path: Path) -> None:
     """Without the node's acknowledgement the killed broker takes readings with it."""
-    plant = Plant(tmp_path)
+    site = WatchdogSite(tmp_path)
     try:
-        plant.start_node()
-        plant.start_dog(_HASTY)
-        plant.wait_subscribed()
-        plant.kill("node")
-        plant.read(*range(1, 30))
-        wait_for(lambda: plant.report().get("matched") == 29, plant.describe)
-        wait_for(lambda: plant.count("spool", "waiting") == 0, plant.describe)
-        plant.kill("broker")
-        plant.start_broker()
-        plant.start_node()
-        wait_for(lambda: plant.count("uplink", "installed") > 1, plant.describe)  # it is there
-        plant.read(*range(30, 40))
-        wait_for(lambda: set(range(30, 40)) <= set(plant.values()), plant.describe)
-        assert not set(range(1, 30)) & set(plant.values())
+        site.start_node()
+        site.start_watchdog(_HASTY)
+        site.wait_subscribed()
+        site.kill("node")
+        site.read(*range(1, 30))
+        wait_for(site.describe, lambda: site.report().get("matched") == 29)
+        wait_for(site.describe, lambda: site.count("spool", "waiting") == 0)
+        site.kill("broker")
+        site.start_broker()
+        site.start_node()
+        wait_for(site.describe, lambda: site.count("uplink", "installed") > 1)  # it is there
+        site.read(*range(30, 40))
+        wait_for(site.describe, lambda: set(range(30, 40)) <= set(site.values()))
+        assert not set(range(1, 30)) & set(site.values())
     finally:
-        plant.close()
+        site.close()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.watchdog.faults.plant import Plant, find_free_port, wait_for
+from simulator.site import find_free_port, wait_for
+from tests.watchdog.faults.site import WatchdogSite
 
 
 def make_certificates(folder: Path) -> None:
@@ -35,40 +36,41 @@ def make_certificates(folder: Path) -> None:
 
 
 @pytest.fixture(params=["cpython", "micropython"])
-def plant(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Plant]:
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[WatchdogSite]:
     make_certificates(tmp_path)
-    plant = Plant(tmp_path, request.param)
-    plant.kill("broker")
-    plant.tls_port = find_free_port()
-    plant.broker_options = (
-        f"listener {plant.tls_port} 127.0.0.1\n"
+    port = find_free_port()
+    options = (
+        f"listener {port} 127.0.0.1\n"
         f"certfile {tmp_path}/server.pem\nkeyfile {tmp_path}/server.key\n"
     )
-    plant.start_broker()
-    plant.start_node()
-    yield plant
-    plant.close()
+    site = WatchdogSite(tmp_path, request.param, broker_options=options)
+    site.tls_port = port
+    site.start_node()
+    yield site
+    site.close()
 
 
-def use(plant: Plant, host: str, authority: str) -> None:
-    node = plant.config["nodes"][0]  # type: ignore[index]
-    node["url"] = f"mqtts://{host}:{plant.tls_port}"
-    node["ca"] = str(plant.folder / authority)
-    plant.start_dog()
+def use(site: WatchdogSite, host: str, authority: str) -> None:
+    node = site.config["nodes"][0]  # type: ignore[index]
+    node["url"] = f"mqtts://{host}:{site.tls_port}"
+    node["ca"] = str(site.folder / authority)
+    site.start_watchdog()
 
 
-def test_the_right_authority(plant: Plant) -> None:
-    use(plant, "localhost", "ca.der")
-    plant.wait_subscribed()
-    plant.read(*range(1, 20))
-    plant.check()
+def test_the_right_authority(site: WatchdogSite) -> None:
+    use(site, "localhost", "ca.der")
+    site.wait_subscribed()
+    site.read(*range(1, 20))
+    site.check()
 
 
 @pytest.mark.parametrize(
     ("host", "authority"), [("localhost", "other.der"), ("127.0.0.1", "ca.der")]
 )
-def test_another_authority_or_name_is_refused(plant: Plant, host: str, authority: str) -> None:
-    use(plant, host, authority)
-    wait_for(lambda: plant.count("link", "failed") > 1, plant.describe)
-    assert plant.count("link", "connected") == 0
-    assert plant.report()["server"] is None
+def test_another_authority_or_name_is_refused(
+    site: WatchdogSite, host: str, authority: str
+) -> None:
+    use(site, host, authority)
+    wait_for(site.describe, lambda: site.count("link", "failed") > 1)
+    assert site.count("link", "connected") == 0
+    assert site.report()["server"] is None

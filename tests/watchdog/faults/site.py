@@ -6,16 +6,12 @@ node's database tells which readings arrived, and how often.
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
-import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,41 +20,45 @@ from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET, TOPIC
 from firmware_tests.runtimes import MissingRuntimeError, find_library, find_unix
+from simulator.site import (
+    REPOSITORY,
+    ServerProcess,
+    SiteError,
+    find_mosquitto,
+    make_mosquitto,
+    wait_for,
+)
 from tests.watchdog.faults.proxy import Proxy
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-PATIENCE = 40.0
 
 _RUN = "from denwatch.watchdog.app import main; main({config!r}, 0.2)"
 
 
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def find_mosquitto() -> str:
-    found = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if found is None:
-        reason = "mosquitto is missing (Debian: apt-get install mosquitto mosquitto-clients)"
+def require_mosquitto() -> None:
+    """Skip the test where there is no Mosquitto; CI must have one."""
+    try:
+        find_mosquitto()
+    except SiteError as error:
         if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
-class Plant:
-    def __init__(self, folder: Path, runtime: str = "cpython", blocks: int = 16) -> None:
+class WatchdogSite:
+    """A broker, the small node behind it, and a watchdog that reaches it over a bad network."""
+
+    def __init__(
+        self, folder: Path, runtime: str = "cpython", blocks: int = 16, broker_options: str = ""
+    ) -> None:
         self.folder = folder
         self.runtime = runtime
-        self.port = find_free_port()
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        require_mosquitto()
+        broker = make_mosquitto(folder, broker_options)
+        self.port = broker.port
+        self.processes = {"broker": broker}
         self.sent: list[int] = []
         self.files = 0
         self.subscriptions = folder / "subscriptions"
         self.subscribe(0)
-        self.broker_options = ""
         self.tls_port = 0
         self.start_broker()
         self.proxy = Proxy(self.port)
@@ -90,37 +90,23 @@ class Plant:
     # Processes
 
     def start(self, name: str, command: list[str]) -> None:
-        log = (self.folder / f"{name}.log").open("ab")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
-            "MICROPYPATH": f"{find_library()}:{REPOSITORY}:.frozen",
-        }
-        self.processes[name] = subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=log, stderr=log
-        )
+        path = {"MICROPYPATH": f"{find_library()}:{REPOSITORY}:.frozen"}
+        log = self.folder / f"{name}.log"
+        self.processes[name] = ServerProcess(name, command, log, environment=path)
+        self.processes[name].launch()
 
     def kill(self, name: str) -> None:
-        process = self.processes.pop(name)
-        process.kill()
-        process.wait()
+        self.processes[name].kill()
 
     def start_broker(self) -> None:
-        config = self.folder / "mosquitto.conf"
-        config.write_text(
-            f"user {getpass.getuser()}\nlistener {self.port} 127.0.0.1\n"
-            f"allow_anonymous true\n{self.broker_options}"
-        )
-        self.start("broker", [find_mosquitto(), "-c", str(config)])
-        wait_for(lambda: is_open(self.port), "the broker")
+        self.processes["broker"].start()
 
     def start_node(self) -> None:
         command = [sys.executable, "-m", "benchmarks.small_node"]
         files = [str(self.folder / "db"), str(self.subscriptions)]
         self.start("node", [*command, str(self.port), *files])
 
-    def start_dog(self, program: str = _RUN) -> None:
-        (self.folder / "dog.log").write_bytes(b"")
+    def start_watchdog(self, program: str = _RUN) -> None:
         path = self.folder / "watchdog.json"
         path.write_text(json.dumps(self.config))
         code = program.format(config=str(path))
@@ -130,16 +116,14 @@ class Plant:
                 interpreter = str(find_unix(64))
             except MissingRuntimeError as error:
                 pytest.skip(str(error))
-        self.start("dog", [interpreter, "-c", code])
+        self.start("watchdog", [interpreter, "-c", code])
 
-    def stop_dog(self) -> None:
-        process = self.processes.pop("dog")
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+    def stop_watchdog(self) -> None:
+        self.processes["watchdog"].end(signal.SIGINT)
 
     def close(self) -> None:
-        for name in list(self.processes):
-            self.kill(name)
+        for process in self.processes.values():
+            process.kill()
         self.proxy.close()
 
     # Readings
@@ -164,7 +148,7 @@ class Plant:
 
     def report(self) -> dict[str, object]:
         """Return the watchdog's last report, empty if there is none."""
-        lines = (self.folder / "dog.log").read_text().splitlines()
+        lines = self.processes["watchdog"].journal.splitlines()
         for line in reversed(lines):
             if line.startswith("{") and line.endswith("}"):
                 return dict(json.loads(line))
@@ -191,10 +175,10 @@ class Plant:
 
     def wait_subscribed(self) -> None:
         """Wait until the watchdog that runs has what the node asks for."""
-        wait_for(lambda: self.count("uplink", "installed") > 0, self.describe)
+        wait_for(self.describe, lambda: self.count("uplink", "installed") > 0)
 
     def wait_delivered(self) -> None:
-        wait_for(lambda: set(self.values()) >= set(self.sent), self.describe)
+        wait_for(self.describe, lambda: set(self.values()) >= set(self.sent))
 
     def check(self) -> None:
         """Everything arrived, once, in the order in which it was read."""
@@ -204,19 +188,6 @@ class Plant:
     def describe(self) -> str:
         missing = sorted(set(self.sent) - set(self.values()))
         return f"{len(missing)} missing: {missing[:9]}; {self.report()}"
-
-
-def is_open(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(condition: object, what: object) -> None:
-    """Wait until a condition holds; a busy machine has time, a broken promise fails."""
-    until = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < until, what() if callable(what) else f"waited for {what}"
-        time.sleep(0.05)
 
 
 def publish(port: int, topic: str, payload: bytes, folder: Path) -> None:

@@ -1,22 +1,33 @@
-"""The far end for a subscriber's tests: a small scripted node behind a broker.
+"""The far end for a subscriber's tests: a scripted node behind a broker, or a real node.
 
-It keeps what the tests need to look at (requests, subscriptions, reports), answers as the protocol
-says, and sends what `emit` gives it. `resends` decides what its promise rests on: True, as a node
-behind somebody else's broker does, it repeats a note until it is reported as received; False, each
-note goes out once, so that the PUBACK alone keeps it from being lost.
+`ScriptedSite` is a Mosquitto with a `FakeNode` behind it, which keeps what the tests need to look
+at (requests, subscriptions, reports), answers as the protocol says, and sends what `emit` gives it.
+`resends` decides what its promise rests on: True, as a node behind somebody else's broker does, it
+repeats a note until it is reported as received; False, each note goes out once, so that the PUBACK
+alone keeps it from being lost. `RealSite` is a node's process with its own server, and a watchdog
+that reads a file. What a note is about is its number in both, so that the same counting works.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
+from denwatch.client.vocabulary import load_shipped
 from paho.mqtt.enums import CallbackAPIVersion
 
+from simulator.site import ServerProcess, Site, find_free_port, make_mosquitto, write_watchdog
+from tests.client.victim import NAME
+from tests.watchdog.faults.site import require_mosquitto
+
+PATIENCE = 30.0
 PERIOD = 0.3
 FORBIDDEN = "lottery"
 
@@ -160,3 +171,96 @@ class FakeNode:
         if "probe" in request and self.offer is not None:
             return {"ok": True, "node": self.name, **self.offer}
         return None
+
+
+class ScriptedSite:
+    """A broker and a scripted node; both can be taken away and come back."""
+
+    words = "patient_temperature is very high"
+    password: str | None = None
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "tent",
+        *,
+        resends: bool = True,
+        access: str = "allow_anonymous true",
+        credentials: tuple[str, str] | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.total = 0
+        require_mosquitto()
+        self.broker = make_mosquitto(
+            folder,
+            "persistence true",
+            f"persistence_location {folder}/",
+            "max_queued_messages 0",
+            "max_inflight_messages 100",
+            access=access,
+        )
+        self.port = self.broker.port
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        self.broker.start()
+        self.node = FakeNode(self.port, name, resends, credentials).start()
+
+    def emit(self, count: int) -> list[int]:
+        """Let the node send so many new notes; return their numbers."""
+        numbers = list(range(self.total, self.total + count))
+        self.total += count
+        self.node.emit(NAME, *(build_note(number) for number in numbers))
+        time.sleep(0.005 * count)
+        return numbers
+
+    def close(self) -> None:
+        self.node.stop()
+        self.broker.kill()
+
+
+class RealSite:
+    """A node and a watchdog; the node can be killed and started again."""
+
+    words = "east between 1 and 60000 m, event patient"
+
+    def __init__(self, folder: Path) -> None:
+        site = Site(folder)
+        self.node = site.add_node("north")
+        self.url = self.node.url
+        self.password: str | None = site.add_subscriber(NAME)
+        self.total = 0
+        home = folder / "bed-1"
+        config = write_watchdog(
+            home,
+            self.node.add_device("bed-1"),
+            [{"east": 0.0}],
+            load_shipped("rescue"),
+            period=5,
+            spool={"file": str(home / "spool"), "blocks": 64},
+            hold=50,
+            patience=700,
+            link={"keep_alive": 2, "timeout": 2, "first_delay": 0, "longest_delay": 1},
+        )
+        self._readings = home / "readings.csv"
+        command = [sys.executable, "-m", "denwatch.cli", "watchdog", str(config)]
+        self._watchdog = ServerProcess("watchdog", command, home / "watchdog.log")
+        self.node.start()
+        self._watchdog.launch()
+
+    def emit(self, count: int) -> list[int]:
+        """Let the watchdog read so many new numbers; return them."""
+        numbers = list(range(self.total + 1, self.total + count + 1))
+        self.total += count
+        with self._readings.open("a") as file:
+            file.write("".join(f"{number}\n" for number in numbers))
+        time.sleep(0.005 * count)
+        return numbers
+
+    def close(self) -> None:
+        self._watchdog.kill()
+        self.node.kill()
+
+
+def find_dead_url() -> str:
+    """Return an address where nobody listens."""
+    return f"mqtt://127.0.0.1:{find_free_port()}"
