@@ -59,7 +59,7 @@ class Death:
 
 
 def plant(death: Death) -> None:
-    """Put the sites to die into the library, around what it does and without changing it."""
+    """Put the points to die into the library, around what it does and without changing it."""
     keep, keep_note, add = (
         SubscriberStore.apply,
         SubscriberStore._store_notification,
