@@ -39,13 +39,13 @@ from simulator.disk import FieldMedium
 from simulator.hosted_node import HostedNode, HostSettings
 from simulator.keys import HmacKeys
 from tests.security.sites import make_registry
-from tests.subscribers.world import patient
+from tests.subscribers.subscriber_node import patient
 
 NOW = 1_800_000_000_000
 PLAN = Plan("utility:11", "it delivers more", NOW)
 
 
-class World(HostedNode):
+class OperatedNode(HostedNode):
     """The node `south` with subscribers, peers and operators."""
 
     keys: HmacKeys
@@ -88,75 +88,75 @@ class World(HostedNode):
 
 
 def test_a_notification_that_is_handed_over_is_delivered_once() -> None:
-    world = World()
-    world.handle(Listening(NOTES + "medic7", True), NOW)
+    node = OperatedNode()
+    node.handle(Listening(NOTES + "medic7", True), NOW)
     asked = b"patient_temperature is high, at least 0.5"
-    world.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
-    frame = encode_items([world.read()])
-    sent = [p.topic for p in world.operate(frame)]
+    node.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
+    frame = encode_items([node.read()])
+    sent = [p.topic for p in node.operate(frame)]
     assert sent == [NOTES + "medic7"]
-    (note,) = [log.fields for log in world.logs if log.kind == "note"]
+    (note,) = [log.fields for log in node.logs if log.kind == "note"]
     assert (note["source"], note["origin"]) == ("ops", "north")
-    assert note["signature"] == world.read().signature
-    assert world.operate(frame) == []
-    assert world.list_refusals() == []
+    assert note["signature"] == node.read().signature
+    assert node.operate(frame) == []
+    assert node.list_refusals() == []
 
 
 def test_a_subscription_comes_before_what_it_is_for() -> None:
     """Both in one frame, the notification first: the subscriber is elsewhere known and now here."""
-    north = World()
+    north = OperatedNode()
     asked = b"patient_temperature is high, at least 0.5"
     north.handle(Message("medic7", "dens/1/sub/medic7", asked), NOW - 5_000)
     (made,) = north.item_store.iterate(north.store, SUBSCRIPTION)
     item = Item(Dot("north", 1, 9), SUBSCRIPTION, made.expires, made.body)
     item = replace(item, signature=HmacKeys("north").sign(item.signed))
-    world = World()
-    world.handle(Listening(NOTES + "medic7", True), NOW)
-    sent = world.operate(encode_items([world.read(), item]))
+    node = OperatedNode()
+    node.handle(Listening(NOTES + "medic7", True), NOW)
+    sent = node.operate(encode_items([node.read(), item]))
     assert [p.topic for p in sent] == [NOTES + "medic7"]
-    (logged,) = [log.fields for log in world.logs if log.kind == "subscribe"]
+    (logged,) = [log.fields for log in node.logs if log.kind == "subscribe"]
     assert logged["signature"] == item.signature
 
 
 def test_what_nobody_signed_changes_nothing() -> None:
-    world = World()
-    good = world.read()
-    world.keys.unknown.add("stranger")
+    node = OperatedNode()
+    good = node.read()
+    node.keys.unknown.add("stranger")
     stranger = replace(good, dot=Dot("stranger", 1, 1))
     forged = replace(good, expires=good.expires + 1)
     own = replace(good, dot=Dot("south", 1, 7))
     revoked = replace(good, kind=REVOCATION)
     revoked = replace(revoked, signature=HmacKeys("north").sign(revoked.signed))
-    world.handle(Tick(), NOW)
-    before = {space: dict(rows) for space, rows in world.medium.spaces.items()}
-    world.operate(encode_items([stranger, forged, own, revoked]))
-    assert world.medium.spaces == before
-    assert sorted(world.list_refusals()) == [
+    node.handle(Tick(), NOW)
+    before = {space: dict(rows) for space, rows in node.medium.spaces.items()}
+    node.operate(encode_items([stranger, forged, own, revoked]))
+    assert node.medium.spaces == before
+    assert sorted(node.list_refusals()) == [
         "a revocation does not come from operators",
         "a wrong signature",
         "an item of ours that we never made",
         "an unknown origin",
     ]
-    world.operate(encode_items([good]), node="north")
-    world.operate(b"\xff")
-    assert world.medium.spaces == before
-    assert len(world.list_refusals()) == 6
+    node.operate(encode_items([good]), node="north")
+    node.operate(b"\xff")
+    assert node.medium.spaces == before
+    assert len(node.list_refusals()) == 6
 
 
 def test_a_notification_that_is_over_is_not_taken() -> None:
-    world = World()
-    late = world.read()
+    node = OperatedNode()
+    late = node.read()
     after = late.expires + 30 * 86_400_000  # of a clock that was never compared little is known
-    world.handle(Message("ops", OPERATORS + "south", encode_items([late])), after)
-    assert world.item_store.count(NOTIFICATION) == 0
-    assert world.list_refusals() == []
+    node.handle(Message("ops", OPERATORS + "south", encode_items([late])), after)
+    assert node.item_store.count(NOTIFICATION) == 0
+    assert node.list_refusals() == []
 
 
 def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
-    world = World()
-    assert world.operators.describe() is None
-    strategy = world.peers.forwarding.strategy
-    (shown,) = world.operate(encode_plan(PLAN))
+    node = OperatedNode()
+    assert node.operators.describe() is None
+    strategy = node.peers.forwarding.strategy
+    (shown,) = node.operate(encode_plan(PLAN))
     assert (shown.topic, shown.retain) == (PLANS + "south", True)
     assert json.loads(shown.payload) == {
         "node": "south",
@@ -166,21 +166,21 @@ def test_a_plan_is_shown_and_not_followed_unless_told_to() -> None:
         "at": NOW,
         "followed": False,
     }
-    assert world.peers.forwarding.strategy is strategy
-    assert world.operate(encode_plan(PLAN)) == []  # it has it
-    again = World(world.medium)
+    assert node.peers.forwarding.strategy is strategy
+    assert node.operate(encode_plan(PLAN)) == []  # it has it
+    again = OperatedNode(node.medium)
     assert again.operators.describe() == {"strategy": "utility:11", "at": NOW, "followed": False}
 
 
 def test_a_plan_is_followed_also_after_a_restart() -> None:
-    world = World(follows=True)
-    world.operate(encode_plan(PLAN))
-    forwarding = world.peers.forwarding
+    node = OperatedNode(follows=True)
+    node.operate(encode_plan(PLAN))
+    forwarding = node.peers.forwarding
     copy = forwarding.get_copy(Dot("south", 1, 5))
     assert (forwarding.strategy.copies, copy.copies) == (11, 11)
-    (log,) = [log.fields for log in world.logs if log.kind == "plan"]
+    (log,) = [log.fields for log in node.logs if log.kind == "plan"]
     assert log == {"strategy": "utility:11", "by": "ops", "is_followed": True}
-    again = World(world.medium, follows=True)
+    again = OperatedNode(node.medium, follows=True)
     assert again.peers.forwarding.strategy.copies == 11
     again.operate(encode_plan(replace(PLAN, strategy="epidemic")))
     again.handle(Tick(), NOW)

@@ -49,12 +49,12 @@ from simulator.keys import HmacKeys
 from tests.watchdog.flash import Flash
 
 NODE = "node-a"
-DOG = "dog-1"
+DEVICE = "dog-1"
 VOCABULARY = b"vocabula"
 SENSES: dict[int, tuple[int, int]] = {1: (0b0111, 0), 2: (0b0011, 0b0010)}
 EVERYTHING: dict[int, tuple[int, int]] = {1: (0xFF, 0), 2: (0b0111, 0b0010), 3: (1, 0)}
 START = 1_700_000_000_000
-TOPIC = f"dens/1/wd/{DOG}/"
+TOPIC = f"dens/1/wd/{DEVICE}/"
 
 
 def make_secret(number: int) -> bytes:
@@ -66,7 +66,7 @@ class Keys(HmacKeys):
 
     def __init__(self, **ids: list[int]) -> None:
         super().__init__(NODE)
-        self.ids = {name.replace("_", "-"): keys for name, keys in ids.items()} or {DOG: [7]}
+        self.ids = {name.replace("_", "-"): keys for name, keys in ids.items()} or {DEVICE: [7]}
 
     def list_key_ids(self, device: str) -> list[int]:
         return self.ids.get(device, [])
@@ -177,7 +177,7 @@ class DeviceNode(HostedNode):
             for _, value in self.store.scan("item.subscription")
         ]
 
-    def find_installed(self, device: str = DOG) -> list[bytes]:
+    def find_installed(self, device: str = DEVICE) -> list[bytes]:
         """Return the table of a device as it is on the disk."""
         prefix = device.encode() + b"\0"
         return [body for _, body in self.store.scan("device.table", prefix)]
@@ -193,7 +193,7 @@ class Watchdog:
         self,
         senses: dict[int, tuple[int, int]] | None = None,
         capacity: int = 1024,
-        name: str = DOG,
+        name: str = DEVICE,
         key_id: int = 7,
         vocabulary: bytes = VOCABULARY,
     ) -> None:
@@ -292,43 +292,43 @@ def make_vector(low: int, high: int, event: int = 1, attribute: int = 0, **optio
     return encode(SubscriptionVector(event, [predicate], **options))
 
 
-def settle(site: DeviceNode, watchdog: Watchdog, rounds: int = 200) -> None:
+def settle(node: DeviceNode, watchdog: Watchdog, rounds: int = 200) -> None:
     """Carry everything both ways, in order and once, until there is silence."""
     for _ in range(rounds):
         moved = False
         message = watchdog.next_message()
         if message is not None:
-            site.do(message)
+            node.do(message)
             moved = True
-        while site.outbox:
-            publish = site.outbox.pop(0)
+        while node.outbox:
+            publish = node.outbox.pop(0)
             if not publish.topic.startswith(f"dens/1/wd/{watchdog.name}/"):
                 continue
             watchdog.receive(publish)
             moved = True
             if publish.token:
-                site.do(Acknowledged(publish.topic, publish.token))
+                node.do(Acknowledged(publish.topic, publish.token))
         if not moved:
             return
     raise AssertionError("they never fall silent")
 
 
-def meet(site: DeviceNode, watchdog: Watchdog) -> None:
+def meet(node: DeviceNode, watchdog: Watchdog) -> None:
     """Let a device connect and say all that there is to say."""
     watchdog.connect()
-    site.do(Listening(f"dens/1/wd/{watchdog.name}/sv", True))
-    settle(site, watchdog)
+    node.do(Listening(f"dens/1/wd/{watchdog.name}/sv", True))
+    settle(node, watchdog)
 
 
 def seal_up(
-    kind: int, epoch: int, sequence: int, body: bytes, key_id: int = 7, device: str = DOG
+    kind: int, epoch: int, sequence: int, body: bytes, key_id: int = 7, device: str = DEVICE
 ) -> bytes:
     """Return a frame of a device."""
     link = frames.Link(device, NODE, key_id, make_secret(key_id))
     return frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
 
 
-def make_hello(epoch: int = 1, count: int = 1, device: str = DOG, **fields: Any) -> bytes:
+def make_hello(epoch: int = 1, count: int = 1, device: str = DEVICE, **fields: Any) -> bytes:
     """Return a hello frame; `inner` fields may contradict it."""
     message = {
         "device": device,

@@ -14,20 +14,20 @@ def strip(vector: bytes) -> bytes:
     return vector[:2] + b"\0\0" + vector[4:5] + b"\0" + vector[6:]
 
 
-def check_installed(site: DeviceNode, watchdog: Watchdog, *vectors: bytes) -> None:
+def check_installed(node: DeviceNode, watchdog: Watchdog, *vectors: bytes) -> None:
     """The device has these vectors, under the handles that the node thinks."""
-    assert site.devices.is_installed(watchdog.name)
+    assert node.devices.is_installed(watchdog.name)
     installed = watchdog.list_installed()
     assert sorted(installed.values()) == sorted(strip(vector) for vector in vectors)
-    rows = site.store.scan("device.table", watchdog.name.encode() + b"\0")
+    rows = node.store.scan("device.table", watchdog.name.encode() + b"\0")
     assert {int.from_bytes(key[-2:], "big"): body for key, body in rows} == installed
 
 
-def list_down(site: DeviceNode) -> list[Publish]:
-    return [publish for publish in site.outbox if publish.topic == TOPIC + "sv"]
+def list_down(node: DeviceNode) -> list[Publish]:
+    return [publish for publish in node.outbox if publish.topic == TOPIC + "sv"]
 
 
 def make_met(settings: DeviceSettings | None = None, **options: Any) -> tuple[DeviceNode, Watchdog]:
-    site, watchdog = DeviceNode(settings), Watchdog(**options)
-    meet(site, watchdog)
-    return site, watchdog
+    node, watchdog = DeviceNode(settings), Watchdog(**options)
+    meet(node, watchdog)
+    return node, watchdog

@@ -26,8 +26,8 @@ SETTINGS = DeviceSettings(policy=Exact(), batch=3, patience=4_000, longest_patie
 class Storm:
     """One node, one device, and the weather between them."""
 
-    def __init__(self, site: DeviceNode | None = None) -> None:
-        self.site = site or DeviceNode(SETTINGS)
+    def __init__(self, node: DeviceNode | None = None) -> None:
+        self.node = node or DeviceNode(SETTINGS)
         self.watchdog = Watchdog(capacity=400)
         self.up: list[Event] = []
         self.down: list[Publish] = []
@@ -54,7 +54,7 @@ class Storm:
             self.pass_time,
             self.reconnect,
             self.hang_up,
-            self.restart_dog,
+            self.restart_watchdog,
             self.crash_before_commit,
             self.crash_after_commit,
             self.play_back,
@@ -69,19 +69,19 @@ class Storm:
 
     def gather(self) -> None:
         """Put what the node published on its way."""
-        self.down += self.site.outbox
-        self.site.outbox.clear()
+        self.down += self.node.outbox
+        self.node.outbox.clear()
 
     # What people and the world do
 
     def subscribe(self, which: int) -> None:
         low = which % 60
         vector = make_vector(low, low + which % 7 * which % 50, attribute=which % 2)
-        self.items.append(self.site.subscribe(vector, life=which % 3 * 300))
+        self.items.append(self.node.subscribe(vector, life=which % 3 * 300))
 
     def unsubscribe(self, which: int) -> None:
         if self.items:
-            self.site.unsubscribe(self.items.pop(which % len(self.items)))
+            self.node.unsubscribe(self.items.pop(which % len(self.items)))
 
     def read(self, which: int) -> None:
         if len(self.watchdog.put) < 60:  # what a full spool drops is another matter
@@ -91,7 +91,7 @@ class Storm:
         seconds = 1 + which % 9
         self.watchdog.now += 1000 * seconds
         self.watchdog.manager.expire(self.watchdog.now)
-        self.site.tick(seconds)
+        self.node.tick(seconds)
 
     # What the network does
 
@@ -103,7 +103,7 @@ class Storm:
 
     def carry_up(self, which: int) -> None:
         if self.up:
-            self.site.do(self.up.pop(which % min(3, len(self.up))))
+            self.node.do(self.up.pop(which % min(3, len(self.up))))
 
     def carry_down(self, which: int) -> None:
         if self.down:
@@ -141,22 +141,22 @@ class Storm:
     def reconnect(self, _: int) -> None:
         self.hang_up(0)
         self.watchdog.connect()
-        self.site.do(Listening(TOPIC + "sv", True))
+        self.node.do(Listening(TOPIC + "sv", True))
 
     def clear_up(self, _: int) -> None:
         """For a while the weather is fair."""
         self.reconnect(0)
-        settle(self.site, self.watchdog)
+        settle(self.node, self.watchdog)
         self.check_acknowledged()
 
     def hang_up(self, _: int) -> None:
         """The connection is gone: an acknowledgement of it can no longer arrive."""
         self.up = [event for event in self.up if isinstance(event, Message)]
-        self.site.do(Listening(TOPIC + "sv", False))
+        self.node.do(Listening(TOPIC + "sv", False))
 
     # What power cuts do
 
-    def restart_dog(self, _: int) -> None:
+    def restart_watchdog(self, _: int) -> None:
         self.watchdog.restart()
         self.reconnect(0)
 
@@ -164,18 +164,18 @@ class Storm:
         """The node takes a message, and is gone before anything of it is written."""
         if self.up:
             event = self.up.pop(which % len(self.up))
-            self.site.node.handle(event, self.site.now)
+            self.node.node.handle(event, self.node.now)
         self.restart_node()
 
     def crash_after_commit(self, which: int) -> None:
         """The node takes a message and writes; nothing of what it wanted to say leaves."""
         if self.up:
             event = self.up.pop(which % len(self.up))
-            self.site.do(event)
+            self.node.do(event)
         self.restart_node()
 
     def restart_node(self) -> None:
-        self.site.reopen()
+        self.node.reopen()
         self.reconnect(0)
 
     # Promises
@@ -183,7 +183,7 @@ class Storm:
     def check_acknowledged(self) -> None:
         """Whatever the device may forget is on the node's disk."""
         waiting = self.watchdog.spool.peek(self.watchdog.now, 1 << 20, 1000)
-        there = {(note.device_epoch, note.device_sequence) for note in self.site.list_notes()}
+        there = {(note.device_epoch, note.device_sequence) for note in self.node.list_notes()}
         first = decode_note(waiting[2][0]).sequence if waiting[2] else 1 << 32
         start = (waiting[0], first) if waiting[2] else (1 << 32, 0)
         lost = [number for number in self.watchdog.put if number < start and number not in there]
@@ -191,7 +191,7 @@ class Storm:
 
     def check_taken_once(self) -> None:
         """Each notification is there once, and says what the device said."""
-        notes = self.site.list_notes()
+        notes = self.node.list_notes()
         numbers = [(note.device_epoch, note.device_sequence) for note in notes]
         assert len(set(numbers)) == len(numbers), "taken twice"
         for number, note in zip(numbers, notes, strict=True):
@@ -204,20 +204,20 @@ class Storm:
         self.up.clear()
         self.down.clear()
         self.reconnect(0)
-        self.site.tick()
-        settle(self.site, self.watchdog)
+        self.node.tick()
+        settle(self.node, self.watchdog)
         for _ in range(3):
             self.pass_time(8)
-            settle(self.site, self.watchdog)
+            settle(self.node, self.watchdog)
 
     def check_installed(self) -> None:
         """The device has what the node thinks, and that is enough for every live subscription."""
         installed = self.watchdog.list_installed()
-        rows = self.site.store.scan("device.table")
+        rows = self.node.store.scan("device.table")
         assert {int.from_bytes(key[-2:], "big"): body for key, body in rows} == installed
-        assert self.site.devices.is_installed(self.watchdog.name)
-        live = [decode(body.vector) for body in self.site.list_subscriptions()]
-        wanted = {body.vector for body in self.site.list_subscriptions()}
+        assert self.node.devices.is_installed(self.watchdog.name)
+        live = [decode(body.vector) for body in self.node.list_subscriptions()]
+        wanted = {body.vector for body in self.node.list_subscriptions()}
         assert set(installed.values()) <= wanted, "it has what nobody wants"
         tables = [decode(body) for body in installed.values()]
         fitting = [s for s in live if not s.features & ~SENSES[1][0]]
@@ -236,4 +236,4 @@ class Storm:
         self.check_taken_once()
         self.check_installed()
         assert not self.watchdog.spool.has_waiting()
-        assert len(self.site.list_notes()) == len(self.watchdog.put)
+        assert len(self.node.list_notes()) == len(self.watchdog.put)

@@ -1,4 +1,4 @@
-"""The part with the real vocabulary and the real keys."""
+"""The devices' protocol with the real vocabulary and the real keys."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_vocabularies_are_found_when_they_are_there() -> None:
 def test_a_device_of_the_shipped_vocabulary_is_welcome() -> None:
     rescue = load_shipped("rescue")
     hash = shorten_hash(rescue)
-    site = DeviceNode()
-    site.vocabularies.known[hash] = list_sensed(rescue)
+    node = DeviceNode()
+    node.vocabularies.known[hash] = list_sensed(rescue)
     watchdog = Watchdog(list_sensed(rescue), vocabulary=hash, capacity=4096)
-    meet(site, watchdog)
-    assert site.devices.list_devices()[0].vocabulary == hash
+    meet(node, watchdog)
+    assert node.devices.list_devices()[0].vocabulary == hash

@@ -12,161 +12,161 @@ from denwatch.protocol.degrees import ARITHMETIC
 from denwatch.protocol.subscription import decode, encode
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 
-from tests.devices.device_node import DOG, TOPIC, make_vector, meet, settle
+from tests.devices.device_node import DEVICE, TOPIC, make_vector, meet, settle
 from tests.devices.installing import check_installed, list_down, make_met
 
 
 def test_the_same_wish_is_installed_once() -> None:
-    site, watchdog = make_met()
+    node, watchdog = make_met()
     means = encode(
         SubscriptionVector(1, [Predicate(0, 1, 9, 9), Predicate(1, 3, 4, 9)], ARITHMETIC)
     )
-    items = [site.subscribe(means, owner=owner) for owner in ("a", "b", "c")]
-    settle(site, watchdog)
-    check_installed(site, watchdog, means)
-    site.unsubscribe(items[0])
-    site.unsubscribe(items[2])
-    settle(site, watchdog)
-    check_installed(site, watchdog, means)
-    site.unsubscribe(items[1])
-    settle(site, watchdog)
-    check_installed(site, watchdog)
+    items = [node.subscribe(means, owner=owner) for owner in ("a", "b", "c")]
+    settle(node, watchdog)
+    check_installed(node, watchdog, means)
+    node.unsubscribe(items[0])
+    node.unsubscribe(items[2])
+    settle(node, watchdog)
+    check_installed(node, watchdog, means)
+    node.unsubscribe(items[1])
+    settle(node, watchdog)
+    check_installed(node, watchdog)
 
 
 @pytest.mark.parametrize("policy", [Exact(), PairWise()])
 def test_what_is_covered_is_passive_and_comes_back(policy: Any) -> None:
-    site, watchdog = make_met(DeviceSettings(policy=policy))
-    wide = site.subscribe(make_vector(0, 100))
+    node, watchdog = make_met(DeviceSettings(policy=policy))
+    wide = node.subscribe(make_vector(0, 100))
     narrow = make_vector(10, 20)
-    site.subscribe(narrow)
-    settle(site, watchdog)
-    check_installed(site, watchdog, make_vector(0, 100))
-    assert site.devices.describe()["passive"] == 1
-    covers = [log.fields for log in site.logs if log.kind == "cover"]
+    node.subscribe(narrow)
+    settle(node, watchdog)
+    check_installed(node, watchdog, make_vector(0, 100))
+    assert node.devices.describe()["passive"] == 1
+    covers = [log.fields for log in node.logs if log.kind == "cover"]
     assert [fields["is_active"] for fields in covers] == [True, False]
     assert covers[1]["covered_by"] == [wide.id]
-    before = len(list_down(site))
-    site.unsubscribe(wide)
-    (installs,) = list_down(site)[before:]
-    settle(site, watchdog)
-    check_installed(site, watchdog, narrow)
+    before = len(list_down(node))
+    node.unsubscribe(wide)
+    (installs,) = list_down(node)[before:]
+    settle(node, watchdog)
+    check_installed(node, watchdog, narrow)
     assert watchdog.receive(installs) is False  # it went first, and is old now
-    assert site.logs[-1].fields["is_active"] is True
+    assert node.logs[-1].fields["is_active"] is True
 
 
 def test_together_they_cover_more() -> None:
-    site, watchdog = make_met()
+    node, watchdog = make_met()
     left, right = make_vector(0, 100), make_vector(101, 200)
-    first = site.subscribe(left)
-    site.subscribe(right)
+    first = node.subscribe(left)
+    node.subscribe(right)
     across = make_vector(50, 150)
-    site.subscribe(across)
-    settle(site, watchdog)
-    check_installed(site, watchdog, left, right)
-    site.unsubscribe(first)
-    settle(site, watchdog)
-    check_installed(site, watchdog, right, across)
+    node.subscribe(across)
+    settle(node, watchdog)
+    check_installed(node, watchdog, left, right)
+    node.unsubscribe(first)
+    settle(node, watchdog)
+    check_installed(node, watchdog, right, across)
 
 
 def test_an_expired_subscription_goes_and_what_it_covered_comes_back() -> None:
-    site, watchdog = make_met()
-    site.subscribe(make_vector(0, 100), life=60)
+    node, watchdog = make_met()
+    node.subscribe(make_vector(0, 100), life=60)
     narrow = make_vector(10, 20)
-    site.subscribe(narrow, life=3600)
-    settle(site, watchdog)
-    site.tick(62)
-    settle(site, watchdog)
-    check_installed(site, watchdog, narrow)
+    node.subscribe(narrow, life=3600)
+    settle(node, watchdog)
+    node.tick(62)
+    settle(node, watchdog)
+    check_installed(node, watchdog, narrow)
 
 
 def test_significance_covers_nothing() -> None:
-    site, watchdog = make_met()
+    node, watchdog = make_met()
     banded = make_vector(0, 100, significance=Significance(quiet=30))
     plain = make_vector(10, 20)
-    site.subscribe(banded)
-    site.subscribe(plain)
-    settle(site, watchdog)
-    check_installed(site, watchdog, banded, plain)
+    node.subscribe(banded)
+    node.subscribe(plain)
+    settle(node, watchdog)
+    check_installed(node, watchdog, banded, plain)
 
 
 def test_a_device_with_doubt_gets_everything_from_its_first_doubtful_reading_on() -> None:
-    site, watchdog = make_met()
-    site.subscribe(make_vector(0, 100))
+    node, watchdog = make_met()
+    node.subscribe(make_vector(0, 100))
     narrow = make_vector(10, 20)
-    site.subscribe(narrow)
-    settle(site, watchdog)
+    node.subscribe(narrow)
+    settle(node, watchdog)
     assert len(watchdog.list_installed()) == 1
     watchdog.tell(1, {0: 22}, doubt=1)
-    settle(site, watchdog)
-    site.tick()
-    settle(site, watchdog)
-    check_installed(site, watchdog, make_vector(0, 100), narrow)
-    site.reopen()  # that is remembered
+    settle(node, watchdog)
+    node.tick()
+    settle(node, watchdog)
+    check_installed(node, watchdog, make_vector(0, 100), narrow)
+    node.reopen()  # that is remembered
     watchdog.restart()
-    meet(site, watchdog)
-    check_installed(site, watchdog, make_vector(0, 100), narrow)
+    meet(node, watchdog)
+    check_installed(node, watchdog, make_vector(0, 100), narrow)
 
 
 def test_a_vector_is_valid_as_long_as_its_subscription_lives() -> None:
-    site, watchdog = make_met()
-    site.subscribe(make_vector(0, 5), life=1000)
-    (frame,) = list_down(site)
+    node, watchdog = make_met()
+    node.subscribe(make_vector(0, 5), life=1000)
+    (frame,) = list_down(node)
     assert 1000 <= read_validity(frame.payload) <= 1125
-    settle(site, watchdog)
+    settle(node, watchdog)
     watchdog.now += 1_130_000
     watchdog.manager.expire(watchdog.now)
     assert watchdog.list_installed() == {}
 
 
 def test_a_vector_stays_as_long_as_anything_that_it_covers() -> None:
-    site, watchdog = make_met()
-    site.subscribe(make_vector(0, 100), life=1000)
-    settle(site, watchdog)
-    site.subscribe(make_vector(10, 20), life=3600)
-    (frame,) = list_down(site)
+    node, watchdog = make_met()
+    node.subscribe(make_vector(0, 100), life=1000)
+    settle(node, watchdog)
+    node.subscribe(make_vector(10, 20), life=3600)
+    (frame,) = list_down(node)
     assert read_validity(frame.payload) >= 3600
-    settle(site, watchdog)
+    settle(node, watchdog)
     installed = watchdog.uplink.counts["installed"]
     for minute in range(10):  # the first extension is exact, the second has a reserve
-        site.tick(60)
-        site.subscribe(make_vector(10 + minute, 30 + minute), life=3600)
-        settle(site, watchdog)
+        node.tick(60)
+        node.subscribe(make_vector(10 + minute, 30 + minute), life=3600)
+        settle(node, watchdog)
     assert watchdog.uplink.counts["installed"] <= installed + 2
-    site.do(Listening(TOPIC + "sv", False))
+    node.do(Listening(TOPIC + "sv", False))
     watchdog.now += 3600_000
     watchdog.manager.expire(watchdog.now)
     assert watchdog.read(1, {0: 25})  # out of reach, and still nothing is missed
 
 
 def test_more_people_who_ask_the_same_extend_it() -> None:
-    site, watchdog = make_met()
+    node, watchdog = make_met()
     for minute in range(20):
-        site.subscribe(make_vector(0, 9), life=600)
-        settle(site, watchdog)
+        node.subscribe(make_vector(0, 9), life=600)
+        settle(node, watchdog)
         assert minute == 0 or watchdog.uplink.counts["installed"] > 1
-        site.tick(60)
+        node.tick(60)
     assert watchdog.uplink.counts["installed"] <= 5
-    site.subscribe(make_vector(0, 9))
-    settle(site, watchdog)
+    node.subscribe(make_vector(0, 9))
+    settle(node, watchdog)
     watchdog.now += 364 * 86_400_000
     watchdog.manager.expire(watchdog.now)
     assert len(watchdog.list_installed()) == 1
 
 
 def test_a_clock_that_is_set_changes_no_life() -> None:
-    site, watchdog = make_met()
-    site.subscribe(make_vector(0, 9), life=600)
-    site.subscribe(make_vector(3, 4), life=700)
-    settle(site, watchdog)
+    node, watchdog = make_met()
+    node.subscribe(make_vector(0, 9), life=600)
+    node.subscribe(make_vector(3, 4), life=700)
+    settle(node, watchdog)
     for offset in (400 * 86_400_000, -300 * 86_400_000):
-        site.subscribe(make_vector(100, 100 + offset % 7))
-        assert site.do(ClockSet(offset)) == []
-        site.outbox.clear()
-        assert site.tick(2) == []
-        site.tick(40)
-        settle(site, watchdog)
+        node.subscribe(make_vector(100, 100 + offset % 7))
+        assert node.do(ClockSet(offset)) == []
+        node.outbox.clear()
+        assert node.tick(2) == []
+        node.tick(40)
+        settle(node, watchdog)
     assert watchdog.uplink.counts["installed"] <= 5
-    assert site.devices.is_installed(DOG)
+    assert node.devices.is_installed(DEVICE)
 
 
 def read_validity(frame: bytes) -> int:

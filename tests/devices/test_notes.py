@@ -11,7 +11,7 @@ from denwatch.protocol.timecode import decode_age, encode_age
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.device_node import (
-    DOG,
+    DEVICE,
     EVERYTHING,
     TOPIC,
     VOCABULARY,
@@ -34,19 +34,19 @@ def make_note(sequence: int, value: int = 9, age: int = 0, event: int = 1, **fie
 
 def note_frame(epoch: int, sequence: int, *vectors: bytes) -> Message:
     body = frames.join_vectors(list(vectors))
-    return Message(DOG, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, epoch, sequence, body))
+    return Message(DEVICE, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, epoch, sequence, body))
 
 
 def make_site() -> DeviceNode:
-    site = DeviceNode()
-    site.do(Message(DOG, TOPIC + "hello", make_hello(3, 1)))
-    site.outbox.clear()
-    return site
+    node = DeviceNode()
+    node.do(Message(DEVICE, TOPIC + "hello", make_hello(3, 1)))
+    node.outbox.clear()
+    return node
 
 
-def read_ack(site: DeviceNode) -> tuple[int, int]:
+def read_ack(node: DeviceNode) -> tuple[int, int]:
     """Return what the node's last acknowledgement says, as the device reads it."""
-    (publish,) = (p for p in site.outbox if p.topic == TOPIC + "ack")
+    (publish,) = (p for p in node.outbox if p.topic == TOPIC + "ack")
     watchdog = Watchdog()
     watchdog.connect()
     watchdog.spool._sequence = 1 << 31  # whatever is acknowledged was sent
@@ -57,152 +57,152 @@ def read_ack(site: DeviceNode) -> tuple[int, int]:
 
 
 def test_a_notification_is_an_item_with_its_true_time() -> None:
-    site = make_site()
+    node = make_site()
     age = encode_age(16 * 3600 * 24 * 3)
-    site.do(note_frame(3, 2, make_note(1, 7), make_note(2, 8, age)))
-    first, second = site.list_notes()
-    assert (first.device, first.device_epoch, first.device_sequence) == (DOG, 3, 1)
-    assert (first.at, first.vocabulary) == (site.now, VOCABULARY)
-    assert second.at == site.now - decode_age(age) * 1000 // 16
+    node.do(note_frame(3, 2, make_note(1, 7), make_note(2, 8, age)))
+    first, second = node.list_notes()
+    assert (first.device, first.device_epoch, first.device_sequence) == (DEVICE, 3, 1)
+    assert (first.at, first.vocabulary) == (node.now, VOCABULARY)
+    assert second.at == node.now - decode_age(age) * 1000 // 16
     assert decode(second.vector).readings[0].points[0] == 8
     # transit 2 s, clock 5 ms; half of 1,024 sixteenths is 32 s
     assert first.doubt <= 2000 + 100
     assert 32_000 <= second.doubt - 2005 <= 33_000
-    ((key, value), _) = site.store.scan("item.notification")
+    ((key, value), _) = node.store.scan("item.notification")
     item = decode_item(key, value)
     assert (item.kind, item.signature) == (NOTIFICATION, b"")  # signed when it first leaves
-    assert item.expires == site.now + 7 * 86_400_000
-    assert read_ack(site) == (3, 2)
+    assert item.expires == node.now + 7 * 86_400_000
+    assert read_ack(node) == (3, 2)
 
 
 @pytest.mark.parametrize("sixteenths", [0, 1, 15, 2047, 2048, 4097, 99_999, 16 * 86400 * 200])
 def test_the_doubt_covers_what_the_age_code_loses(sixteenths: int) -> None:
-    site = make_site()
-    site.do(note_frame(3, 1, make_note(1, 7, encode_age(sixteenths))))
-    (note,) = site.list_notes()
-    true = site.now - sixteenths * 1000 / 16
+    node = make_site()
+    node.do(note_frame(3, 1, make_note(1, 7, encode_age(sixteenths))))
+    (note,) = node.list_notes()
+    true = node.now - sixteenths * 1000 / 16
     assert abs(note.at - true) <= note.doubt - 2005
 
 
 def test_what_came_before_is_acknowledged_again_and_not_taken() -> None:
-    site = make_site()
+    node = make_site()
     frame = note_frame(3, 2, make_note(1), make_note(2))
-    site.do(frame)
-    site.outbox.clear()
+    node.do(frame)
+    node.outbox.clear()
     for _ in range(2):
-        site.do(frame)
-        assert read_ack(site) == (3, 2)
-        site.outbox.clear()
-        site.do(frame)  # who asks at once again gets no answer: it would go on for ever
-        assert site.outbox == []
-        site.now += 1000
-    assert site.count_notes() == 2
-    assert site.counts["device_again"] == 8
-    site.do(note_frame(3, 4, make_note(2), make_note(3), make_note(4)))
-    assert [note.device_sequence for note in site.list_notes()] == [1, 2, 3, 4]
-    site.outbox.clear()
-    site.do(note_frame(2, 9, make_note(8), make_note(9)))  # an older run, late
-    assert read_ack(site) == (3, 4)
-    assert site.count_notes() == 4
+        node.do(frame)
+        assert read_ack(node) == (3, 2)
+        node.outbox.clear()
+        node.do(frame)  # who asks at once again gets no answer: it would go on for ever
+        assert node.outbox == []
+        node.now += 1000
+    assert node.count_notes() == 2
+    assert node.counts["device_again"] == 8
+    node.do(note_frame(3, 4, make_note(2), make_note(3), make_note(4)))
+    assert [note.device_sequence for note in node.list_notes()] == [1, 2, 3, 4]
+    node.outbox.clear()
+    node.do(note_frame(2, 9, make_note(8), make_note(9)))  # an older run, late
+    assert read_ack(node) == (3, 4)
+    assert node.count_notes() == 4
 
 
 def test_numbers_survive_a_restart() -> None:
-    site = make_site()
-    site.do(note_frame(3, 2, make_note(1), make_note(2)))
-    site.reopen()
-    site.do(note_frame(3, 3, make_note(2), make_note(3)))
-    assert [note.device_sequence for note in site.list_notes()] == [1, 2, 3]
+    node = make_site()
+    node.do(note_frame(3, 2, make_note(1), make_note(2)))
+    node.reopen()
+    node.do(note_frame(3, 3, make_note(2), make_note(3)))
+    assert [note.device_sequence for note in node.list_notes()] == [1, 2, 3]
 
 
 def test_sequences_are_extended_from_the_frames_number() -> None:
-    site = make_site()
+    node = make_site()
     numbers = range(65_534, 65_539)
-    site.do(note_frame(3, 65_538, *[make_note(number) for number in numbers]))
-    assert [note.device_sequence for note in site.list_notes()] == list(numbers)
+    node.do(note_frame(3, 65_538, *[make_note(number) for number in numbers]))
+    assert [note.device_sequence for note in node.list_notes()] == list(numbers)
 
 
 def test_without_room_a_frame_is_neither_taken_nor_acknowledged() -> None:
-    site, watchdog = DeviceNode(), Watchdog()
-    meet(site, watchdog)
+    node, watchdog = DeviceNode(), Watchdog()
+    meet(node, watchdog)
     watchdog.tell(1, {0: 5})
-    site.has_room = False
-    settle(site, watchdog)
-    assert site.counts["device_held"] == 1
-    assert site.count_notes() == 0
-    assert site.outbox == []
+    node.has_room = False
+    settle(node, watchdog)
+    assert node.counts["device_held"] == 1
+    assert node.count_notes() == 0
+    assert node.outbox == []
     assert watchdog.spool.has_waiting()
-    site.has_room = True
+    node.has_room = True
     watchdog.now += 10_000
-    settle(site, watchdog)
-    assert site.count_notes() == 1
+    settle(node, watchdog)
+    assert node.count_notes() == 1
     assert not watchdog.spool.has_waiting()
 
 
 def test_a_broken_sensor_is_news_too() -> None:
-    site, watchdog = DeviceNode(), Watchdog()
-    meet(site, watchdog)
+    node, watchdog = DeviceNode(), Watchdog()
+    meet(node, watchdog)
     watchdog.tell(1, {}, faults=0b0010)
-    settle(site, watchdog)
-    (note,) = site.list_notes()
+    settle(node, watchdog)
+    (note,) = node.list_notes()
     assert decode(note.vector).faults == 0b0010
 
 
 def test_refused_notifications() -> None:
-    site = make_site()
-    check_refused(site, note_frame(3, 1, make_note(1, event=3)), "senses")
-    check_refused(site, note_frame(3, 1, make_note(1, attribute=5)), "senses")
-    check_refused(site, note_frame(3, 1, make_note(1, faults=0b1000)), "senses")
-    check_refused(site, note_frame(3, 1, make_note(1, wide=1)), "senses")
-    check_refused(site, note_frame(3, 1, make_note(1, event=2, attribute=1)), "senses")
-    check_refused(site, note_frame(3, 2, make_note(1)), "sequence")
-    check_refused(site, note_frame(3, 2, make_note(2), make_note(1), make_note(2)), "sequence")
-    check_refused(site, note_frame(3, 1, make_note(2), make_note(1)), "sequence")
-    check_refused(site, note_frame(3, 0, make_note(0)), "sequence")
-    check_refused(site, note_frame(3, 1), "sequence")
-    check_refused(site, note_frame(3, 1, b"\x81"), "vector")
-    check_refused(site, note_frame(3, 1, make_note(1) + b"\0"), "vector")
+    node = make_site()
+    check_refused(node, note_frame(3, 1, make_note(1, event=3)), "senses")
+    check_refused(node, note_frame(3, 1, make_note(1, attribute=5)), "senses")
+    check_refused(node, note_frame(3, 1, make_note(1, faults=0b1000)), "senses")
+    check_refused(node, note_frame(3, 1, make_note(1, wide=1)), "senses")
+    check_refused(node, note_frame(3, 1, make_note(1, event=2, attribute=1)), "senses")
+    check_refused(node, note_frame(3, 2, make_note(1)), "sequence")
+    check_refused(node, note_frame(3, 2, make_note(2), make_note(1), make_note(2)), "sequence")
+    check_refused(node, note_frame(3, 1, make_note(2), make_note(1)), "sequence")
+    check_refused(node, note_frame(3, 0, make_note(0)), "sequence")
+    check_refused(node, note_frame(3, 1), "sequence")
+    check_refused(node, note_frame(3, 1, b"\x81"), "vector")
+    check_refused(node, note_frame(3, 1, make_note(1) + b"\0"), "vector")
     nv = TOPIC + "nv"
     cut = seal_up(frames.NOTIFICATIONS, 3, 1, b"\x09abc")
-    check_refused(site, Message(DOG, nv, cut), "vector")
-    check_refused(site, Message(DOG, nv, seal_up(frames.MESSAGE, 3, 1, b"")), "kind")
+    check_refused(node, Message(DEVICE, nv, cut), "vector")
+    check_refused(node, Message(DEVICE, nv, seal_up(frames.MESSAGE, 3, 1, b"")), "kind")
     good = note_frame(3, 1, make_note(1)).payload
-    check_refused(site, Message("dog-2", nv, good), "sender")
-    check_refused(site, Message(DOG, nv, b""), "truncated")
+    check_refused(node, Message("dog-2", nv, good), "sender")
+    check_refused(node, Message(DEVICE, nv, b""), "truncated")
     for at in range(3, len(good)):
         forged = good[:at] + bytes([good[at] ^ 128]) + good[at + 1 :]
-        check_refused(site, Message(DOG, nv, forged), "tag")
-    site.do(Message("", nv, good))  # a broker that does not say who
-    assert site.count_notes() == 1
+        check_refused(node, Message(DEVICE, nv, forged), "tag")
+    node.do(Message("", nv, good))  # a broker that does not say who
+    assert node.count_notes() == 1
 
 
 def test_a_stranger_has_to_say_hello_first() -> None:
-    site = DeviceNode()
-    check_refused(site, note_frame(1, 1, make_note(1)), "hello")
+    node = DeviceNode()
+    check_refused(node, note_frame(1, 1, make_note(1)), "hello")
 
 
 def test_older_runs_may_have_had_other_sensors() -> None:
-    site = make_site()
+    node = make_site()
     assert not 0b1000 & 0b0111  # attribute 3 is not among those announced
-    site.do(note_frame(2, 1, make_note(1, attribute=3)))
-    assert site.count_notes() == 1
+    node.do(note_frame(2, 1, make_note(1, attribute=3)))
+    assert node.count_notes() == 1
     assert not EVERYTHING[1][0] >> 9 & 1
-    check_refused(site, note_frame(2, 2, make_note(2, attribute=9)), "senses")
+    check_refused(node, note_frame(2, 2, make_note(2, attribute=9)), "senses")
 
 
 def test_a_vocabulary_that_is_gone() -> None:
-    site = make_site()
-    site.vocabularies.known.clear()
-    check_refused(site, note_frame(3, 1, make_note(1)), "vocabulary")
+    node = make_site()
+    node.vocabularies.known.clear()
+    check_refused(node, note_frame(3, 1, make_note(1)), "vocabulary")
 
 
 def test_a_run_whose_hello_was_lost_gets_its_subscriptions_again() -> None:
-    site, watchdog = DeviceNode(), Watchdog()
-    site.subscribe(make_vector(0, 9))
-    meet(site, watchdog)
+    node, watchdog = DeviceNode(), Watchdog()
+    node.subscribe(make_vector(0, 9))
+    meet(node, watchdog)
     watchdog.restart()
     watchdog.connect()
     watchdog.next_message()  # the hello: nobody hears it
     watchdog.tell(1, {0: 5})
-    settle(site, watchdog)
-    assert site.list_notes()[-1].device_epoch == 2
+    settle(node, watchdog)
+    assert node.list_notes()[-1].device_epoch == 2
     assert len(watchdog.list_installed()) == 1

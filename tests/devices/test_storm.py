@@ -14,7 +14,7 @@ from denwatch.protocol import frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.devices.device_node import DOG, TOPIC, DeviceNode, Watchdog, make_hello, meet, seal_up
+from tests.devices.device_node import DEVICE, TOPIC, DeviceNode, Watchdog, make_hello, meet, seal_up
 from tests.devices.storm import SETTINGS, Storm
 
 OPERATIONS = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 999)), min_size=60, max_size=250)
@@ -49,7 +49,7 @@ def test_the_same_events_give_the_same_actions() -> None:
         random = Random(5)
         storm = Storm()
         storm.run([(random.randrange(26), random.randrange(1000)) for _ in range(300)])
-        spaces.append((storm.site.medium.spaces, storm.site.counts, storm.site.logs))
+        spaces.append((storm.node.medium.spaces, storm.node.counts, storm.node.logs))
     assert spaces[0] == spaces[1]
 
 
@@ -77,8 +77,8 @@ class HastyNode(DeviceNode):
 
 
 def test_acknowledged_before_it_is_written_is_lost() -> None:
-    site, watchdog = HastyNode(SETTINGS), Watchdog()
-    storm = Storm(site)
+    node, watchdog = HastyNode(SETTINGS), Watchdog()
+    storm = Storm(node)
     storm.watchdog = watchdog
     watchdog.connect()
     storm.send(0)
@@ -88,7 +88,7 @@ def test_acknowledged_before_it_is_written_is_lost() -> None:
     storm.send(0)
     storm.carry_up(0)
     storm.gather()
-    site.reopen()
+    node.reopen()
     with pytest.raises(AssertionError, match="acknowledged and lost"):
         storm.carry_all_down()
 
@@ -127,13 +127,13 @@ def test_a_frame_that_is_believed_before_its_acknowledgement_is_missed(
         ride_storms()
 
 
-def check_forged(site: DeviceNode) -> None:
+def check_forged(node: DeviceNode) -> None:
     """A frame with a wrong tag changes nothing."""
     note = frames.join_vectors([bytes.fromhex("8100000100000001c8")])
     good = seal_up(frames.NOTIFICATIONS, 1, 1, note)
-    site.do(Message(DOG, TOPIC + "hello", make_hello()))
-    site.do(Message(DOG, TOPIC + "nv", good[:-1] + bytes([good[-1] ^ 1])))
-    assert site.count_notes() == 0, "a forged notification was taken"
+    node.do(Message(DEVICE, TOPIC + "hello", make_hello()))
+    node.do(Message(DEVICE, TOPIC + "nv", good[:-1] + bytes([good[-1] ^ 1])))
+    assert node.count_notes() == 0, "a forged notification was taken"
 
 
 def test_without_the_check_of_the_tag_a_forgery_is_taken(
@@ -145,15 +145,15 @@ def test_without_the_check_of_the_tag_a_forgery_is_taken(
         check_forged(DeviceNode())
 
 
-def check_played_back(site: DeviceNode) -> None:
+def check_played_back(node: DeviceNode) -> None:
     """A hello of the past does not bring back what the device had then."""
     watchdog = Watchdog()
     old = Watchdog({1: (1, 0)}).say_hello()
-    site.do(old)
+    node.do(old)
     watchdog.restart()
-    meet(site, watchdog)
-    site.do(old)
-    assert site.devices.list_devices()[0].sensed == watchdog.senses, "an old hello was believed"
+    meet(node, watchdog)
+    node.do(old)
+    assert node.devices.list_devices()[0].sensed == watchdog.senses, "an old hello was believed"
 
 
 def test_without_the_check_for_old_hellos_one_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,15 +163,15 @@ def test_without_the_check_for_old_hellos_one_is_believed(monkeypatch: pytest.Mo
         check_played_back(DeviceNode())
 
 
-def check_silence(site: DeviceNode) -> None:
+def check_silence(node: DeviceNode) -> None:
     """A device whose hello is refused goes on saying hello."""
     watchdog = Watchdog()
-    meet(site, watchdog)
+    meet(node, watchdog)
     watchdog.tell(1, {0: 5})
     watchdog.vocabulary = b"a newer."  # which is not known here yet
     watchdog.restart()
-    meet(site, watchdog)
-    site.vocabularies.known[b"a newer."] = site.vocabularies.known[b"vocabula"]
+    meet(node, watchdog)
+    node.vocabularies.known[b"a newer."] = node.vocabularies.known[b"vocabula"]
     watchdog.now += 100_000
     message = watchdog.next_message()
     assert message is not None, "it fell silent"
@@ -187,7 +187,7 @@ def test_an_answer_after_a_refused_hello_would_end_the_hellos(
         def __setitem__(self, _name: str, _reason: str) -> None:
             """Forget it."""
 
-    site = DeviceNode()
-    monkeypatch.setattr(site.devices, "_silenced", Forgetful())
+    node = DeviceNode()
+    monkeypatch.setattr(node.devices, "_silenced", Forgetful())
     with pytest.raises(AssertionError, match="silent"):
-        check_silence(site)
+        check_silence(node)

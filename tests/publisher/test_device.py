@@ -12,7 +12,7 @@ from denwatch.node.core.events import Acknowledged, Message
 from denwatch.node.core.vocabularies import list_sensed, shorten_hash
 from denwatch.protocol.vectors import NotificationVector, Reading
 
-from tests.devices.device_node import DOG, NODE, DeviceNode, make_secret, make_vector
+from tests.devices.device_node import DEVICE, NODE, DeviceNode, make_secret, make_vector
 
 RESCUE = load_shipped("rescue")
 FEVER = parse_reading("patient heart_rate=160 patient_temperature=39.5", RESCUE)
@@ -20,87 +20,87 @@ START = 1_700_000_000_000_000
 
 
 def make_pair(start: int = START, **options: int) -> tuple[DeviceNode, SimulatedDevice]:
-    site = DeviceNode()
-    site.vocabularies.known[shorten_hash(RESCUE)] = list_sensed(RESCUE)
-    return site, make_device(site, start, **options)
+    node = DeviceNode()
+    node.vocabularies.known[shorten_hash(RESCUE)] = list_sensed(RESCUE)
+    return node, make_device(node, start, **options)
 
 
-def make_device(site: DeviceNode, start: int, **options: int) -> SimulatedDevice:
-    link = site.keys.link_for(DOG, 7)
+def make_device(node: DeviceNode, start: int, **options: int) -> SimulatedDevice:
+    link = node.keys.link_for(DEVICE, 7)
     assert link is not None
     return SimulatedDevice(link, shorten_hash(RESCUE), list_sensed(RESCUE), start, **options)
 
 
-def talk(site: DeviceNode, device: SimulatedDevice, now: int) -> None:
+def talk(node: DeviceNode, device: SimulatedDevice, now: int) -> None:
     """Carry everything both ways until there is silence."""
     while (message := device.next_message(now)) is not None:
-        site.do(Message(DOG, *message))
-        while site.outbox:
-            publish = site.outbox.pop(0)
+        node.do(Message(DEVICE, *message))
+        while node.outbox:
+            publish = node.outbox.pop(0)
             device.receive(publish.topic, publish.payload)
             if publish.token:
-                site.do(Acknowledged(publish.topic, publish.token))
+                node.do(Acknowledged(publish.topic, publish.token))
 
 
 def test_readings_arrive_with_their_age() -> None:
-    site, device = make_pair()
+    node, device = make_pair()
     device.put(FEVER, -3_600_000)
     device.put(FEVER, 0)
-    talk(site, device, 0)
+    talk(node, device, 0)
     assert device.is_done
-    old, new = site.list_notes()
-    assert new.at == site.now
-    assert abs(old.at - (site.now - 3_600_000)) <= old.doubt
-    assert (new.device, new.device_epoch) == (DOG, START // 1_000_000)
+    old, new = node.list_notes()
+    assert new.at == node.now
+    assert abs(old.at - (node.now - 3_600_000)) <= old.doubt
+    assert (new.device, new.device_epoch) == (DEVICE, START // 1_000_000)
     assert new.device_sequence == old.device_sequence + 1
 
 
 def test_many_readings_go_in_several_frames() -> None:
-    site, device = make_pair()
+    node, device = make_pair()
     for _ in range(100):
         device.put(FEVER, 0)
-    talk(site, device, 0)
+    talk(node, device, 0)
     assert device.is_done
-    assert len(site.list_notes()) == 100
+    assert len(node.list_notes()) == 100
 
 
 def test_nothing_is_done_before_the_node_says_so() -> None:
-    site, device = make_pair()
+    node, device = make_pair()
     device.put(FEVER, 0)
     assert device.next_message(0) is not None
     assert device.next_message(2_999) is None
     hello = device.next_message(3_000)  # nobody heard the first
     assert hello is not None
-    site.do(Message(DOG, *hello))
+    node.do(Message(DEVICE, *hello))
     assert not device.is_done
-    device.receive(site.outbox[0].topic, site.outbox[0].payload)
+    device.receive(node.outbox[0].topic, node.outbox[0].payload)
     frame = device.next_message(3_000)
     assert frame is not None
     assert not device.is_done
     again = device.next_message(6_000)
     assert again is not None
     for message in (frame, again):
-        site.do(Message(DOG, *message))
-    for publish in site.outbox:
+        node.do(Message(DEVICE, *message))
+    for publish in node.outbox:
         device.receive(publish.topic, publish.payload)
     assert device.is_done
-    assert len(site.list_notes()) == 1
+    assert len(node.list_notes()) == 1
 
 
 def test_every_run_comes_after_the_one_before() -> None:
-    site, device = make_pair()
+    node, device = make_pair()
     for start in (START, START + 1, START + 999_999, START + 1_000_000):
-        device = make_device(site, start)
+        device = make_device(node, start)
         device.put(FEVER, 0)
-        talk(site, device, 0)
+        talk(node, device, 0)
         assert device.is_done
-    assert len(site.list_notes()) == 4
-    late = make_device(site, START)
+    assert len(node.list_notes()) == 4
+    late = make_device(node, START)
     message = late.next_message(0)
     assert message is not None
-    site.do(Message(DOG, *message))
-    assert site.outbox == []
-    assert site.counts["device_refused.replay"] == 1
+    node.do(Message(DEVICE, *message))
+    assert node.outbox == []
+    assert node.counts["device_refused.replay"] == 1
 
 
 def test_what_was_not_announced_is_not_sent() -> None:
@@ -110,29 +110,29 @@ def test_what_was_not_announced_is_not_sent() -> None:
 
 
 def test_vectors_of_the_node_tell_what_is_wanted() -> None:
-    site, device = make_pair(capacity=1000)
-    wide = site.subscribe(make_vector(100, 255), vocabulary=shorten_hash(RESCUE))
-    talk(site, device, 0)
+    node, device = make_pair(capacity=1000)
+    wide = node.subscribe(make_vector(100, 255), vocabulary=shorten_hash(RESCUE))
+    talk(node, device, 0)
     assert device.matches(FEVER)
     assert not device.matches(parse_reading("patient patient_temperature=34", RESCUE))
-    site.unsubscribe(wide)
-    for publish in site.outbox:
+    node.unsubscribe(wide)
+    for publish in node.outbox:
         assert device.receive(publish.topic, publish.payload)
         assert not device.receive(publish.topic, publish.payload)  # once only
     assert device.vectors == {}
 
 
 def test_what_is_not_the_nodes_is_refused() -> None:
-    site, device = make_pair()
+    node, device = make_pair()
     device.put(FEVER, 0)
     sv, ack = device.topics
     assert not device.receive(ack, b"nonsense")
-    talk(site, device, 0)
+    talk(node, device, 0)
     assert len(device.refusals) == 1
-    hello = device.next_message(0) or make_device(site, START + 5).next_message(0)
+    hello = device.next_message(0) or make_device(node, START + 5).next_message(0)
     assert hello is not None
-    site.do(Message(DOG, *hello))
-    (publish,) = site.outbox
+    node.do(Message(DEVICE, *hello))
+    (publish,) = node.outbox
     assert not device.receive(sv, publish.payload)
     assert not device.receive("dens/1/wd/dog-2/ack", publish.payload)
     forged = publish.payload[:-1] + bytes([publish.payload[-1] ^ 1])
@@ -148,18 +148,18 @@ def write_key(folder: Path, **changes: object) -> Path:
         "url": "mqtt://127.0.0.1:1883",
         "key_id": 7,
         "key": make_secret(7).hex(),
-        "user": DOG,
+        "user": DEVICE,
         "password": "x",
     }
     path = folder / "dog.json"
-    path.write_text(json.dumps({"device": DOG, "nodes": [entry | changes]}), encoding="utf-8")
+    path.write_text(json.dumps({"device": DEVICE, "nodes": [entry | changes]}), encoding="utf-8")
     return path
 
 
 def test_a_key_file_says_everything(tmp_path: Path) -> None:
-    key = read_key(write_key(tmp_path, ca="ca.der"), DOG, NODE)
-    assert (key.link.device, key.link.node, key.link.key_id) == (DOG, NODE, 7)
-    assert (key.url, key.user, key.password) == ("mqtt://127.0.0.1:1883", DOG, "x")
+    key = read_key(write_key(tmp_path, ca="ca.der"), DEVICE, NODE)
+    assert (key.link.device, key.link.node, key.link.key_id) == (DEVICE, NODE, 7)
+    assert (key.url, key.user, key.password) == ("mqtt://127.0.0.1:1883", DEVICE, "x")
     assert key.ca == tmp_path / "ca.der"
 
 

@@ -1,4 +1,4 @@
-"""The peers' part at work: what it costs, what it refuses, how it resumes, what it logs."""
+"""The peers' protocol at work: what it costs, what it refuses, how it resumes, what it logs."""
 
 from __future__ import annotations
 

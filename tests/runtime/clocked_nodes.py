@@ -38,7 +38,7 @@ from denwatch.node.store import EmulatedDisk, MemoryStore
 from denwatch.protocol import notification
 
 from simulator.keys import HmacKeys
-from tests.subscribers.world import patient
+from tests.subscribers.subscriber_node import patient
 
 FLIGHT = 200  # ms of a frame between two nodes
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from simulator.site import NodeProcess, Site, wait_for
 from tests.node.app import App
 from tests.spark.streams import be_quick
-from tests.subscribers.world import World
+from tests.subscribers.subscriber_node import SubscriberNode
 
 FEVER = "patient patient_temperature=40"
 ASKED = "patient_temperature is high, at least 0.5"
@@ -118,7 +118,7 @@ def _find_planned(app: App) -> str | None:
     ],
 )
 def test_a_subscription_is_rebuilt_from_the_log_as_it_was_signed(words: str) -> None:
-    world = World()
+    world = SubscriberNode()
     world.ask("medic7", words)
     (made,) = world.item_store.iterate(world.store, SUBSCRIPTION)
     (logged,) = world.find_logs("subscribe")

@@ -10,15 +10,15 @@ from denwatch.node.core import pending
 from denwatch.node.core.delivery import Delivery
 from denwatch.node.core.subscriptions import SubscriberSettings, Subscriptions
 
+from tests.subscribers.subscriber_node import SubscriberNode
 from tests.subscribers.test_model import SETTINGS, Run
-from tests.subscribers.world import World
 
 HIGH: dict[str, float] = {"heart_rate": 180}
 SOME: dict[str, float] = {"heart_rate": 125}
 
 
 def play(*events: tuple[Any, ...], options: SubscriberSettings = SETTINGS) -> None:
-    run = Run(World(settings=options))
+    run = Run(SubscriberNode(settings=options))
     for event in events:
         run.step(event)
     run.finish()

@@ -14,9 +14,9 @@ from denwatch.watchdog import significance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.subscribers.world import World
+from tests.subscribers.subscriber_node import SubscriberNode
 
-PENDING = World().subscribers._pending
+PENDING = SubscriberNode().subscribers._pending
 VECTOR = subscription.encode(SubscriptionVector(1, [Predicate(0, 10, 20)]))
 
 

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.subscribers.oracle import News, Oracle, Wish
-from tests.subscribers.world import (
-    World,
+from tests.subscribers.subscriber_node import (
+    SubscriberNode,
     load,
-    make_marks,
-    make_note,
+    make_notification,
+    make_receipts,
     make_subscription,
     patient,
 )
@@ -69,7 +69,7 @@ SETTINGS = SubscriberSettings(window=3, catch_up=2, is_announcing=False, receipt
 class Run:
     """A node, the oracle beside it, and what is on its way to each subscriber."""
 
-    world: World = field(default_factory=lambda: World(settings=SETTINGS))
+    node: SubscriberNode = field(default_factory=lambda: SubscriberNode(settings=SETTINGS))
     oracle: Oracle = field(default_factory=Oracle)
     flight: dict[str, list[Publish]] = field(default_factory=lambda: {o: [] for o in OWNERS})
     dots: list[Dot] = field(default_factory=list)
@@ -82,8 +82,8 @@ class Run:
                 continue
             owner = publish.topic[len(NOTES) :]
             id = int(load(publish)["id"], 16)
-            assert publish.topic in self.world.listening, "sent to somebody who is not there"
-            assert id in self.oracle.list_due(owner, self.world.now), "not wanted, or once more"
+            assert publish.topic in self.node.listening, "sent to somebody who is not there"
+            assert id in self.oracle.list_due(owner, self.node.now), "not wanted, or once more"
             flying = [int(load(p)["id"], 16) for p in self.flight[owner]]
             assert id not in flying, "sent while it was on its way"
             self.flight[owner].append(publish)
@@ -94,16 +94,14 @@ class Run:
         getattr(self, f"do_{kind}")(*rest)
 
     def do_subscribe(self, owner: str, which: int) -> None:
-        before = len(self.world.sent)
-        reply = self.world.ask(owner, WORDS[which])
+        before = len(self.node.sent)
+        reply = self.node.ask(owner, WORDS[which])
         assert reply["ok"]
         if not reply["known"]:
             for old in reply["replaced"]:
                 self.oracle.unsubscribe(int(old, 16), is_kept=True)
-            self.oracle.subscribe(
-                self.make_wish(int(reply["id"], 16), owner, which, self.world.now)
-            )
-        self.take(self.world.sent[before:])
+            self.oracle.subscribe(self.make_wish(int(reply["id"], 16), owner, which, self.node.now))
+        self.take(self.node.sent[before:])
 
     def make_wish(self, id: int, owner: str, which: int, created: int) -> Wish:
         compiled = compile_subscription(parse(WORDS[which]), load_shipped("rescue"))
@@ -111,84 +109,84 @@ class Run:
         return Wish(id, owner, compiled.data, created, end, compiled.options.score or 1.0)
 
     def do_unsubscribe(self, owner: str, which: int) -> None:
-        rows = self.world.ask(owner, "list")["subscriptions"]
+        rows = self.node.ask(owner, "list")["subscriptions"]
         if rows:
-            reply = self.world.ask(owner, f"unsubscribe {rows[which % len(rows)]['id']}")
+            reply = self.node.ask(owner, f"unsubscribe {rows[which % len(rows)]['id']}")
             for id in reply["removed"]:
                 self.oracle.unsubscribe(int(id, 16), is_kept=False)
 
     def do_read(self, values: dict[str, Any], shift: int, life: int) -> None:
-        at = self.world.now + shift
+        at = self.node.now + shift
         vector = patient(**values)
-        self.dots.append(Dot("a", self.world.store.epoch, self.world.item_store._sequence + 1))
+        self.dots.append(Dot("a", self.node.store.epoch, self.node.item_store._sequence + 1))
         news = News(self.dots[-1].id, vector, at, at + 1000 * life)
         self.oracle.publish(news)
-        item, published = self.world.read(vector, at=at, life=1000 * life)
+        item, published = self.node.read(vector, at=at, life=1000 * life)
         assert item.dot == self.dots[-1]
         self.take(published)
 
     def do_carry(self, values: dict[str, Any], shift: int) -> None:
         self.count += 1
-        at = self.world.now + shift
+        at = self.node.now + shift
         dot = Dot("b", 1, self.count)
         self.dots.append(dot)
-        item = make_note(self.world, patient(**values), dot, at=at, life=300_000)
+        item = make_notification(self.node, patient(**values), dot, at=at, life=300_000)
         self.oracle.publish(News(item.id, patient(**values), at, item.expires))
-        self.take(self.world.bring(item))
+        self.take(self.node.bring(item))
 
     def do_learn(self, owner: str, which: int, seconds: int) -> None:
         self.count += 1
-        created = self.world.now + 1000 * seconds
+        created = self.node.now + 1000 * seconds
         compiled = compile_subscription(parse(WORDS[which]), load_shipped("rescue"))
         options = {k: v for k, v in compiled.options.to_dict().items() if k != "name"}
         wish = self.make_wish(Dot("b", 1, self.count).id, owner, which, created)
         item = make_subscription(
-            self.world, owner, compiled.data, Dot("b", 1, self.count), created=created,
+            self.node, owner, compiled.data, Dot("b", 1, self.count), created=created,
             expires=wish.end, **options,
         )  # fmt: skip
         self.oracle.subscribe(wish)
-        self.take(self.world.bring(item))
+        self.take(self.node.bring(item))
 
     def do_mark(self, owner: str, which: int) -> None:
         if not self.dots:
             return
         dot = self.dots[which % len(self.dots)]
         self.count += 1
-        marks = make_marks(owner, [dot], Dot("b", 1, self.count), self.world.now + 10_000_000)
+        marks = make_receipts(owner, [dot], Dot("b", 1, self.count), self.node.now + 10_000_000)
         self.oracle.deliver(owner, dot.id)
-        self.take(self.world.bring(marks))
+        self.take(self.node.bring(marks))
 
     def do_attach(self, owner: str) -> None:
-        published = self.world.attach(owner)
+        published = self.node.attach(owner)
         self.take(published)
         ranks: list[Any] = [self.oracle.find_rank(owner, int(load(p)["id"], 16)) for p in published]
         assert ranks == sorted(ranks), "not in the order of rank"
-        known = partial(self.world.subscribers.wanted, self.world.store)
+        known = partial(self.node.subscribers.wanted, self.node.store)
         sent = {int(load(p)["id"], 16) for p in published}
         waiting: list[Any] = [
             self.oracle.find_rank(owner, dot.id)
             for dot in self.dots
-            if dot.id in self.oracle.list_due(owner, self.world.now) - sent and owner in known(dot)
+            if dot.id in self.oracle.list_due(owner, self.node.now) - sent and owner in known(dot)
         ]
         if published and waiting:
             assert max(ranks) <= min(waiting), "a better one has to wait"
 
     def do_detach(self, owner: str) -> None:
-        self.world.detach(owner)
+        self.node.detach(owner)
         self.flight[owner].clear()
 
     def do_ack(self, owner: str, which: int) -> None:
         if self.flight[owner]:
             publish = self.flight[owner].pop(which % len(self.flight[owner]))
             self.oracle.deliver(owner, int(load(publish)["id"], 16))
-            self.take(self.world.ack(publish))
+            self.take(self.node.ack(publish))
 
     def do_tick(self, ms: int) -> None:
-        self.oracle.expire(self.world.now + ms)
-        self.take(self.world.tick(ms))
+        self.oracle.expire(self.node.now + ms)
+        self.take(self.node.tick(ms))
 
     def do_restart(self) -> None:
-        self.world = self.world.reopen()
+        self.node = self.node.reopen()
         for flying in self.flight.values():
             flying.clear()
 
@@ -200,8 +198,8 @@ class Run:
             self.do_attach(owner)
             while self.flight[owner]:
                 self.do_ack(owner, 0)
-            assert self.oracle.list_due(owner, self.world.now) == set(), "lost"
-        due = {dot: self.world.subscribers.wanted(self.world.store, dot) for dot in self.dots}
+            assert self.oracle.list_due(owner, self.node.now) == set(), "lost"
+        due = {dot: self.node.subscribers.wanted(self.node.store, dot) for dot in self.dots}
         assert not any(due.values())
 
 
@@ -228,9 +226,9 @@ def test_each_gets_what_is_theirs_once_and_in_order(events: list[tuple[Any, ...]
     for event in events:
         run.step(event)
     run.finish()
-    held = run.world.item_store
-    assert len(run.world.medium.spaces.get("sub.want", {})) == held.count(NOTIFICATION)
-    assert run.world.subscribers.count_subscriptions() == held.count(SUBSCRIPTION)
+    held = run.node.item_store
+    assert len(run.node.medium.spaces.get("sub.want", {})) == held.count(NOTIFICATION)
+    assert run.node.subscribers.count_subscriptions() == held.count(SUBSCRIPTION)
 
 
 def replay(events: list[tuple[Any, ...]], restarts: bool) -> list[list[tuple[str, bytes]]]:
@@ -238,25 +236,25 @@ def replay(events: list[tuple[Any, ...]], restarts: bool) -> list[list[tuple[str
     run = Run()
     published: list[list[tuple[str, bytes]]] = []
     for event in events:
-        before = len(run.world.sent)
+        before = len(run.node.sent)
         if event[0] != "restart":
             run.step(event)
         elif restarts:
-            sequence = run.world.item_store._sequence
-            run.world.medium.epoch = 0
-            world = World(run.world.medium, settings=SETTINGS)
-            world.now = run.world.now
-            world.item_store._sequence = sequence  # so that both runs make the same dots
-            world.feeder.made = run.world.feeder.made
-            run.world, before = world, 0
+            sequence = run.node.item_store._sequence
+            run.node.medium.epoch = 0
+            node = SubscriberNode(run.node.medium, settings=SETTINGS)
+            node.now = run.node.now
+            node.item_store._sequence = sequence  # so that both runs make the same dots
+            node.feeder.made = run.node.feeder.made
+            run.node, before = node, 0
             for flying in run.flight.values():
                 flying.clear()
         else:
-            for topic in list(run.world.listening):
-                run.world.leave(topic)
+            for topic in list(run.node.listening):
+                run.node.leave(topic)
             for flying in run.flight.values():
                 flying.clear()
-        published.append([(p.topic, p.payload) for p in run.world.sent[before:]])
+        published.append([(p.topic, p.payload) for p in run.node.sent[before:]])
     return published
 
 
@@ -274,8 +272,8 @@ def test_the_same_events_give_the_same_actions(events: Any) -> None:
         run = Run()
         trace = []
         for event in events:
-            before = len(run.world.trace)
+            before = len(run.node.trace)
             run.step(event)
-            trace.append(run.world.trace[before:] if event[0] != "restart" else [])
+            trace.append(run.node.trace[before:] if event[0] != "restart" else [])
         traces.append(trace)
     assert traces[0] == traces[1]

@@ -14,31 +14,31 @@ from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.subscribers.world import World, list_ids, load, patient
+from tests.subscribers.subscriber_node import SubscriberNode, list_ids, load, patient
 
 JSON = {"when": {"attribute": "patient_temperature", "hedges": ["very"], "is": "high"}}
 
 
 def test_the_same_in_words_json_and_cbor_is_one_subscription() -> None:
-    world = World()
-    words = world.ask("medic7", "patient_temperature is very high")
+    node = SubscriberNode()
+    words = node.ask("medic7", "patient_temperature is very high")
     for payload in (json.dumps(JSON), cbor2.dumps(JSON), json.dumps({"subscribe": JSON})):
-        reply = world.ask("medic7", payload)
+        reply = node.ask("medic7", payload)
         assert reply["ok"]
         assert (reply["id"], reply["known"]) == (words["id"], True)
     assert words["known"] is False
     assert words["understood"] == "patient_temperature is very high"
     assert len(words["id"]) == 16
-    assert world.subscribers.count_subscriptions() == 1
+    assert node.subscribers.count_subscriptions() == 1
 
 
 def test_xml_is_compiled() -> None:
     from denwatch.client.language import parse, print_as
 
-    world = World()
+    node = SubscriberNode()
     xml = print_as("xml", parse("heart_rate is high and pain is severe, top 3"))
     assert xml.startswith("<")
-    reply = world.ask("medic7", xml)
+    reply = node.ask("medic7", xml)
     assert reply["ok"]
     assert reply["understood"] == "heart_rate is high and pain is severe"
 
@@ -51,12 +51,12 @@ def test_xml_is_compiled() -> None:
     ],
 )
 def test_an_error_says_where_and_what_was_meant(payload: str, at: int) -> None:
-    world = World()
-    reply = world.ask("medic7", payload)
+    node = SubscriberNode()
+    reply = node.ask("medic7", payload)
     assert reply["ok"] is False
     assert reply["at"] == at
     assert reply["error"]
-    assert not world.item_store.live[1]
+    assert not node.item_store.live[1]
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_an_error_says_where_and_what_was_meant(payload: str, at: int) -> None:
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(payload: bytes) -> None:
-    world = World()
-    reply = world.ask("medic7", payload)
+    node = SubscriberNode()
+    reply = node.ask("medic7", payload)
     assert reply["ok"] is False
     assert isinstance(reply["error"], str)
     assert reply["error"]
-    assert not any(isinstance(action, Write) for action in world.trace[-1])
-    assert world.find_logs("refuse")[-1]["who"] == "medic7"
+    assert not any(isinstance(action, Write) for action in node.trace[-1])
+    assert node.find_logs("refuse")[-1]["who"] == "medic7"
 
 
 @settings(max_examples=150, deadline=None)
@@ -130,107 +130,107 @@ def test_what_is_wrong_is_refused_and_changes_nothing(payload: bytes) -> None:
 def test_any_bytes_are_answered(payload: bytes) -> None:
     with suppress(LanguageError):
         read_request(payload)
-    world = World()
-    reply = world.ask("medic7", payload)
+    node = SubscriberNode()
+    reply = node.ask("medic7", payload)
     assert reply is None or "ok" in reply
     if reply is not None and not reply["ok"]:
-        assert not any(isinstance(action, Write) for action in world.trace[-1])
+        assert not any(isinstance(action, Write) for action in node.trace[-1])
 
 
 def test_a_request_to_anothers_topic_changes_nothing_and_is_not_answered() -> None:
-    world = World()
-    world.listen(REPLIES + "medic7")
-    assert world.ask("medic7", "pain is severe", sender="mallory") is None
-    assert world.trace[-1][-1].name == "requests_refused"  # type: ignore[union-attr]
-    assert world.find_logs("refuse")[-1]["who"] == "mallory"
-    assert world.ask("medic7", "pain is severe", sender="")["ok"]  # behind another broker
-    assert world.subscribers.count_subscriptions() == 1
+    node = SubscriberNode()
+    node.listen(REPLIES + "medic7")
+    assert node.ask("medic7", "pain is severe", sender="mallory") is None
+    assert node.trace[-1][-1].name == "requests_refused"  # type: ignore[union-attr]
+    assert node.find_logs("refuse")[-1]["who"] == "mallory"
+    assert node.ask("medic7", "pain is severe", sender="")["ok"]  # behind another broker
+    assert node.subscribers.count_subscriptions() == 1
 
 
 def test_a_name_replaces_and_ids_and_names_unsubscribe() -> None:
-    world = World()
-    first = world.ask("m", "pain is severe, named a")
-    second = world.ask("m", "heart_rate is high, named a")
+    node = SubscriberNode()
+    first = node.ask("m", "pain is severe, named a")
+    second = node.ask("m", "heart_rate is high, named a")
     assert second["replaced"] == [first["id"]]
-    third = world.ask("m", {"subscribe": "glucose is low", "name": "b", "request": "r1"})
+    third = node.ask("m", {"subscribe": "glucose is low", "name": "b", "request": "r1"})
     assert (third["name"], third["request"]) == ("b", "r1")
-    listed = world.ask("m", {"list": True, "request": "r2"})
+    listed = node.ask("m", {"list": True, "request": "r2"})
     assert [row["name"] for row in listed["subscriptions"]] == ["a", "b"]
     assert listed["request"] == "r2"
-    assert world.ask("m", f"unsubscribe {second['id']}")["removed"] == [second["id"]]
-    assert world.ask("m", "unsubscribe b")["removed"] == [third["id"]]
-    assert world.ask("m", {"unsubscribe": "b", "request": "r3"}) == {
+    assert node.ask("m", f"unsubscribe {second['id']}")["removed"] == [second["id"]]
+    assert node.ask("m", "unsubscribe b")["removed"] == [third["id"]]
+    assert node.ask("m", {"unsubscribe": "b", "request": "r3"}) == {
         "ok": True,
         "removed": [],
         "name": "b",
         "request": "r3",
     }
-    assert world.ask("m", "list")["subscriptions"] == []
-    assert world.ask("other", "unsubscribe a")["ok"] is False
+    assert node.ask("m", "list")["subscriptions"] == []
+    assert node.ask("other", "unsubscribe a")["ok"] is False
 
 
 def test_others_subscriptions_are_out_of_reach() -> None:
-    world = World()
-    mine = world.ask("m", "pain is severe, named a")
-    assert world.ask("n", f"unsubscribe {mine['id']}")["ok"] is False
-    assert world.ask("n", "list")["subscriptions"] == []
-    assert world.subscribers.count_subscriptions() == 1
+    node = SubscriberNode()
+    mine = node.ask("m", "pain is severe, named a")
+    assert node.ask("n", f"unsubscribe {mine['id']}")["ok"] is False
+    assert node.ask("n", "list")["subscriptions"] == []
+    assert node.subscribers.count_subscriptions() == 1
 
 
 def test_there_is_a_limit_for_each_subscriber() -> None:
-    world = World(settings=SubscriberSettings(max_subscriptions=2))
-    assert world.ask("m", "pain is severe, named a")["ok"]
-    assert world.ask("m", "glucose is low")["ok"]
-    assert "2 subscriptions" in world.ask("m", "heart_rate is high")["error"]
-    assert world.ask("m", "heart_rate is high, named a")["ok"]  # takes the place of another
-    assert world.ask("n", "heart_rate is high")["ok"]
+    node = SubscriberNode(settings=SubscriberSettings(max_subscriptions=2))
+    assert node.ask("m", "pain is severe, named a")["ok"]
+    assert node.ask("m", "glucose is low")["ok"]
+    assert "2 subscriptions" in node.ask("m", "heart_rate is high")["error"]
+    assert node.ask("m", "heart_rate is high, named a")["ok"]  # takes the place of another
+    assert node.ask("n", "heart_rate is high")["ok"]
 
 
 def test_replies_wait_until_somebody_listens() -> None:
-    world = World(settings=SubscriberSettings(kept_replies=2))
+    node = SubscriberNode(settings=SubscriberSettings(kept_replies=2))
     for words in ("pain is severe", "pain is svere", "heart_rate is high"):
-        assert world.do(Message("m", REQUESTS + "m", words.encode())) == []
-    world = world.reopen()
-    replies = [json.loads(p.payload) for p in world.listen(REPLIES + "m")]
+        assert node.do(Message("m", REQUESTS + "m", words.encode())) == []
+    node = node.reopen()
+    replies = [json.loads(p.payload) for p in node.listen(REPLIES + "m")]
     assert [reply["ok"] for reply in replies] == [False, True]
-    world.leave(REPLIES + "m")
-    assert world.listen(REPLIES + "m") == []
-    assert not world.medium.spaces["sub.reply"]
+    node.leave(REPLIES + "m")
+    assert node.listen(REPLIES + "m") == []
+    assert not node.medium.spaces["sub.reply"]
 
 
 def test_mute_holds_notifications_back() -> None:
-    world = World()
-    world.ask("m", "heart_rate is high")
-    world.attach("m")
-    assert world.ask("m", "mute") == {"ok": True, "muted": True}
-    item, published = world.read(patient(heart_rate=180))
+    node = SubscriberNode()
+    node.ask("m", "heart_rate is high")
+    node.attach("m")
+    assert node.ask("m", "mute") == {"ok": True, "muted": True}
+    item, published = node.read(patient(heart_rate=180))
     assert published == []
-    world = world.reopen()
-    assert world.attach("m") == []
-    world.ask("m", "unmute")
-    assert list_ids(world.sent, "m") == [f"{item.id:016x}"]
+    node = node.reopen()
+    assert node.attach("m") == []
+    node.ask("m", "unmute")
+    assert list_ids(node.sent, "m") == [f"{item.id:016x}"]
 
 
 def test_priorities_are_checked_and_decide_the_order() -> None:
-    world = World()
-    world.ask("m", "heart_rate is high, named pulse")
-    world.ask("m", "pain is severe, named pain")
-    assert 'named "pian"' in world.ask("m", {"prefer": [["pian", "pulse"]]})["error"]
-    reply = world.ask("m", {"prefer": [["pain", "pulse"]]})
+    node = SubscriberNode()
+    node.ask("m", "heart_rate is high, named pulse")
+    node.ask("m", "pain is severe, named pain")
+    assert 'named "pian"' in node.ask("m", {"prefer": [["pian", "pulse"]]})["error"]
+    reply = node.ask("m", {"prefer": [["pain", "pulse"]]})
     assert reply["levels"] == {"pulse": 2, "pain": 1}
-    assert "conflict" in world.ask("m", "glucose is low, prefer pulse over pain")["error"]
-    better, _ = world.read(patient(pain=8, heart_rate=60))
-    worse, _ = world.read(patient(pain=0, heart_rate=200))
-    world = world.reopen()
-    published = world.attach("m")
+    assert "conflict" in node.ask("m", "glucose is low, prefer pulse over pain")["error"]
+    better, _ = node.read(patient(pain=8, heart_rate=60))
+    worse, _ = node.read(patient(pain=0, heart_rate=200))
+    node = node.reopen()
+    published = node.attach("m")
     assert list_ids(published, "m") == [f"{better.id:016x}", f"{worse.id:016x}"]
     assert [load(p)["subscription"] for p in published] == ["pain", "pulse"]
 
 
 def test_a_probe_counts_what_would_be_new() -> None:
-    world = World()
-    world.ask("m", "heart_rate is high")
-    before = dict(world.medium.spaces["item.subscription"])
-    reply = world.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
+    node = SubscriberNode()
+    node.ask("m", "heart_rate is high")
+    before = dict(node.medium.spaces["item.subscription"])
+    reply = node.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
     assert reply == {"ok": True, "node": "a", "new_roots": 1, "nodes": 1, "request": "p"}
-    assert world.medium.spaces["item.subscription"] == before
+    assert node.medium.spaces["item.subscription"] == before

@@ -79,7 +79,7 @@ class Fresh:
         self.expires = expires
 
 
-class World(HostedNode):
+class SubscriberNode(HostedNode):
     """One node with subscribers only; `now` is moved by the test."""
 
     def __init__(self, medium: FieldMedium | None = None, **options: Any) -> None:
@@ -102,12 +102,12 @@ class World(HostedNode):
         self.feeder = Feeder(self.item_store)
         self.node.receivers[DEVICES] = self.feeder.receive
 
-    def reopen(self) -> World:
+    def reopen(self) -> SubscriberNode:
         """Return the node as it is after a crash; the next run."""
         self.die()
-        world = World(self.medium, **self.options)
-        world.now = self.now
-        return world
+        node = SubscriberNode(self.medium, **self.options)
+        node.now = self.now
+        return node
 
     def settle(self, actions: Sequence[Action]) -> list[Publish]:
         self.trace.append(list(actions))
@@ -213,8 +213,8 @@ def patient(
     return NotificationVector(event.number, readings, faults=mask)
 
 
-def make_note(
-    world: World,
+def make_notification(
+    node: SubscriberNode,
     vector: NotificationVector,
     dot: Dot,
     *,
@@ -224,13 +224,13 @@ def make_note(
 ) -> Item:
     """Return a notification of another node."""
     body = NotificationBody(
-        device, 1, dot.sequence, at, 0, world.vocabularies.own_hash, notification.encode(vector)
+        device, 1, dot.sequence, at, 0, node.vocabularies.own_hash, notification.encode(vector)
     )
     return Item(dot, NOTIFICATION, at + life, encode_body(body), b"signed")
 
 
 def make_subscription(
-    world: World,
+    node: SubscriberNode,
     owner: str,
     vector: bytes,
     dot: Dot,
@@ -242,12 +242,12 @@ def make_subscription(
 ) -> Item:
     """Return a subscription of another node."""
     body = SubscriptionBody(
-        owner, role, "as it was said", created, 0, world.vocabularies.own_hash, vector, options
+        owner, role, "as it was said", created, 0, node.vocabularies.own_hash, vector, options
     )
     return Item(dot, SUBSCRIPTION, expires, encode_body(body), b"signed")
 
 
-def make_marks(owner: str, notes: list[Dot], dot: Dot, expires: int) -> Item:
+def make_receipts(owner: str, notes: list[Dot], dot: Dot, expires: int) -> Item:
     """Return the marks of another node."""
     body = DeliveredBody(owner, [list(note) for note in notes])
     return Item(dot, DELIVERED, expires, encode_body(body), b"signed")
