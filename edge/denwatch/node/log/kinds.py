@@ -67,7 +67,7 @@ _TABLE = (
     _kind(
         4,
         "subscribe",
-        "a subscription came: from its owner (source empty) or from a peer",
+        "a subscription was received: from its subscriber (source empty) or from a peer",
         f"{_DOT} owner:text role:text words:text language:int vocabulary:bytes vector:bytes"
         " created:int expires:int options:map source:text event:text? features:id?"
         " signature:bytes?",
@@ -81,7 +81,7 @@ _TABLE = (
     _kind(
         6,
         "note",
-        "a notification came: from its device (source empty) or from a peer",
+        "a notification was received: from its device (source empty) or from a peer",
         f"{_DOT} device:text device_epoch:int device_sequence:int at:int doubt:int expires:int"
         " vocabulary:bytes vector:bytes source:text degree:int? event:text? features:id?"
         " signature:bytes?",
@@ -89,7 +89,7 @@ _TABLE = (
     _kind(
         7,
         "match",
-        "a notification matches a subscription, with possibility and necessity of 255",
+        "a notification matches a subscription, with possibility and necessity, 0 to 255",
         "note:id subscription:id owner:text possible:int certain:int",
     ),
     _kind(
@@ -101,7 +101,7 @@ _TABLE = (
     _kind(
         9,
         "send",
-        "a notification was handed to its subscriber's session",
+        "a notification was sent to its subscriber",
         "note:id owner:text subscriptions:ids attempt:int degree:int? score:real?",
     ),
     _kind(
@@ -113,22 +113,22 @@ _TABLE = (
     _kind(
         11,
         "duplicate",
-        "something came again and changed nothing",
+        "something was received again and changed nothing",
         "what:text source:text item:id? device_epoch:int? device_sequence:int?",
     ),
     _kind(
         12,
         "drop",
-        "something was given up for want of room",
+        "something was removed because there was no room",
         "what:text why:text item:id? owner:text? degree:int? source:text?",
     ),
     _kind(
         13,
         "refuse",
-        "something was turned away and changed nothing",
+        "something was refused and changed nothing",
         "what:text why:text who:text bytes:int?",
     ),
-    _kind(14, "attach", "a subscriber came to this node, or left", "subscriber:text is_up:bool"),
+    _kind(14, "attach", "a subscriber attached to this node, or left", "subscriber:text is_up:bool"),
     _kind(
         15,
         "contact",
@@ -138,7 +138,7 @@ _TABLE = (
     _kind(
         16,
         "contact_end",
-        "a link to another node is over: bytes by message, items by kind, both ways",
+        "a link to another node ended: bytes by message, items by kind, both ways",
         "peer:text contact:int began:int outcome:text"
         " digest_out:int digest_in:int known_out:int known_in:int items_out:int items_in:int"
         " subscriptions_out:int? subscriptions_in:int? notes_out:int? notes_in:int?"
@@ -147,19 +147,19 @@ _TABLE = (
     _kind(
         17,
         "transfer",
-        "an item went to a peer, or came from one, for good: its transaction is acknowledged",
+        "an item was sent to a peer, or received from one, and its transaction is acknowledged",
         "item:id what:text peer:text is_out:bool bytes:int copies:int? contact:int?",
     ),
     _kind(
         18,
         "purge",
-        "a copy was let go: expired, delivered, removed, revoked, space",
+        "a copy was deleted: expired, delivered, removed, revoked, space",
         "item:id what:text why:text",
     ),
     _kind(
         19,
         "device",
-        "a device said hello, or went silent",
+        "a device sent a hello, or became silent",
         "device:text is_up:bool device_epoch:int? senses:ids? capacity:int? vocabulary:bytes?"
         " firmware:text? settings:map?",
     ),
@@ -180,10 +180,10 @@ _TABLE = (
     _kind(
         24,
         "learn_delivered",
-        "marks came that others have delivered",
+        "receipts were received: other nodes have delivered these notifications",
         "subscriber:text notes:ids source:text",
     ),
-    _kind(25, "trouble", "something of this node failed", "what:text detail:text"),
+    _kind(25, "trouble", "a part of this node failed", "what:text detail:text"),
     _kind(
         26,
         "plan",
