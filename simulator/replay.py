@@ -2,7 +2,7 @@
 
 The strategies and the tables of encounters are the real ones; frames, disks, delays and limits of
 links are left out, and marks of delivery go to everybody who is linked at once. Some hundred times
-faster than real cores, for long traces and for comparing strategies; `post.py` does the same with
+faster than real cores, for long traces and for comparing strategies; `workload.py` does the same with
 real cores, and a test holds one against the other.
 """
 

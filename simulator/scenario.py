@@ -2,7 +2,7 @@
 
 A scenario is a small site (nodes, people, devices) and a list of happenings; whatever they are,
 they can be played, so that a scenario that shows a fault can be made shorter. Only this file knows
-which troubles there are; `trouble.py` lets them happen.
+which troubles there are; `faults.py` carries them out.
 """
 
 from __future__ import annotations

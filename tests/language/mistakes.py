@@ -70,13 +70,13 @@ MISTAKES: dict[str, tuple[SubscriptionTree, str]] = {
     ),
     "attribute of another event": (
         SubscriptionTree(And((HOT, PredicateNode(name("smoke"), NamedTerm(Name("dense")))))),
-        '"smoke" belongs to event fire, what stands before it to patient',
+        '"smoke" belongs to event fire, but the attributes before it belong to patient',
     ),
     "attribute of several events": (
         SubscriptionTree(
             PredicateNode(name("east"), CrispComparison(Operator.LESS, Quantity(9.0)))
         ),
-        '"east" is an attribute of several events (say which: event patient, fire, gas,',
+        '"east" is an attribute of several events (add one of them: event patient, fire, gas,',
     ),
     "unknown event": (
         SubscriptionTree(HOT, name("patent")),

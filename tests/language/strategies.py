@@ -88,7 +88,7 @@ def compile_or_reject(
         return compile_subscription(tree, vocabulary, **options)
     except LanguageError as error:
         assume(not error.message.startswith(("empty set", "too many", "too deeply")))
-        assume("no vector can hold this: a vector of" not in error.message)
+        assume("this does not fit into a vector: a vector of" not in error.message)
         raise
 
 

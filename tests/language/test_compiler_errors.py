@@ -109,7 +109,7 @@ SETTINGS: dict[str, tuple[SubscriptionTree, str]] = {
             rules=(SugenoRule(1, 2, Scalar(0.5)),),
             aggregator=Aggregator("product", span=WHERE),
         ),
-        "rules bring their own aggregator",
+        "rules have their own aggregator",
     ),
     "dead band without a predicate": (
         SubscriptionTree(HOT, dead_bands=(DeadBand(name("HR"), Quantity(5.0)),)),
@@ -161,17 +161,20 @@ SETTINGS: dict[str, tuple[SubscriptionTree, str]] = {
     ),
     "unknown phrase of time": (
         SubscriptionTree(HOT, recent=Recent("few secnds", span=WHERE)),
-        'unknown time "few secnds"; did you mean "few seconds"',
+        'unknown phrase of time "few secnds"; did you mean "few seconds"',
     ),
     "recent backwards": (
         SubscriptionTree(HOT, recent=Recent(None, Quantity(60.0), number(30.0))),
-        "what is no longer recent must be older",
+        "the second duration must be longer than the first",
     ),
     "unknown function": (
         SubscriptionTree(shape("trapezium", 1, 2, 3, 4)),
         'did you mean "trapezoid"',
     ),
-    "points that fall": (SubscriptionTree(shape("triangle", 90, 60, 120)), "points must not fall"),
+    "points that fall": (
+        SubscriptionTree(shape("triangle", 90, 60, 120)),
+        "points must be in rising order",
+    ),
     "too few points": (
         SubscriptionTree(shape("trapezoid", 1, 2)),
         "trapezoid takes 4 points, not 2",
@@ -212,7 +215,7 @@ def test_too_many_predicates_point_at_the_first_one_too_many() -> None:
     ]
     with pytest.raises(LanguageError) as caught:
         compile_subscription(SubscriptionTree(Or(tuple(leaves))), RESCUE)
-    assert "too many predicates: a vector holds 16 predicates, not 20" in str(caught.value)
+    assert "too many predicates: a vector stores at most 16 predicates, not 20" in str(caught.value)
     assert caught.value.at == 161
 
 

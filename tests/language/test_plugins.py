@@ -123,7 +123,7 @@ def test_circular_predicates_join_others_and_decompile() -> None:
         (
             PredicateNode(Name("heart_rate"), Extension("near", (Quantity(9.0),))),
             RESCUE,
-            "heart_rate does not go round",
+            "heart_rate is not circular",
         ),
     ],
 )

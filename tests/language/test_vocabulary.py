@@ -151,7 +151,7 @@ def test_attribute_of_another_event_is_explained() -> None:
         ("domain = [0.0, 25.5]", 'domain = ["a", 9]', "'a' is not a number"),
         ('unit = "m"', 'unit = "parsec"', 'unknown unit "parsec"'),
         ('unit = "m"', 'unit = "m"\nresolution = 12', "resolution is 8 or 16 bits"),
-        ("falling = [0.5, 1.5]", "falling = [1.5, 0.5]", "points must not fall"),
+        ("falling = [0.5, 1.5]", "falling = [1.5, 0.5]", "points must be in rising order"),
         ("falling = [0.5, 1.5]", "faling = [0.5, 1.5]", 'did you mean "falling"'),
         ("falling = [0.5, 1.5]", "falling = [0.5]", "falling takes 2 points, not 1"),
         ("rising = [3, 6]", "rising = [60, 80]", "outside the domain of wave_height"),

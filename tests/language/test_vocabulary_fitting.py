@@ -219,7 +219,7 @@ def test_gamma_codes_and_widths_are_inverse() -> None:
     ("kind", "points", "message"),
     [
         ("trapezoid", (1, 2, 3), "takes 4 points"),
-        ("triangle", (3, 2, 1), "must not fall"),
+        ("triangle", (3, 2, 1), "must be in rising order"),
         ("gaussian", (3, 0), "must be above 0"),
         ("bell", (3, 1, -1), "must be above 0"),
         ("rising", (math.nan, 1), "finite"),

@@ -233,7 +233,7 @@ ERRORS = [
     # meaning
     (one("<Hedge>¦vrey</Hedge><term>low</term>"), 'did you mean "very"?'),
     (one("<Fuzzifier>¦trapezoid</Fuzzifier>"), "kind(value, ...)"),
-    (one("<Fuzzifier>¦triangular(1)</Fuzzifier>"), "takes the numbers (width, center)"),
+    (one("<Fuzzifier>¦triangular(1)</Fuzzifier>"), "needs the numbers (width, center)"),
     (one("<Fuzzifier>¦trapezoidal(1, 5, 3)</Fuzzifier>"), "an empty set"),
     (one("<Fuzzifier>¦triangular(1 m, 3 s)</Fuzzifier>"), "one unit"),
     (one('¦<Fuzzifier kind="x">y(1)</Fuzzifier>'), "not both"),
@@ -259,7 +259,7 @@ ERRORS = [
         ),
         "is defined by itself",
     ),
-    (one(TERM).replace("</Sub", "<Why/>¦<Why/></Sub"), "<Why> stands here twice"),
+    (one(TERM).replace("</Sub", "<Why/>¦<Why/></Sub"), "<Why> appears twice"),
     (pattern("¦p2"), "no p2"),
     (pattern("p1 or¦"), "the end"),
     (pattern("¦(p1"), "never closed"),

@@ -110,7 +110,7 @@ air_temperature from dht22 on pin 4 column x
 air_temperature from dht22 on pin 4 evry 10 s
                                     ^^^^ 37: "evry" is no word of this language; did you mean "every"?
 air_temperature from dht22 on pin 4 every 10 sec every 5 s
-                                                 ^^^^^ 50: "every" is said twice
+                                                 ^^^^^ 50: "every" is given twice
 air_temperature from dht22 on pin 4 every 10
                                     ^^^^^^^^ 37: a time has a unit of time (such as "10 s")
 air_temperature from dht22 on pin 4 every 1 s

@@ -195,7 +195,7 @@ class _SentenceParser:
                     suggestions=suggest_names(word.text, CLAUSES),
                 )
             if name in clauses:
-                raise LanguageError.at_span(f'"{name}" is said twice', word.span)
+                raise LanguageError.at_span(f'"{name}" is given twice', word.span)
             clauses[name] = self.parse_clause(name, word)
         return Sentence(attribute, source, clauses)
 

@@ -158,7 +158,7 @@ class _Compilation:
         if plan.rules:
             if plan.aggregator is not None:
                 raise LanguageError.at_node(
-                    "rules bring their own aggregator, the fuzzy mean", self.source.aggregator
+                    "rules have their own aggregator, the fuzzy mean", self.source.aggregator
                 )
             kind = SUGENO
         elif plan.aggregator is None:
@@ -232,7 +232,7 @@ class _Compilation:
             )
         except ProtocolError as error:
             raise LanguageError.at_node(
-                f"no vector can hold this: {error.what}", self.source
+                f"this does not fit into a vector: {error.what}", self.source
             ) from None
 
     def _lay_out(self, wires: Mapping[Leaf, vectors.Predicate]) -> Layout:
@@ -308,7 +308,9 @@ def _check_flat(tree: Tree, drafts: Sequence[Draft], kind: int) -> None:
     if not all(isinstance(operand, Leaf) for operand in operands):
         what = "a weighted mean" if kind == WEIGHTED else "rules"
         raise LanguageError.at_node(
-            f'{what} can join predicates by "and" only', drafts[0].source, "no or, no nesting"
+            f'{what} can join predicates by "and" only',
+            drafts[0].source,
+            "without or, without nesting",
         )
 
 
@@ -333,7 +335,7 @@ def resolve_event(
         if not kept and common is not None:
             raise LanguageError.at_node(
                 f'"{name.text}" belongs to event {" or ".join(events)}, '
-                f"what stands before it to {' or '.join(common)}",
+                f"but the attributes before it belong to {' or '.join(common)}",
                 name,
                 "a subscription is about one event",
             )
@@ -344,7 +346,7 @@ def resolve_event(
         raise LanguageError.at_node(
             f'"{names[0].text}" is an attribute of several events',
             names[0],
-            f"say which: event {', '.join(common)}",
+            f"add one of them: event {', '.join(common)}",
         )
     return vocabulary.events[next(iter(common))]
 
@@ -415,7 +417,7 @@ class Lowerer:
         check_hedges(draft)
         if len(self.drafts) >= 4 * MAX_PREDICATES:
             raise LanguageError.at_node(
-                f"too many predicates: a vector holds {MAX_PREDICATES}", predicate
+                f"too many predicates: a vector stores at most {MAX_PREDICATES}", predicate
             )
         self.drafts.append(draft)
         return Leaf(len(self.drafts) - 1, draft.negated)
@@ -463,7 +465,7 @@ class Lowerer:
         if any(extras.values()):
             raise LanguageError.at_node(
                 f'"{constraint.name}" becomes several predicates here, so hedges, thresholds and '
-                "weights have no place on it",
+                "weights are not allowed on it",
                 predicate,
             )
         tree = self.lower(lowered, depth + 1)

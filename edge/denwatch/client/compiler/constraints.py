@@ -191,14 +191,14 @@ def _read_fuzzifier(shape: syntax.Shape, attribute: Attribute) -> CrispSet:
     """Return the wire's own triple: low, high, gamma, maybe a second gamma (DENS paper, Eq. 1)."""
     if len(shape.points) not in (3, 4):
         raise LanguageError.at_node(
-            "fuzzifier takes low, high, gamma and maybe a second gamma", shape
+            "fuzzifier needs low, high, gamma and optionally a second gamma", shape
         )
     ends = []
     for point in shape.points[:2]:
         if attribute.kind is ValueKind.TEXT:
             code = point.value if isinstance(point, syntax.Quantity) else -1.0
             if not 0 <= code <= attribute.last or code != int(code):
-                raise LanguageError.at_node("a text's fuzzifier takes codes", point)
+                raise LanguageError.at_node("the fuzzifier of a text needs codes", point)
             ends.append(int(code))
         else:
             ends.append(attribute.to_code(read_value(point, attribute)))
@@ -257,7 +257,7 @@ def _read_range(constraint: syntax.CrispRange, attribute: Attribute) -> CrispSet
     last = math.floor(attribute.to_position(high) + _TINY)
     if first > last:
         code = attribute.to_code((low + high) / 2)
-        note = f"narrower than one step of {attribute.step:.3g}, taken as that step"
+        note = f"narrower than one step of {attribute.step:.3g}, rounded to that step"
         return CrispSet(Triple(code, code), note=note)
     return CrispSet(Triple(first, last))
 

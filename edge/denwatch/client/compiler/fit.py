@@ -128,7 +128,7 @@ def _fit_levels(base: Membership, hedge: int, levels: Sequence[int], attribute: 
         fit = Fit(plain.triple, error, hedge, message)
     else:
         tuned = attribute.fit(full, hedge, demands)
-        message = "fitted so that it passes the threshold where it was meant to"
+        message = "fitted so that it reaches the threshold at the intended value"
         fit = replace(tuned, message=message)
     if fit.triple.left == fit.triple.right == CRISP:
         return replace(fit, hedge=0)  # too steep for the wire: nothing is left to modify
@@ -192,7 +192,7 @@ def fit_away(draft: Draft, exact: Fit, levels: Sequence[int], symmetric: bool) -
     if demands and cut_triple(fit.triple, 0, demands[0].level, attribute) != demands[0]:
         return None
     message = "hedge" if exact.hedge else "second slope"
-    kept = ", the threshold where it was" if demands else ""
+    kept = ", without moving the threshold" if demands else ""
     return Fit(fit.triple, fit.error, 0, f"{message} fitted away to save bytes{kept}")
 
 

@@ -116,7 +116,7 @@ def encode_thresholds(
             f"contradictory thresholds: certain {certain.value:g} is above "
             f"possible {possible.value:g}",
             certain,
-            "what is certain is possible at least as much",
+            "a match is never more certain than possible",
         )
     return low, high
 
@@ -139,7 +139,7 @@ def encode_time(value: syntax.Quantity | None, what: str, report: list[Approxima
     except ProtocolError as error:
         raise LanguageError.at_node(f"{what}: {error.what}", value) from None
     if decode_duration(code) != seconds:
-        taken = f"{seconds} s taken as {decode_duration(code)} s"
+        taken = f"{seconds} s rounded to {decode_duration(code)} s"
         report.append(Approximation(what, taken, span=value.span))
     return code
 
@@ -154,7 +154,7 @@ def encode_recent(
         phrase = fold_name(recent.phrase).replace("_", " ")
         if phrase not in vocabulary.phrases:
             raise LanguageError.at_node(
-                f'unknown time "{recent.phrase}"',
+                f'unknown phrase of time "{recent.phrase}"',
                 recent,
                 suggestions=suggest_names(phrase, vocabulary.phrases),
             )
@@ -164,12 +164,14 @@ def encode_recent(
         until = encode_time(within, phrase, quiet) if seconds[0] else 0
         return until, max(encode_time(gone, phrase, quiet), until + 1)
     if recent.within is None:
-        raise LanguageError.at_node("recent says neither a phrase nor a duration", recent)
+        raise LanguageError.at_node("recent needs a phrase or a duration", recent)
     until = encode_time(recent.within, "recent", report) if recent.within.value else 0
     end = until + 1
     if recent.gone is not None:
         if until and read_duration(recent.gone) <= read_duration(recent.within):
-            raise LanguageError.at_node("what is no longer recent must be older", recent.gone)
+            raise LanguageError.at_node(
+                "the second duration must be longer than the first", recent.gone
+            )
         end = max(encode_time(recent.gone, "recent", report), until + 1)
     if end > LAST_DURATION:
         raise LanguageError.at_node("recent: too long ago", recent)
@@ -222,7 +224,7 @@ def _encode_band(
     code = max(1, math.floor(share * 255 + 0.5))
     if abs(share * 255 - code) > 0.01:
         taken = code / 255 * (attribute.high - attribute.low)
-        message = f"{width.value:g} {width.unit or ''}".strip() + f" taken as {taken:.4g}"
+        message = f"{width.value:g} {width.unit or ''}".strip() + f" rounded to {taken:.4g}"
         unit = f" {attribute.unit}" if attribute.unit else ""
         report.append(
             Approximation(f"dead band of {attribute.name}", message + unit, None, width.span)
@@ -289,7 +291,7 @@ def encode_weights(drafts: Sequence[Draft], report: list[Approximation]) -> list
         error = _measure(weights, codes)
         if error > 0.001:
             text = " : ".join(map(str, codes))
-            report.append(Approximation("weights", f"taken as {text}", error))
+            report.append(Approximation("weights", f"rounded to {text}", error))
     return [replace(draft, weight=code) for draft, code in zip(drafts, codes, strict=True)]
 
 

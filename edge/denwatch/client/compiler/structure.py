@@ -187,7 +187,9 @@ def _sort(predicates: list[Predicate]) -> list[Predicate]:
         (later if p.attribute in seen else first).append(p)
         seen.add(p.attribute)
     if len(ordered) > MAX_PREDICATES:
-        raise LanguageError(f"a vector holds {MAX_PREDICATES} predicates, not {len(ordered)}")
+        raise LanguageError(
+            f"a vector stores at most {MAX_PREDICATES} predicates, not {len(ordered)}"
+        )
     return first + later
 
 

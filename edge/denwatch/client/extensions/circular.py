@@ -25,7 +25,7 @@ def find_period(attribute: Attribute, node: syntax.SyntaxNode | None) -> float:
     """Return after how much the attribute begins again, or refuse it."""
     if attribute.period is None:
         raise LanguageError.at_node(
-            f"{attribute.name} does not go round", node, "its vocabulary gives it no period"
+            f"{attribute.name} is not circular", node, "its vocabulary gives it no period"
         )
     return attribute.period
 

@@ -306,7 +306,7 @@ def any_of(*conditions: ConditionBuilder) -> ConditionBuilder:
 
 def _check_two(conditions: tuple[ConditionBuilder, ...]) -> tuple[syntax.Condition, ...]:
     if len(conditions) < 2:
-        raise LanguageError("two or more conditions are joined")
+        raise LanguageError("two or more conditions are needed")
     return tuple(condition.tree for condition in conditions)
 
 

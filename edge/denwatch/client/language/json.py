@@ -104,7 +104,7 @@ def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, JsonMember]
         key, end = _parse_string(text, place)
         span = syntax.SourceSpan(place, end)
         if key in members:
-            raise LanguageError.at_span(f'the key "{key}" stands here twice', span)
+            raise LanguageError.at_span(f'the key "{key}" appears twice', span)
         place = _skip(text, end)
         if text[place : place + 1] != ":":
             raise LanguageError('":" is expected after a key', place + 1)
@@ -205,7 +205,7 @@ class _JsonReader:
             return self.read_predicate(item, members)
         for key, member in members.items():
             if key != joint:
-                raise LanguageError.at_span(f'"{key}" cannot stand beside "{joint}"', member.key)
+                raise LanguageError.at_span(f'"{key}" is not allowed beside "{joint}"', member.key)
         inner = members[joint].item
         if joint == "not":
             return syntax.Not(self.read_condition(inner), span=item.span)

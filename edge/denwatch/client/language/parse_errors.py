@@ -63,8 +63,18 @@ _WORD = re.compile("[^\\W\\d][\\w°'\u2019.-]*")
 _NAME = re.compile(rf"{_WORD.pattern}(\s+{_WORD.pattern})*\s*$")
 _DECIMAL_COMMA = re.compile(r"\d(,)\d+\s*$")
 _LOOK_BACK = 200  # characters: a longer name is no slip
-_SHOWN = 30  # characters of what cannot stand somewhere
-_SAYINGS = {"COMMA": ",", "LPAR": "(", "RPAR": ")", "_AND": "and", "TO": "to", "OF": "of"}
+_SHOWN = 30  # characters shown of what is not expected
+_SAYINGS = {
+    "COMMA": ",",
+    "LPAR": "(",
+    "RPAR": ")",
+    "_AND": "and",
+    "TO": "to",
+    "OF": "of",
+    "$END": "the end",
+    "_END": ".",
+    "PERCENT": "%",
+}
 
 
 def check_brackets(text: str) -> None:
@@ -82,7 +92,7 @@ def check_brackets(text: str) -> None:
             opened.append(place)
         elif character == ")":
             if not opened:
-                raise LanguageError('this ")" closes nothing', place + 1)
+                raise LanguageError('this ")" has no matching "("', place + 1)
             opened.pop()
         place += 1
     if opened:
@@ -100,12 +110,12 @@ def _find_quote(text: str, start: int) -> int:
 
 
 def explain_failure(error: UnexpectedInput, text: str) -> LanguageError:
-    """Return the parser's complaint in terms of the text."""
+    """Return the parser's error in terms of the text."""
     start, wrong = _find_culprit(error, text)
     situation = _find_situation(_find_expected(error))
     comma = _DECIMAL_COMMA.search(text[:start]) or _DECIMAL_COMMA.search(text[: start + len(wrong)])
     if comma:
-        return LanguageError("decimals take a point, not a comma", comma.start(1) + 1)
+        return LanguageError("write decimals with a point, not a comma", comma.start(1) + 1)
     misspelt = _find_misspelt(text, start, situation)
     if misspelt:
         place, word, meant = misspelt
@@ -115,14 +125,14 @@ def explain_failure(error: UnexpectedInput, text: str) -> LanguageError:
     if situation.choices:
         what += f": {join_choices(situation.choices)}"
     if not wrong:
-        return LanguageError(f"the words end too early; {what}", start + 1)
+        return LanguageError(f"the text ends too early; {what}", start + 1)
     shown = wrong if wrong.isprintable() else f"character {ord(wrong[0]):#06x}"
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}…"
     hint = ""
     if situation.keywords is _OPTION_WORDS and _WORD.match(wrong):
         hint = 'conditions are joined by "and" and "or"'
-    return LanguageError(f'"{shown}" cannot stand here; {what}', start + 1, len(wrong), hint)
+    return LanguageError(f'"{shown}" is not allowed here; {what}', start + 1, len(wrong), hint)
 
 
 def _find_culprit(error: UnexpectedInput, text: str) -> tuple[int, str]:

@@ -95,7 +95,7 @@ class _TreeReader:
             if field in _MANY:
                 fields[field] = fields.get(field, ()) + value
             elif field in spans:
-                raise LanguageError.at_span(f'"{_say(field)}" is said twice', find_span(option))
+                raise LanguageError.at_span(f'"{_say(field)}" is given twice', find_span(option))
             elif field in ("threshold", "possible"):
                 thresholds.append(value)  # both must hold, so the higher one does
                 fields["possible"] = max(thresholds, key=lambda scalar: scalar.value)
@@ -143,7 +143,7 @@ class _TreeReader:
         for child in children:
             keyword = as_token(child.children[0]).type.lower()
             if keyword in limits:
-                raise LanguageError.at_span(f'"{keyword}" is said twice', find_span(child))
+                raise LanguageError.at_span(f'"{keyword}" is given twice', find_span(child))
             limits[keyword] = read_scalar(as_tree(child.children[1]))
         return syntax.PredicateNode(
             self.last,
@@ -213,9 +213,13 @@ class _TreeReader:
             word = fold_token(as_token(said.children[0])) if said else ""
             if declared is None or word != declared.word.casefold():
                 wanted = f'"{declared.word}"' if declared and declared.word else "no word"
-                hint = f"{wanted} stands before this argument" if declared else "one too many"
+                hint = (
+                    f"{wanted} is expected before this argument"
+                    if declared
+                    else "one argument too many"
+                )
                 raise LanguageError.at_span(
-                    f'"{extension.name}" does not take this', find_span(tree), hint
+                    f'"{extension.name}" does not accept this argument', find_span(tree), hint
                 )
         return read_values([tree.children[-1] for tree in trees])
 

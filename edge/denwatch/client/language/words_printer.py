@@ -180,7 +180,7 @@ class _WordsPrinter:
     def print_recent(self, recent: syntax.Recent) -> str:
         if recent.phrase is None:
             if recent.within is None:
-                raise LanguageError("a temporal restrictor says neither a phrase nor a duration")
+                raise LanguageError("a temporal restrictor needs a phrase or a duration")
             words = f"in the last {self.print_quantity(recent.within)}"
             if recent.gone is not None:
                 words += f" fading until {self.print_quantity(recent.gone)}"

@@ -70,7 +70,7 @@ class _XmlReader:
         pattern: Element | None = None
         for element in root.children[len(found) :]:
             if element.tag in seen:
-                raise LanguageError.at_span(f"<{element.tag}> stands here twice", element.start)
+                raise LanguageError.at_span(f"<{element.tag}> appears twice", element.start)
             seen.add(element.tag)
             if element.tag == "Predicate-pattern":
                 pattern = element
@@ -226,7 +226,7 @@ class _XmlReader:
             if key in element.attributes
         ]
         if len(slopes) == 1:
-            raise LanguageError.at_span("both slopes or none", element.start)
+            raise LanguageError.at_span("give both slopes or none", element.start)
         return syntax.SugenoRule(
             int(element.attributes["first"]),
             int(element.attributes["second"]),
@@ -263,7 +263,7 @@ class _XmlReader:
             self.read_scalar(element, k) for k in ("hits", "window") if k in element.attributes
         ]
         if len(counts) == 1:
-            raise LanguageError.at_span('"hits" and "window" go together', element.start)
+            raise LanguageError.at_span('"hits" and "window" must be given together', element.start)
         if counts:
             fields["persistence"] = syntax.Persistence(counts[0], counts[1], span=element.start)
         bands = []
@@ -338,7 +338,7 @@ def _convert_widths(kind: str, points: list[syntax.Value], element: Element) -> 
     wanted = "width, left, right" if kind == "trapezoidal" else "width, center"
     numbers = [point for point in points if isinstance(point, syntax.Quantity)]
     if len(points) != _WIDTHS[kind] or len(numbers) != len(points):
-        raise LanguageError.at_span(f"{kind} takes the numbers ({wanted})", span)
+        raise LanguageError.at_span(f"{kind} needs the numbers ({wanted})", span)
     if len({number.unit for number in numbers}) > 1:
         raise LanguageError.at_span(f"{kind} takes one unit", span)
     width, left, right = numbers[0], numbers[1], numbers[-1]

@@ -67,7 +67,7 @@ class Membership:
             raise LanguageError(f"{self.kind} takes {wanted} points, not {len(self.points)}")
         if self.kind in LINEAR:
             if any(a > b for a, b in zip(self.points, self.points[1:], strict=False)):
-                raise LanguageError(f"{self.kind}: points must not fall")
+                raise LanguageError(f"{self.kind}: points must be in rising order")
         elif not all(point > 0 for point in self.points[1:]):
             raise LanguageError(f"{self.kind}: the parameters after the centre must be above 0")
 

@@ -128,7 +128,9 @@ _TABLE = (
         "something was refused and changed nothing",
         "what:text why:text who:text bytes:int?",
     ),
-    _kind(14, "attach", "a subscriber attached to this node, or left", "subscriber:text is_up:bool"),
+    _kind(
+        14, "attach", "a subscriber attached to this node, or left", "subscriber:text is_up:bool"
+    ),
     _kind(
         15,
         "contact",
