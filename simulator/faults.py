@@ -1,4 +1,4 @@
-"""Lets a scenario happen in a world: each kind of happening is one method here, or in `byzantine.py`.
+"""Plays a scenario in a world: each kind of event is one method here, or in `byzantine.py`.
 
 After the trouble everything heals: links between all nodes, fair weather, people at home.
 """

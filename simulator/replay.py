@@ -1,9 +1,9 @@
-"""A list of messages over contacts, decided by the nodes' own strategies, with nothing around them.
+"""Replays a list of messages over contacts with the nodes' own strategies and nothing else.
 
 The strategies and the tables of encounters are the real ones; frames, disks, delays and limits of
-links are left out, and marks of delivery go to everybody who is linked at once. Some hundred times
-faster than real cores, for long traces and for comparing strategies; `workload.py` does the same with
-real cores, and a test holds one against the other.
+links are left out, and receipts reach every linked node at once. Some hundred times faster than
+real cores, for long traces and for comparing strategies; `workload.py` does the same with real
+cores, and a test compares the two.
 """
 
 from __future__ import annotations
