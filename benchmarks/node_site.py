@@ -28,7 +28,7 @@ from denwatch.node.core.pending import PendingRow, encode_row
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.matching.plugins import FUZZY
 from denwatch.node.replication.dot_sets import SeenRange
-from denwatch.node.runtime.build import DATABASE
+from denwatch.node.runtime.process import DATABASE
 from denwatch.node.security import open_keyring
 from denwatch.node.security.registrations import derive_device_password, derive_device_secret
 from denwatch.node.security.site import KeyFile, add_device, add_subscriber

@@ -26,7 +26,7 @@ from simulator.site import (
     find_free_ports,
     wait_for,
 )
-from tests.node.hosting import running_watchdog, write_patients
+from tests.node.clients import running_watchdog, write_patients
 
 PEOPLE = ("medic7", "medic8")
 SENSED = ("patient_temperature", "heart_rate", "oxygen_saturation", "east", "north")
@@ -45,7 +45,7 @@ class World:
     bridges: Bridges
     beside: int  # the port of a bridge to north
     passwords: dict[str, str]
-    devices: dict[str, Mapping[str, Any]]
+    devices: Mapping[str, Mapping[str, Any]]
     _publishers: dict[str, Publisher] = field(default_factory=dict)
 
     def publish(self, device: str, words: str) -> None:

@@ -20,7 +20,7 @@ from denwatch.node.runtime.links import list_addresses
 from demo.bridges import Bridges
 from simulator.site import Site, find_free_ports, wait_for
 from tests.node.app import App
-from tests.node.hosting import Person
+from tests.node.clients import Person
 
 _PREFIX = "denwatch-"  # of the namespaces, then the process that made them, then the place
 _PORT = 8883  # nobody else is in a namespace

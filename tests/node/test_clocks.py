@@ -18,7 +18,7 @@ import pytest
 
 from simulator.site import NodeProcess, Site, wait_for
 from tests.node.app import App
-from tests.node.hosting import Person, Sensor, running_watchdog
+from tests.node.clients import Person, Sensor, running_watchdog
 
 pytestmark = pytest.mark.xdist_group("clocks")  # one set of nodes for all
 

@@ -16,7 +16,7 @@ import pytest
 
 from simulator.site import wait_for
 from tests.node.app import App
-from tests.node.hosting import Person, Sensor, running_watchdog
+from tests.node.clients import Person, Sensor, running_watchdog
 from tests.node.namespaces import LinkedSite
 
 pytestmark = pytest.mark.xdist_group("network")  # one set of nodes for all

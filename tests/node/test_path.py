@@ -25,7 +25,7 @@ from denwatch.protocol.vectors import NotificationVector, Reading
 from firmware_tests.runtimes import find_unix
 from simulator.site import NodeProcess, Site, make_mosquitto, wait_for
 from tests.node.app import App
-from tests.node.hosting import running_watchdog, write_patients
+from tests.node.clients import running_watchdog, write_patients
 
 FEVER = [{"patient_temperature": 36.8, "heart_rate": 80.0}] * 20
 FEVER += [{"patient_temperature": 40.5, "heart_rate": 130.0}] * 5

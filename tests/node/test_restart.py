@@ -16,7 +16,7 @@ import pytest
 
 from simulator.site import NodeProcess, ServerProcess, Site, make_mosquitto
 from tests.node.app import App
-from tests.node.hosting import Person, Sensor, running_watchdog
+from tests.node.clients import Person, Sensor, running_watchdog
 
 pytestmark = pytest.mark.xdist_group("restart")  # one node for all
 

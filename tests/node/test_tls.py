@@ -21,7 +21,7 @@ from denwatch.client.subscriber import ConnectionState
 from firmware_tests.runtimes import find_unix
 from simulator.site import NodeProcess, Site, find_free_port, run_denwatch, wait_for
 from tests.node.app import App
-from tests.node.hosting import Person, Sensor, running_watchdog
+from tests.node.clients import Person, Sensor, running_watchdog
 
 pytestmark = pytest.mark.xdist_group("tls")  # one pair of nodes for all
 

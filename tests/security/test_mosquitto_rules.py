@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from denwatch.cli import keys, node
+
+from simulator.site import make_mosquitto
 
 USERS = ("medic7", "medic8", "node-a")
 
@@ -20,14 +19,6 @@ pytestmark = pytest.mark.skipif(
     not all(shutil.which(name) for name in ("mosquitto", "mosquitto_passwd", "mosquitto_sub")),
     reason="needs Mosquitto and its clients",
 )
-
-
-def find_port() -> int:
-    """Return a port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -40,22 +31,18 @@ def port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[int]:
     passwords.touch()
     for user in USERS:
         subprocess.run(["mosquitto_passwd", "-b", passwords, user, "pw"], check=True)
-    port = find_port()
-    (tmp_path / "conf").write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous false\npassword_file {passwords}\n"
-        f"acl_file {tmp_path / 'acl'}\nlog_type none\nuser {os.environ.get('USER', 'root')}\n"
+    broker = make_mosquitto(
+        tmp_path,
+        f"password_file {passwords}",
+        f"acl_file {tmp_path / 'acl'}",
+        "log_type none",
+        access="allow_anonymous false",
     )
-    server = subprocess.Popen(["mosquitto", "-c", tmp_path / "conf"])
     try:
-        for _ in range(100):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        yield port
+        broker.start()
+        yield broker.port
     finally:
-        server.terminate()
-        server.wait()
+        broker.kill()
 
 
 def is_carried(port: int, publisher: str, subscriber: str, topic: str) -> bool:

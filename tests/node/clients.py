@@ -22,7 +22,7 @@ from denwatch.client.vocabulary import load_shipped
 from simulator.site import ENVIRONMENT, REPOSITORY, wait_for, write_watchdog
 
 # A watchdog that tries again soon, so that tests do not wait for it.
-HASTE = {
+HASTE: dict[str, Any] = {
     "patience": 1000,
     "hold": 500,
     "link": {"longest_delay": 1, "keep_alive": 5, "timeout": 5},
