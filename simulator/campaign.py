@@ -155,7 +155,7 @@ def shrink_scenario(
                 place += size
         size //= 2
     shorter = replace(scenario, happenings=tuple(happenings))
-    for count in ("people", "dogs", "nodes"):
+    for count in ("people", "devices", "nodes"):
         while budget > 0 and getattr(shorter, count) > (2 if count == "nodes" else 1):
             smaller = replace(shorter, **{count: getattr(shorter, count) - 1})
             budget -= 1
