@@ -172,11 +172,11 @@ def save(rows: list[Row], scenes: list[Figures]) -> None:
             "## What a day costs",
             "",
             "Sites of a disaster with a crew of about fifty each and one hospital for all;"
-            f" radios that reach {REACH:g} m; {STRATEGY}. The news is the same for all sizes"
-            f" ({PEOPLE} people who ask, {DEVICES} devices that read every"
-            f" {PERIOD // 60_000} minutes): what grows is who carries it. Each day is a process"
-            " of its own. CPU seconds of one core, which a busy machine disturbs less than the"
-            " clock on the wall.",
+            f" radios that reach {REACH:g} m; {STRATEGY}. The load is the same for all"
+            f" sizes ({PEOPLE} subscribers, {DEVICES} devices that measure every"
+            f" {PERIOD // 60_000} minutes); only the number of nodes that carry it grows. Each day"
+            " runs in a process of its own. CPU seconds are those of one core, which a busy machine"
+            " disturbs less than wall-clock time.",
             "",
             tell_days(rows),
             "",

@@ -19,7 +19,7 @@ from simulator.day import Day, Plan
 from simulator.link import Radio
 
 HOUR = 3_600_000
-PEOPLE = DEVICES = 10  # the same news for all sizes: what grows is who carries it
+PEOPLE = DEVICES = 10  # the same load for all sizes: only the carriers grow
 PERIOD = 300_000  # ms from reading to reading of a device
 STRATEGY = "spray:8"
 REACH = 20.0  # m: radios of small devices, and a sparse network

@@ -173,10 +173,10 @@ def save(
             "",
             others,
             "",
-            "Sites of more than 64 nodes use it by default, smaller ones flood. Its constants were"
-            " chosen on this trace; others near them"
+            "Sites of more than 64 nodes use `utility` by default, smaller ones flood. Its"
+            " constants were chosen on this trace; others near them"
             " give 0.985 to 0.990 of the oracle's delivery at overheads of 9.8 to 10.1. Our"
-            " epidemic costs less than the ONE's: marks of delivery stop what is on its way.",
+            " epidemic costs less than the ONE's: receipts stop copies on their way.",
             "",
             "Contacts on which nothing was tuned, of generated days:",
             "",

@@ -85,7 +85,7 @@ def measure_elsewhere(is_quick: bool) -> Elsewhere:
     text += (
         f"\n\nAt worst the default delivers {worst:.2f} of the oracle's, takes {longest:.2f} times"
         f" its median and has an overhead of {dearest:.1f}; on the trace 0.99, 1.6 and 10 are asked"
-        " for. Medians count what was delivered: who delivers little looks quick."
+        " for. Medians count what was delivered: a strategy that delivers little looks fast."
     )
     return Elsewhere(text, {"delivery_over_oracle_elsewhere": round(worst, 4)})
 

@@ -38,9 +38,10 @@ def save_report(
         "Every notification against every subscription in force at its time. All read the same"
         " Parquet files and find the same matches (counts and sums are compared), on two cores"
         f" ({describe_machine()}). Start-up, our index and the tables in which SQL looks up"
-        " subscriptions are made before the time runs, and whoever runs on Java works for a minute"
-        " that does not count, for Java to compile. Contenders take turns; in its turn each does"
-        " the work twice, and the second time counts (processes that idled are gone by the first);"
+        " subscriptions are made before the measurement starts, and contenders on Java first run"
+        " for a minute that is not measured, so that Java can compile. Contenders take turns; in"
+        " its turn each does the work twice, and the second time counts (before the first,"
+        " processes that idled have ended);"
         " seconds are medians of rounds, ratios are medians of the ratios within a round.",
         "",
         *_list_goals(result),
@@ -113,8 +114,9 @@ def _explain() -> list[str]:
         "",
         "SQL computes note, subscription and possibility; our job makes the same three columns,"
         " from vectors that it decodes, while SQL gets its numbers prepared. Both workloads are"
-        " matched by lists of who wants a value; `over_node_index_alone` compares with the bit rows"
-        " of a node, which stay the faster ones for long lists of few masks.",
+        " matched by lists of the subscriptions that accept a value; `over_node_index_alone`"
+        " compares with the bit rows of a node, which stay the faster ones for long lists"
+        " of few masks.",
     ]
 
 

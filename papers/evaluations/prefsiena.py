@@ -154,7 +154,8 @@ pairs, which forgets an entry that was replaced although it is still valid, and 
 ({result["algorithm1_over_definition6_k10"]:.4f} times as many at k = 10, both scenarios;
 {result["algorithm1_over_definition6_mixed_k5"]:.4f} times when lives are mixed, uniform from 1t to
 80t, k = 5). From k = 15 on everything is delivered at 15t, in either form and scenario.
-A longer expiry is no law for a single user: what it holds back holds nothing back in turn.
+For a single user a longer expiry does not always mean fewer deliveries: a notification that is held
+back holds back no others.
 In both scenarios 20 % of the notifications are out of order; the paper says only "most".
 
 ## Fig. 12: per cent of the matching notifications that are delivered, k = 1
