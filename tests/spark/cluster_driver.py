@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+from denwatch.cli import spark as commands
 from denwatch.protocol import notification, subscription
 from denwatch.spark.cluster_bundle import find_unseen
 from denwatch.spark.matching import build_index, match_notes
@@ -113,7 +114,7 @@ def run(master: str, archive: str, logs: str) -> None:
     told["unseen"] = find_unseen(spark, [logs, "/there/is/nothing"])
     spark.stop()
     print(json.dumps(told), flush=True)
-    ask = spark.ask
+    ask = commands.ask
 
     def match_and_ask(session: SparkSession, *rest: Any) -> Any:
         one.update(matches=match_all(session, (2,)), workers=describe_workers(session))
@@ -124,9 +125,9 @@ def run(master: str, archive: str, logs: str) -> None:
     settings = [
         f"--conf={key}={value}" for key, value in (QUICK | {"spark.cores.max": "1"}).items()
     ]
-    with patch.object(spark, "ask", match_and_ask), contextlib.redirect_stdout(out):
+    with patch.object(commands, "ask", match_and_ask), contextlib.redirect_stdout(out):
         arguments = ["--master", master, "--archive", archive, "--format", "json", *settings]
-        one["code"] = spark.run([logs, QUERY, *arguments])
+        one["code"] = commands.run_sql([logs, QUERY, *arguments])
     one["rows"] = [json.loads(line) for line in out.getvalue().splitlines()]
     print(json.dumps(one), flush=True)
 
