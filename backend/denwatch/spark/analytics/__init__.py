@@ -3,9 +3,8 @@
     logs = Logs(lambda kind: read_kind(spark, folders, kind))
     outcomes = judge_outcomes(pairs, oracle, logs, notes, windows)
 
-`logs` and `timeline` give records in one timeline; `contacts` says who could reach whom; `arrival`
-(pure) and `oracle` find the earliest delivery possible; `outcomes` and `summaries` judge what was
-delivered; `decisions` replays top-k; `replicas` counts copies and costs; `replay` (pure) and
-`whatif` try other strategies; `sources`, `terms` and `covering` look at devices and subscriptions.
-`study` does all of it.
+`timeline` gives the records in one timeline; `contacts` finds who could reach whom, and the
+earliest delivery that was possible; `outcomes` compares it with what was delivered and replays
+top-k; `costs` counts copies and bytes; `what_if` tries other strategies; `subscriptions` looks at
+devices, terms and covering. `study` runs all of it.
 """
