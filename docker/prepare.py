@@ -45,7 +45,7 @@ AT_THE_BROKER = [
         f'[broker]\nurl = "mqtts://broker:{PORT}"\nuser = "{FIRST}"',
     ),
     ('password_file = ""', 'password_file = "broker.key"'),
-    ('those of the system.\nca = ""', 'those of the system.\nca = "tls/ca.pem"'),
+    ('operating system.\nca = ""', 'operating system.\nca = "tls/ca.pem"'),
 ]
 PERIOD = 1000  # ms from one reading to the next
 _SCALE = 100  # steps of a sensor in one unit

@@ -194,7 +194,7 @@ def test_an_installed_wheel_compiles_checks_and_makes_a_node(
         assert name in run(complete, tmp_path, "vocabulary", "list").stdout
     run(complete, tmp_path, "node", "--init", "north", "--name", "north")
     told_good = run(complete, tmp_path, "keys", "--directory", "north", "check").stdout
-    assert "north: good" in told_good
+    assert "north: valid" in told_good
     mistake = run(complete, tmp_path, "compile", "hart_rate is high", status=1)
     assert "heart_rate" in mistake.stderr
 
