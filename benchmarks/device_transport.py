@@ -29,7 +29,7 @@ from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from benchmarks.common import say
 from benchmarks.small_node import DEVICE, KEY_ID, NODE, SECRET
 from firmware_tests.images import compile_program, run_in_heap
-from firmware_tests.runtimes import REPOSITORY, find_unix
+from firmware_tests.runtimes import find_library, find_unix
 from simulator.site import ServerProcess, make_mosquitto
 
 HEAP = 64  # KiB that shall be enough
@@ -269,7 +269,7 @@ def measure_link(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name, window in (("qos1_one_by_one_per_s", 1), ("qos1_per_s", 4)):
         code = _PUBLISH.format(port=bench.port, window=window, count=count)
-        result[name] = max(int(bench.run_unix(code, str(REPOSITORY))) for _ in range(3))
+        result[name] = max(int(bench.run_unix(code, str(find_library()))) for _ in range(3))
     folder = find_umqtt()
     result["umqtt_qos1_per_s"] = None
     if folder:
