@@ -88,7 +88,9 @@ def live_a_little(site: MetricsSite) -> None:
     """Ask, mistake a word, read, deliver from node to node, suppress, and be refused."""
     with App(site.north.port, "medic7", site.passwords["medic7"]) as app:
         app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
+        site.south.stop()  # so that the nodes differ when they meet
         assert app.ask("medic7", "heart_rate is high, named pulse, top 1")["ok"]
+        site.south.start()
         assert not app.ask("medic7", "hart_rate above 100 bpm")["ok"]
         assert app.subscribe("dens/1/note/other") == [128]
         readings = [parse_reading(f"patient heart_rate={rate}", RESCUE) for rate in (160, 130)]
