@@ -43,7 +43,8 @@ FAST := tests/config tests/core tests/covering tests/devices tests/language test
 	tests/security tests/subscribers tests/packaging/test_house.py tests/packaging/test_requirements.py
 
 check: lint ## Lint, check types and run the fast half of the tests: for every edit
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(FAST)
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(FAST) \
+		--ignore tests/covering/test_space.py --ignore tests/protocol/test_sweeps.py
 
 coverage: $(SETUP) ## Check that the protocol's tests reach every branch
 	$(PYTHON) -m pytest -q tests/protocol --ignore tests/protocol/test_sweeps.py \
