@@ -13,7 +13,8 @@ lock() { # name, then the arguments that say what is in it
 }
 upgrade=${1:-}
 mkdir -p requirements
-echo 'setuptools>=77,<81' | lock build ${upgrade:+"$upgrade"} - # what builds the rest
+# What builds the rest: setuptools, and the two that hnswlib, which has no wheels, is built with.
+printf '%s\n' 'setuptools>=77,<81' 'numpy>=2.2,<3' pybind11 | lock build ${upgrade:+"$upgrade"} -
 lock dev ${upgrade:+"$upgrade"} --constraint requirements/build.txt --extra dev pyproject.toml
 lock image ${upgrade:+"$upgrade"} --constraint requirements/dev.txt \
     --extra node --extra spark --extra console pyproject.toml # what docker/Dockerfile installs
