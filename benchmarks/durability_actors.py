@@ -14,7 +14,7 @@ from denwatch.node.core.events import PEERS, Acknowledged, Message, PeerDown, Pe
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.runtime.durable_node import Effects
 from denwatch.protocol import frames, notification
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from benchmarks.durability_client import Client

@@ -19,7 +19,7 @@ from typing import Any
 import paho.mqtt.client as paho
 from denwatch.protocol import frames, notification
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 from paho.mqtt.enums import CallbackAPIVersion
 

@@ -34,7 +34,7 @@ from denwatch.node.security.registrations import derive_device_password, derive_
 from denwatch.node.security.site import KeyFile, add_device, add_subscriber
 from denwatch.node.store import Change, Store
 from denwatch.protocol import frames, notification
-from denwatch.protocol.messages import encode_message
+from denwatch.protocol.frames import encode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from denwatch.protocol import frames
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 from denwatch.protocol.notification import decode
 from denwatch.protocol.timecode import decode_age
 from denwatch.watchdog.link import DeviceLink, LinkSettings, NodeAddress

@@ -30,7 +30,7 @@ from denwatch.node.core.items import (
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.wire import ITEMS, ItemBatch, SentItem, encode_item_batch
 from denwatch.protocol import frames, notification
-from denwatch.protocol.messages import encode_message
+from denwatch.protocol.frames import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.hosted_node import HostedNode

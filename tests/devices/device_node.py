@@ -34,7 +34,7 @@ from denwatch.node.core.subscriptions import SingleClock
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.protocol import frames
-from denwatch.protocol.messages import encode_message
+from denwatch.protocol.frames import encode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.execution import Sample, write_notification

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.core.events import Listening, Message
 from denwatch.protocol import frames
-from denwatch.protocol.messages import encode_message
+from denwatch.protocol.frames import encode_message
 
 from tests.devices.device_node import (
     DEVICE,

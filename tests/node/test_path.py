@@ -19,7 +19,7 @@ import pytest
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.protocol import frames, notification
-from denwatch.protocol.messages import encode_message
+from denwatch.protocol.frames import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from firmware_tests.runtimes import find_unix

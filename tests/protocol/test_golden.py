@@ -3,7 +3,7 @@
 import unittest
 
 from denwatch.protocol import degrees, evaluator, frames, notification, subscription
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 
 from tests.protocol import golden
 

@@ -2,7 +2,8 @@
 
 import unittest
 
-from denwatch.protocol.mac import Key, PortableKey, equal, equal_portable
+from denwatch.protocol.frames import Key, equal
+from denwatch.protocol.mac import PortableKey, equal_portable
 
 EXAMPLES = (
     (b"\x0b" * 20, b"Hi There", "b0344c61d8db3853"),

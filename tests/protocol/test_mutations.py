@@ -8,7 +8,7 @@ import unittest
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.cbor import decode as decode_cbor
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 
 from tests.protocol.golden import MESSAGES
 from tests.protocol.samples import Dice, draw_notification, draw_subscription

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from denwatch.protocol import frames, messages, notification, subscription
+from denwatch.protocol import frames, notification, subscription
 from denwatch.protocol.degrees import CRISP
 from denwatch.protocol.timecode import decode_duration
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
@@ -23,13 +23,13 @@ def open_down(frame: bytes) -> object:
     link = frames.Link("dog-1", "node-a", 7, bytes(range(32)))
     opened = frames.open_frame(link, frames.DOWN, frame)
     assert (opened.epoch, opened.sequence, opened.kind) == (3, 2, frames.MESSAGE)
-    return messages.decode_message(opened.body)
+    return frames.decode_message(opened.body)
 
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "sv": subscription.decode,
     "nv": notification.decode,
-    "message": messages.decode_message,
+    "message": frames.decode_message,
     "frame": open_down,
 }
 

@@ -5,7 +5,7 @@ device are old, everything else is new.
 """
 
 from denwatch.protocol import frames
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 from denwatch.protocol.notification import decode
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector

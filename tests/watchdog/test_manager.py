@@ -2,7 +2,7 @@
 
 import unittest
 
-from denwatch.protocol.messages import decode_message
+from denwatch.protocol.frames import decode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog.fuzzy import Fuzzy

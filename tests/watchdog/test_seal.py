@@ -4,7 +4,7 @@ import unittest
 
 from denwatch.protocol import cbor, frames
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import decode_message, encode_message
 from denwatch.watchdog import seal
 from denwatch.watchdog.seal import FrameError, FrameKey
 

@@ -11,7 +11,7 @@ from tests.watchdog.flash import Flash, Random, make_vector, require_heap
 require_heap(200_000)
 
 from denwatch.protocol import frames  # noqa: E402
-from denwatch.protocol.messages import encode_message  # noqa: E402
+from denwatch.protocol.frames import encode_message  # noqa: E402
 from denwatch.protocol.timecode import decode_age  # noqa: E402
 from denwatch.watchdog.fuzzy import Fuzzy  # noqa: E402
 from denwatch.watchdog.manager import Manager  # noqa: E402

@@ -1,6 +1,6 @@
 """Frames and control messages of `protocol`, in the little that a device needs of them.
 
-`protocol.frames`, `messages` and `cbor` together are 12 KB of code; this is 1.4 KB. The tests hold
+`protocol.frames` and `cbor` together are 12 KB of code; this is 1.4 KB. The tests hold
 every byte against them. A frame that is refused is a RefusedError that names the reason under which
 it is counted. What a CBOR decoder must check for strangers (one encoding only) is left out: a tag
 has been checked before anything is decoded, and every length is checked all the same.

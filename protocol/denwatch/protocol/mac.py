@@ -1,7 +1,7 @@
-"""HMAC-SHA256 cut to 8 bytes (COSE's HMAC 256/64) and its comparison in constant time.
+"""HMAC-SHA256 cut to 8 bytes (COSE's HMAC 256/64) and its comparison in constant time, for devices.
 
-CPython has both in `hmac`. MicroPython has neither, only SHA-256: there they are ours, and the
-tests hold them against `hmac`. The only file that knows which runtime it is on.
+CPython has both in `hmac`, which `frames` uses. MicroPython has neither, only SHA-256: there they
+are ours, and the tests hold them against `hmac`.
 """
 
 from hashlib import sha256
@@ -37,25 +37,3 @@ def equal_portable(a: bytes, b: bytes) -> bool:
     for i in range(len(a)):
         difference |= a[i] ^ b[i]
     return difference == 0
-
-
-try:
-    from hmac import HMAC, compare_digest
-except ImportError:  # MicroPython, which may have an hmac without compare_digest
-    Key = PortableKey
-    equal = equal_portable
-else:
-
-    class Key(PortableKey):  # type: ignore[no-redef]
-        """The same with CPython's own HMAC."""
-
-        def __init__(self, secret: bytes) -> None:
-            self.state = HMAC(secret, digestmod="sha256")
-
-        def tag(self, message: bytes) -> bytes:
-            """Return the first 8 bytes of the HMAC."""
-            state = self.state.copy()
-            state.update(message)
-            return state.digest()[:TAG]
-
-    equal = compare_digest  # type: ignore[assignment]

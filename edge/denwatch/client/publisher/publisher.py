@@ -36,9 +36,8 @@ from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol import frames, notification, subscription
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.frames import Frame, Link
+from denwatch.protocol.frames import Frame, Link, decode_message, encode_message
 from denwatch.protocol.matching import match
-from denwatch.protocol.messages import decode_message, encode_message
 from denwatch.protocol.timecode import AGES_PER_SECOND, encode_age
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 

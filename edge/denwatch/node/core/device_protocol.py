@@ -55,8 +55,15 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vector_table import VectorTable, VectorTables, list_installed
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.frames import MESSAGE, NOTIFICATIONS, Frame, Link, split_vectors
-from denwatch.protocol.messages import decode_message, encode_message
+from denwatch.protocol.frames import (
+    MESSAGE,
+    NOTIFICATIONS,
+    Frame,
+    Link,
+    decode_message,
+    encode_message,
+    split_vectors,
+)
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
 from denwatch.protocol.vectors import NotificationVector
 
