@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
-from denwatch.node.store import Faults
-
 from benchmarks.durability_actors import App, Dog, Hearer, PeerLink, Speaker, list_requests
 from benchmarks.durability_world import NODES, PEOPLE, ROUND, START, Host, Plan
+from simulator.memory_store import Faults
 
 NOTIFICATIONS = 6
 MESSAGES = 4

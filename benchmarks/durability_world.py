@@ -34,9 +34,10 @@ from denwatch.node.runtime.build import build_node, read_limits
 from denwatch.node.runtime.durable_node import DurableNode, Effects
 from denwatch.node.runtime.process import SteadyClock
 from denwatch.node.security import Keyring, open_keyring
-from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore, Store, StoreError
+from denwatch.node.store import Store, StoreError
 
 from benchmarks.durability_log import check_log
+from simulator.memory_store import Crashed, EmulatedDisk, Faults, MemoryStore
 from simulator.site import Site
 
 START = 1_800_000_000_000

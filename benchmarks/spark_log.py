@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from denwatch.node.log import DiskFiles, Writer, encode_record
-from denwatch.node.store import MemoryStore
 from denwatch.spark.tables import RecordTables
 from pyspark.sql import SparkSession
 
 from benchmarks.common import say
+from simulator.memory_store import MemoryStore
 
 NOW = 1_790_000_000_000
 _SEGMENTS = 4

@@ -24,10 +24,10 @@ from denwatch.node.core.pending import Pending
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.vector_table import DeviceKind, VectorTable
 from denwatch.node.ranking.topk import TopK, Verdict
-from denwatch.node.store.memory import MemoryStore
 
 from simulator.disk import FieldStore
 from simulator.keys import Ring
+from simulator.memory_store import MemoryStore
 from simulator.person import Person
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from denwatch.node.store import EmulatedDisk, Faults, MemoryStore
 from denwatch.node.store.interface import find_prefix_end
+
+from simulator.memory_store import EmulatedDisk, Faults, MemoryStore
 
 
 class FieldMedium(EmulatedDisk):

@@ -32,9 +32,10 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.log import DiskFiles, Writer, encode_record
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.store import MemoryStore, Storage, Store
+from denwatch.node.store import Storage, Store
 
 from simulator.disk import FieldFaults, FieldMedium, FieldStore
+from simulator.memory_store import MemoryStore
 
 Watch = Callable[["HostedNode", Log, int], None]
 

@@ -30,12 +30,13 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.node.store import Crashed, StoreError
+from denwatch.node.store import StoreError
 
 from simulator.calendar import Calendar
 from simulator.hosted_node import HostedNode, HostSettings, Watch
 from simulator.keys import Ring, Roster
 from simulator.link import FAIR, Air, Disturbance, Radio
+from simulator.memory_store import Crashed
 
 _RECONNECT = 1_000  # ms after a node is there again
 

@@ -15,9 +15,10 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.transaction import Added, Transaction
-from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
+
+from simulator.memory_store import MemoryStore
 
 
 @dataclass

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from denwatch.node.core.events import Write
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
+
+from simulator.memory_store import MemoryStore
 
 
 @given(

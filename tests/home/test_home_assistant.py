@@ -16,9 +16,9 @@ from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, 
 from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.security.access import Role, RoleTable
-from denwatch.node.store import MemoryStore
 from denwatch.protocol.notification import encode
 
+from simulator.memory_store import MemoryStore
 from tests.home.oracle import check_discovery
 
 RESCUE = Vocabularies(load_shipped("rescue"))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from denwatch.node.log import Damage, LogRecord, Writer, encode_record, read_segment
-from denwatch.node.store import Crashed, EmulatedDisk, Faults, MemoryStore
 
+from simulator.memory_store import Crashed, EmulatedDisk, Faults, MemoryStore
 from tests.log.building import read_all
 from tests.log.disk import CrashingFiles
 from tests.log.samples import NOW

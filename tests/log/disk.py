@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from random import Random
 
-from denwatch.node.store import Crashed
+from simulator.memory_store import Crashed
 
 PAGE = 64
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from denwatch.node.log import OutboxBatch, Writer, writer
 from denwatch.node.log.writer import Recovered, recover
-from denwatch.node.store import MemoryStore
 
+from simulator.memory_store import MemoryStore
 from tests.log.crashes import Broken, make_writer, run_campaign, run_life
 from tests.log.disk import CrashingFiles
 

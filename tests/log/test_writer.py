@@ -21,8 +21,9 @@ from denwatch.node.log import (
     read_segment,
 )
 from denwatch.node.log.segments import pack_header
-from denwatch.node.store import MemoryStore, Storage, Store
+from denwatch.node.store import Storage, Store
 
+from simulator.memory_store import MemoryStore
 from tests.log.building import read_all
 from tests.log.samples import NOW, make_note
 

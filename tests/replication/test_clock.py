@@ -6,10 +6,10 @@ import pytest
 from denwatch.node.core.events import Message, PeerUp, Tick
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
 from denwatch.node.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
-from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.memory_store import MemoryStore
 from tests.replication.network import START, Network
 
 MINUTE = 60_000

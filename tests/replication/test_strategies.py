@@ -17,10 +17,10 @@ from denwatch.node.replication.strategies import (
     grade,
     read_grade,
 )
-from denwatch.node.store import MemoryStore
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.memory_store import MemoryStore
 from tests.replication.network import Network
 
 NOBODY = MetPeer("peer", {}, 0)

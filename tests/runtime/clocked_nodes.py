@@ -34,10 +34,10 @@ from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.runtime.process import SteadyClock
-from denwatch.node.store import EmulatedDisk, MemoryStore
 from denwatch.protocol import notification
 
 from simulator.keys import HmacKeys
+from simulator.memory_store import EmulatedDisk, MemoryStore
 from tests.subscribers.subscriber_node import patient
 
 FLIGHT = 200  # ms of a frame between two nodes

@@ -22,7 +22,9 @@ from denwatch.node.core.transaction import Transaction
 from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, OpenRules, Send
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.runtime.durable_node import DurableNode
-from denwatch.node.store import EmulatedDisk, Faults, MemoryStore, StoreError
+from denwatch.node.store import StoreError
+
+from simulator.memory_store import EmulatedDisk, Faults, MemoryStore
 
 CONNECT = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 617070".replace(" ", ""))
 

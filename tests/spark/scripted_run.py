@@ -39,9 +39,9 @@ from denwatch.node.core.vocabularies import Vocabularies, list_sensed
 from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
-from denwatch.node.store import MemoryStore
 
 from simulator.keys import HmacKeys
+from simulator.memory_store import MemoryStore
 
 
 class Host:

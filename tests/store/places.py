@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from denwatch.node.store import EmulatedDisk, MemoryStore, Storage, Store
+from denwatch.node.store import Storage, Store
+
+from simulator.memory_store import EmulatedDisk, MemoryStore
 
 
 class DiskPlace:

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.store import (
-    Crashed,
-    EmulatedDisk,
-    Faults,
-    MemoryStore,
-    StoreFailed,
-    StoreFull,
-)
-from denwatch.node.store.memory import Fault
+from denwatch.node.store import StoreFailed, StoreFull
+
+from simulator.memory_store import Crashed, EmulatedDisk, Fault, Faults, MemoryStore
 
 
 def run_transfers(medium: EmulatedDisk, faults: Faults, told: list[int]) -> None:

@@ -6,12 +6,8 @@
         store.get("item", b"k1")                     # b"v1": seen before the commit
         store.commit()                               # now it survives anything
 
-Many `apply` and one `commit` are a group commit. `MemoryStore` keeps the same promises on an
-emulated disk, and fails where a test wants it to:
-
-    faults = Faults()
-    faults.plan("commit", 1, "crash")
-    store = MemoryStore("north", disk := EmulatedDisk(), faults=faults)
+Many `apply` and one `commit` are a group commit. The simulator's `MemoryStore` keeps the same
+promises on an emulated disk, and fails where a test wants it to.
 
 After any `StoreError` from `apply`, `get`, `scan` or `commit` the open group is undone, and whoever
 built on it must start again from what the store holds: see `interface` for the rules.
@@ -21,7 +17,6 @@ from __future__ import annotations
 
 from denwatch.node.store.interface import (
     Change,
-    Crashed,
     OutboxRow,
     Storage,
     StoreBusy,
@@ -31,15 +26,10 @@ from denwatch.node.store.interface import (
     StoreForeign,
     StoreFull,
 )
-from denwatch.node.store.memory import EmulatedDisk, Faults, MemoryStore
 from denwatch.node.store.sqlite import Store
 
 __all__ = [
     "Change",
-    "Crashed",
-    "EmulatedDisk",
-    "Faults",
-    "MemoryStore",
     "OutboxRow",
     "Storage",
     "Store",

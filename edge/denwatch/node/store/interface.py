@@ -32,7 +32,7 @@ class OutboxRow(NamedTuple):
 
 
 class Storage(Protocol):
-    """The operations of a store; `Store` and `MemoryStore` have them."""
+    """The operations of a store; `Store` has them, and the simulator's `MemoryStore`."""
 
     def get(self, space: str, key: bytes) -> bytes | None:
         """Return the value at `key`, or None."""
@@ -103,13 +103,6 @@ class StoreFull(StoreError):
 
 class StoreFailed(StoreError):
     """Reading or writing failed. The open group is lost, and the store must be opened anew."""
-
-
-class Crashed(BaseException):
-    """The emulated process died (memory store only).
-
-    Not an `Exception`, so that no handler of the code under test survives its own death.
-    """
 
 
 # The open group. Touches no disk.

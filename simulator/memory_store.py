@@ -1,4 +1,4 @@
-"""A store in memory with the same promises, for tests and the simulator. Touches no disk.
+"""The model of a node's store: in memory, with the same promises. Touches no disk.
 
 `EmulatedDisk` is the disk: what is on it survives. `MemoryStore` is the process that has it open:
 its `crash` loses what was not committed, and with `EmulatedDisk(syncs=False)`, a disk that
@@ -6,8 +6,9 @@ acknowledges before it has written, also the last commits. `Faults` plans what f
 operation:
 
     faults = Faults()
-    faults.plan("commit", 3, "crash-after")  # the third commit is on the disk, its caller dead
+    faults.plan("commit", 1, "crash-after")  # the first commit is on the disk, its caller dead
     faults.plan("any", 17, "crash")          # die at the seventeenth operation, whatever it is
+    store = MemoryStore("north", disk := EmulatedDisk(), faults=faults)
 
 Operations are counted from 1 over the life of the object, across reopening, so that a test can run
 a scenario once to count them and then again with a fault at each. Deterministic throughout.
@@ -23,7 +24,6 @@ from typing import Literal, get_args
 from denwatch.node.store.interface import (
     Change,
     CommitGroup,
-    Crashed,
     OutboxRow,
     StoreBusy,
     StoreError,
@@ -38,6 +38,13 @@ Operation = Literal["open", "get", "scan", "apply", "commit", "outbox", "any"]
 Fault = Literal["crash", "crash-after", "full", "failed"]
 Spaces = dict[str, dict[bytes, bytes]]
 _MISSING = object()
+
+
+class Crashed(BaseException):
+    """The emulated process died.
+
+    Not an `Exception`, so that no handler of the code under test survives its own death.
+    """
 
 
 class Faults:
