@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from denwatch.node.core import device_protocol as device_part
+from denwatch.node.core.coverage import DeviceKind
 from denwatch.node.core.delivery import Delivery, Receipts
 from denwatch.node.core.delivery_policy import DeliveryPolicy
+from denwatch.node.core.devices import VectorTable
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.peers import item_validation
 from denwatch.node.core.peers.change_log import ChangeLog
@@ -22,7 +24,6 @@ from denwatch.node.core.peers.item_validation import NEW, ItemValidator
 from denwatch.node.core.peers.session import PeerSession
 from denwatch.node.core.pending import Pending
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
-from denwatch.node.core.vector_table import DeviceKind, VectorTable
 from denwatch.node.ranking.topk import TopK, Verdict
 
 from simulator.disk import FieldStore

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from denwatch.client.vocabulary.loading import load_shipped
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.covering import Exact

@@ -11,7 +11,8 @@ from typing import Any
 
 import cbor2
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.device_registry import DeviceSettings, Sensed
+from denwatch.node.core.coverage import Sensed
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import (
     Acknowledged,
     Action,

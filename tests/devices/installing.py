@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import Publish
 
 from tests.devices.device_node import TOPIC, DeviceNode, Watchdog, meet

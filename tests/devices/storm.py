@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import Acknowledged, Event, Listening, Message, Publish
 from denwatch.node.core.items import Item
 from denwatch.node.covering import Exact

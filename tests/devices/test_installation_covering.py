@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import ClockSet, Listening
 from denwatch.node.covering import Exact, PairWise
 from denwatch.protocol.degrees import ARITHMETIC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import Acknowledged
 from denwatch.protocol.vectors import Significance
 

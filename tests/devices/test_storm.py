@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 from denwatch.node.core import device_protocol
-from denwatch.node.core.device_registry import DeviceRegistry
+from denwatch.node.core.devices import DeviceRegistry, VectorTable
 from denwatch.node.core.events import Action, Message, Publish
-from denwatch.node.core.vector_table import VectorTable
 from denwatch.protocol import frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from denwatch.client.publisher import parse_reading
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.device_registry import Device
+from denwatch.node.core.devices import Device
 from denwatch.node.core.events import Publish, Write
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body

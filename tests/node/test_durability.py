@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.node.core import device_protocol as devices_part
-from denwatch.node.core.device_registry import Device, Number
+from denwatch.node.core.devices import Device, Number
 from denwatch.node.log import LogError
 from denwatch.node.runtime.durable_node import Effects
 

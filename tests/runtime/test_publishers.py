@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.device_registry import Device
+from denwatch.node.core.devices import Device
 from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.runtime.metrics import list_publishers
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from denwatch.client.publisher import SimulatedDevice, parse_reading
 from denwatch.client.vocabulary import Vocabulary, load_shipped
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import (
     DEVICES,
     NOTES,

@@ -1,4 +1,4 @@
-"""Which vectors devices are requested to match, and which of them need not be sent.
+"""Which vectors devices are requested to match, which of them need not be sent, and which fit.
 
 THEORY. A *requested vector* is a subscription's vector without handle and validity; equal ones of
 many subscribers are one, so that a device hears it once. That also keeps equal vectors from being
@@ -20,15 +20,20 @@ LEASES     an active vector must stay on the device as long as any vector that i
 EXAMPLE    "temperature above 38" is active, valid for a day; "above 39, for a week" comes: passive,
            and the first is leased for a week. The first is removed: "above 39" becomes active.
 
+ROOM       a `DeviceKind` is all devices that sense the same and have the same room. As long as all
+           active vectors fit, they get all. Otherwise those come first that serve most
+           subscriptions, their own and the ones they cover, then those with the highest scores; the
+           rest is counted, and the log reports it. Choosing anew is work for a tick, not for every
+           subscription.
+
 Nothing is written here: the subscriptions are items, and covering is worked out anew at a start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from denwatch.node.core.device_registry import Masks
 from denwatch.node.core.items import SubscriptionBody
 from denwatch.node.covering import Covering, Domains, Policy
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
@@ -37,8 +42,9 @@ from denwatch.protocol import subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import decode
 
+Masks = tuple[int, int]  # features, and those of them with 16 bits
+Sensed = Mapping[int, Masks]  # by event
 FOREVER = 1 << 62  # ms; later than any time
-
 _DEADLINE = 2  # bytes beside a vector that has a validity
 _MEMORY = 8  # bytes beside a vector that has a significance, and two for each attribute
 HEAD = 6  # bytes before the vectors of one event and feature mask
@@ -341,3 +347,110 @@ class Coverage:
 def _extend(expires: int, now: int) -> int:
     """Return twice the time that is needed."""
     return expires if expires >= FOREVER else now + 2 * (expires - now)
+
+
+# Kinds of devices ------------------------------------------------------------------------------
+
+
+class DeviceKindKey(NamedTuple):
+    """What devices have in common that get the same vectors."""
+
+    coverages: tuple[CoverageKey, ...]
+    capacity: int
+
+
+class DeviceMemory:
+    """The bytes that vectors take on a device: each its own, and a head for each feature set."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._heads: dict[bytes, int] = {}
+
+    def measure(self, body: bytes) -> int:
+        """Return what one more would take."""
+        return measure_vector(body) + (0 if name_head(body) in self._heads else HEAD)
+
+    def add(self, body: bytes) -> None:
+        """Take room for a vector."""
+        head = name_head(body)
+        self.used += self.measure(body)
+        self._heads[head] = self._heads.get(head, 0) + 1
+
+    def remove(self, body: bytes) -> None:
+        """Give its room back."""
+        head = name_head(body)
+        self._heads[head] -= 1
+        if not self._heads[head]:
+            del self._heads[head]
+        self.used -= self.measure(body)
+
+
+class DeviceKind:
+    """What one kind of device shall have installed."""
+
+    def __init__(self, capacity: int, coverages: Sequence[Coverage]) -> None:
+        self.capacity = capacity
+        self.coverages = tuple(coverages)
+        self.selected: dict[bytes, Coverage] = {}
+        self.is_stale = False  # a choice may have to be made
+        self._room = DeviceMemory()
+        for coverage in coverages:
+            for body in coverage.active:
+                self._select(body, coverage)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no vector waits to be placed: only then is it known what can be removed."""
+        return not any(coverage.waiting for coverage in self.coverages)
+
+    def count_omitted(self) -> int:
+        """Return how many active vectors find no room."""
+        return sum(len(coverage.active) for coverage in self.coverages) - len(self.selected)
+
+    def find_lease(self, body: bytes) -> int:
+        """Return until when a vector must stay on the devices; 0: they shall not have it."""
+        coverage = self.selected.get(body)
+        return 0 if coverage is None else coverage.find_lease(body)
+
+    def follow(self, coverage: Coverage, change: CoverageChange) -> list[bytes]:
+        """Take over what changed in one of the coverages; return what devices must hear of."""
+        told = [body for body in change.dropped if self._deselect(body)]
+        if told and self.count_omitted():
+            self.is_stale = True  # somebody else fits now
+        told += [body for body in change.added if self._select(body, coverage)]
+        told += [body for body in change.renewed if body in self.selected]
+        return told
+
+    def choose(self) -> list[bytes]:
+        """Choose anew if that is due: the best first; return what devices must hear of."""
+        if not self.is_stale:
+            return []
+        self.is_stale = False
+        before = self.selected
+        self.selected = {}
+        self._room = DeviceMemory()
+        ranked = []
+        for coverage in self.coverages:
+            for body in coverage.active:
+                served, score = coverage.rate(body)
+                ranked.append((-served, -score, len(body), body, coverage))
+        ranked.sort(key=lambda row: row[:4])
+        for *_, body, coverage in ranked:
+            self._select(body, coverage)
+        self.is_stale = False
+        changed = [body for body in before if body not in self.selected]
+        return changed + [body for body in self.selected if body not in before]
+
+    def _select(self, body: bytes, coverage: Coverage) -> bool:
+        if self._room.used + self._room.measure(body) > self.capacity:
+            self.is_stale = True
+            return False
+        self._room.add(body)
+        self.selected[body] = coverage
+        return True
+
+    def _deselect(self, body: bytes) -> bool:
+        if self.selected.pop(body, None) is None:
+            return False
+        self._room.remove(body)
+        return True

@@ -2,7 +2,7 @@
 
     dens/1/wd/<device>/hello   what a device is and senses; an empty one is its will
     dens/1/wd/<device>/nv      a frame of notifications
-    dens/1/wd/<device>/sv      a frame that installs or removes vectors (`vector_table.py`)
+    dens/1/wd/<device>/sv      a frame that installs or removes vectors (`devices.py`)
     dens/1/wd/<device>/ack     up to where its notifications are committed
 
 Rules, each with a test that fails without it:
@@ -25,18 +25,18 @@ with other sensors: for them the vocabulary is the limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from denwatch.node.core.coverage import FOREVER
-from denwatch.node.core.device_registry import (
+from denwatch.node.core.coverage import FOREVER, Sensed
+from denwatch.node.core.devices import (
     Device,
-    DeviceKeys,
-    DeviceRefusal,
     DeviceRegistry,
     DeviceSettings,
     Number,
-    Sensed,
     SensedVocabularies,
+    VectorTable,
+    VectorTables,
+    list_installed,
 )
 from denwatch.node.core.events import DEVICES, Acknowledged, Listening, Message, Reader
 from denwatch.node.core.item_store import ItemStore
@@ -52,7 +52,6 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import decode_notification
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vector_table import VectorTable, VectorTables, list_installed
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
@@ -66,6 +65,25 @@ from denwatch.protocol.frames import (
 )
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
 from denwatch.protocol.vectors import NotificationVector
+
+
+class DeviceKeys(Protocol):
+    """Who may speak for a device; `denwatch.node.security.keyring` is the real one."""
+
+    def link_for(self, device: str, key_id: int) -> Link | None:
+        """Return the link of a key that is good now, None otherwise."""
+
+    def list_key_ids(self, device: str) -> list[int]:
+        """Return the keys of a device that are good now."""
+
+
+class DeviceRefusal(ValueError):
+    """A message that changes nothing: `reason` is a word to count by."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(why)
+        self.reason = reason
+
 
 # Frames up: opening and checking ---------------------------------------------------------------
 

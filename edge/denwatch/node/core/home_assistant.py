@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind
-from denwatch.node.core.device_registry import Device
+from denwatch.node.core.devices import Device
 from denwatch.node.core.events import HOME, STATUS, Reader
 from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.notifications import decode_notification, describe_reading, format_time

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from denwatch.node.core.device_protocol import DeviceProtocol
-from denwatch.node.core.device_registry import DeviceKeys, DeviceSettings
+from denwatch.node.core.device_protocol import DeviceKeys, DeviceProtocol
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import (
     DEVICES,
     NOTES,

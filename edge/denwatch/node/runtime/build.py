@@ -16,7 +16,7 @@ from denwatch.client.vocabulary.loading import (
     parse_vocabulary,
 )
 from denwatch.node.config import NodeConfig, Replication
-from denwatch.node.core.device_registry import DeviceSettings
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.home_assistant import HomeSettings, Visibility
 from denwatch.node.core.node import CoreSettings, build_core
 from denwatch.node.core.peers import PeerSettings

@@ -14,7 +14,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIServer
 
 from denwatch.client.version import find_version
-from denwatch.node.core.device_registry import Device
+from denwatch.node.core.devices import Device
 from denwatch.node.core.events import Count
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
 from denwatch.node.core.node import Protocols

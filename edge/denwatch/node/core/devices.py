@@ -1,14 +1,12 @@
-"""What is installed on devices: which active vectors each kind of device gets, and its table.
+"""The devices of a node: what each said of itself, and the vectors that are installed on it.
 
-Three levels, kept in step by `VectorTables`:
-
-  Coverage     (`coverage.py`) which vectors about an event are active, for what devices sense
-  DeviceKind   devices that sense the same and have the same room: which active vectors they get.
-               As long as all fit, they get all. Otherwise those come first that serve most
-               subscriptions, their own and the ones they cover, then those with the highest
-               scores; the rest is counted, and the log reports it. Choosing anew is work for a
-               tick, not for every subscription.
+  Device       its last hello, and three numbers that outlive everything, because a replay must be
+               refused for ever: its last hello (epoch, count), the last notification that was
+               received from it (epoch, sequence), and the last frame that it was sent (our epoch,
+               count). A device whose memory was erased begins its epochs anew and is refused until
+               an operator says so (`DeviceRegistry.forget`)
   VectorTable  one device as this node knows it: handles, what it surely has, and the next frame
+  VectorTables all tables, kept in step with coverages and kinds of devices (`coverage.py`)
 
 INVARIANT  one frame is in flight at a time, and only its acknowledgement makes sure what it said;
            without one, what it concerned is sent again in a new frame with a new number. The device
@@ -23,135 +21,194 @@ EXAMPLE    a, b are selected, the table has nothing: frame 7 installs 1=a, 2=b; 
            are sure. b is dropped: frame 8 removes handle 2; unacknowledged for 20 s: frame 9 does.
 
 Nothing here knows links or seals frames; `device_protocol.py` sends what `VectorTable.plan` says.
+Only this file writes the spaces `device`, `device.taken`, `device.down` and `device.table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
 
+import cbor2
 from denwatch.node.core.coverage import (
     FOREVER,
-    HEAD,
     Coverage,
     CoverageChange,
     CoverageKey,
+    DeviceKind,
+    DeviceKindKey,
+    DeviceMemory,
+    Masks,
     RequestedVector,
     RequestedVectors,
+    Sensed,
     address_vector,
-    measure_vector,
-    name_head,
 )
-from denwatch.node.core.device_registry import Device, DeviceSettings, SensedVocabularies
 from denwatch.node.core.events import Reader
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.covering import Approximate, Policy
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
 
+# What devices need of the rest of the node -----------------------------------------------------
 
-class DeviceKindKey(NamedTuple):
-    """What devices have in common that get the same vectors."""
+DAY = 86_400_000
 
-    coverages: tuple[CoverageKey, ...]
+
+class SensedVocabularies(Protocol):
+    """What the numbers of events and attributes mean."""
+
+    def find_sensed(self, hash: bytes) -> Sensed | None:
+        """Return all that the vocabulary of a hash (8 bytes) lets a device sense; None: unknown."""
+
+    def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
+        """Return whether two vocabularies mean the same by some features of an event."""
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """Times are in ms."""
+
+    policy: Policy = field(default_factory=Approximate)
+    batch: int = 20  # vectors in a frame: kind to a small memory
+    frame_bytes: int = 900  # of a frame's body; a watchdog takes packets of 2,048 bytes
+    patience: int = 20_000  # for the acknowledgement of a frame, doubled up to the longest
+    longest_patience: int = 320_000
+    pause: int = 1_000  # between acknowledgements of what came before
+    keep: int = 7 * DAY  # how long a notification lives
+    transit: int = 2_000  # a frame may be so long under way unnoticed
+    placing: int = 1_000  # subscriptions that one tick places in a covering table
+    rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
+    burst: int = 200  # devices that one transaction sends a change to
+    # Whether `Listening` and `Acknowledged` speak of the devices themselves: true of this node's
+    # own server, not of somebody else's broker.
+    has_listeners: bool = True
+
+
+# What is known of a device ---------------------------------------------------------------------
+
+SPACE = "device"
+TAKEN = "device.taken"
+DOWN = "device.down"
+Number = tuple[int, int]  # an epoch, and a count within it
+
+
+@dataclass
+class Device:
+    """One device: what its last hello said, the numbers, and whether it is there now."""
+
+    name: str
+    hello: Number
+    key_id: int  # of its last hello: what goes down is sealed with it
+    vocabulary: bytes
+    sensed: dict[int, Masks]
     capacity: int
+    languages: tuple[int, ...]
+    firmware: str = ""
+    reset: int = 0
+    lowest: int = 0
+    dropped: int = 0
+    heard: int = 0  # when the hello came, ms
+    is_doubtful: bool = False  # it has sent readings with doubt
+    taken: Number = (0, 0)
+    epoch: int = 0  # the highest that it was heard in
+    # Not on the disk:
+    is_present: bool = field(default=False, compare=False)
+    repeated: int = field(default=0, compare=False)  # when an acknowledgement was, ms
+
+    def encode(self) -> bytes:
+        """Return what a hello changes, as bytes."""
+        sensed = {event: list(masks) for event, masks in self.sensed.items()}
+        facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
+        what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, self.is_doubtful, self.epoch])
 
 
-class DeviceMemory:
-    """The bytes that vectors take on a device: each its own, and a head for each feature set."""
+def _decode(name: str, data: bytes) -> Device:
+    epoch, count, key_id, vocabulary, sensed, capacity, languages, *rest = cbor2.loads(data)
+    masks = {event: (pair[0], pair[1]) for event, pair in sensed.items()}
+    firmware, reset, lowest, dropped, heard, is_doubtful, seen = rest
+    return Device(
+        name,
+        (epoch, count),
+        key_id,
+        vocabulary,
+        masks,
+        capacity,
+        tuple(languages),
+        firmware,
+        reset,
+        lowest,
+        dropped,
+        heard,
+        is_doubtful,
+        epoch=seen,
+    )
+
+
+def _pack(number: Number) -> bytes:
+    return number[0].to_bytes(4, "big") + number[1].to_bytes(4, "big")
+
+
+def _unpack(data: bytes) -> Number:
+    return int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
+
+
+class DeviceRegistry:
+    """All devices by name."""
 
     def __init__(self) -> None:
-        self.used = 0
-        self._heads: dict[bytes, int] = {}
+        self._devices: dict[str, Device] = {}
+        self._down: dict[str, Number] = {}
 
-    def measure(self, body: bytes) -> int:
-        """Return what one more would take."""
-        return measure_vector(body) + (0 if name_head(body) in self._heads else HEAD)
+    def restore(self, reader: Reader) -> None:
+        """Load what an earlier run stored."""
+        for key, value in reader.scan(SPACE):
+            self._devices[key.decode()] = _decode(key.decode(), value)
+        for key, value in reader.scan(TAKEN):
+            self._devices[key.decode()].taken = _unpack(value)
+        for key, value in reader.scan(DOWN):
+            self._down[key.decode()] = _unpack(value)
 
-    def add(self, body: bytes) -> None:
-        """Take room for a vector."""
-        head = name_head(body)
-        self.used += self.measure(body)
-        self._heads[head] = self._heads.get(head, 0) + 1
+    def get(self, name: str) -> Device | None:
+        """Return a device that has said hello."""
+        return self._devices.get(name)
 
-    def remove(self, body: bytes) -> None:
-        """Give its room back."""
-        head = name_head(body)
-        self._heads[head] -= 1
-        if not self._heads[head]:
-            del self._heads[head]
-        self.used -= self.measure(body)
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self._devices.values())
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def save(self, transaction: Transaction, device: Device) -> None:
+        """Keep a device and what it said."""
+        self._devices[device.name] = device
+        transaction.write(SPACE, device.name.encode(), device.encode())
+
+    def note_taken(self, transaction: Transaction, device: Device, number: Number) -> None:
+        """Note the last notification that was taken, for good."""
+        device.taken = number
+        transaction.write(TAKEN, device.name.encode(), _pack(number))
+
+    def take_number(self, transaction: Transaction, device: Device, epoch: int) -> Number:
+        """Return the number of the next frame to a device: above all before, also after a start."""
+        last = self._down.get(device.name, (0, 0))
+        number = (last[0], last[1] + 1) if last[0] >= epoch else (epoch, 1)
+        self._down[device.name] = number
+        transaction.write(DOWN, device.name.encode(), _pack(number))
+        return number
+
+    def forget(self, transaction: Transaction, device: Device) -> None:
+        """Let a device begin anew; the numbers of frames down go on, for it may remember them.
+
+        Whoever kept its old frames can play them back then: give it a new key as well.
+        """
+        del self._devices[device.name]
+        for space in (SPACE, TAKEN):
+            transaction.write(space, device.name.encode(), None)
 
 
-class DeviceKind:
-    """What one kind of device shall have installed."""
-
-    def __init__(self, capacity: int, coverages: Sequence[Coverage]) -> None:
-        self.capacity = capacity
-        self.coverages = tuple(coverages)
-        self.selected: dict[bytes, Coverage] = {}
-        self.is_stale = False  # a choice may have to be made
-        self._room = DeviceMemory()
-        for coverage in coverages:
-            for body in coverage.active:
-                self._select(body, coverage)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether no vector waits to be placed: only then is it known what can be removed."""
-        return not any(coverage.waiting for coverage in self.coverages)
-
-    def count_omitted(self) -> int:
-        """Return how many active vectors find no room."""
-        return sum(len(coverage.active) for coverage in self.coverages) - len(self.selected)
-
-    def find_lease(self, body: bytes) -> int:
-        """Return until when a vector must stay on the devices; 0: they shall not have it."""
-        coverage = self.selected.get(body)
-        return 0 if coverage is None else coverage.find_lease(body)
-
-    def follow(self, coverage: Coverage, change: CoverageChange) -> list[bytes]:
-        """Take over what changed in one of the coverages; return what devices must hear of."""
-        told = [body for body in change.dropped if self._deselect(body)]
-        if told and self.count_omitted():
-            self.is_stale = True  # somebody else fits now
-        told += [body for body in change.added if self._select(body, coverage)]
-        told += [body for body in change.renewed if body in self.selected]
-        return told
-
-    def choose(self) -> list[bytes]:
-        """Choose anew if that is due: the best first; return what devices must hear of."""
-        if not self.is_stale:
-            return []
-        self.is_stale = False
-        before = self.selected
-        self.selected = {}
-        self._room = DeviceMemory()
-        ranked = []
-        for coverage in self.coverages:
-            for body in coverage.active:
-                served, score = coverage.rate(body)
-                ranked.append((-served, -score, len(body), body, coverage))
-        ranked.sort(key=lambda row: row[:4])
-        for *_, body, coverage in ranked:
-            self._select(body, coverage)
-        self.is_stale = False
-        changed = [body for body in before if body not in self.selected]
-        return changed + [body for body in self.selected if body not in before]
-
-    def _select(self, body: bytes, coverage: Coverage) -> bool:
-        if self._room.used + self._room.measure(body) > self.capacity:
-            self.is_stale = True
-            return False
-        self._room.add(body)
-        self.selected[body] = coverage
-        return True
-
-    def _deselect(self, body: bytes) -> bool:
-        if self.selected.pop(body, None) is None:
-            return False
-        self._room.remove(body)
-        return True
-
+# What is installed on it -----------------------------------------------------------------------
 
 TABLE_SPACE = "device.table"
 MAX_HANDLE = 65535
