@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from denwatch.node.core.events import PEERS, Acknowledged, Message, PeerDown, PeerUp, Publish
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.notifications import shorten_hash
 from denwatch.node.runtime.durable_node import Effects
 from denwatch.protocol import frames, notification
 from denwatch.protocol.frames import decode_message, encode_message

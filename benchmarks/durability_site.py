@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from denwatch.client.vocabulary.loading import load_shipped
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.notifications import shorten_hash
 
 from simulator.site import ServerProcess, Site, make_mosquitto
 

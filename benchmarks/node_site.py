@@ -24,8 +24,8 @@ from denwatch.node.core.items import (
     encode_body,
     read_dot,
 )
+from denwatch.node.core.notifications import shorten_hash
 from denwatch.node.core.pending import PendingRow, encode_row
-from denwatch.node.core.vocabularies import shorten_hash
 from denwatch.node.matching.plugins import FUZZY
 from denwatch.node.replication.dot_sets import SeenRange
 from denwatch.node.runtime.process import DATABASE

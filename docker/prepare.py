@@ -25,7 +25,7 @@ from typing import Any
 from denwatch.cli import main as denwatch
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.client.vocabulary.loading import merge_vocabularies
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.notifications import shorten_hash
 from denwatch.node.security.site import load_authority, write_file
 
 VOCABULARIES = ("rescue", "weather")

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from denwatch.node.core import device_protocol as device_part
 from denwatch.node.core.coverage import DeviceKind
-from denwatch.node.core.delivery import Delivery, Receipts
-from denwatch.node.core.delivery_policy import DeliveryPolicy
+from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.devices import VectorTable
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.peers import item_validation
@@ -23,6 +22,7 @@ from denwatch.node.core.peers.change_log import ChangeLog
 from denwatch.node.core.peers.item_validation import NEW, ItemValidator
 from denwatch.node.core.peers.session import PeerSession
 from denwatch.node.core.pending import Pending
+from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.ranking.topk import TopK, Verdict
 

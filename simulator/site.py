@@ -35,7 +35,7 @@ from urllib.parse import urlsplit
 
 from denwatch.cli import main as denwatch
 from denwatch.client.vocabulary import Vocabulary
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.notifications import shorten_hash
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 READY = 600.0  # s until a process must be ready

@@ -31,9 +31,9 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.subscriptions import SingleClock
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.protocol import frames
 from denwatch.protocol.frames import encode_message
 from denwatch.protocol.subscription import encode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.vocabularies import Vocabularies, list_sensed, shorten_hash
+from denwatch.node.core.notifications import Vocabularies, list_sensed, shorten_hash
 
 from tests.devices.device_node import DeviceNode, Watchdog, meet
 

@@ -13,8 +13,8 @@ from denwatch.node.core.devices import Device
 from denwatch.node.core.events import Publish, Write
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.security.access import Role, RoleTable
 from denwatch.protocol.notification import encode
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.notifications import shorten_hash
 from denwatch.protocol import frames, notification
 from denwatch.protocol.frames import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading

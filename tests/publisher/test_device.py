@@ -9,7 +9,7 @@ import pytest
 from denwatch.client.publisher import PublisherError, SimulatedDevice, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import Acknowledged, Message
-from denwatch.node.core.vocabularies import list_sensed, shorten_hash
+from denwatch.node.core.notifications import list_sensed, shorten_hash
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.device_node import DEVICE, NODE, DeviceNode, make_secret, make_vector

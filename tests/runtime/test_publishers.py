@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.devices import Device
-from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.runtime.metrics import list_publishers
 
 RESCUE = Vocabularies(load_shipped("rescue"))

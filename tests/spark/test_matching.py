@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.vocabularies import shorten_hash, write_document
+from denwatch.node.core.notifications import shorten_hash, write_document
 from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.protocol import notification, subscription

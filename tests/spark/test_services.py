@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from denwatch.client.vocabulary import load_shipped
-from denwatch.node.core.vocabularies import shorten_hash, write_document
+from denwatch.node.core.notifications import shorten_hash, write_document
 from denwatch.node.services import FeasibilityRule
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector

@@ -8,7 +8,7 @@ import json
 import pytest
 from denwatch.client.vocabulary import Vocabulary, build_vocabulary, load_shipped
 from denwatch.node.core.items import VOCABULARY, Dot, Item, VocabularyBody, encode_body
-from denwatch.node.core.vocabularies import Vocabularies, shorten_hash, write_document
+from denwatch.node.core.notifications import Vocabularies, shorten_hash, write_document
 
 RESCUE = load_shipped("rescue")
 

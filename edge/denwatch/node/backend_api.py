@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from denwatch.client.vocabulary import EventType
-from denwatch.node.core.delivery_policy import DeliveryPolicy, FoundMatch
+from denwatch.node.core.delivery import DeliveryPolicy, FoundMatch
 from denwatch.node.core.events import OPERATORS, STATUS, Write
 from denwatch.node.core.items import (
     NOTIFICATION,
@@ -28,7 +28,12 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.notifications import Notification, describe_content_values
+from denwatch.node.core.notifications import (
+    Notification,
+    Vocabularies,
+    describe_content_values,
+    shorten_hash,
+)
 from denwatch.node.core.operator_protocol import Plan, encode_items, encode_plan
 from denwatch.node.core.subscriptions import (
     OpenRoles,
@@ -40,7 +45,6 @@ from denwatch.node.core.subscriptions import (
     read_subscription,
 )
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import Vocabularies, shorten_hash
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 __all__ = [

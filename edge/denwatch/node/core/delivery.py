@@ -1,132 +1,386 @@
-"""Delivery: what waits for a subscriber goes out in the order of rank, and other nodes hear of it.
+"""Delivery: which matches a subscriber gets, in which order, and how they go out.
 
-Only this file publishes notifications and makes receipts. A subscriber who is served (it listens,
-and is not muted) has a *queue* of what waits, best first, and at most a *window* of notifications
-in flight. An acknowledgement settles one and sends the next.
+Only this file publishes notifications. A subscriber who is served (it listens, and is not muted)
+has a *queue* of what waits, best first, and at most a *window* of notifications in flight. An
+acknowledgement settles one, keeps a receipt (`receipts.py`) and sends the next.
 
 INVARIANT  what was decided stays decided: the row says to whom a notification was offered, so after
            a lost link or a restart the same ones go out again without a second decision.
-RECEIPTS   a delivery is on the disk together with its receipt (`sub.mark`); many receipts become
-           one item, now and then, or when a node is met, so that others do not deliver it again.
-           A receipt of nothing reports that a subscriber came here: nodes that have few copies to
-           give keep them for where a subscriber is.
 EXAMPLE    window 2, a, b, c wait: a and b are sent; "b arrived" settles b, sends c, keeps a receipt
            (ada, b). The link breaks: nothing is in flight; when ada is back, a and c go out again.
+
+POLICY. For each match, in this order, the first reason that applies refuses it: the role may not
+see it ("role"), its time is over or it is no longer recent ("expired"), nothing significant has
+changed ("quiet"), the subscription's `top k` has k better ones ("top-k").
+
+RANKING is that of `node.ranking` (PrefSIENA): value = score * degree, priorities first, the maximum
+over the matching subscriptions of the best level. A `top k` belongs to the subscription that says
+it, and ranks by that one alone: others of the same subscriber are neither held back by it nor do
+they lift anything over it.
+
+SIGNIFICANCE (dead band, quiet time, heartbeat) is applied by devices before they send. But a device
+sends for all its subscriptions together, and a notification does not say for which; so the node
+that delivers decides again for each subscription and device, by what it *sent last* for them:
+
+- within the quiet time of it (before or after: what was carried arrives in any order): not sent;
+- no attribute has left its dead band: not sent, unless the heartbeat is due, or the last one was
+  sent longer ago than an episode (`SubscriberSettings.episode`).
+
+N of M was counted at the source, where all samples are. Hysteresis too: a notification below its
+threshold is no match for a node. Whether a match ended in between is known to the device alone,
+which is why a dead band holds for one episode only: a new alarm at the old value is sent again.
+
+On the disk: `sub.gate`, id of a subscription: the state of its top-k; `sub.last`, id of a
+subscription and device: what was sent last.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from array import array
+from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
-from denwatch.node.core.delivery_policy import DeliveryPolicy, FoundMatch, rank_matches
 from denwatch.node.core.events import NOTES, Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
-    DELIVERED,
-    NEVER,
     NOTIFICATION,
-    DeliveredBody,
     Dot,
-    encode_body,
-    read_dot,
 )
-from denwatch.node.core.notifications import Notification, render_notification
+from denwatch.node.core.notifications import (
+    Notification,
+    name_attribute,
+    name_event,
+    render_notification,
+)
 from denwatch.node.core.pending import Matched, Pending, PendingRow
+from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.subscriptions import (
+    ItemClock,
+    Roles,
     SubscriberSettings,
     SubscriberState,
+    Subscription,
     Subscriptions,
+    TopState,
     encode_row,
-    join_name,
-    split_name,
+    make_id_key,
+    read_filter,
 )
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.matching.plugins import CONTENT
+from denwatch.node.ranking.rank import Rank
+from denwatch.node.ranking.topk import Verdict
+from denwatch.protocol.matching import rate_age
+from denwatch.protocol.timecode import decode_duration
 
-RECEIPTS = "sub.mark"  # subscriber, dot: has it, which other nodes do not know yet
-_WORTH_CLEANING = 1_024
+# Policy and rank -------------------------------------------------------------------------------
+
+TOP_K = "sub.gate"
+LAST_SENT = "sub.last"
+FoundMatch = tuple[Subscription, int, int, int]  # a subscription, possible, certain, attribute
 
 
-class ReceiptRow(msgspec.Struct, array_like=True):
-    """Somebody has a notification that expires then, in our timeline."""
+class LastSent(msgspec.Struct, array_like=True):
+    """What was sent last for one subscription from one device."""
 
-    expires: int
-
-
-_receipt_decoder = msgspec.msgpack.Decoder(ReceiptRow)
+    at: int  # when it was read, in our timeline
+    values: dict[int, int]  # by attribute, as 16-bit codes
 
 
-class Receipts:
-    """Deliveries that other nodes do not know of yet."""
+_last_decoder = msgspec.msgpack.Decoder(LastSent)
+_top_decoder = msgspec.msgpack.Decoder(TopState)
 
-    def __init__(
-        self, item_store: ItemStore, subscriptions: Subscriptions, settings: SubscriberSettings
-    ) -> None:
-        self._item_store = item_store
-        self._subscriptions = subscriptions
+
+def rank_matches(
+    subscriber: SubscriberState, matches: Sequence[FoundMatch]
+) -> tuple[Rank, FoundMatch]:
+    """Return the rank of a notification for a subscriber, and the match that decides it."""
+    levels = subscriber.levels
+    best_level = min(levels.get(match[0].id, 1) for match in matches) if levels else 1
+    best: FoundMatch | None = None
+    value = -1.0
+    for match in matches:  # by rising id: of equals the first stays
+        if levels and levels.get(match[0].id, 1) != best_level:
+            continue
+        worth = match[0].score * match[1] / 255
+        if best is None or worth > value or (worth == value and match[1] > best[1]):
+            best, value = match, worth
+    assert best is not None, "a notification that matches nothing has no rank"
+    return Rank(-best_level, value), best
+
+
+@lru_cache(maxsize=1024)
+def _name_constraints(vector: bytes) -> tuple[str, ...]:
+    names = {constraint.name for constraint in read_filter(vector).constraints}
+    return tuple(sorted(names - {"event", "device"}))
+
+
+class DeliveryPolicy:
+    """Decides for one subscriber after the other; what it remembers is on the disk."""
+
+    def __init__(self, roles: Roles, clock: ItemClock, settings: SubscriberSettings) -> None:
+        self._roles = roles
+        self._clock = clock
         self._settings = settings
-        self._waiting: dict[str, dict[Dot, int]] = {}  # subscriber: notification: its expiry
-        self._reported = 0  # when all were reported last
+        self._visible: dict[tuple[str, bytes, int, int], tuple[str | None, int]] = {}
 
-    def restore(self, reader: Reader) -> None:
-        """Load the receipts that were not reported."""
-        for key, row in reader.scan(RECEIPTS):
-            name, rest = split_name(key)
-            expires = _receipt_decoder.decode(row).expires
-            self._waiting.setdefault(name, {})[read_dot(rest)] = expires
-
-    def keep(self, transaction: Transaction, name: str, dot: Dot, expires: int) -> None:
-        """Note that a subscriber has a notification that expires then, in our timeline."""
-        transaction.write(RECEIPTS, join_name(name, dot.key), encode_row(ReceiptRow(expires)))
-        dots = self._waiting.setdefault(name, {})
-        dots[dot] = expires
-        if len(dots) >= self._settings.receipt_batch:
-            self._report_subscriber(transaction, name)
-
-    def note_place(self, transaction: Transaction, subscriber: SubscriberState, node: str) -> None:
-        """Note where an item was made for a subscriber; who listens here is here."""
-        if not (subscriber.is_listening and subscriber.place == self._item_store.name):
-            self._subscriptions.set_place(transaction, subscriber, node)
-
-    def report_place(self, transaction: Transaction, subscriber: SubscriberState) -> None:
-        """Report that a subscriber came here: by a receipt, be it one of nothing."""
-        here = self._item_store.name
-        is_here = subscriber.is_listening and subscriber.subscriptions
-        if not is_here or subscriber.place == here:
-            return
-        self._subscriptions.set_place(transaction, subscriber, here)
-        if subscriber.name in self._waiting:
-            self._report_subscriber(transaction, subscriber.name)
-            return
-        body = encode_body(DeliveredBody(subscriber.name, []))
-        expires = transaction.now + self._settings.place_life
-        self._item_store.originate(transaction, DELIVERED, expires, body, is_signed=False)
-        transaction.count("places")
-
-    def report_due(self, transaction: Transaction) -> None:
-        """Report everything, if that was not done for a while."""
-        if transaction.now - self._reported >= self._settings.receipt_interval:
-            self._reported = transaction.now
-            self.report(transaction)
-
-    def report(self, transaction: Transaction) -> None:
-        """Make items of all receipts, one for each subscriber."""
-        for name in list(self._waiting):
-            self._report_subscriber(transaction, name)
-
-    def _report_subscriber(self, transaction: Transaction, name: str) -> None:
-        dots = self._waiting.pop(name)
-        ends = dots.values()
-        expires = NEVER if NEVER in ends else max(ends)
-        body = DeliveredBody(name, [list(dot) for dot in dots])
-        # Signed when it first leaves, like notifications: there may be one for each subscriber.
-        self._item_store.originate(
-            transaction, DELIVERED, expires, encode_body(body), is_signed=False
+    def localise(self, notification: Notification) -> tuple[int, int]:
+        """Return when a notification was read and when it expires (0: never), in our timeline."""
+        localise = self._clock.localise
+        return localise(notification.dot, notification.at), notification.expires and localise(
+            notification.dot, notification.expires
         )
-        for dot in dots:
-            transaction.write(RECEIPTS, join_name(name, dot.key), None)
-        transaction.count("marks", len(dots))
+
+    def find_visible(self, role: str, notification: Notification) -> tuple[str | None, int]:
+        """Return why a role may not see a notification at all, or the attributes it may see."""
+        mask = notification.vector.features | notification.vector.faults
+        key = role, notification.vocabulary, notification.vector.event, mask
+        known = self._visible.get(key)
+        if known is None:
+            event = name_event(notification)
+            reason = self._roles.check(role, event, ())
+            visible = 0
+            for bit in range(16):
+                if mask >> bit & 1:
+                    name = name_attribute(notification.event, bit)
+                    if self._roles.check(role, event, (name,)) is None:
+                        visible |= 1 << bit
+            known = (None if reason is None else str(reason)), visible
+            if notification.event is not None:  # else it may get its names later
+                self._visible[key] = known
+        return known
+
+    def forget_roles(self) -> None:
+        """Ask again who may see what: the rules have changed."""
+        self._visible.clear()
+
+    def decide(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        notification: Notification,
+        matches: Sequence[FoundMatch],
+    ) -> tuple[list[FoundMatch], int, dict[str, list[int]]]:
+        """Return the matches that pass, until when they count, and why the others fail."""
+        at, expires = self.localise(notification)
+        refused: dict[str, list[int]] = {}
+        passing: list[tuple[FoundMatch, float]] = []
+        for match in matches:
+            reason, rated, until = self._judge_match(transaction, notification, match, at, expires)
+            if reason:
+                refused.setdefault(reason, []).append(match[0].id)
+            else:
+                passing.append((rated, until))
+        if not passing:
+            return [], 0, refused
+        kept: list[tuple[FoundMatch, float]] = []
+        for match, until in passing:
+            subscription = match[0]
+            if subscription.top_k is not None:
+                rank, _ = rank_matches(subscriber, (match,))
+                verdict = self._offer(transaction, subscription, notification, rank, until)
+                if verdict is not Verdict.DELIVERED:
+                    refused.setdefault("top-k", []).append(subscription.id)
+                    continue
+            kept.append((match, until))
+        for match, _ in kept:
+            if match[0].significance is not None:
+                self._remember(transaction, match[0], notification, at)
+        longest = max((until for _, until in kept), default=0)
+        return [match for match, _ in kept], 0 if longest == math.inf else int(longest), refused
+
+    def _judge_match(
+        self,
+        transaction: Transaction,
+        notification: Notification,
+        match: FoundMatch,
+        at: int,
+        expires: int,
+    ) -> tuple[str, FoundMatch, float]:
+        """Return why a match does not count ("" if it does), the match as rated now, its end."""
+        subscription, possible, certain, attribute = match
+        if not self.may_see(subscription, notification):
+            return "role", match, 0
+        until: float = expires or math.inf
+        if subscription.refresh is not None:
+            until = min(until, at + notification.doubt + subscription.refresh)
+        if until <= transaction.now:
+            return "expired", match, 0
+        if subscription.recent is not None:
+            fresh = rate_age(
+                max(0, transaction.now - at - notification.doubt) // 1000, subscription.recent
+            )
+            possible, certain = min(possible, fresh), min(certain, fresh)
+            if possible < subscription.threshold or certain < subscription.certain:
+                return "expired", match, 0
+            match = subscription, possible, certain, attribute
+        if subscription.significance is not None:
+            last = self._read_last(transaction, subscription, notification)
+            if not is_significant(subscription, notification, at, last, self._settings.episode):
+                return "quiet", match, 0
+        return "", match, until
+
+    def may_see(self, subscription: Subscription, notification: Notification) -> bool:
+        """Return whether the subscriber may see what the subscription asks for."""
+        reason, visible = self.find_shown(subscription, notification)
+        if reason is not None:
+            return False
+        if subscription.language == CONTENT:
+            names = _name_constraints(subscription.vector)
+            event = name_event(notification)
+            return all(
+                self._roles.check(r, event, names) is None for r in self._list_roles(subscription)
+            )
+        return not subscription.features & ~visible
+
+    def find_shown(
+        self, subscription: Subscription, notification: Notification
+    ) -> tuple[str | None, int]:
+        """Return why the subscriber may not see a notification, or the attributes to be shown."""
+        shown = -1
+        for role in self._list_roles(subscription):
+            reason, visible = self.find_visible(role, notification)
+            if reason is not None:
+                return reason, 0
+            shown &= visible
+        return None, shown
+
+    def _list_roles(self, subscription: Subscription) -> set[str]:
+        """Return the role that travels with the subscription, and the subscriber's role now.
+
+        The second only if it is known here: who lost a role sees no more by what was asked before.
+        """
+        return {
+            subscription.role,
+            self._roles.role_of(subscription.subscriber.name) or subscription.role,
+        }
+
+    def _offer(
+        self,
+        transaction: Transaction,
+        subscription: Subscription,
+        notification: Notification,
+        rank: Rank,
+        until: float,
+    ) -> Verdict:
+        assert subscription.top_k is not None
+        verdict = subscription.top_k.offer(notification.id, rank, transaction.now, until)
+        transaction.write(
+            TOP_K, make_id_key(subscription.id), encode_row(subscription.save_top_k())
+        )
+        return verdict
+
+    def _read_last(
+        self, transaction: Transaction, subscription: Subscription, notification: Notification
+    ) -> LastSent | None:
+        row = transaction.get(LAST_SENT, _last_key(subscription, notification))
+        return None if row is None else _last_decoder.decode(row)
+
+    def _remember(
+        self,
+        transaction: Transaction,
+        subscription: Subscription,
+        notification: Notification,
+        at: int,
+    ) -> None:
+        last = remember(
+            subscription, notification, at, self._read_last(transaction, subscription, notification)
+        )
+        transaction.write(LAST_SENT, _last_key(subscription, notification), encode_row(last))
+
+    def restore_top_k(self, reader: Reader, subscription: Subscription) -> None:
+        """Load the state of a top-k that an earlier run stored."""
+        if subscription.top_k is not None:
+            row = reader.get(TOP_K, make_id_key(subscription.id))
+            if row is not None:
+                subscription.restore_top_k(_top_decoder.decode(row))
+
+    def forget(self, transaction: Transaction, subscription: Subscription) -> None:
+        """Forget all about a subscription."""
+        key = make_id_key(subscription.id)
+        if subscription.top_k is not None:
+            transaction.write(TOP_K, key, None)
+        if subscription.significance is not None:
+            transaction.clear(LAST_SENT, key)
+
+
+def _last_key(subscription: Subscription, notification: Notification) -> bytes:
+    return make_id_key(subscription.id) + notification.device.encode()
+
+
+# Significance ----------------------------------------------------------------------------------
+
+
+def is_significant(
+    subscription: Subscription,
+    notification: Notification,
+    at: int,
+    last: LastSent | None,
+    episode: int,
+) -> bool:
+    """Return whether a match, read at a time of ours, is worth sending after what was sent last."""
+    rules = subscription.significance
+    if rules is None or last is None:
+        return True
+    since = abs(at - last.at)
+    if rules.quiet and since < 1000 * decode_duration(rules.quiet):
+        return False
+    if not (rules.bands or rules.relative) or since >= episode:
+        return True
+    if rules.heartbeat and since >= 1000 * decode_duration(rules.heartbeat):
+        return True
+    return _left_band(subscription, notification, last)
+
+
+def _left_band(subscription: Subscription, notification: Notification, last: LastSent) -> bool:
+    """Return whether some attribute of the subscription has moved since."""
+    assert subscription.significance is not None
+    place = 0
+    for reading in notification.vector.readings:
+        if not subscription.features >> reading.attribute & 1:
+            continue
+        band = subscription.significance.bands[place] if subscription.significance.bands else 0
+        place += 1
+        before = last.values.get(reading.attribute)
+        if before is None:
+            return True
+        if reading.wide:
+            band *= 257
+        if _has_moved(_centre(reading.points), before, band, subscription.significance.relative):
+            return True
+    return False
+
+
+def remember(
+    subscription: Subscription, notification: Notification, at: int, last: LastSent | None
+) -> LastSent:
+    """Return what is to be known as sent last: the newest reading, whatever order they come in."""
+    if last is not None and last.at > at:
+        return last
+    values = {
+        reading.attribute: _centre(reading.points)
+        for reading in notification.vector.readings
+        if subscription.features >> reading.attribute & 1
+    }
+    return LastSent(at, values)
+
+
+def _centre(points: tuple[int, int, int, int]) -> int:
+    return (points[1] + points[2]) // 2
+
+
+def _has_moved(value: int, last: int, band: int, relative: int) -> bool:
+    """Return whether a value has left its dead band: the rule of `watchdog.significance`."""
+    moved = abs(value - last)
+    return moved > 0 and moved >= band and moved * 255 >= relative * last
+
+
+# Sending ---------------------------------------------------------------------------------------
+
+_WORTH_CLEANING = 1_024
 
 
 class Delivery:

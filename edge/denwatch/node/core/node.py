@@ -42,6 +42,7 @@ from denwatch.node.core.events import (
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.peers.channel import PeerKeys
@@ -50,7 +51,6 @@ from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.node.core.trust import Notices, Trust
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.replication.clock import Clocks
 
 

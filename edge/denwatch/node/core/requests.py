@@ -26,8 +26,8 @@ from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import detect_surface, parse, print_as
 from denwatch.client.vocabulary import EventType, Vocabulary
 from denwatch.node.core.items import NEVER, SubscriptionBody
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.subscriptions import Roles
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.matching.plugins import CONTENT, FUZZY
 from denwatch.node.ranking.content import ContentError, ContentFilter
 from denwatch.protocol.timecode import decode_duration

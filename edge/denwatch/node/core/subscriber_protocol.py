@@ -19,8 +19,7 @@ import msgspec
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
-from denwatch.node.core.delivery import Delivery, Receipts
-from denwatch.node.core.delivery_policy import DeliveryPolicy
+from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.events import (
     NOTES,
     REPLIES,
@@ -42,8 +41,9 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
-from denwatch.node.core.notifications import format_time
+from denwatch.node.core.notifications import Vocabularies, format_time
 from denwatch.node.core.pending import Pending
+from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.requests import (
     CONTENT_REQUEST,
     LIST,
@@ -77,7 +77,6 @@ from denwatch.node.core.subscriptions import (
     split_name,
 )
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.matching.plugins import MatcherPlugins
 from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec

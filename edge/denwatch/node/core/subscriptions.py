@@ -35,9 +35,8 @@ from denwatch.node.core.items import (
     decode_body,
     decode_item,
 )
-from denwatch.node.core.notifications import Notification, describe_content_values
+from denwatch.node.core.notifications import Notification, Vocabularies, describe_content_values
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
 from denwatch.node.ranking.content import ContentError, ContentFilter

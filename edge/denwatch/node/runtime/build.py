@@ -19,10 +19,10 @@ from denwatch.node.config import NodeConfig, Replication
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.home_assistant import HomeSettings, Visibility
 from denwatch.node.core.node import CoreSettings, build_core
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import SubscriberSettings
-from denwatch.node.core.vocabularies import Vocabularies
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks

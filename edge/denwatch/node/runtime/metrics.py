@@ -18,7 +18,7 @@ from denwatch.node.core.devices import Device
 from denwatch.node.core.events import Count
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
 from denwatch.node.core.node import Protocols
-from denwatch.node.core.vocabularies import Vocabularies
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.security import Keyring
