@@ -17,10 +17,10 @@ from denwatch.node.core.coverage import DeviceKind
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.devices import VectorTable
 from denwatch.node.core.item_store import ItemStore
-from denwatch.node.core.peers import item_validation
-from denwatch.node.core.peers.change_log import ChangeLog
-from denwatch.node.core.peers.item_validation import NEW, ItemValidator
-from denwatch.node.core.peers.session import PeerSession
+from denwatch.node.core.peers import item_exchange
+from denwatch.node.core.peers.item_exchange import NEW, ItemValidator
+from denwatch.node.core.peers.knowledge import ChangeLog
+from denwatch.node.core.peers.peer_protocol import PeerSession
 from denwatch.node.core.pending import Pending
 from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
@@ -94,7 +94,7 @@ RULES: dict[str, Rule] = {
     "signature": Rule(Ring, "verify", _always(True), "an item is its origin's"),
     "gate": Rule(ItemValidator, "judge", _always((NEW, "")), "what comes from a peer is judged"),
     "content": Rule(
-        item_validation,
+        item_exchange,
         "_read_body",
         _always(None),
         "what cannot be read is refused",

@@ -26,7 +26,7 @@ from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.node import CoreKeys, CoreSettings, Node, build_core
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerProtocol
-from denwatch.node.core.peers.send_queue import PendingDeliveries
+from denwatch.node.core.peers.item_exchange import PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.transaction import Transaction

@@ -45,8 +45,7 @@ from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCA
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.peers.channel import PeerKeys
-from denwatch.node.core.peers.send_queue import PendingDeliveries
+from denwatch.node.core.peers.item_exchange import PeerKeys, PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.transaction import Added, Removed, Transaction

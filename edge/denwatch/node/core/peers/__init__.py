@@ -1,11 +1,8 @@
 """Node to node. The rest of the node imports from here alone; which file does what:
 
-peer_protocol    a session for each link; what the rest of the node calls
-session          the order of the frames on one link
-channel          sealing and opening frames; settings and keys
-send_queue       what goes to a peer next, and which notifications are worth sending
-item_validation  which items of a peer are accepted
-change_log       what changed here and when, and what each peer acknowledged
+peer_protocol  a session for each link: the order of the frames, and their seals
+item_exchange  what goes to a peer next; which items of a peer are accepted; settings and keys
+knowledge      what changed here and when, what each peer acknowledged, what the two compare
 
 The pure half (sets, bytes, clocks, strategies) is `denwatch.node.replication`; its README explains
 the theory.
@@ -13,8 +10,7 @@ the theory.
 
 from __future__ import annotations
 
-from denwatch.node.core.peers.channel import PeerKeys, PeerSettings
+from denwatch.node.core.peers.item_exchange import PeerKeys, PeerSettings, PendingDeliveries
 from denwatch.node.core.peers.peer_protocol import PeerProtocol
-from denwatch.node.core.peers.send_queue import PendingDeliveries
 
 __all__ = ["PeerKeys", "PeerProtocol", "PeerSettings", "PendingDeliveries"]

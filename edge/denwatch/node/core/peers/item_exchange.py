@@ -1,26 +1,32 @@
-"""What goes to one peer next, best first; and which notifications are worth sending.
+"""Items to a peer and from it: what goes next, what is worth sending, and what is accepted.
 
-Receipts first, because they free room on both sides; then revocations, vocabularies and
+TO A PEER. Receipts first, because they free room on both sides; then revocations, vocabularies and
 subscriptions, which decide what notifications are worth; then notifications, in the order and
-number of copies that the strategy chooses.
+number of copies that the strategy chooses. `Forwarding` is the node's side of that choice, shared
+by all sessions: the strategy, the copies held, whom the node meets, and at which nodes each
+subscriber was last seen. `SendQueue` belongs to one session: what its peer still lacks, packed into
+frames, and the question that a strategy may have for the peer before it decides (how many nodes it
+meets, and how soon it may meet each destination). It knows nothing of the link.
 
-`Forwarding` is the node's side of that choice, shared by all sessions: the strategy, the copies
-held, whom the node meets, and at which nodes each subscriber was last seen. `SendQueue` belongs to
-one session: what its peer still lacks, packed into frames, and the question that a strategy may
-have for the peer before it decides (how many nodes it meets, and how soon it may meet each
-destination). It knows nothing of the link.
+FROM A PEER. A peer is authenticated, not trusted: it carries what others made. Each item is checked
+against its origin's signature, its own format, and what is possible. What is refused is counted and
+logged, and not recorded as seen, so that the true item can still come. What a peer *is* trusted
+with is to say that a subscription was removed: it could also keep items to itself.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
+    KINDS,
+    NEVER,
     NOTIFICATION,
     REVOCATION,
     SUBSCRIPTION,
@@ -28,14 +34,17 @@ from denwatch.node.core.items import (
     DeliveredBody,
     Dot,
     Item,
+    NotificationBody,
     SubscriptionBody,
+    VocabularyBody,
     decode_body,
     read_dot,
 )
-from denwatch.node.core.peers.change_log import ChangeLog, PeerRecord
+from denwatch.node.core.peers.knowledge import ChangeLog, PeerRecord
 from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.trust import Trust
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.replication.dot_sets import Run, Spans, intersect, unite
+from denwatch.node.replication.dot_sets import EMPTY, MAX_SPAN, Run, Spans, intersect, unite
 from denwatch.node.replication.strategies import (
     Candidate,
     Copy,
@@ -44,8 +53,59 @@ from denwatch.node.replication.strategies import (
     MetPeer,
     Strategy,
 )
-from denwatch.node.replication.wire import ItemBatch, SentItem, decode_ask, encode_ask, hash_name
+from denwatch.node.replication.wire import (
+    ItemBatch,
+    SentItem,
+    decode_ask,
+    encode_ask,
+    hash_name,
+)
 from denwatch.protocol.errors import ProtocolError
+
+# Settings and keys -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeerSettings:
+    """How a node treats other nodes; all times in ms, all sizes in bytes."""
+
+    strategy: str = "utility"  # epidemic, spray:L, utility[:L]
+    chunk: int = 32_768  # of items in one frame, which is one transaction at the receiver
+    window: int = 4  # frames of items that may be unacknowledged
+    group_from: int = 64  # with so many runs changed, groups of them are compared first
+    retry: int = 5_000  # without an answer for so long, the exchange begins again
+    max_retry: int = 60_000
+    grace: int = 3_600_000  # how long after its end an item is not yet called dead
+    max_frame: int = 262_144
+    max_future: int = 24 * 3_600_000  # a reading may be from so far ahead, by our best knowledge
+    max_life: int = 400 * 24 * 3_600_000  # nothing with an end ends later than this from now
+
+    def __post_init__(self) -> None:
+        if not 1_024 <= self.chunk <= self.max_frame - 80_000:
+            raise ValueError(
+                f"chunk {self.chunk}: from 1024 bytes, and one longest item below max_frame"
+            )
+        if self.window < 1 or not 0 < self.retry <= self.max_retry or self.grace < 0:
+            raise ValueError("window, retry and grace are positive, retry is below max_retry")
+
+
+class PeerKeys(Protocol):
+    """What a keyring knows of nodes."""
+
+    def verify(self, origin: str, data: bytes, signature: bytes) -> bool:
+        """Return whether a node, which is not revoked, signed this."""
+
+    def knows_node(self, node: str) -> bool:
+        """Return whether there is a key of this node."""
+
+    def peer_secret(self, node: str) -> bytes | None:
+        """Return the secret for frames to a node; None if it is unknown or revoked."""
+
+    def peer_secrets(self, node: str) -> tuple[bytes, ...]:
+        """Return the secrets that frames of a node may have, while keys change."""
+
+
+# Items to a peer -------------------------------------------------------------------------------
 
 COPIES = "peer.copy"
 ITEM_HEAD = 48  # bytes of an item beside body and signature, at most
@@ -355,3 +415,171 @@ def _build_sent_item(packed: Packed) -> SentItem:
     if packed.choice is None:
         return SentItem(packed.item, 0, 0)
     return SentItem(packed.item, packed.choice.given, packed.choice.kept.hops + 1)
+
+
+# Items from a peer -----------------------------------------------------------------------------
+
+NEW, KNOWN, OVER, REFUSED = "new", "known", "over", "refused"
+
+
+class ItemValidator:
+    """Decides what to do with an item that another node made; also operators' items go here."""
+
+    def __init__(
+        self, item_store: ItemStore, clocks: Clocks, keys: PeerKeys, settings: PeerSettings
+    ) -> None:
+        self._item_store = item_store
+        self._clocks = clocks
+        self._keys = keys
+        self._settings = settings
+
+    def judge(self, transaction: Transaction, item: Item) -> tuple[str, str]:
+        """Return NEW, KNOWN, OVER (expired already) or REFUSED, and for a refusal the reason."""
+        dot = item.dot
+        if self.has_seen(item):
+            return KNOWN, ""
+        if (dot.origin, dot.epoch) == (self._item_store.name, self._item_store.epoch):
+            return REFUSED, "an item of ours that we never made"
+        seen = self._item_store.context.runs.get((dot.origin, dot.epoch), EMPTY)
+        if dot.sequence - seen.base > MAX_SPAN:
+            return REFUSED, "a sequence far ahead of all others"
+        if not self._keys.knows_node(dot.origin):
+            return REFUSED, "an unknown origin"
+        if not self._keys.verify(dot.origin, item.signed, item.signature):
+            return REFUSED, "a wrong signature"
+        return self._judge_content(transaction, item)
+
+    def has_seen(self, item: Item) -> bool:
+        """Return whether an item was here before: it changes nothing a second time."""
+        return self._item_store.context.holds(*item.dot)
+
+    def is_real(self, run: Run) -> bool:
+        """Return whether a run is one of a known node, and not a name that a peer made up."""
+        return run in self._item_store.context.runs or self.knows_origin(run)
+
+    def knows_origin(self, run: Run) -> bool:
+        """Return whether there is a key of a run's node: it may still come."""
+        return self._keys.knows_node(run[0])
+
+    def _judge_content(self, transaction: Transaction, item: Item) -> tuple[str, str]:
+        try:
+            read = _read_body(item)
+        except ProtocolError as error:
+            return REFUSED, str(error)
+        # `localise` is late rather than early by at most twice the doubt: what is ahead of a limit
+        # without it is surely ahead.
+        if read is not None:
+            at = self._clocks.localise(item.dot, read)
+            doubt = self._clocks.doubt(item.dot.origin, item.dot.epoch, transaction.now)
+            if at - 2 * doubt > transaction.now + self._settings.max_future:
+                return REFUSED, "a reading from the future"
+        if item.expires != NEVER:
+            end = self._clocks.localise(item.dot, item.expires)
+            doubt = self._clocks.doubt(item.dot.origin, item.dot.epoch, transaction.now)
+            if end <= transaction.now:
+                return OVER, ""
+            if end - 2 * doubt > transaction.now + self._settings.max_life:
+                return REFUSED, "an end too far ahead"
+        return NEW, ""
+
+
+def _read_body(item: Item) -> int | None:
+    """Check a body; return when a notification was read."""
+    if item.kind == NOTIFICATION:
+        return decode_body(NotificationBody, item.body).at
+    if item.kind == SUBSCRIPTION:
+        decode_body(SubscriptionBody, item.body)
+    elif item.kind == DELIVERED:
+        decode_body(DeliveredBody, item.body)
+    elif item.kind == VOCABULARY:
+        decode_body(VocabularyBody, item.body)
+    return None  # a revocation is the keyring's to read
+
+
+class ItemReceiver:
+    """Stores what peers send: items that are valid, news of dead dots, and what clocks show.
+
+    `trust` applies a revocation as soon as it is stored.
+    """
+
+    def __init__(
+        self,
+        item_store: ItemStore,
+        validator: ItemValidator,
+        change_log: ChangeLog,
+        forwarding: Forwarding,
+        clocks: Clocks,
+        trust: Trust | None,
+    ) -> None:
+        self._item_store = item_store
+        self._validator = validator
+        self.change_log = change_log
+        self._forwarding = forwarding
+        self._clocks = clocks
+        self._trust = trust
+
+    def receive(self, transaction: Transaction, batch: ItemBatch, peer: str) -> Counter[int]:
+        """Store a frame of items, whose sets were checked; return how many were new, by kind."""
+        runs = {(sent.item.dot.origin, sent.item.dot.epoch) for sent in batch.items}
+        clocks = [
+            told for told in batch.clocks if told[0] in runs and self._validator.is_real(told[0])
+        ]
+        self._clocks.witness(transaction.write, peer, clocks, transaction.now)
+        for run, dead in batch.dead:
+            self.accept_dead(transaction, run, dead, peer)
+        stored: Counter[int] = Counter()
+        for sent in batch.items:
+            if self._receive_item(transaction, sent, peer):
+                stored[sent.item.kind] += 1
+        return stored
+
+    def accept_dead(self, transaction: Transaction, run: Run, dead: Spans, peer: str) -> None:
+        """Believe a peer that dots are dead, if they are of a node that exists."""
+        if not self._validator.is_real(run):
+            return
+        removed = self.change_log.accept_dead(transaction, run, dead, peer)
+        if removed:
+            transaction.count("peer_items_removed", removed)
+
+    def _receive_item(self, transaction: Transaction, sent: SentItem, peer: str) -> bool:
+        item = sent.item
+        verdict, reason = self._validator.judge(transaction, item)
+        if verdict == KNOWN:
+            transaction.count("peer_items_known", label=KINDS[item.kind])
+        elif verdict == OVER:
+            self._item_store.note_seen(transaction, item.dot)
+            self.change_log.spare(transaction, item.dot, transaction.now)
+            transaction.count("peer_items_over", label=KINDS[item.kind])
+        elif verdict == NEW:
+            if item.kind == NOTIFICATION:
+                copy = Copy(sent.copies, sent.hops, 0)
+                self._forwarding.keep_copy(transaction, item.dot, copy)
+            self._item_store.accept(transaction, item, peer)
+            if item.kind == REVOCATION and self._trust is not None:
+                self._trust.apply_notice(transaction, item)
+            size = len(item.body) + len(item.signature) + ITEM_HEAD
+            transaction.count("peer_items_taken", label=KINDS[item.kind])
+            log_transfer(transaction, item, peer, size, is_out=False, copies=sent.copies)
+            return True
+        else:
+            transaction.count("peer_items_refused", label=reason)
+            transaction.log("refuse", what="item", why=reason, who=peer, bytes=len(item.body))
+            run = (item.dot.origin, item.dot.epoch)
+            if not self._validator.knows_origin(run):  # its key may still come
+                self.change_log.retry(transaction, run)
+        return False
+
+
+def log_transfer(
+    transaction: Transaction, item: Item, peer: str, size: int, *, is_out: bool, copies: int
+) -> None:
+    """Log that an item went from one node to another."""
+    transaction.log(
+        "transfer",
+        item=item.id,
+        what=KINDS[item.kind],
+        peer=peer,
+        is_out=is_out,
+        bytes=size,
+        copies=copies,
+    )

@@ -1,4 +1,4 @@
-"""What changed at this node and when, what is dead, and what each peer acknowledged.
+"""What this node knows, what a peer knows of it, and how the two compare.
 
 THEORY. `ChangeLog` gives each change of a run a version. A peer acknowledges versions, and the next
 exchange sends only what changed after. A dot is *dead* if it was seen, is not held, and nobody
@@ -17,14 +17,16 @@ INVARIANT  dead = seen and not alive.
 EXAMPLE    seen 1..5; 2 and 4 held, 3 expired an hour ago and spared, 1 and 5 removed: alive is
            {2, 3, 4}, dead is {1, 5}. When the grace of 3 is over, {1, 3, 5} are dead.
 
-`PeerRecord` is what a node remembers of one peer, durably.
+`PeerRecord` is what a node remembers of one peer, durably; `KnowledgeComparison` what two nodes say
+to each other about their knowledge in one exchange.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import isqrt
 
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import CONTEXT, ItemStore
@@ -49,15 +51,27 @@ from denwatch.node.replication.dot_sets import (
     build_range,
     count_values,
     decode_spans,
+    differ,
     encode_spans,
+    find_group,
     intersect,
     iterate,
     list_spans,
     subtract,
     unite,
 )
-from denwatch.node.replication.wire import NO_TOKEN, TOKEN
+from denwatch.node.replication.wire import (
+    NO_TOKEN,
+    TOKEN,
+    Answer,
+    EntryDifference,
+    Summary,
+    SummaryCompletion,
+    SummaryEntry,
+)
 from denwatch.protocol.errors import ProtocolError
+
+# Changes and dead dots -------------------------------------------------------------------------
 
 REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION)
 VERSIONS = "peer.version"
@@ -68,7 +82,6 @@ _BLOCK = 64
 _FULL = (1 << _BLOCK) - 1
 _MAX_RUNS = 65_536  # a peer that makes up epochs cannot fill us for ever
 _LOG = 8_192  # changed blocks remembered; a peer that is further behind is sent whole runs
-
 Masks = dict[int, int]  # by block of 64 sequences
 
 
@@ -324,7 +337,7 @@ def _list_masks(masks: Masks) -> Spans:
     return tuple(spans) if spans else NOTHING
 
 
-# What each peer acknowledged ------------------------------------------------------------------
+# What is remembered of a peer ------------------------------------------------------------------
 
 RECORDS = "peer.record"
 TABLES = "peer.table"
@@ -440,3 +453,170 @@ class PeerRecord:
     def _write(self, transaction: Transaction) -> None:
         value = self.told_version.to_bytes(8, "big") + self.told_token + b"".join(self.heard)
         transaction.write(RECORDS, self._key, value)
+
+
+# What is said in one exchange ------------------------------------------------------------------
+
+_Statement = tuple[Run, Spans, Spans]  # a run, what was seen of it, what is dead
+
+
+class KnowledgeComparison:
+    """What two nodes say about their knowledge in one exchange, and what follows; one side of it.
+
+    Makes and reads the contents of summary, answer and completion; no frames, no link. It also
+    believes what a peer says is dead. With many runs changed, the other side first sends hashes of
+    groups of runs, and only the groups that differ are compared: two nodes in a busy network have
+    mostly learnt the same from others.
+    """
+
+    def __init__(
+        self,
+        change_log: ChangeLog,
+        record: PeerRecord,
+        accept_dead: Callable[[Transaction, Run, Spans, str], None],
+        peer: str,
+    ) -> None:
+        self.version = change_log.version  # of what we say
+        self.named: list[Run] = []  # runs that we named, to be known by number later
+        self.theirs: dict[Run, Spans] = {}  # what the peer has seen, of all runs compared
+        self.their_table: tuple[int, list[Run]] = (0, [])
+        self._said: list[tuple[Run, Spans]] = []  # what we said of runs, in order
+        self._change_log = change_log
+        self._record = record
+        self._accept_dead = accept_dead
+        self._peer = peer
+        self._count = 0  # of groups; 0 if everything is compared
+        self._picked: frozenset[int] = frozenset()
+
+    # Groups ---------------------------------------------------------------------------------
+
+    def choose_groups(self, group_from: int) -> int:
+        """Return into how many groups to put the runs; 0 if fewer than `group_from` changed."""
+        changed = len(self._list_changed())
+        if changed < group_from:
+            return 0
+        return min(255, max(2, 2 * isqrt(changed)))
+
+    def hash_groups(self, salt: bytes, count: int) -> list[bytes]:
+        """Return the hash of each group."""
+        self._count = count
+        return self._change_log.hash_groups(salt, count)
+
+    def pick(self, differing: frozenset[int]) -> None:
+        """Compare only these groups from now on."""
+        self._picked = differing
+
+    # Saying ---------------------------------------------------------------------------------
+
+    def summarise(self, salt: bytes, time: int) -> Summary:
+        """Return what changed here since the peer's acknowledgement."""
+        entries = self._list_entries({})
+        return Summary(salt, time, self._record.told_token, len(self._record.indices), entries)
+
+    def is_foreign(self, token: bytes, table: int) -> bool:
+        """Return whether the peer speaks of a state, or of names, that we do not have."""
+        return not self._record.knows(token) or table > len(self._record.names)
+
+    def answer(self, transaction: Transaction, summary: Summary, time: int, lag: int) -> Answer:
+        """Read a summary, and return how we differ and what changed here."""
+        told = self._resolve(summary.entries, summary.table)
+        self._believe(transaction, told)
+        self.their_table = (summary.table, _list_named(summary.entries))
+        self.theirs = {run: seen for run, seen, _ in told}
+        entries = self._list_entries(self.theirs)
+        record = self._record
+        differences = self._compare(told)
+        return Answer(time, lag, record.told_token, differences, len(record.indices), entries)
+
+    def complete(
+        self, transaction: Transaction, answer: Answer, time: int, lag: int
+    ) -> SummaryCompletion:
+        """Read an answer, and return how we differ from its own entries."""
+        theirs = self._read_differences(answer.differences)
+        told = self._resolve(answer.entries, answer.table)
+        self._believe(transaction, theirs + told)
+        self.their_table = (answer.table, _list_named(answer.entries))
+        self.theirs = {run: seen for run, seen, _ in theirs + told}
+        return SummaryCompletion(time, lag, self._compare(told))
+
+    def conclude(self, transaction: Transaction, completion: SummaryCompletion) -> None:
+        """Read a completion."""
+        theirs = self._read_differences(completion.differences)
+        self._believe(transaction, theirs)
+        self.theirs |= {run: seen for run, seen, _ in theirs}
+
+    def list_theirs(self) -> dict[Run, Spans]:
+        """Return what the peer has seen, of all runs of which it may lack something.
+
+        What was kept back earlier, of runs that changed at neither side, is remembered; in a group
+        that is equal nothing is lacking.
+        """
+        kept = {
+            run: seen
+            for run, seen in self._record.withheld.items()
+            if seen is not None and self._is_compared(run)
+        }
+        return kept | self.theirs
+
+    def _list_changed(self) -> list[Run]:
+        changed = set(self._change_log.list_changed(self._record.told_version))
+        unclear = {run for run, seen in self._record.withheld.items() if seen is None}
+        return [run for run in sorted(changed | unclear) if self._is_compared(run)]
+
+    def _is_compared(self, run: Run) -> bool:
+        return not self._count or find_group(run, self._count) in self._picked
+
+    def _list_entries(self, known: dict[Run, Spans]) -> tuple[SummaryEntry, ...]:
+        """Return our entries for runs that the peer did not mention, numbered ones first."""
+        if not self._count:  # otherwise the groups' hashes fixed the version that we speak of
+            self.version = self._change_log.version
+        dead = self._change_log.list_dead(self._record.told_version)
+        runs = [run for run in self._list_changed() if run not in known]
+        indices = self._record.indices
+        numbered = sorted((run for run in runs if run in indices), key=indices.__getitem__)
+        self.named = [run for run in runs if run not in indices]
+        entries = []
+        for run in (*numbered, *self.named):
+            seen = self._change_log.list_seen(run)
+            self._said.append((run, seen))
+            entries.append(SummaryEntry(indices.get(run, run), seen, dead.get(run, ())))
+        return tuple(entries)
+
+    def _compare(self, told: list[_Statement]) -> tuple[EntryDifference, ...]:
+        died = self._change_log.list_dead(self._record.told_version)
+        return tuple(
+            EntryDifference(
+                differ(self._change_log.list_seen(run), seen), subtract(died.get(run, ()), dead)
+            )
+            for run, seen, dead in told
+        )
+
+    # Reading --------------------------------------------------------------------------------
+
+    def _read_differences(self, differences: tuple[EntryDifference, ...]) -> list[_Statement]:
+        if len(differences) != len(self._said):
+            raise ProtocolError(f"{len(differences)} differences to {len(self._said)} entries")
+        return [
+            (run, differ(seen, difference.differs), difference.dead)
+            for (run, seen), difference in zip(self._said, differences, strict=True)
+        ]
+
+    def _resolve(self, entries: tuple[SummaryEntry, ...], table: int) -> list[_Statement]:
+        told = [
+            (self._record.resolve(entry.run, table), entry.seen, entry.dead) for entry in entries
+        ]
+        if len({run for run, _, _ in told}) != len(told):
+            raise ProtocolError("one run in two entries")
+        return told
+
+    def _believe(self, transaction: Transaction, told: list[_Statement]) -> None:
+        """Believe what is dead: all of it, or nothing if one set is impossible."""
+        found = [(run, intersect(dead, seen)) for run, seen, dead in told if dead]
+        for run, dead in found:
+            self._change_log.check_dead(run, dead)
+        for run, dead in found:
+            self._accept_dead(transaction, run, dead, self._peer)
+
+
+def _list_named(entries: tuple[SummaryEntry, ...]) -> list[Run]:
+    return [entry.run for entry in entries if not isinstance(entry.run, int)]
