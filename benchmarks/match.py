@@ -15,8 +15,9 @@ import time
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.batch import NotificationBatch, SubscriptionBatch
 from denwatch.node.matching.index import FuzzyIndex, warm_up
+from denwatch.node.matching.records import SubscriptionBatch
+from denwatch.node.matching.search import NotificationBatch
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 from benchmarks.common import median, percentile, run, say

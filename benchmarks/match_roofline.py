@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.batch import NotificationBatch
 from denwatch.node.matching.bit_rows import (
     NEXT,
     ROWS,
@@ -26,6 +25,7 @@ from denwatch.node.matching.compiling import count_trailing_zeros
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.masks import ATTRS, BLOCK, WIDTH
 from denwatch.node.matching.records import HEADER
+from denwatch.node.matching.search import NotificationBatch
 from numba import njit
 
 Array = Any

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from denwatch.node.matching.batch import (
-    NotificationBatch,
+from denwatch.node.matching.records import (
     SubscriptionBatch,
-    build_notification_batch,
     build_predicates,
     build_subscription_batch,
 )
+from denwatch.node.matching.search import NotificationBatch, build_notification_batch
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from numpy.typing import NDArray
 

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.batch import NotificationBatch, SubscriptionBatch
 from denwatch.node.matching.evaluation import SLOPE
 from denwatch.node.matching.index import FuzzyIndex, warm_up
+from denwatch.node.matching.records import SubscriptionBatch
+from denwatch.node.matching.search import NotificationBatch
 from denwatch.protocol.vectors import NotificationVector
 
 from benchmarks.common import (

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from denwatch.node.matching.batch import EVENT_ATTRIBUTES
 from denwatch.node.matching.evaluation import SLOPE, reach
+from denwatch.node.matching.records import EVENT_ATTRIBUTES
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]

@@ -12,10 +12,10 @@ numpy before thinking of an index. They are compiled, typed and contiguous: hone
 from __future__ import annotations
 
 import numpy as np
-from denwatch.node.matching.batch import SubscriptionBatch
 from denwatch.node.matching.compiling import Array, compiled, int64
 from denwatch.node.matching.evaluation import SLOPE
 from denwatch.node.matching.plugins import SubscriptionMatch
+from denwatch.node.matching.records import SubscriptionBatch
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector

@@ -12,8 +12,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from denwatch.node.matching.batch import MatchBatch, pack_notifications, pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.records import pack_subscriptions
+from denwatch.node.matching.search import MatchBatch, pack_notifications
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 

@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from denwatch.node.matching.batch import (
-    build_notification_batch,
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.records import (
     build_predicates,
     build_subscription_batch,
-    pack_notifications,
     pack_subscriptions,
 )
-from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.search import build_notification_batch, pack_notifications
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import given, settings

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from denwatch.node.matching.batch import pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex, SnapshotError, load_index, save_index
+from denwatch.node.matching.records import pack_subscriptions
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.matching.samples import make_notification, make_subscription

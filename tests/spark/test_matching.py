@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.notifications import shorten_hash, write_document
-from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.records import pack_subscriptions
+from denwatch.node.matching.search import pack_notifications
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector

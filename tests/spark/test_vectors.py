@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
+from denwatch.node.matching.records import pack_subscriptions
+from denwatch.node.matching.search import pack_notifications
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector

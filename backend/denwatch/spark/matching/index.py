@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.batch import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
 from denwatch.node.matching.plugins import CONTENT, FUZZY
+from denwatch.node.matching.records import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.spark.matching.kernels import decode_subscriptions
 from denwatch.spark.matching.value_index import ValueIndex, build_value_index, load_value_index
 from denwatch.spark.matching.windows import Meanings

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.backend_api import describe_content, read_filter
 from denwatch.node.matching import index as node_index
-from denwatch.node.matching.batch import MatchBatch, NotificationBatch
 from denwatch.node.matching.content_index import ContentIndex
+from denwatch.node.matching.search import MatchBatch, NotificationBatch
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
 from denwatch.spark.matching.index import (

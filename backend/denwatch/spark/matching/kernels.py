@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.batch import NotificationBatch, SubscriptionBatch, pack_subscriptions
 from denwatch.node.matching.compiling import (
     Array,
     compiled,
@@ -19,7 +18,13 @@ from denwatch.node.matching.compiling import (
     int64,
     prefetch,
 )
-from denwatch.node.matching.records import PREDICATE, SUBSCRIPTION
+from denwatch.node.matching.records import (
+    PREDICATE,
+    SUBSCRIPTION,
+    SubscriptionBatch,
+    pack_subscriptions,
+)
+from denwatch.node.matching.search import NotificationBatch
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.degrees import HARMONIC
 from denwatch.protocol.errors import ProtocolError

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from denwatch.node.matching.batch import EVENT_ATTRIBUTES, MatchBatch, NotificationBatch
 from denwatch.node.matching.compiling import Array, compiled, int64, prefetch
 from denwatch.node.matching.evaluation import NO_MATCH, cut_set, evaluate_plain
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.masks import COUNT_GROUPS, grow
 from denwatch.node.matching.records import (
+    EVENT_ATTRIBUTES,
     HEADER,
     PLAIN,
     gather_records,
@@ -45,6 +45,7 @@ from denwatch.node.matching.records import (
     get_flags,
     get_threshold,
 )
+from denwatch.node.matching.search import MatchBatch, NotificationBatch
 from numpy.typing import NDArray
 
 VALUES = 256

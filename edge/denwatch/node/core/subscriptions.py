@@ -37,8 +37,9 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import Notification, Vocabularies, describe_content_values
 from denwatch.node.core.transaction import Transaction
-from denwatch.node.matching.batch import pack_notifications, pack_subscriptions
 from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
+from denwatch.node.matching.records import pack_subscriptions
+from denwatch.node.matching.search import pack_notifications
 from denwatch.node.ranking.content import ContentError, ContentFilter
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK

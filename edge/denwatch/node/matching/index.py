@@ -20,14 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.batch import (
-    MatchBatch,
-    NotificationBatch,
-    SubscriptionBatch,
-    pack_notifications,
-    pack_subscriptions,
-    sign_id,
-)
 from denwatch.node.matching.bit_rows import (
     NEXT,
     ROWS,
@@ -59,14 +51,17 @@ from denwatch.node.matching.masks import (
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.matching.records import (
     ATTRIBUTES,
+    SubscriptionBatch,
     encode_records,
     find_known,
     find_record,
     gather_records,
     get_group,
     measure_record,
+    pack_subscriptions,
+    sign_id,
 )
-from denwatch.node.matching.search import search
+from denwatch.node.matching.search import MatchBatch, NotificationBatch, pack_notifications, search
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from numpy.typing import DTypeLike, NDArray
 

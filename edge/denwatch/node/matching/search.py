@@ -16,6 +16,10 @@ records are on their way) when it is long enough; both also at the end of a noti
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from denwatch.node.matching.bit_rows import (
     NEXT,
@@ -49,12 +53,116 @@ from denwatch.node.matching.masks import (
     prefer_list,
     walk_masks,
 )
-from denwatch.node.matching.records import HEADER, PLAIN, get_flags
+from denwatch.node.matching.records import (
+    EVENT_ATTRIBUTES,
+    HEADER,
+    PLAIN,
+    get_flags,
+)
+from denwatch.protocol.vectors import (
+    NotificationVector,
+)
+from numpy.typing import ArrayLike, NDArray
 
 _GATHERED = 12288  # candidates after which to evaluate
 _PACKED = 512  # more than a group has packed boxes
 _PENDING = 256  # zones to ask for before the first is read
 _AHEAD = 12  # records to ask for in advance
+
+
+# Batches of notifications, and their matches --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NotificationBatch:
+    """Notifications: the readings of number i are starts[i]:starts[i + 1] of the other columns."""
+
+    starts: NDArray[np.int64]
+    attributes: NDArray[np.int32]
+    points: NDArray[np.int32]  # four a reading
+    wides: NDArray[np.uint8]
+    ages: NDArray[np.int64]  # seconds, one a notification
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True)
+class MatchBatch:
+    """Matches: those of notification i are starts[i]:starts[i + 1] of the other columns.
+
+    They stand in the order of the index, not of ids.
+    """
+
+    starts: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    possible: NDArray[np.uint8]
+    certain: NDArray[np.uint8]
+    attributes: NDArray[np.int32]
+    candidates: int  # boxes that were looked at closely
+
+
+def build_notification_batch(
+    starts: ArrayLike,
+    attributes: ArrayLike,
+    points: ArrayLike,
+    wides: ArrayLike | None = None,
+    ages: ArrayLike | None = None,
+) -> NotificationBatch:
+    """Return notifications from columns; `points` is one value or four points a reading.
+
+    Arrays that cannot be written to (Arrow's, or a mapped file's) are copied: to the compiler they
+    are another type, and the search would be compiled a second time for them.
+    """
+    where = np.array(starts, np.int64)
+    values = np.array(points, np.int32)
+    if values.ndim == 1:
+        values = np.repeat(values[:, None], 4, axis=1)
+    names = np.array(attributes, np.int32)
+    flags = np.zeros(len(names), np.uint8) if wides is None else np.array(wides, np.uint8)
+    old = np.zeros(len(where) - 1, np.int64) if ages is None else np.array(ages, np.int64)
+    if values.shape != (len(names), 4) or len(flags) != len(names) or len(old) != len(where) - 1:
+        raise ValueError("columns of different lengths")
+    if len(names):
+        top = np.where(flags != 0, 65535, 255)
+        if (values[:, 0] < 0).any() or (values[:, 3] > top).any() or (np.diff(values) < 0).any():
+            raise ValueError("a reading has four rising points within its domain")
+        if (
+            names.min() < 0
+            or where[0] != 0
+            or where[-1] != len(names)
+            or (np.diff(where) < 0).any()
+        ):
+            raise ValueError("negative attributes, or starts that do not rise from 0 to the end")
+    return NotificationBatch(where, names, values, flags, old)
+
+
+def pack_notifications(
+    notifications: Sequence[NotificationVector], ages: Sequence[int]
+) -> NotificationBatch:
+    """Return the readings of notifications; `ages` are theirs, in seconds."""
+    starts = array("q", (0,))
+    rows = array("i")
+    points = array("i")
+    wides = bytearray()
+    for n in notifications:
+        base = n.event * EVENT_ATTRIBUTES
+        for reading in n.readings:
+            rows.append(base + reading.attribute)
+            points.extend(reading.points)
+            wides.append(reading.wide)
+        starts.append(len(rows))
+    # Columns over the lists' own memory: for one notification, a third of copying them.
+    return NotificationBatch(
+        np.frombuffer(starts, np.int64),
+        np.frombuffer(rows, np.int32) if rows else np.empty(0, np.int32),
+        np.frombuffer(points, np.int32).reshape(-1, 4) if rows else np.empty((0, 4), np.int32),
+        np.frombuffer(wides, np.uint8) if rows else np.empty(0, np.uint8),
+        np.array(ages, np.int64),
+    )
+
+
+# The search -------------------------------------------------------------------------------------
 
 
 @compiled
