@@ -16,11 +16,11 @@ from random import Random
 
 import numpy as np
 from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import NEVER, SUBSCRIPTION, Item, SubscriptionBody, encode_body
 from denwatch.node.core.notifications import Notification
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings, Subscriptions
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 

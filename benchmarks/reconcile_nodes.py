@@ -19,6 +19,7 @@ from denwatch.node.core.events import (
     Publish,
     Reader,
 )
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -31,7 +32,6 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.peers import PeerSettings
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.wire import FLAG, NAMES
 
 from simulator.hosted_node import HostedNode, HostSettings

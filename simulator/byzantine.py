@@ -11,6 +11,7 @@ from random import Random
 
 import cbor2
 from denwatch.node.core.events import DEVICES, PEERS, Message
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     KINDS,
@@ -27,7 +28,6 @@ from denwatch.node.core.items import (
     VocabularyBody,
     encode_body,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.wire import ITEMS, ItemBatch, SentItem, encode_item_batch
 from denwatch.protocol import frames, notification
 from denwatch.protocol.frames import encode_message

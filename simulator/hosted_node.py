@@ -22,14 +22,13 @@ from typing import Any, cast
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.events import Action, Count, Event, Log, Publish, Write
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.node import CoreKeys, CoreSettings, Node, build_core
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerProtocol
 from denwatch.node.core.peers.item_exchange import PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.log import DiskFiles, Writer, encode_record
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.store import Storage, Store

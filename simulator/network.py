@@ -28,8 +28,8 @@ from denwatch.node.core.events import (
     Publish,
     Tick,
 )
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.notifications import shorten_hash
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.store import StoreError
 
 from simulator.calendar import Calendar

@@ -24,8 +24,8 @@ from denwatch.node.core.events import (
     PeerUp,
     Publish,
 )
+from denwatch.node.core.item_store import Added, Removed
 from denwatch.node.core.items import NOTIFICATION, Item, NotificationBody, decode_body
-from denwatch.node.core.transaction import Added, Removed
 
 from simulator.hosted_node import HostedNode, HostSettings, Watch
 from simulator.network import WorldSettings

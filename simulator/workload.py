@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from denwatch.node.core.events import Log
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     NEVER,
     NOTIFICATION,
@@ -20,7 +21,6 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 

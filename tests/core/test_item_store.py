@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from denwatch.node.core.events import Write
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import Added, ItemStore, Transaction
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -14,7 +14,6 @@ from denwatch.node.core.items import (
     NotificationBody,
     encode_body,
 )
-from denwatch.node.core.transaction import Added, Transaction
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.item_store import Added, Removed, Transaction
 from denwatch.node.core.items import DELIVERED, SUBSCRIPTION, Dot, Item
 from denwatch.node.core.pending import Pending
-from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 

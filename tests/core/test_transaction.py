@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from denwatch.node.core.events import Write
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.item_store import Transaction
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -22,6 +22,7 @@ from denwatch.node.core.events import (
     Publish,
     Tick,
 )
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -33,7 +34,6 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.subscriptions import SingleClock
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import frames
 from denwatch.protocol.frames import encode_message
 from denwatch.protocol.subscription import encode

@@ -12,9 +12,9 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.devices import Device
 from denwatch.node.core.events import Publish, Write
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, NotificationBody, encode_body
 from denwatch.node.core.notifications import Vocabularies
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.security.access import Role, RoleTable
 from denwatch.protocol.notification import encode
 

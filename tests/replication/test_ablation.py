@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from denwatch.node.core.events import PEERS, Action, Message, Publish, Write
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item
 from denwatch.node.core.peers.item_exchange import ItemValidator
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.dot_sets import EMPTY, Run, SeenRange
 from denwatch.node.replication.wire import ITEMS, ItemBatch, PeerFrame, encode_item_batch, seal
 

@@ -24,13 +24,12 @@ from denwatch.node.core.events import (
     PeerDown,
     PeerUp,
 )
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, encode_body
 from denwatch.node.core.node import CoreSettings, build_core
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.runtime.process import SteadyClock

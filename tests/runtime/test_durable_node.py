@@ -16,9 +16,8 @@ from denwatch.node.core.events import (
     Publish,
     Reader,
 )
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, OpenRules, Send
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.runtime.durable_node import DurableNode

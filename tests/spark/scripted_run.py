@@ -30,12 +30,12 @@ from denwatch.node.core.events import (
     PeerUp,
     Publish,
 )
+from denwatch.node.core.item_store import Added, Removed
 from denwatch.node.core.items import NOTIFICATION, NotificationBody, decode_body
 from denwatch.node.core.node import CoreSettings, build_core
 from denwatch.node.core.notifications import Vocabularies, list_sensed
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
-from denwatch.node.core.transaction import Added, Removed
 from denwatch.node.log import DiskFiles, Writer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode

@@ -23,7 +23,7 @@ from denwatch.node.core.events import (
     Publish,
     Tick,
 )
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     NOTIFICATION,
@@ -36,7 +36,6 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.subscriptions import SingleClock, SubscriberSettings
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import notification
 from denwatch.protocol.vectors import NotificationVector, Reading
 

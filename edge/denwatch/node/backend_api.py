@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 from denwatch.client.vocabulary import EventType
 from denwatch.node.core.delivery import DeliveryPolicy, FoundMatch
 from denwatch.node.core.events import OPERATORS, STATUS, Write
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -44,7 +45,6 @@ from denwatch.node.core.subscriptions import (
     read_filter,
     read_subscription,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
 __all__ = [

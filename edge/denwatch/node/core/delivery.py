@@ -44,7 +44,7 @@ from functools import lru_cache
 
 import msgspec
 from denwatch.node.core.events import NOTES, Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     NOTIFICATION,
     Dot,
@@ -69,7 +69,6 @@ from denwatch.node.core.subscriptions import (
     make_id_key,
     read_filter,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.matching.plugins import CONTENT
 from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import Verdict

@@ -39,7 +39,7 @@ from denwatch.node.core.devices import (
     list_installed,
 )
 from denwatch.node.core.events import DEVICES, Acknowledged, Listening, Message, Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     NEVER,
     NOTIFICATION,
@@ -51,7 +51,6 @@ from denwatch.node.core.items import (
     decode_body,
 )
 from denwatch.node.core.notifications import decode_notification
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (

@@ -46,7 +46,7 @@ from denwatch.node.core.coverage import (
     address_vector,
 )
 from denwatch.node.core.events import Reader
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.covering import Approximate, Policy
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
 

@@ -27,9 +27,9 @@ from typing import Any, Protocol
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind
 from denwatch.node.core.devices import Device
 from denwatch.node.core.events import HOME, STATUS, Reader
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
 from denwatch.node.core.notifications import decode_notification, describe_reading, format_time
-from denwatch.node.core.transaction import Transaction
 
 ONLINE, OFFLINE = b"online", b"offline"
 _MAKER = "denwatch"

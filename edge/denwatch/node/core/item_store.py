@@ -1,8 +1,19 @@
-"""The items that a node holds, and the context of all that it has ever seen.
+"""The items that a node holds, and the transaction of one event that changes them.
 
-The only file that adds items to a node or removes them. It only stores: every change is written
-through the transaction and collected in its `changes`; `Node` reports them to the protocols.
-Bodies stay on the disk; memory has sequences and expiries.
+Everything that a node does for one event goes through one `Transaction`:
+
+  get, scan      read what is stored, with this transaction's own writes visible;
+  write          change a key durably;
+  publish        send a message, after the writes are on the disk;
+  log, count     a record for the node's log, a count for the metrics;
+  changes        items that were added to the item store or removed from it.
+
+Nothing leaves before `Node.handle` returns: whoever runs the core performs the actions then.
+
+`ItemStore` has the items, and the context of all that the node has ever seen. It is the only one
+that adds items to a node or removes them, and it only stores: every change is written through the
+transaction and collected in its `changes`; `Node` reports them to the protocols afterwards, in
+order. Bodies stay on the disk; memory has sequences and expiries.
 """
 
 from __future__ import annotations
@@ -10,8 +21,9 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from denwatch.node.core.events import Reader
+from denwatch.node.core.events import Action, Count, Log, Publish, Reader, Write
 from denwatch.node.core.items import (
     KINDS,
     NEVER,
@@ -23,13 +35,107 @@ from denwatch.node.core.items import (
     read_dot,
     read_expires,
 )
-from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.node.replication.dot_sets import CausalContext, Run, decode_range
+
+
+class Added(NamedTuple):
+    """Items of one kind that are new here and came together."""
+
+    items: Sequence[Item]
+    source: str  # the peer or operator that they came from, "" for our own
+
+
+class Removed(NamedTuple):
+    """An item that is no longer held."""
+
+    item: Item
+    reason: str  # "removed", "replaced", "expired", "delivered", "space"…
+    source: str  # the peer that reported the removal, "" for our own
+
+
+class Transaction:
+    """The reads, writes, messages and item changes of one event.
+
+    `now` is the node's own timeline: all times in its items are in it. Times of other nodes' items,
+    and times for people, go through `denwatch.node.replication.clock`.
+    """
+
+    __slots__ = ("_reader", "_written", "actions", "changes", "now")
+
+    def __init__(self, now: int, reader: Reader) -> None:
+        self.now = now
+        self.actions: list[Action] = []
+        self.changes: list[Added | Removed] = []
+        self._reader = reader
+        self._written: dict[str, dict[bytes, bytes | None]] = {}  # by space; None: deleted
+
+    # Reading --------------------------------------------------------------------------------
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        """Return the value of a key as of now."""
+        written = self._written.get(space)
+        if written is not None and key in written:
+            return written[key]
+        return self._reader.get(space, key)
+
+    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values as of now, in the order of keys; do not write meanwhile."""
+        written = self._written.get(space)
+        if written is None:
+            yield from self._reader.scan(space, prefix)
+            return
+        own = sorted(key for key in written if key.startswith(prefix))
+        place = 0
+        for key, value in self._reader.scan(space, prefix):
+            while place < len(own) and own[place] < key:  # new in this transaction
+                fresh = written[own[place]]
+                if fresh is not None:
+                    yield own[place], fresh
+                place += 1
+            if place < len(own) and own[place] == key:  # changed or deleted in it
+                fresh = written[key]
+                place += 1
+                if fresh is not None:
+                    yield key, fresh
+            else:
+                yield key, value
+        for key in own[place:]:
+            fresh = written[key]
+            if fresh is not None:
+                yield key, fresh
+
+    # Changing -------------------------------------------------------------------------------
+
+    def write(self, space: str, key: bytes, value: bytes | None) -> None:
+        """Change a key durably; None deletes it."""
+        written = self._written.get(space)
+        if written is None:
+            written = self._written[space] = {}
+        written[key] = value
+        self.actions.append(Write(space, key, value))
+
+    def clear(self, space: str, prefix: bytes) -> None:
+        """Delete all keys with a prefix."""
+        for key, _ in list(self.scan(space, prefix)):
+            self.write(space, key, None)
+
+    def publish(
+        self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, token: int = 0
+    ) -> None:
+        """Send a message, after everything in this transaction is on the disk."""
+        self.actions.append(Publish(topic, payload, qos, retain, token))
+
+    def log(self, kind: str, **fields: object) -> None:
+        """Write one record of the node's log."""
+        self.actions.append(Log(kind, fields))
+
+    def count(self, name: str, amount: int = 1, label: str = "") -> None:
+        """Count something for the metrics."""
+        self.actions.append(Count(name, amount, label))
+
 
 CONTEXT = "context"
 _BUCKET = 1_000  # ms; items that expire in the same second are looked at together
-
-
 _SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
 
 

@@ -40,7 +40,7 @@ from denwatch.node.core.events import (
     Reader,
 )
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import Added, ItemStore, Removed, Transaction
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
@@ -48,7 +48,6 @@ from denwatch.node.core.peers import PeerProtocol, PeerSettings
 from denwatch.node.core.peers.item_exchange import PeerKeys, PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
-from denwatch.node.core.transaction import Added, Removed, Transaction
 from denwatch.node.core.trust import Notices, Trust
 from denwatch.node.replication.clock import Clocks
 

@@ -32,7 +32,7 @@ from denwatch.client.vocabulary import (
     build_vocabulary,
     format_moment,
 )
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     NEVER,
     VOCABULARY,
@@ -43,7 +43,6 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.protocol import notification as codec
 from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.errors import ProtocolError

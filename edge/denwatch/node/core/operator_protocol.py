@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import cbor2
 from denwatch.node.core.events import OPERATORS, PLANS, Message, Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import KINDS, MAX_BODY, NOTIFICATION, SUBSCRIPTION, Dot, Item
 from denwatch.node.core.peers.item_exchange import KNOWN, NEW, OVER
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.protocol.errors import ProtocolError
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 from denwatch.node.core.events import Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import NOTIFICATION, Dot, Item, read_dot
 from denwatch.node.core.notifications import Notification
 from denwatch.node.core.subscriptions import (
@@ -44,7 +44,6 @@ from denwatch.node.core.subscriptions import (
     encode_row,
     make_id_key,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.dot_sets import Run
 from denwatch.protocol.errors import ProtocolError
 

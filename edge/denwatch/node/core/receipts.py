@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 from denwatch.node.core.events import Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     NEVER,
@@ -27,7 +27,6 @@ from denwatch.node.core.subscriptions import (
     join_name,
     split_name,
 )
-from denwatch.node.core.transaction import Transaction
 
 RECEIPTS = "sub.mark"  # subscriber, dot: has it, which other nodes do not know yet
 

@@ -29,7 +29,7 @@ from denwatch.node.core.events import (
     Message,
     Reader,
 )
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -76,7 +76,6 @@ from denwatch.node.core.subscriptions import (
     join_name,
     split_name,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.matching.plugins import MatcherPlugins
 from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import cbor2
 import msgspec
 from denwatch.node.core.events import Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     SUBSCRIPTION,
     Dot,
@@ -36,7 +36,6 @@ from denwatch.node.core.items import (
     decode_item,
 )
 from denwatch.node.core.notifications import Notification, Vocabularies, describe_content_values
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import pack_notifications

@@ -10,9 +10,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from denwatch.node.core.events import Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import NEVER, REVOCATION, Dot, Item
-from denwatch.node.core.transaction import Transaction
 
 
 class Notices(Protocol):

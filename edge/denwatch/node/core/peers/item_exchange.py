@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from denwatch.node.core.events import Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     KINDS,
@@ -41,7 +41,6 @@ from denwatch.node.core.items import (
     read_dot,
 )
 from denwatch.node.core.peers.knowledge import ChangeLog, PeerRecord
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.trust import Trust
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.dot_sets import EMPTY, MAX_SPAN, Run, Spans, intersect, unite

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 
 from denwatch.node.core.events import Reader
-from denwatch.node.core.item_store import CONTEXT, ItemStore
+from denwatch.node.core.item_store import CONTEXT, ItemStore, Transaction
 from denwatch.node.core.items import (
     NEVER,
     REVOCATION,
@@ -39,7 +39,6 @@ from denwatch.node.core.items import (
     Item,
     read_dot,
 )
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.replication.dot_sets import (
     EMPTY,
     NOTHING,

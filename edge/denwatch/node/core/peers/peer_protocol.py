@@ -43,7 +43,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 from denwatch.node.core.events import PEERS, Message, Reader
-from denwatch.node.core.item_store import ItemStore
+from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import DELIVERED, KINDS, NOTIFICATION, SUBSCRIPTION, Item
 from denwatch.node.core.peers.item_exchange import (
     Forwarding,
@@ -57,7 +57,6 @@ from denwatch.node.core.peers.item_exchange import (
     log_transfer,
 )
 from denwatch.node.core.peers.knowledge import ChangeLog, KnowledgeComparison, PeerRecord
-from denwatch.node.core.transaction import Transaction
 from denwatch.node.core.trust import Trust
 from denwatch.node.replication import wire
 from denwatch.node.replication.clock import Clocks
