@@ -19,15 +19,7 @@ from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.config import NodeConfig, load_config
 from denwatch.node.core.events import Event
 from denwatch.node.log import Writer
-from denwatch.node.mqtt.interface import (
-    Close,
-    Input,
-    LinkLost,
-    LinkOpened,
-    LinkReceived,
-    OpenRules,
-    Send,
-)
+from denwatch.node.mqtt.interface import Close, Input, LinkLost, LinkOpened, LinkReceived, Send
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.build import build_node, read_limits
@@ -38,6 +30,7 @@ from denwatch.node.store import Store, StoreError
 
 from benchmarks.durability_log import check_log
 from simulator.memory_store import Crashed, EmulatedDisk, Faults, MemoryStore
+from simulator.open_server import OpenRules
 from simulator.site import Site
 
 START = 1_800_000_000_000

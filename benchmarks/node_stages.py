@@ -25,7 +25,7 @@ STAGES = (
     ("MQTT server", ("edge/denwatch/node/mqtt/",)),
     (
         "device frames: tag, vectors",
-        ("edge/denwatch/node/core/devices/", "protocol/", "edge/denwatch/node/security/"),
+        ("edge/denwatch/node/core/device", "protocol/", "edge/denwatch/node/security/"),
     ),
     (
         "matching",
@@ -34,7 +34,10 @@ STAGES = (
     (
         "judging, JSON, delivery",
         (
-            "edge/denwatch/node/core/subscribers/",
+            "edge/denwatch/node/core/delivery.py",
+            "edge/denwatch/node/core/notifications.py",
+            "edge/denwatch/node/core/pending.py",
+            "edge/denwatch/node/core/subscriber_protocol.py",
             "edge/denwatch/client/",
             "edge/denwatch/node/ranking/",
         ),

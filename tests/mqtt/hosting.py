@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from denwatch.node.core.events import Publish, Write
-from denwatch.node.mqtt import Input, Limits, Listener, MqttServer, OpenRules, Output
-from denwatch.node.mqtt.interface import Rules
+from denwatch.node.mqtt.interface import Input, Limits, Output, Rules
+from denwatch.node.mqtt.listener import Listener
+from denwatch.node.mqtt.server import MqttServer
 
+from simulator.open_server import OpenRules
 from tests.mqtt.wire import Store
 
 T = TypeVar("T")

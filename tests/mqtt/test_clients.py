@@ -14,7 +14,7 @@ from pathlib import Path
 import paho.mqtt.client as paho
 import pytest
 from denwatch.node.core.events import Acknowledged, Listening, Message
-from denwatch.node.mqtt import Limits
+from denwatch.node.mqtt.interface import Limits
 from paho.mqtt.enums import CallbackAPIVersion
 
 from firmware_tests.runtimes import LIBRARY, REPOSITORY, find_library, find_unix
@@ -313,10 +313,10 @@ def test_a_silent_client_is_found_out_by_its_keep_alive() -> None:
 
 
 class TestStandAlone:
-    """`python -m denwatch.node.mqtt`, as interoperability suites and benchmarks use it."""
+    """`python -m simulator.open_server`, as interoperability suites and benchmarks use it."""
 
     def test_it_serves_until_it_is_told_to_stop(self) -> None:
-        command = [sys.executable, "-m", "denwatch.node.mqtt", "--open", "--refuse", "no/way"]
+        command = [sys.executable, "-m", "simulator.open_server", "--open", "--refuse", "no/way"]
         runner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
         assert runner.stdout is not None
         host = Host(port=int(runner.stdout.readline()))
@@ -329,7 +329,7 @@ class TestStandAlone:
         assert runner.wait(TIMEOUT) == 0
 
     def test_it_is_not_open_unless_somebody_says_so(self) -> None:
-        command = [sys.executable, "-m", "denwatch.node.mqtt"]
+        command = [sys.executable, "-m", "simulator.open_server"]
         done = subprocess.run(command, capture_output=True, cwd=REPOSITORY, check=False)
         assert done.returncode == 2
         assert b"--open" in done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.events import Acknowledged, Listening, Message
-from denwatch.node.mqtt import Limits
+from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.sessions import Sessions
 
 from tests.mqtt import wire

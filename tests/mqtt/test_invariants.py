@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.node.mqtt import Limits
+from denwatch.node.mqtt.interface import Limits
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule

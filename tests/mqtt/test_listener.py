@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from denwatch.node.core.events import Message
-from denwatch.node.mqtt import Close, Limits, LinkBlocked, Pause, Resume
+from denwatch.node.mqtt.interface import Close, Limits, LinkBlocked, Pause, Resume
 
 from tests.mqtt import wire
 from tests.mqtt.certificates import make_certificate

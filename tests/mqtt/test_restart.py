@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.events import Message, Write
-from denwatch.node.mqtt import SPACES, Limits, Send
+from denwatch.node.mqtt.interface import Limits, Send
 from denwatch.node.mqtt.records import (
     INBOUND,
     QUEUE,
     RETAINED,
     SESSIONS,
+    SPACES,
     SUBSCRIPTIONS,
     QueueRecord,
     StoredRecordError,

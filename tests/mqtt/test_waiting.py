@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.events import Message
-from denwatch.node.mqtt import Limits, Pause, Resume
+from denwatch.node.mqtt.interface import Limits, Pause, Resume
 from denwatch.node.mqtt.sessions import Sessions
 from hypothesis import given
 from hypothesis import strategies as st

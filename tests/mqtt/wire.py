@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from denwatch.node.core.events import Acknowledged, Listening, Message, Publish, Write
-from denwatch.node.mqtt import Close, Limits, MqttServer, OpenRules, Output, Send, ServerRefusal
-from denwatch.node.mqtt.interface import Pace, Rules
+from denwatch.node.mqtt.interface import Close, Limits, Output, Pace, Rules, Send, ServerRefusal
+from denwatch.node.mqtt.server import MqttServer
+
+from simulator.open_server import OpenRules
 
 KINDS = {
     2: "connack",

@@ -18,12 +18,13 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, OpenRules, Send
+from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, Send
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.store import StoreError
 
 from simulator.memory_store import EmulatedDisk, Faults, MemoryStore
+from simulator.open_server import OpenRules
 
 CONNECT = bytes.fromhex("10 0f 0004 4d515454 04 02 003c 0003 617070".replace(" ", ""))
 

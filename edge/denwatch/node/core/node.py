@@ -20,25 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from denwatch.node.core import events
 from denwatch.node.core.device_protocol import DeviceKeys, DeviceProtocol
 from denwatch.node.core.devices import DeviceSettings
-from denwatch.node.core.events import (
-    DEVICES,
-    NOTES,
-    OPERATORS,
-    PEERS,
-    REPLIES,
-    REQUESTS,
-    Acknowledged,
-    Action,
-    ClockSet,
-    Event,
-    Listening,
-    Message,
-    PeerDown,
-    PeerUp,
-    Reader,
-)
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import Added, ItemStore, Removed, Transaction
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
@@ -70,7 +54,7 @@ class Node:
     def __init__(
         self,
         item_store: ItemStore,
-        reader: Reader,
+        reader: events.Reader,
         protocols: Protocols,
         watch: Callable[[Added | Removed], None] | None = None,
     ) -> None:
@@ -79,22 +63,22 @@ class Node:
         self._reader = reader
         self.protocols = protocols
         # Who handles a topic, by its first three levels, `dens/1/<what>/`.
-        self.receivers: dict[str, Callable[[Transaction, Message], None]] = {}
-        self._listeners: dict[str, Callable[[Transaction, Listening], None]] = {}
-        self._acknowledged: dict[str, Callable[[Transaction, Acknowledged], None]] = {}
+        self.receivers: dict[str, Callable[[Transaction, events.Message], None]] = {}
+        self._listeners: dict[str, Callable[[Transaction, events.Listening], None]] = {}
+        self._acknowledged: dict[str, Callable[[Transaction, events.Acknowledged], None]] = {}
         if protocols.subscribers is not None:
-            self.receivers[REQUESTS] = protocols.subscribers.receive
-            self._listeners[REPLIES] = protocols.subscribers.listen
-            self._listeners[NOTES] = protocols.subscribers.listen
-            self._acknowledged[NOTES] = protocols.subscribers.acknowledge
+            self.receivers[events.REQUESTS] = protocols.subscribers.receive
+            self._listeners[events.REPLIES] = protocols.subscribers.listen
+            self._listeners[events.NOTES] = protocols.subscribers.listen
+            self._acknowledged[events.NOTES] = protocols.subscribers.acknowledge
         if protocols.devices is not None:
-            self.receivers[DEVICES] = protocols.devices.receive
-            self._listeners[DEVICES] = protocols.devices.listen
-            self._acknowledged[DEVICES] = protocols.devices.acknowledge
+            self.receivers[events.DEVICES] = protocols.devices.receive
+            self._listeners[events.DEVICES] = protocols.devices.listen
+            self._acknowledged[events.DEVICES] = protocols.devices.acknowledge
         if protocols.peers is not None:
-            self.receivers[PEERS] = protocols.peers.receive
+            self.receivers[events.PEERS] = protocols.peers.receive
         if protocols.operators is not None:
-            self.receivers[OPERATORS] = protocols.operators.receive
+            self.receivers[events.OPERATORS] = protocols.operators.receive
 
     def restore(self) -> None:
         """Load the state that an earlier run stored; once, before anything else."""
@@ -104,24 +88,24 @@ class Node:
             if protocol is not None:
                 protocol.restore(self._reader)
 
-    def handle(self, event: Event, now: int) -> list[Action]:
+    def handle(self, event: events.Event, now: int) -> list[events.Action]:
         """Return what follows from an event."""
         transaction = Transaction(now, self._reader)
-        if isinstance(event, Message):
+        if isinstance(event, events.Message):
             receive = self.receivers.get(_find_prefix(event.topic))
             if receive is not None:
                 receive(transaction, event)
-        elif isinstance(event, Acknowledged):
+        elif isinstance(event, events.Acknowledged):
             acknowledge = self._acknowledged.get(_find_prefix(event.topic))
             if acknowledge is not None:
                 acknowledge(transaction, event)
-        elif isinstance(event, Listening):
+        elif isinstance(event, events.Listening):
             listen = self._listeners.get(_find_prefix(event.topic))
             if listen is not None:
                 listen(transaction, event)
-        elif isinstance(event, PeerUp | PeerDown):
-            self._meet(transaction, event.name, isinstance(event, PeerUp))
-        elif isinstance(event, ClockSet):
+        elif isinstance(event, events.PeerUp | events.PeerDown):
+            self._meet(transaction, event.name, isinstance(event, events.PeerUp))
+        elif isinstance(event, events.ClockSet):
             if self.protocols.peers is not None:
                 self.protocols.peers.correct_clock(transaction, event.offset)
         else:
@@ -130,7 +114,7 @@ class Node:
         self._send(transaction)
         return transaction.actions
 
-    def perform(self, act: Callable[[Transaction], object], now: int) -> list[Action]:
+    def perform(self, act: Callable[[Transaction], object], now: int) -> list[events.Action]:
         """Return what follows from something that this node does by itself."""
         transaction = Transaction(now, self._reader)
         act(transaction)
@@ -217,7 +201,7 @@ def _find_prefix(topic: str) -> str:
 # Putting a core together -----------------------------------------------------------------------
 
 
-class CoreStore(Reader, Protocol):
+class CoreStore(events.Reader, Protocol):
     """The durable state that a core reads; `denwatch.node.store` has the real one."""
 
     @property

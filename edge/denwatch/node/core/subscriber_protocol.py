@@ -19,6 +19,7 @@ import msgspec
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
+from denwatch.node.core import requests
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.events import (
     NOTES,
@@ -44,24 +45,6 @@ from denwatch.node.core.items import (
 from denwatch.node.core.notifications import Vocabularies, format_time
 from denwatch.node.core.pending import Pending
 from denwatch.node.core.receipts import Receipts
-from denwatch.node.core.requests import (
-    CONTENT_REQUEST,
-    LIST,
-    MUTE,
-    PREFER,
-    PROBE,
-    RECEIVED,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    CompiledRequest,
-    Request,
-    RequestRefused,
-    compile_content,
-    compile_request,
-    read_id,
-    read_reference,
-    read_request,
-)
 from denwatch.node.core.subscriptions import (
     KEPT_REASONS,
     ItemClock,
@@ -204,14 +187,14 @@ class RequestHandler:
             if size > self._settings.max_payload:
                 limit = self._settings.max_payload
                 raise LanguageError(f"{size} bytes are too many, {limit} is the limit")
-            reference = read_reference(message.payload)
+            reference = requests.read_reference(message.payload)
             request, compiled = self._understand(transaction, name, message.payload)
             self._do(transaction, self._subscriptions.find_subscriber(name), request, compiled)
         except LanguageError as error:
             self._refuse(
                 transaction, name, error.describe(), describe_error(error), reference, size
             )
-        except RequestRefused as refusal:
+        except requests.RequestRefused as refusal:
             body = {"ok": False, "error": str(refusal), "at": None}
             self._refuse(transaction, name, str(refusal), body, reference, size)
 
@@ -230,13 +213,13 @@ class RequestHandler:
 
     def _understand(
         self, transaction: Transaction, name: str, payload: bytes
-    ) -> tuple[Request, CompiledRequest | None]:
+    ) -> tuple[requests.Request, requests.CompiledRequest | None]:
         """Return a request, and what it asks for if it is a subscription; changes nothing."""
         try:
-            request = read_request(payload)
+            request = requests.read_request(payload)
             compiled = None
-            if request.command == SUBSCRIBE:
-                compiled = compile_request(
+            if request.command == requests.SUBSCRIBE:
+                compiled = requests.compile_request(
                     request,
                     name,
                     transaction.now,
@@ -244,11 +227,11 @@ class RequestHandler:
                     self._roles,
                     self._settings.organisation,
                 )
-            elif request.command == CONTENT_REQUEST:
-                compiled = compile_content(
+            elif request.command == requests.CONTENT_REQUEST:
+                compiled = requests.compile_content(
                     request, name, transaction.now, self._subscriptions.vocabularies, self._roles
                 )
-        except (LanguageError, RequestRefused):
+        except (LanguageError, requests.RequestRefused):
             raise
         except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
             # Whatever a parser stumbles over, a stranger's bytes must not stop the node.
@@ -259,23 +242,23 @@ class RequestHandler:
         self,
         transaction: Transaction,
         subscriber: SubscriberState,
-        request: Request,
-        compiled: CompiledRequest | None,
+        request: requests.Request,
+        compiled: requests.CompiledRequest | None,
     ) -> None:
         answer: dict[str, Any] | None = None
         if compiled is not None:
             answer = self._subscribe(transaction, subscriber, compiled)
-        elif request.command == UNSUBSCRIBE:
+        elif request.command == requests.UNSUBSCRIBE:
             answer = self._unsubscribe(transaction, subscriber, request)
-        elif request.command == LIST:
+        elif request.command == requests.LIST:
             answer = self._list(transaction, subscriber)
-        elif request.command == MUTE:
+        elif request.command == requests.MUTE:
             answer = self._mute(transaction, subscriber, request.argument)
-        elif request.command == PREFER:
+        elif request.command == requests.PREFER:
             answer = self._prefer(transaction, subscriber, request.argument)
-        elif request.command == RECEIVED:
+        elif request.command == requests.RECEIVED:
             self._delivery.confirm(transaction, subscriber, set(request.argument))
-        elif request.command == PROBE:
+        elif request.command == requests.PROBE:
             answer = self._answer_probe(request.argument)
         if answer is not None:
             self.replies.send(
@@ -285,7 +268,10 @@ class RequestHandler:
     # Subscribing ----------------------------------------------------------------------------
 
     def _subscribe(
-        self, transaction: Transaction, subscriber: SubscriberState, compiled: CompiledRequest
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        compiled: requests.CompiledRequest,
     ) -> dict[str, Any]:
         known = subscriber.subscriptions.get(
             subscriber.keys.get(describe_content(compiled.body), -1)
@@ -302,7 +288,7 @@ class RequestHandler:
         ]
         if len(subscriber.subscriptions) - len(replaced) >= self._settings.max_subscriptions:
             limit = self._settings.max_subscriptions
-            raise RequestRefused(
+            raise requests.RequestRefused(
                 f"there are {limit} subscriptions already, unsubscribe from one first"
             )
         gone = {each.id for each in replaced}
@@ -326,7 +312,7 @@ class RequestHandler:
         self,
         item: Item,
         name: str | None,
-        compiled: CompiledRequest,
+        compiled: requests.CompiledRequest,
         *,
         is_known: bool,
         replaced: list[Subscription],
@@ -359,10 +345,10 @@ class RequestHandler:
             raise LanguageError(f"{subscriber.name}: {cycle}") from None
 
     def _unsubscribe(
-        self, transaction: Transaction, subscriber: SubscriberState, request: Request
+        self, transaction: Transaction, subscriber: SubscriberState, request: requests.Request
     ) -> dict[str, Any]:
         text = request.argument
-        number = read_id(text)
+        number = requests.read_id(text)
         gone = [
             subscription
             for subscription in subscriber.subscriptions.values()

@@ -18,26 +18,9 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import cbor2
+from denwatch.node.log import segments
 from denwatch.node.log.kinds import KINDS, KINDS_BY_ID
 from denwatch.node.log.records import LogRecord, check_columns, check_row, name_fields
-from denwatch.node.log.segments import (
-    BLOCK,
-    DEFLATED,
-    END,
-    FOOTER,
-    FORMAT,
-    MAGIC,
-    MAX_RAW,
-    PLAIN,
-    PREAMBLE,
-    RECORDS,
-    SYNC,
-    TRAILER,
-    BlockHeader,
-    Footer,
-    Header,
-    IndexEntry,
-)
 
 
 class Damage(NamedTuple):
@@ -53,8 +36,8 @@ class Damage(NamedTuple):
 class Block(NamedTuple):
     """An intact block of records, not yet unpacked."""
 
-    segment: Header
-    header: BlockHeader
+    segment: segments.Header
+    header: segments.BlockHeader
     offset: int
     body: bytes
     skipped: int = 0  # records at its beginning that were read before
@@ -73,10 +56,10 @@ class Block(NamedTuple):
 class Contents(NamedTuple):
     """What a segment holds."""
 
-    header: Header | None  # None: see the damages; or nothing was written yet
+    header: segments.Header | None  # None: see the damages; or nothing was written yet
     blocks: list[Block]
     damages: list[Damage]
-    footer: Footer | None
+    footer: segments.Footer | None
     next: int  # the number of the next record, for reading on
     end: int  # everything before this byte is accounted for
     pending: int  # bytes behind it that are not whole yet; 0 in a closed segment
@@ -128,7 +111,7 @@ def read_segment(data: bytes, *, is_closed: bool, start: int = 0) -> Contents:
     )
 
 
-def read_header(data: bytes) -> Header | None:
+def read_header(data: bytes) -> segments.Header | None:
     """Return the header of a segment from its first bytes (1 kB is enough); None if it has none."""
     try:
         return _read_header(data)[0]
@@ -136,15 +119,15 @@ def read_header(data: bytes) -> Header | None:
         return None
 
 
-def read_footer(tail: bytes) -> Footer | None:
+def read_footer(tail: bytes) -> segments.Footer | None:
     """Return the footer from the last bytes of a segment; None if more are needed, or there is
     none: then `read_segment` knows why."""
     try:
-        length, mark = TRAILER.unpack(tail[-TRAILER.size :])
+        length, mark = segments.TRAILER.unpack(tail[-segments.TRAILER.size :])
     except struct.error:
         return None
-    start = len(tail) - TRAILER.size - length
-    if mark != END or start < 0:
+    start = len(tail) - segments.TRAILER.size - length
+    if mark != segments.END or start < 0:
         return None
     try:
         block = _read_block_header(tail, start)
@@ -153,11 +136,11 @@ def read_footer(tail: bytes) -> Footer | None:
         return None
 
 
-def unpack_body(header: BlockHeader, body: bytes) -> bytes | str:
+def unpack_body(header: segments.BlockHeader, body: bytes) -> bytes | str:
     """Return the unpacked bytes of a block, or the reason why they cannot be had."""
-    if header.packing == PLAIN:
+    if header.packing == segments.PLAIN:
         raw = body
-    elif header.packing == DEFLATED:
+    elif header.packing == segments.DEFLATED:
         unpacker = zlib.decompressobj()
         try:
             raw = unpacker.decompress(body, header.raw + 1)  # bounded, whatever the data claims
@@ -173,14 +156,14 @@ def unpack_body(header: BlockHeader, body: bytes) -> bytes | str:
 class _Walk:
     """One pass over the blocks of a segment."""
 
-    def __init__(self, data: bytes, header: Header, offset: int, start: int) -> None:
+    def __init__(self, data: bytes, header: segments.Header, offset: int, start: int) -> None:
         self.data = data
         self.header = header
         self.end = offset  # everything before is read, or known to be damaged
         self.number = header.first  # the next record that is expected
         self.blocks: list[Block] = []
         self.damages: list[Damage] = []
-        self.footer: Footer | None = None
+        self.footer: segments.Footer | None = None
         self._start = start
         self._fault = ""  # why the bytes at `end` are no block
 
@@ -190,9 +173,9 @@ class _Walk:
         while offset < len(self.data) and self.footer is None:
             try:
                 block = _read_block_header(self.data, offset)
-                size = BLOCK.size + block.stored
-                if block.type == FOOTER:
-                    size += TRAILER.size
+                size = segments.BLOCK.size + block.stored
+                if block.type == segments.FOOTER:
+                    size += segments.TRAILER.size
                 if offset + size > len(self.data):
                     raise _Incomplete("the segment is cut off within a block")
             except (_Incomplete, _Broken) as error:
@@ -221,7 +204,7 @@ class _Walk:
         if first is None or known is None or first + known > self._start or self._start == 0:
             self.damages.append(Damage(offset, size, reason, first, known))
 
-    def _bridge(self, offset: int, block: BlockHeader) -> None:
+    def _bridge(self, offset: int, block: segments.BlockHeader) -> None:
         """Record what is damaged or missing between the last block and this one."""
         missing = max(block.first - self.number, 0)
         if offset > self.end:
@@ -231,23 +214,25 @@ class _Walk:
         self._fault = ""
         self.number += missing
 
-    def _take(self, offset: int, size: int, block: BlockHeader) -> None:
+    def _take(self, offset: int, size: int, block: segments.BlockHeader) -> None:
         """Read a block whose header is valid."""
-        if block.type == RECORDS:
+        if block.type == segments.RECORDS:
             self._take_records(offset, size, block)
             return
         try:
-            if block.type != FOOTER:
+            if block.type != segments.FOOTER:
                 raise _Broken(f"a block of the type {block.type}, which this version does not know")
             footer = _unpack_footer(_check_body(self.data, offset, block), block)
-            length = size - TRAILER.size
-            if self.data[offset + length : offset + size] != TRAILER.pack(length, END):
+            length = size - segments.TRAILER.size
+            if self.data[offset + length : offset + size] != segments.TRAILER.pack(
+                length, segments.END
+            ):
                 raise _Broken("the trailer behind the footer is damaged")
             self.footer = footer
         except _Broken as error:
             self._note(offset, size, str(error))
 
-    def _take_records(self, offset: int, size: int, block: BlockHeader) -> None:
+    def _take_records(self, offset: int, size: int, block: segments.BlockHeader) -> None:
         next_ = block.first + block.length
         try:
             if block.first < self.number:
@@ -265,44 +250,46 @@ def _refuse(data: bytes, reason: str) -> Contents:
     return Contents(None, [], [Damage(0, len(data), reason)], None, 0, len(data), 0)
 
 
-def _read_header(data: bytes) -> tuple[Header, int]:
-    start = data[: len(MAGIC)]
-    if not MAGIC.startswith(start):
+def _read_header(data: bytes) -> tuple[segments.Header, int]:
+    start = data[: len(segments.MAGIC)]
+    if not segments.MAGIC.startswith(start):
         raise _Broken("not a segment of a node's log: it begins otherwise")
-    if len(data) < PREAMBLE.size:
+    if len(data) < segments.PREAMBLE.size:
         raise _Incomplete("empty file" if not data else "cut off within the segment's header")
-    _, version, length, crc = PREAMBLE.unpack_from(data)
-    if version != FORMAT:
-        raise _Broken(f"a segment of the format {version}; this version reads the format {FORMAT}")
-    end = PREAMBLE.size + length
+    _, version, length, crc = segments.PREAMBLE.unpack_from(data)
+    if version != segments.FORMAT:
+        raise _Broken(
+            f"a segment of the format {version}; this version reads the format {segments.FORMAT}"
+        )
+    end = segments.PREAMBLE.size + length
     if len(data) < end:
         raise _Incomplete("cut off within the segment's header")
-    body = data[PREAMBLE.size : end]
+    body = data[segments.PREAMBLE.size : end]
     if zlib.crc32(body, zlib.crc32(struct.pack(">HH", version, length))) != crc:
         raise _Broken("the segment's header is damaged: its CRC is wrong")
     values = _load(body, "the segment's header")
     types = (str, int, int, int)
     if type(values) is not list or tuple(map(type, values)) != types:
         raise _Broken("the segment's header is not [node, epoch, first, time]")
-    return Header(*values), end
+    return segments.Header(*values), end
 
 
-def _read_block_header(data: bytes, offset: int) -> BlockHeader:
-    if len(data) - offset < BLOCK.size:
+def _read_block_header(data: bytes, offset: int) -> segments.BlockHeader:
+    if len(data) - offset < segments.BLOCK.size:
         raise _Incomplete("the segment is cut off within a block's header")
-    mark, *values, crc = BLOCK.unpack_from(data, offset)
-    if mark != SYNC:
+    mark, *values, crc = segments.BLOCK.unpack_from(data, offset)
+    if mark != segments.SYNC:
         raise _Broken("the block's mark is damaged")
-    if zlib.crc32(data[offset : offset + BLOCK.size - 4]) != crc:
+    if zlib.crc32(data[offset : offset + segments.BLOCK.size - 4]) != crc:
         raise _Broken("the block's header is damaged: its CRC is wrong")
-    header = BlockHeader(*values)
-    if header.raw > MAX_RAW:
+    header = segments.BlockHeader(*values)
+    if header.raw > segments.MAX_RAW:
         raise _Broken(f"a block of {header.raw} bytes is too large")
     return header
 
 
-def _check_body(data: bytes, offset: int, header: BlockHeader) -> bytes:
-    start = offset + BLOCK.size
+def _check_body(data: bytes, offset: int, header: segments.BlockHeader) -> bytes:
+    start = offset + segments.BLOCK.size
     body = data[start : start + header.stored]
     if zlib.crc32(body) != header.crc:
         raise _Broken("the block is damaged: its CRC is wrong")
@@ -311,18 +298,20 @@ def _check_body(data: bytes, offset: int, header: BlockHeader) -> bytes:
 
 def _find_block(data: bytes, offset: int) -> int:
     """Return where the next mark of a block is; the end if there is none."""
-    found = data.find(SYNC, offset)
+    found = data.find(segments.SYNC, offset)
     return len(data) if found < 0 else found
 
 
-def _unpack_footer(body: bytes, header: BlockHeader) -> Footer:
+def _unpack_footer(body: bytes, header: segments.BlockHeader) -> segments.Footer:
     raw = unpack_body(header, body)
     if isinstance(raw, str):
         raise _Broken(raw)
     values = _load(raw, "the footer")
     try:
         next_, counts, index = values
-        return Footer(next_, dict(counts), [IndexEntry(*entry) for entry in index])
+        return segments.Footer(
+            next_, dict(counts), [segments.IndexEntry(*entry) for entry in index]
+        )
     except (TypeError, ValueError):
         raise _Broken("the footer is not [next, counts, index]") from None
 
@@ -464,5 +453,5 @@ def _keep_valid(block: Block, sheet: _KindRows, damages: list[Damage]) -> _KindR
 
 
 def _describe(block: Block, reason: str, first: int, length: int) -> Damage:
-    size = BLOCK.size + block.header.stored
+    size = segments.BLOCK.size + block.header.stored
     return Damage(block.offset, size, reason, first, length)

@@ -27,23 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import cbor2
+from denwatch.node.log import segments
 from denwatch.node.log.kinds import KINDS
 from denwatch.node.log.reader import Contents, decode_columns, read_segment
-from denwatch.node.log.segments import (
-    CLOSED,
-    OPEN,
-    Footer,
-    Header,
-    IndexEntry,
-    SegmentName,
-    count_kinds,
-    pack_array_head,
-    pack_footer,
-    pack_header,
-    pack_records,
-    read_name,
-    write_name,
-)
 
 BLOCK_RECORDS = 4_096
 BLOCK_BYTES = 256 << 10
@@ -182,11 +168,11 @@ class Writer:
         )
 
     def _begin_segment(self, row: OutboxRecords, now: int) -> OpenSegment:
-        header = Header(self._store.node, row.epoch, row.first, now)
-        name = write_name(header.node, header.epoch, header.first)
+        header = segments.Header(self._store.node, row.epoch, row.first, now)
+        name = segments.write_name(header.node, header.epoch, header.first)
         if name in self._files.list_names():
             self._files.remove(name)  # left by a failed start: its records are in the outbox
-        data = pack_header(header)
+        data = segments.pack_header(header)
         self._files.create(name, data)
         self._open = OpenSegment(name, header, len(data), {}, [])
         self._files.sync_directory()
@@ -199,10 +185,10 @@ class Writer:
         for group in _group_rows(rows):
             records = b"".join(row.records for row in group)
             decoded = _decode(group, records)
-            block, head = pack_records(records, decoded, group[0].first)
+            block, head = segments.pack_records(records, decoded, group[0].first)
             entry = (segment.size + len(data), head.first, head.length)
-            blocks.append(IndexEntry(*entry, head.earliest, head.latest, head.kinds))
-            count_kinds(counts, decoded)
+            blocks.append(segments.IndexEntry(*entry, head.earliest, head.latest, head.kinds))
+            segments.count_kinds(counts, decoded)
             data += block
         self._is_torn = True  # until the sync has succeeded
         self._files.append(segment.name, data)
@@ -225,9 +211,11 @@ class Writer:
     def _close_segment(self, segment: OpenSegment) -> None:
         if segment.blocks:
             self._is_torn = True  # a retry truncates the footer, until the file has its new name
-            self._files.append(segment.name, pack_footer(segment.build_footer(self._next)))
+            self._files.append(segment.name, segments.pack_footer(segment.build_footer(self._next)))
             self._files.sync(segment.name)
-            self._files.rename(segment.name, segment.name.removesuffix(OPEN) + CLOSED)
+            self._files.rename(
+                segment.name, segment.name.removesuffix(segments.OPEN) + segments.CLOSED
+            )
             self._is_torn = False
         else:
             self._files.remove(segment.name)
@@ -251,7 +239,7 @@ def _group_rows(rows: list[OutboxRecords]) -> list[list[OutboxRecords]]:
 
 def _decode(group: list[OutboxRecords], records: bytes) -> list[list[Any]]:
     length = sum(row.length for row in group)
-    rows: list[list[Any]] = cbor2.loads(pack_array_head(length) + records)
+    rows: list[list[Any]] = cbor2.loads(segments.pack_array_head(length) + records)
     return rows
 
 
@@ -268,14 +256,14 @@ class OpenSegment(NamedTuple):
     """The segment that is being written."""
 
     name: str
-    header: Header
+    header: segments.Header
     size: int
     counts: dict[int, int]
-    blocks: list[IndexEntry]
+    blocks: list[segments.IndexEntry]
 
-    def build_footer(self, next_: int) -> Footer:
+    def build_footer(self, next_: int) -> segments.Footer:
         """Return the footer that closes it."""
-        return Footer(next_, self.counts, self.blocks)
+        return segments.Footer(next_, self.counts, self.blocks)
 
 
 class Recovered(NamedTuple):
@@ -287,7 +275,7 @@ class Recovered(NamedTuple):
 
 def recover(files: Files, node: str, settled: int, end: int) -> Recovered:
     """Repair what the last run left. The store has the records `settled` to `end` - 1."""
-    parsed = [(read_name(name), name) for name in files.list_names()]
+    parsed = [(segments.read_name(name), name) for name in files.list_names()]
     mine = sorted((found, name) for found, name in parsed if found and found.node == node)
     reached = settled
     if mine and mine[-1][0].is_closed:
@@ -312,7 +300,9 @@ def recover(files: Files, node: str, settled: int, end: int) -> Recovered:
     return Recovered(segment, reached)
 
 
-def _repair_segment(files: Files, found: SegmentName, name: str, settled: int) -> Recovered:
+def _repair_segment(
+    files: Files, found: segments.SegmentName, name: str, settled: int
+) -> Recovered:
     """Repair one open segment; None: it was removed, or could only be closed."""
     data = files.read(name)
     contents = read_segment(data, is_closed=False)
@@ -338,13 +328,15 @@ def _repair_segment(files: Files, found: SegmentName, name: str, settled: int) -
     return Recovered(_reopen(name, contents.header, contents), contents.next)
 
 
-def _reopen(name: str, header: Header, contents: Contents) -> OpenSegment:
+def _reopen(name: str, header: segments.Header, contents: Contents) -> OpenSegment:
     counts: dict[int, int] = {}
     entries = []
     for block in contents.blocks:
         head = block.header
         times = head.earliest, head.latest
-        entries.append(IndexEntry(block.offset, head.first, head.length, *times, head.kinds))
+        entries.append(
+            segments.IndexEntry(block.offset, head.first, head.length, *times, head.kinds)
+        )
         for kind, columns in decode_columns(block)[0].items():
             id_ = KINDS[kind].id
             counts[id_] = counts.get(id_, 0) + len(columns["number"])
@@ -353,13 +345,13 @@ def _reopen(name: str, header: Header, contents: Contents) -> OpenSegment:
 
 def _close_as_is(files: Files, name: str) -> None:
     files.sync(name)
-    stem = name.removesuffix(OPEN)
+    stem = name.removesuffix(segments.OPEN)
     taken = set(files.list_names())
     again = 0
-    target = stem + CLOSED
+    target = stem + segments.CLOSED
     while target in taken:
         again += 1
-        target = f"{stem}~{again}{CLOSED}"
+        target = f"{stem}~{again}{segments.CLOSED}"
     files.rename(name, target)
 
 

@@ -106,25 +106,6 @@ class Pace(Protocol):
         """Return 0 and count a message of this size, or the ms to wait before asking again."""
 
 
-class OpenRules:
-    """Lets everybody do everything, except for some filters: for tests and benchmarks only."""
-
-    def __init__(self, refused: frozenset[str] = frozenset()) -> None:
-        self._refused = refused
-
-    def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
-        """Accept everybody."""
-        return 0
-
-    def may_publish(self, user: str, topic: str) -> bool:  # noqa: ARG002
-        """Allow every topic."""
-        return True
-
-    def may_subscribe(self, user: str, name: str) -> bool:  # noqa: ARG002
-        """Allow every filter but the refused ones."""
-        return name not in self._refused
-
-
 # Limits -------------------------------------------------------------------------------------
 
 

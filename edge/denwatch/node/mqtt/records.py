@@ -12,6 +12,7 @@ SUBSCRIPTIONS = "mqtt.subscription"  # user, client, filter: QoS
 QUEUE = "mqtt.queue"  # user, client, number: a message
 INBOUND = "mqtt.inbound"  # user, client, packet id: nothing
 RETAINED = "mqtt.retained"  # topic: QoS, payload
+SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)
 
 VERSION = b"\x01"
 PRESENT = b"\x01"

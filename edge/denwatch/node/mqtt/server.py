@@ -44,21 +44,6 @@ from denwatch.node.mqtt.interface import (
     Rules,
     ServerRefusal,
 )
-from denwatch.node.mqtt.packets import (
-    ConnectPacket,
-    DisconnectPacket,
-    MalformedError,
-    Packet,
-    PingreqPacket,
-    PubackPacket,
-    PubcompPacket,
-    PublishPacket,
-    PubrecPacket,
-    PubrelPacket,
-    SubscribePacket,
-    UnsubscribePacket,
-    Will,
-)
 from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage
 
 COUNTS = (
@@ -86,7 +71,12 @@ _CONNECT_REFUSALS = {
     packets.FORBIDDEN: "not allowed",
 }
 # Handled at once, even if something waits on the link: they may be what makes the room.
-_PASSING = (PubackPacket, PubrecPacket, PubcompPacket, PingreqPacket)
+_PASSING = (
+    packets.PubackPacket,
+    packets.PubrecPacket,
+    packets.PubcompPacket,
+    packets.PingreqPacket,
+)
 
 
 class ClientLink:
@@ -114,8 +104,8 @@ class ClientLink:
         self.session: MqttSession | None = None
         self.keep_ms = 0
         self.seen = now
-        self.will: Will | None = None
-        self.waiting: deque[Packet] | None = None  # packets that cannot be handled yet
+        self.will: packets.Will | None = None
+        self.waiting: deque[packets.Packet] | None = None  # packets that cannot be handled yet
         self.waiting_bytes = 0  # of their payloads, without the first
         self.since = now  # when it began to wait; before CONNECT, when it was opened
         self.blocker: MqttSession | None = None  # who has no room; None: it is the pace
@@ -154,18 +144,20 @@ class MqttServer:
         self._pace = pace
         self._links: dict[int, ClientLink] = {}
         self._waiting: dict[int, ClientLink] = {}  # links with packets that wait
-        self._wills: deque[tuple[str, Will]] = deque()  # wills that wait for room, with their user
-        self._handlers: dict[type[Packet], Callable[..., bool]] = {
-            PublishPacket: self._handle_publish,
-            PubackPacket: self._handle_puback,
-            PubrecPacket: self._handle_pubrec,
-            PubrelPacket: self._handle_pubrel,
-            PubcompPacket: self._handle_pubcomp,
-            SubscribePacket: self._handle_subscribe,
-            UnsubscribePacket: self._handle_unsubscribe,
-            PingreqPacket: self._handle_pingreq,
-            DisconnectPacket: self._handle_disconnect,
-            ConnectPacket: self._handle_second_connect,
+        self._wills: deque[tuple[str, packets.Will]] = (
+            deque()
+        )  # wills that wait for room, with their user
+        self._handlers: dict[type[packets.Packet], Callable[..., bool]] = {
+            packets.PublishPacket: self._handle_publish,
+            packets.PubackPacket: self._handle_puback,
+            packets.PubrecPacket: self._handle_pubrec,
+            packets.PubrelPacket: self._handle_pubrel,
+            packets.PubcompPacket: self._handle_pubcomp,
+            packets.SubscribePacket: self._handle_subscribe,
+            packets.UnsubscribePacket: self._handle_unsubscribe,
+            packets.PingreqPacket: self._handle_pingreq,
+            packets.DisconnectPacket: self._handle_disconnect,
+            packets.ConnectPacket: self._handle_second_connect,
         }
 
     def restore(self, reader: Reader, now: int) -> None:
@@ -210,7 +202,7 @@ class MqttServer:
                     here.since = now
                     self._waiting[link] = here
                     self.counts["held"] += 1
-        except MalformedError as error:
+        except packets.MalformedError as error:
             self.counts["malformed"] += 1
             self._outputs.add(ServerRefusal(link, here.user, "bytes", str(error)))
             self._close(here, str(error), now)
@@ -324,13 +316,13 @@ class MqttServer:
 
     # Waiting for room ------------------------------------------------------------------------
 
-    def _queue_packet(self, link: ClientLink, packet: Packet, now: int) -> None:
+    def _queue_packet(self, link: ClientLink, packet: packets.Packet, now: int) -> None:
         """Put a packet behind one that waits, unless it may pass."""
         if type(packet) in _PASSING or link.waiting is None:
             self._process(link, packet, now)
             return
         link.waiting.append(packet)
-        if type(packet) is PublishPacket:
+        if type(packet) is packets.PublishPacket:
             link.waiting_bytes += len(packet.payload)
         is_full = (
             len(link.waiting) >= self.limits.waiting
@@ -396,7 +388,7 @@ class MqttServer:
         else:
             self._refuse(None, f"the will of {session.user}", "too many wills wait")
 
-    def _publish_will(self, user: str, will: Will) -> bool:
+    def _publish_will(self, user: str, will: packets.Will) -> bool:
         message = SharedMessage(will.topic, will.payload, will.qos)
         if self.sessions.route(message) is not None:
             return False
@@ -419,11 +411,11 @@ class MqttServer:
 
     # Packets: every handler returns False if the packet must wait; then nothing has changed ---
 
-    def _process(self, link: ClientLink, packet: Packet, now: int) -> bool:
+    def _process(self, link: ClientLink, packet: packets.Packet, now: int) -> bool:
         session = link.session
         if session is not None:
             return self._handlers[type(packet)](link, session, packet, now)
-        if isinstance(packet, ConnectPacket):
+        if isinstance(packet, packets.ConnectPacket):
             self._connect(link, packet, now)
         else:
             self.counts["malformed"] += 1
@@ -431,7 +423,7 @@ class MqttServer:
         return True
 
     def _handle_publish(
-        self, link: ClientLink, session: MqttSession, packet: PublishPacket, now: int
+        self, link: ClientLink, session: MqttSession, packet: packets.PublishPacket, now: int
     ) -> bool:
         topic, payload, qos, retain, _, number = packet
         sessions = self.sessions
@@ -479,32 +471,32 @@ class MqttServer:
         return not topic.startswith(_SYSTEM) and self._rules.may_publish(user, topic)
 
     def _handle_puback(
-        self, _link: ClientLink, session: MqttSession, packet: PubackPacket, _now: int
+        self, _link: ClientLink, session: MqttSession, packet: packets.PubackPacket, _now: int
     ) -> bool:
         self.sessions.receive_puback(session, packet.id)
         return True
 
     def _handle_pubrec(
-        self, _link: ClientLink, session: MqttSession, packet: PubrecPacket, _now: int
+        self, _link: ClientLink, session: MqttSession, packet: packets.PubrecPacket, _now: int
     ) -> bool:
         self.sessions.receive_pubrec(session, packet.id)
         return True
 
     def _handle_pubrel(
-        self, link: ClientLink, session: MqttSession, packet: PubrelPacket, _now: int
+        self, link: ClientLink, session: MqttSession, packet: packets.PubrelPacket, _now: int
     ) -> bool:
         self.sessions.receive_pubrel(session, packet.id)
         self._outputs.send(link.number, packets.write_pubcomp(packet.id))
         return True
 
     def _handle_pubcomp(
-        self, _link: ClientLink, session: MqttSession, packet: PubcompPacket, _now: int
+        self, _link: ClientLink, session: MqttSession, packet: packets.PubcompPacket, _now: int
     ) -> bool:
         self.sessions.receive_pubcomp(session, packet.id)
         return True
 
     def _handle_subscribe(
-        self, link: ClientLink, session: MqttSession, packet: SubscribePacket, _now: int
+        self, link: ClientLink, session: MqttSession, packet: packets.SubscribePacket, _now: int
     ) -> bool:
         if len(session.queue) >= self.limits.queue:  # retained messages would come on top
             link.blocker = session
@@ -526,7 +518,7 @@ class MqttServer:
         return True
 
     def _handle_unsubscribe(
-        self, link: ClientLink, session: MqttSession, packet: UnsubscribePacket, _now: int
+        self, link: ClientLink, session: MqttSession, packet: packets.UnsubscribePacket, _now: int
     ) -> bool:
         for name in packet.filters:
             self.sessions.unsubscribe(session, name)
@@ -534,26 +526,26 @@ class MqttServer:
         return True
 
     def _handle_pingreq(
-        self, link: ClientLink, _session: MqttSession, _packet: PingreqPacket, _now: int
+        self, link: ClientLink, _session: MqttSession, _packet: packets.PingreqPacket, _now: int
     ) -> bool:
         self._outputs.send(link.number, packets.PINGRESP)
         return True
 
     def _handle_disconnect(
-        self, link: ClientLink, _session: MqttSession, _packet: DisconnectPacket, now: int
+        self, link: ClientLink, _session: MqttSession, _packet: packets.DisconnectPacket, now: int
     ) -> bool:
         link.will = None
         self._close(link, "", now)
         return True
 
     def _handle_second_connect(
-        self, link: ClientLink, _session: MqttSession, _packet: ConnectPacket, now: int
+        self, link: ClientLink, _session: MqttSession, _packet: packets.ConnectPacket, now: int
     ) -> bool:
         self.counts["malformed"] += 1
         self._close(link, "a second CONNECT", now)
         return True
 
-    def _connect(self, link: ClientLink, packet: ConnectPacket, now: int) -> None:
+    def _connect(self, link: ClientLink, packet: packets.ConnectPacket, now: int) -> None:
         code = self._check_connect(packet)
         if code:
             self.counts["connects_refused"] += 1
@@ -586,7 +578,7 @@ class MqttServer:
         self._outputs.send(link.number, packets.write_connack(packets.ACCEPTED, is_present))
         sessions.attach(session, link.number)
 
-    def _check_connect(self, packet: ConnectPacket) -> int:
+    def _check_connect(self, packet: packets.ConnectPacket) -> int:
         """Return CONNACK's code."""
         if packet.level != 4:
             return packets.BAD_PROTOCOL

@@ -29,31 +29,9 @@ from collections import deque
 from collections.abc import Iterator
 
 from denwatch.node.core.events import Acknowledged, Listening, Reader, Write
+from denwatch.node.mqtt import records
 from denwatch.node.mqtt.interface import Limits, Outputs
 from denwatch.node.mqtt.packets import write_publish_start, write_pubrel
-from denwatch.node.mqtt.records import (
-    INBOUND,
-    PRESENT,
-    QUEUE,
-    RETAINED,
-    SESSIONS,
-    SUBSCRIPTIONS,
-    VERSION,
-    QueueRecord,
-    StoredRecordError,
-    make_inbound_key,
-    make_queue_key,
-    make_session_key,
-    make_subscription_key,
-    read_inbound_key,
-    read_queue_key,
-    read_queue_value,
-    read_retained,
-    read_session_key,
-    read_subscription,
-    write_queue_value,
-    write_retained,
-)
 from denwatch.node.mqtt.topics import FilterIndex, TopicTree, is_directed, is_listened
 
 
@@ -138,7 +116,7 @@ class MqttSession:
         self.user = user
         self.client = client
         self.is_persistent = is_persistent
-        self.key = make_session_key(user, client)
+        self.key = records.make_session_key(user, client)
         self.link = 0  # 0: away
         self.is_blocked = False  # the client does not read
         self.away_since = 0
@@ -186,7 +164,7 @@ class RetainedMessages:
         """Replace the retained message of a topic; an empty payload deletes it."""
         if message.payload:
             self._account(self._tree.put(message.topic, message), message)
-            value = write_retained(message.qos, message.payload)
+            value = records.write_retained(message.qos, message.payload)
         else:
             before = self._tree.remove(message.topic)
             if before is None:
@@ -194,7 +172,7 @@ class RetainedMessages:
             self._account(before, None)
             value = None
         if not message.topic.startswith("$"):
-            self._outputs.add(Write(RETAINED, message.topic.encode(), value))
+            self._outputs.add(Write(records.RETAINED, message.topic.encode(), value))
 
     def find_all(self, name: str) -> Iterator[SharedMessage]:
         """Yield the retained messages that a filter matches."""
@@ -202,8 +180,8 @@ class RetainedMessages:
 
     def restore(self, reader: Reader) -> None:
         """Load what an earlier run retained."""
-        for key, value in reader.scan(RETAINED):
-            topic, qos, payload = read_retained(key, value)
+        for key, value in reader.scan(records.RETAINED):
+            topic, qos, payload = records.read_retained(key, value)
             message = SharedMessage(topic, payload, qos)
             self._account(self._tree.put(topic, message), message)
 
@@ -239,7 +217,7 @@ class Sessions:
         session = MqttSession(user, client, is_persistent)
         self.all[user, client] = session
         if is_persistent:
-            self._outputs.add(Write(SESSIONS, session.key, VERSION))
+            self._outputs.add(Write(records.SESSIONS, session.key, records.VERSION))
         return session
 
     def remove(self, session: MqttSession) -> int:
@@ -254,11 +232,13 @@ class Sessions:
                 self._delete(session, outgoing)
         if session.is_persistent:
             for name in session.subscriptions:
-                key = make_subscription_key(session.key, name)
-                self._outputs.add(Write(SUBSCRIPTIONS, key, None))
+                key = records.make_subscription_key(session.key, name)
+                self._outputs.add(Write(records.SUBSCRIPTIONS, key, None))
             for number in session.inbound:
-                self._outputs.add(Write(INBOUND, make_inbound_key(session.key, number), None))
-            self._outputs.add(Write(SESSIONS, session.key, None))
+                self._outputs.add(
+                    Write(records.INBOUND, records.make_inbound_key(session.key, number), None)
+                )
+            self._outputs.add(Write(records.SESSIONS, session.key, None))
         return len(waiting)
 
     def attach(self, session: MqttSession, link: int) -> None:
@@ -307,8 +287,8 @@ class Sessions:
         session.subscriptions[name] = qos
         self.index.add(name, session, qos)
         if session.is_persistent:
-            key = make_subscription_key(session.key, name)
-            self._outputs.add(Write(SUBSCRIPTIONS, key, bytes((qos,))))
+            key = records.make_subscription_key(session.key, name)
+            self._outputs.add(Write(records.SUBSCRIPTIONS, key, bytes((qos,))))
         if is_new:
             self._count_listener(name, 1)
         return True
@@ -319,7 +299,9 @@ class Sessions:
             return
         self.index.remove(name, session)
         if session.is_persistent:
-            self._outputs.add(Write(SUBSCRIPTIONS, make_subscription_key(session.key, name), None))
+            self._outputs.add(
+                Write(records.SUBSCRIPTIONS, records.make_subscription_key(session.key, name), None)
+            )
         self._count_listener(name, -1)
 
     def deliver_retained(self, session: MqttSession, filters: list[tuple[str, int]]) -> None:
@@ -543,12 +525,18 @@ class Sessions:
         """Remember the id of a QoS 2 message of a client until the client releases it."""
         session.inbound[number] = None
         if session.is_persistent:
-            self._outputs.add(Write(INBOUND, make_inbound_key(session.key, number), PRESENT))
+            self._outputs.add(
+                Write(
+                    records.INBOUND, records.make_inbound_key(session.key, number), records.PRESENT
+                )
+            )
 
     def receive_pubrel(self, session: MqttSession, number: int) -> None:
         """Forget the id of a QoS 2 message of a client: it is free for another message."""
         if session.inbound.pop(number, 0) is None and session.is_persistent:
-            self._outputs.add(Write(INBOUND, make_inbound_key(session.key, number), None))
+            self._outputs.add(
+                Write(records.INBOUND, records.make_inbound_key(session.key, number), None)
+            )
 
     def _finish(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
         self._free(session, outgoing.message.size)
@@ -572,7 +560,7 @@ class Sessions:
 
     def _store(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
         message = outgoing.message
-        record = QueueRecord(
+        record = records.QueueRecord(
             message.topic,
             message.payload,
             outgoing.qos,
@@ -580,11 +568,13 @@ class Sessions:
             outgoing.is_released,
             outgoing.id if outgoing.qos == 2 else 0,
         )
-        key = make_queue_key(session.key, outgoing.number)
-        self._outputs.add(Write(QUEUE, key, write_queue_value(record)))
+        key = records.make_queue_key(session.key, outgoing.number)
+        self._outputs.add(Write(records.QUEUE, key, records.write_queue_value(record)))
 
     def _delete(self, session: MqttSession, outgoing: OutgoingMessage) -> None:
-        self._outputs.add(Write(QUEUE, make_queue_key(session.key, outgoing.number), None))
+        self._outputs.add(
+            Write(records.QUEUE, records.make_queue_key(session.key, outgoing.number), None)
+        )
 
     def restore(self, reader: Reader, now: int) -> None:
         """Load persistent sessions, all of them away, and retained messages."""
@@ -594,30 +584,32 @@ class Sessions:
         def find(session_key: bytes, space: str, key: bytes) -> MqttSession:
             session = sessions.get(session_key)
             if session is None:
-                raise StoredRecordError(space, key)
+                raise records.StoredRecordError(space, key)
             return session
 
-        for key, value in reader.scan(SESSIONS):
-            if value != VERSION:
-                raise StoredRecordError(SESSIONS, key)
-            user, client = read_session_key(key)
+        for key, value in reader.scan(records.SESSIONS):
+            if value != records.VERSION:
+                raise records.StoredRecordError(records.SESSIONS, key)
+            user, client = records.read_session_key(key)
             session = MqttSession(user, client, True)
             session.away_since = now
             sessions[key] = self.all[user, client] = session
-        for key, value in reader.scan(SUBSCRIPTIONS):
-            session_key, name, qos = read_subscription(key, value)
-            session = find(session_key, SUBSCRIPTIONS, key)
+        for key, value in reader.scan(records.SUBSCRIPTIONS):
+            session_key, name, qos = records.read_subscription(key, value)
+            session = find(session_key, records.SUBSCRIPTIONS, key)
             session.subscriptions[name] = qos
             self.index.add(name, session, qos)
-        for key, _ in reader.scan(INBOUND):
-            session_key, number = read_inbound_key(key)
-            find(session_key, INBOUND, key).inbound[number] = None
-        for key, value in reader.scan(QUEUE):
-            session_key, number = read_queue_key(key)
-            record = read_queue_value(key, value)
-            self._restore_queued(find(session_key, QUEUE, key), number, record)
+        for key, _ in reader.scan(records.INBOUND):
+            session_key, number = records.read_inbound_key(key)
+            find(session_key, records.INBOUND, key).inbound[number] = None
+        for key, value in reader.scan(records.QUEUE):
+            session_key, number = records.read_queue_key(key)
+            record = records.read_queue_value(key, value)
+            self._restore_queued(find(session_key, records.QUEUE, key), number, record)
 
-    def _restore_queued(self, session: MqttSession, number: int, record: QueueRecord) -> None:
+    def _restore_queued(
+        self, session: MqttSession, number: int, record: records.QueueRecord
+    ) -> None:
         message = SharedMessage(record.topic, record.payload, record.qos)
         outgoing = OutgoingMessage(message, record.qos, record.retain, False, False)
         outgoing.number = number

@@ -17,21 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from denwatch.node.core.events import (
-    PEERS,
-    Acknowledged,
-    ClockSet,
-    Count,
-    Event,
-    Listening,
-    Log,
-    Message,
-    PeerDown,
-    PeerUp,
-    Publish,
-    Tick,
-    Write,
-)
+from denwatch.node.core import events
 from denwatch.node.core.node import Node
 from denwatch.node.log import encode_record
 from denwatch.node.mqtt.interface import Input, Output, ServerRefusal
@@ -46,7 +32,7 @@ class Effects:
     """What to do after the commit: outputs of our server, messages for connections, callbacks."""
 
     outputs: list[Output] = field(default_factory=list)
-    outgoing: list[Publish] = field(default_factory=list)
+    outgoing: list[events.Publish] = field(default_factory=list)
     committed: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -58,7 +44,7 @@ class DurableNode:
         node: Node,
         store: Storage,
         server: MqttServer | None,
-        count: Callable[[Count], None],
+        count: Callable[[events.Count], None],
         stamp: Callable[[int], int] = lambda now: now,
     ) -> None:
         self.node = node
@@ -85,12 +71,12 @@ class DurableNode:
         self._pass_on(self.server.take(event, now), now)
 
     def receive_event(
-        self, event: Event, now: int, committed: Callable[[], None] | None = None
+        self, event: events.Event, now: int, committed: Callable[[], None] | None = None
     ) -> None:
         """Receive an event of a connection that we opened; call `committed` after the commit."""
-        if isinstance(event, PeerUp):
+        if isinstance(event, events.PeerUp):
             self._connected.add(event.name)
-        elif isinstance(event, PeerDown):
+        elif isinstance(event, events.PeerDown):
             self._connected.discard(event.name)
         self._feed(event, now)
         if committed is not None:
@@ -100,13 +86,13 @@ class DurableNode:
         """Do what is due."""
         if self.server is not None:
             self._pass_on(self.server.tick(now), now)
-        self._feed(Tick(), now)
+        self._feed(events.Tick(), now)
 
     def set_clock(self, offset: int, now: int) -> None:
         """Tell the core that somebody set the machine's clock."""
-        self._feed(ClockSet(offset), now)
+        self._feed(events.ClockSet(offset), now)
 
-    def publish(self, message: Publish, now: int) -> None:
+    def publish(self, message: events.Publish, now: int) -> None:
         """Publish a message of the process itself: its status."""
         self._route(deque(), message, now)
 
@@ -140,22 +126,22 @@ class DurableNode:
 
     def _pass_on(self, outputs: list[Output], now: int) -> None:
         """Keep what is for the listener, and pass the rest to the core."""
-        events: deque[Event] = deque()
-        self._sort_out(outputs, events, now)
-        while events:
-            self._feed(events.popleft(), now)
+        arrived: deque[events.Event] = deque()
+        self._sort_out(outputs, arrived, now)
+        while arrived:
+            self._feed(arrived.popleft(), now)
 
-    def _sort_out(self, outputs: list[Output], events: deque[Event], now: int) -> None:
-        writes: list[Write] = []
+    def _sort_out(self, outputs: list[Output], arrived: deque[events.Event], now: int) -> None:
+        writes: list[events.Write] = []
         logs: list[bytes] = []
         for output in outputs:
             kind = type(output)
-            if kind is Message or kind is Listening or kind is Acknowledged:
-                events.append(output)  # type: ignore[arg-type]
-            elif kind is Write:
+            if kind is events.Message or kind is events.Listening or kind is events.Acknowledged:
+                arrived.append(output)  # type: ignore[arg-type]
+            elif kind is events.Write:
                 writes.append(output)  # type: ignore[arg-type]
             elif isinstance(output, ServerRefusal):
-                self._count(Count("refused_by_server"))
+                self._count(events.Count("refused_by_server"))
                 if self._may_log_refusal(now):
                     fields = {"what": output.what, "why": output.why, "who": output.user}
                     logs.append(encode_record("refuse", fields, now, self._stamp(now)))
@@ -171,52 +157,52 @@ class DurableNode:
         self._refusals = (second, self._refusals[1] + 1)
         return self._refusals[1] <= _REFUSALS
 
-    def _feed(self, event: Event, now: int) -> None:
+    def _feed(self, event: events.Event, now: int) -> None:
         """Let the core handle an event, and everything that follows from it at once."""
-        events: deque[Event] = deque([event])
-        while events:
-            found = self._translate(events.popleft())
+        arrived: deque[events.Event] = deque([event])
+        while arrived:
+            found = self._translate(arrived.popleft())
             if found is None:
                 continue
-            writes: list[Write] = []
+            writes: list[events.Write] = []
             logs: list[bytes] = []
-            publishes: list[Publish] = []
+            publishes: list[events.Publish] = []
             for action in self.node.handle(found, now):
                 kind = type(action)
-                if kind is Write:
+                if kind is events.Write:
                     writes.append(action)  # type: ignore[arg-type]
-                elif kind is Publish:
+                elif kind is events.Publish:
                     publishes.append(action)  # type: ignore[arg-type]
-                elif isinstance(action, Log):
+                elif isinstance(action, events.Log):
                     logs.append(encode_record(action.kind, action.fields, now, self._stamp(now)))
                 else:
                     self._count(action)  # type: ignore[arg-type]
             if writes or logs:
                 self.store.apply(writes, logs)
             for publish in publishes:
-                self._route(events, publish, now)
+                self._route(arrived, publish, now)
 
-    def _route(self, events: deque[Event], publish: Publish, now: int) -> None:
+    def _route(self, arrived: deque[events.Event], publish: events.Publish, now: int) -> None:
         topic = publish.topic
         is_outgoing = self.server is None or (
-            topic.startswith(PEERS) and topic.removeprefix(PEERS) in self._connected
+            topic.startswith(events.PEERS) and topic.removeprefix(events.PEERS) in self._connected
         )
         if is_outgoing:
             self._effects.outgoing.append(publish)
         elif self.server is not None:
-            self._sort_out(self.server.publish(publish, now), events, now)
+            self._sort_out(self.server.publish(publish, now), arrived, now)
 
-    def _translate(self, event: Event) -> Event | None:
+    def _translate(self, event: events.Event) -> events.Event | None:
         """Return a peer's coming and going once, however many links there are to it."""
-        if type(event) is Acknowledged or type(event) is Message:
+        if type(event) is events.Acknowledged or type(event) is events.Message:
             return event
-        if isinstance(event, Listening) and event.topic.startswith(PEERS):
-            name = event.topic.removeprefix(PEERS)
-            event = PeerUp(name) if event.is_up else PeerDown(name)
-        if isinstance(event, PeerUp):
+        if isinstance(event, events.Listening) and event.topic.startswith(events.PEERS):
+            name = event.topic.removeprefix(events.PEERS)
+            event = events.PeerUp(name) if event.is_up else events.PeerDown(name)
+        if isinstance(event, events.PeerUp):
             self.peers[event.name] = self.peers.get(event.name, 0) + 1
             return event if self.peers[event.name] == 1 else None
-        if isinstance(event, PeerDown):
+        if isinstance(event, events.PeerDown):
             left = self.peers.get(event.name, 0) - 1
             if left > 0:
                 self.peers[event.name] = left

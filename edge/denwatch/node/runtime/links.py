@@ -20,28 +20,13 @@ from typing import Any
 
 import ifaddr
 import paho.mqtt.client as paho
-from denwatch.node.core.events import (
-    DEVICES,
-    NOTES,
-    OPERATORS,
-    PEERS,
-    REPLIES,
-    REQUESTS,
-    STATUS,
-    Acknowledged,
-    Event,
-    Listening,
-    Message,
-    PeerDown,
-    PeerUp,
-    Publish,
-)
+from denwatch.node.core import events
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 from zeroconf import IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf
 
 _log = logging.getLogger("denwatch.links")
-Deliver = Callable[[Event, Callable[[], None] | None], None]
+Deliver = Callable[[events.Event, Callable[[], None] | None], None]
 Found = Callable[[str, str, int, bool], None]  # name, host, port, whether it speaks TLS
 SERVICE = "_denwatch._tcp.local."
 KEEP_ALIVE = 15  # s
@@ -70,7 +55,7 @@ class Connection:
         self.address = address
         self.is_up = False
         self._deliver = deliver
-        self._tokens: dict[int, Publish] = {}  # by message id, until the server has it
+        self._tokens: dict[int, events.Publish] = {}  # by message id, until the server has it
         self._reported = ""  # why there is no link, as it was logged last
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id, clean_session=True, manual_ack=True
@@ -98,7 +83,7 @@ class Connection:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def send(self, message: Publish) -> None:
+    def send(self, message: events.Publish) -> None:
         """Send a message; it is lost if the link breaks before the server has it."""
         if not self.is_up:
             return
@@ -151,7 +136,7 @@ class Connection:
         def acknowledge() -> None:
             client.ack(message.mid, message.qos)
 
-        self.receive(Message("", message.topic, bytes(message.payload)), acknowledge)
+        self.receive(events.Message("", message.topic, bytes(message.payload)), acknowledge)
 
     def _published(
         self, _client: paho.Client, _data: Any, mid: int, _reason: ReasonCode, _p: Any
@@ -161,7 +146,7 @@ class Connection:
     def _report(self, mid: int) -> None:
         message = self._tokens.pop(mid, None)
         if message is not None:
-            self._deliver(Acknowledged(message.topic, message.token), None)
+            self._deliver(events.Acknowledged(message.topic, message.token), None)
 
     # What subclasses add ---------------------------------------------------------------------
 
@@ -171,7 +156,7 @@ class Connection:
     def fall(self) -> None:
         """The connection is gone."""
 
-    def receive(self, message: Message, acknowledge: Callable[[], None]) -> None:
+    def receive(self, message: events.Message, acknowledge: Callable[[], None]) -> None:
         """Pass a message on; `acknowledge` is called after the commit."""
         self._deliver(message, acknowledge)
 
@@ -181,16 +166,16 @@ class PeerConnection(Connection):
 
     def __init__(self, own: str, peer: str, address: ServerLogin, deliver: Deliver) -> None:
         self.peer = peer
-        self.filters = (PEERS + own,)
+        self.filters = (events.PEERS + own,)
         super().__init__(f"{own}-to-{peer}", address, deliver)
 
     def rise(self) -> None:
-        self._deliver(PeerUp(self.peer), None)
+        self._deliver(events.PeerUp(self.peer), None)
 
     def fall(self) -> None:
-        self._deliver(PeerDown(self.peer), None)
+        self._deliver(events.PeerDown(self.peer), None)
 
-    def receive(self, message: Message, acknowledge: Callable[[], None]) -> None:
+    def receive(self, message: events.Message, acknowledge: Callable[[], None]) -> None:
         self._deliver(message._replace(sender=self.peer), acknowledge)
 
 
@@ -210,16 +195,16 @@ class BrokerConnection(Connection):
         self._risen = risen
         self._reporters: set[str] = set()  # the note topics of apps that report what they received
         self.filters = (
-            REQUESTS + "+",
-            DEVICES + "+/hello",
-            DEVICES + "+/nv",
-            PEERS + own,
-            OPERATORS + own,
-            STATUS + "+",
+            events.REQUESTS + "+",
+            events.DEVICES + "+/hello",
+            events.DEVICES + "+/nv",
+            events.PEERS + own,
+            events.OPERATORS + own,
+            events.STATUS + "+",
         )
         self._known: set[str] = set()
         super().__init__(f"denwatch-{own}", address, deliver)
-        self._client.will_set(STATUS + own, b"", 1, True)
+        self._client.will_set(events.STATUS + own, b"", 1, True)
 
     def rise(self) -> None:
         self._risen()
@@ -227,24 +212,26 @@ class BrokerConnection(Connection):
     def fall(self) -> None:
         known, self._known = self._known, set()
         for topic in sorted(known):
-            if topic.startswith(PEERS):
-                self._deliver(PeerDown(topic.removeprefix(PEERS)), None)
+            if topic.startswith(events.PEERS):
+                self._deliver(events.PeerDown(topic.removeprefix(events.PEERS)), None)
             else:
-                self._deliver(Listening(topic, False), None)
+                self._deliver(events.Listening(topic, False), None)
 
-    def receive(self, message: Message, acknowledge: Callable[[], None]) -> None:
-        if message.topic.startswith(STATUS):
-            self._record_node(message.topic.removeprefix(STATUS), bool(message.payload))
+    def receive(self, message: events.Message, acknowledge: Callable[[], None]) -> None:
+        if message.topic.startswith(events.STATUS):
+            self._record_node(message.topic.removeprefix(events.STATUS), bool(message.payload))
             acknowledge()
             return
-        if message.topic.startswith(REQUESTS):
-            self._record_reports(NOTES + message.topic.removeprefix(REQUESTS), message.payload)
+        if message.topic.startswith(events.REQUESTS):
+            self._record_reports(
+                events.NOTES + message.topic.removeprefix(events.REQUESTS), message.payload
+            )
         self._deliver(message, acknowledge)
         is_there = bool(message.payload)  # a device's will is an empty hello
         for topic in _guess_listeners(message.topic):
             if (topic in self._known) != is_there:
                 (self._known.add if is_there else self._known.discard)(topic)
-                self._deliver(Listening(topic, is_there), None)
+                self._deliver(events.Listening(topic, is_there), None)
 
     def _record_reports(self, topic: str, payload: bytes) -> None:
         """Record whether an app reports what it received: our library does, plain clients no."""
@@ -254,7 +241,7 @@ class BrokerConnection(Connection):
             self._reporters.discard(topic)
             if topic in self._known:  # what it did not report is sent again
                 self._known.discard(topic)
-                self._deliver(Listening(topic, False), None)
+                self._deliver(events.Listening(topic, False), None)
 
     def _report(self, mid: int) -> None:
         message = self._tokens.get(mid)
@@ -264,23 +251,23 @@ class BrokerConnection(Connection):
             super()._report(mid)
 
     def _record_node(self, name: str, is_up: bool) -> None:
-        topic = PEERS + name
+        topic = events.PEERS + name
         if name == self.own or (topic in self._known) == is_up:
             return
         if is_up:
             self._known.add(topic)
-            self._deliver(PeerUp(name), None)
+            self._deliver(events.PeerUp(name), None)
         else:
             self._known.discard(topic)
-            self._deliver(PeerDown(name), None)
+            self._deliver(events.PeerDown(name), None)
 
 
 def _guess_listeners(topic: str) -> tuple[str, ...]:
     """Return the topics that whoever publishes on this one listens to."""
-    if topic.startswith(REQUESTS):
-        name = topic.removeprefix(REQUESTS)
-        return REPLIES + name, NOTES + name
-    if topic.startswith(DEVICES) and topic.endswith("/hello"):
+    if topic.startswith(events.REQUESTS):
+        name = topic.removeprefix(events.REQUESTS)
+        return events.REPLIES + name, events.NOTES + name
+    if topic.startswith(events.DEVICES) and topic.endswith("/hello"):
         return (topic.removesuffix("hello") + "sv",)
     return ()
 

@@ -1,6 +1,6 @@
-"""The server alone, in memory, for interoperability suites and benchmarks only.
+"""The MQTT server alone, in memory, for interoperability suites and benchmarks only.
 
-    python -m denwatch.node.mqtt --port 18830 --open --refuse test/nosubscribe
+    python -m simulator.open_server --port 18830 --open --refuse test/nosubscribe
 
 Nothing is stored, so a PUBACK promises nothing: use `denwatch node` for real work.
 """
@@ -13,16 +13,35 @@ import contextlib
 import signal
 import time
 
-from denwatch.node.mqtt.interface import Input, OpenRules, Output
+from denwatch.node.mqtt.interface import Input, Output
 from denwatch.node.mqtt.listener import Listener
 from denwatch.node.mqtt.server import MqttServer
 
 _TICK_S = 0.25
 
 
+class OpenRules:
+    """Lets everybody do everything, except for some filters."""
+
+    def __init__(self, refused: frozenset[str] = frozenset()) -> None:
+        self._refused = refused
+
+    def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
+        """Accept everybody."""
+        return 0
+
+    def may_publish(self, user: str, topic: str) -> bool:  # noqa: ARG002
+        """Allow every topic."""
+        return True
+
+    def may_subscribe(self, user: str, name: str) -> bool:  # noqa: ARG002
+        """Allow every filter but the refused ones."""
+        return name not in self._refused
+
+
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the options. --open is required because this server accepts everybody."""
-    parser = argparse.ArgumentParser(prog="python -m denwatch.node.mqtt", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m simulator.open_server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--open", action="store_true", help="allow everything to everybody")
