@@ -45,10 +45,7 @@ from functools import lru_cache
 import msgspec
 from denwatch.node.core.events import NOTES, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import (
-    NOTIFICATION,
-    Dot,
-)
+from denwatch.node.core.items import NOTIFICATION, Dot
 from denwatch.node.core.notifications import (
     Notification,
     name_attribute,

@@ -11,14 +11,7 @@ from __future__ import annotations
 import msgspec
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import (
-    DELIVERED,
-    NEVER,
-    DeliveredBody,
-    Dot,
-    encode_body,
-    read_dot,
-)
+from denwatch.node.core.items import DELIVERED, NEVER, DeliveredBody, Dot, encode_body, read_dot
 from denwatch.node.core.subscriptions import (
     SubscriberSettings,
     SubscriberState,

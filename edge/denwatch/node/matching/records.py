@@ -33,11 +33,7 @@ from denwatch.node.matching.compiling import Array, compiled, int64
 from denwatch.protocol.degrees import MAX, MIN, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.timecode import decode_duration
-from denwatch.protocol.vectors import (
-    MAX_RULE_PREDICATES,
-    SubscriptionVector,
-    check_pattern,
-)
+from denwatch.protocol.vectors import MAX_RULE_PREDICATES, SubscriptionVector, check_pattern
 from numpy.typing import ArrayLike, NDArray
 
 # What a batch consists of. Predicates, and the numbers of `code` (pattern bytes, then the rules'

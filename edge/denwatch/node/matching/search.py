@@ -53,15 +53,8 @@ from denwatch.node.matching.masks import (
     prefer_list,
     walk_masks,
 )
-from denwatch.node.matching.records import (
-    EVENT_ATTRIBUTES,
-    HEADER,
-    PLAIN,
-    get_flags,
-)
-from denwatch.protocol.vectors import (
-    NotificationVector,
-)
+from denwatch.node.matching.records import EVENT_ATTRIBUTES, HEADER, PLAIN, get_flags
+from denwatch.protocol.vectors import NotificationVector
 from numpy.typing import ArrayLike, NDArray
 
 _GATHERED = 12288  # candidates after which to evaluate

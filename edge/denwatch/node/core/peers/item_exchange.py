@@ -52,13 +52,7 @@ from denwatch.node.replication.strategies import (
     MetPeer,
     Strategy,
 )
-from denwatch.node.replication.wire import (
-    ItemBatch,
-    SentItem,
-    decode_ask,
-    encode_ask,
-    hash_name,
-)
+from denwatch.node.replication.wire import ItemBatch, SentItem, decode_ask, encode_ask, hash_name
 from denwatch.protocol.errors import ProtocolError
 
 # Settings and keys -----------------------------------------------------------------------------

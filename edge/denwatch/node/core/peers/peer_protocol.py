@@ -60,10 +60,7 @@ from denwatch.node.core.peers.knowledge import ChangeLog, KnowledgeComparison, P
 from denwatch.node.core.trust import Trust
 from denwatch.node.replication import wire
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.replication.dot_sets import (
-    FrameReader,
-    make_salt,
-)
+from denwatch.node.replication.dot_sets import FrameReader, make_salt
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.node.replication.wire import NAMES
 from denwatch.protocol.errors import ProtocolError
