@@ -65,18 +65,6 @@ def test_an_empty_hello_is_a_device_that_is_gone() -> None:
     )
 
 
-def test_who_publishes_what() -> None:
-    node = DeviceNode(keys=Keys(dog_1=[7], dog_2=[7]))
-    meet(node, Watchdog())
-    meet(node, Watchdog({1: (0b1001, 0)}, name="dog-2"))
-    find = node.devices.find_publishers
-    assert find(1, 0b0001) == ["dog-1", "dog-2"]
-    assert find(1, 0b1001) == ["dog-2"]
-    assert find(1, 0b0101) == ["dog-1"]
-    assert find(2, 0b0001, VOCABULARY) == ["dog-1"]
-    assert find(2, 0b0001, b"another.") == find(3, 1) == find(3, 0) == []
-
-
 def check_refused(node: DeviceNode, message: Message, reason: str) -> None:
     """The message is refused for a reason, and changes nothing."""
     before = {name: dict(space) for name, space in node.medium.spaces.items()}

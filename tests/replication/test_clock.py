@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from denwatch.node.core.events import Message, PeerUp, Tick
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
-from denwatch.node.replication.clock import MAX_LEAD, TRUSTED_GAP, UNKNOWN, Clocks, Save
+from denwatch.node.replication.clock import TRUSTED_GAP, UNKNOWN, Clocks, Save
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -215,11 +215,7 @@ def test_statements_that_cannot_both_hold_make_things_live_longer() -> None:
     assert clocks.localise(Dot("x", 1, 1), START) >= honest
 
 
-def test_stamps_rise_and_a_far_clock_does_not_drag_them() -> None:
+def test_stamps_rise() -> None:
     clocks = Clocks("a", 1)
     first, second = clocks.stamp(START), clocks.stamp(START)
-    assert first < second
-    clocks.merge_stamp((START + MAX_LEAD - 1) << 16, START)
-    assert clocks.stamp(START) > (START + MAX_LEAD - 1) << 16
-    clocks.merge_stamp((START + YEAR) << 16, START)
-    assert clocks.stamp(START) < (START + YEAR) << 16
+    assert first < second < clocks.stamp(START + 1)

@@ -407,18 +407,6 @@ class DeviceProtocol:
 
     # Looking ---------------------------------------------------------------------------------
 
-    def find_publishers(
-        self, event: int, features: int, vocabulary: bytes | None = None
-    ) -> list[str]:
-        """Return the devices that sense all these features of an event, by name."""
-        return sorted(
-            device.name
-            for device in self._registry
-            if not features & ~device.sensed.get(event, (0, 0))[0]
-            and event in device.sensed
-            and vocabulary in (None, device.vocabulary)
-        )
-
     def list_devices(self) -> list[Device]:
         """Return all devices that ever said hello, by name."""
         return sorted(self._registry, key=lambda device: device.name)

@@ -452,7 +452,7 @@ class VectorTables:
         if table is None:
             table = VectorTable(device.name, self._kinds[key])
         else:
-            self._leave(device.name)
+            self.release(device.name)
             table.move(self._kinds[key])
         self._members[key][device.name] = table
         self._keys[device.name] = key
@@ -460,9 +460,6 @@ class VectorTables:
 
     def release(self, device: str) -> None:
         """Forget a device."""
-        self._leave(device)
-
-    def _leave(self, device: str) -> None:
         key = self._keys.pop(device)
         del self._members[key][device]
         if self._members[key]:

@@ -35,29 +35,18 @@ ONLINE, OFFLINE = b"online", b"offline"
 _MAKER = "denwatch"
 
 # By the unit alone, or by the unit and a word of the attribute's name.
-_CLASSES: dict[str, str] = {
-    "°C": "temperature",
-    "°F": "temperature",
-    "K": "temperature",
-    "hPa": "pressure",
-    "mbar": "pressure",
-    "bar": "pressure",
-    "kPa": "pressure",
-    "mmHg": "pressure",
-    "m/s": "speed",
-    "km/h": "speed",
-    "mm/h": "precipitation_intensity",
-    "W/m²": "irradiance",
-    "km": "distance",
-    "m": "distance",
-    "cm": "distance",
-    "mm": "distance",
-    "h": "duration",
-    "min": "duration",
-    "s": "duration",
-    "lx": "illuminance",
-    "V": "voltage",
+_UNITS = {
+    "temperature": "°C °F K",
+    "pressure": "hPa mbar bar kPa mmHg",
+    "speed": "m/s km/h",
+    "precipitation_intensity": "mm/h",
+    "irradiance": "W/m²",
+    "distance": "km m cm mm",
+    "duration": "h min s",
+    "illuminance": "lx",
+    "voltage": "V",
 }
+_CLASSES = {unit: name for name, units in _UNITS.items() for unit in units.split()}
 _NAMED_CLASSES: dict[tuple[str, str], str] = {
     ("%", "humidity"): "humidity",
     ("%", "battery"): "battery",

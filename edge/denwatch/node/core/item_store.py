@@ -214,7 +214,7 @@ class ItemStore:
         item = Item(Dot(self.name, self.epoch, self._sequence), kind, expires, body)
         if is_signed:
             item = self.sign(item)
-        self._add(transaction, item, "")
+        self._add(transaction, (item,), "")
         return item
 
     def originate_many(
@@ -227,7 +227,7 @@ class ItemStore:
             Item(Dot(self.name, self.epoch, number), kind, expires, encode_body(body), said=body)
             for number, body in enumerate(bodies, first)
         ]
-        self._add_many(transaction, items, "")
+        self._add(transaction, items, "")
         return items
 
     def sign(self, item: Item) -> Item:
@@ -240,7 +240,7 @@ class ItemStore:
         """Take an item from a peer, whose signature was verified; return whether it is new."""
         if self.context.holds(*item.dot):
             return False
-        self._add(transaction, item, source)
+        self._add(transaction, (item,), source)
         return True
 
     def note_seen(self, transaction: Transaction, dot: Dot) -> None:
@@ -285,22 +285,14 @@ class ItemStore:
         else:  # the clocks have learnt something since
             self._schedule(kind, dot, local // _BUCKET)
 
-    def _add(self, transaction: Transaction, item: Item, source: str) -> None:
-        self._take(transaction, item)
-        self._write_context(transaction, (item.dot.origin, item.dot.epoch))
-        transaction.changes.append(Added((item,), source))
-
-    def _add_many(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
+    def _add(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         for item in items:
-            self._take(transaction, item)
+            self.context.add(*item.dot)
+            transaction.write(_SPACES[item.kind], item.dot.key, item.encode())
+            self._hold(item.dot, item.kind, item.expires)
         for run in {(item.dot.origin, item.dot.epoch): None for item in items}:
             self._write_context(transaction, run)
         transaction.changes.append(Added(items, source))
-
-    def _take(self, transaction: Transaction, item: Item) -> None:
-        self.context.add(*item.dot)
-        transaction.write(_SPACES[item.kind], item.dot.key, item.encode())
-        self._hold(item.dot, item.kind, item.expires)
 
     def _hold(self, dot: Dot, kind: int, expires: int) -> None:
         self.live[kind].setdefault((dot.origin, dot.epoch), {})[dot.sequence] = expires

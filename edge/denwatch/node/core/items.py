@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 import cbor2
 from denwatch.protocol.errors import ProtocolError
@@ -157,27 +157,8 @@ class VocabularyBody:
 
 
 _TYPES: dict[type, tuple[tuple[str, type], ...]] = {
-    SubscriptionBody: (
-        ("owner", str),
-        ("role", str),
-        ("words", str),
-        ("created", int),
-        ("language", int),
-        ("vocabulary", bytes),
-        ("vector", bytes),
-        ("options", dict),
-    ),
-    NotificationBody: (
-        ("device", str),
-        ("device_epoch", int),
-        ("device_sequence", int),
-        ("at", int),
-        ("doubt", int),
-        ("vocabulary", bytes),
-        ("vector", bytes),
-    ),
-    DeliveredBody: (("subscriber", str), ("notes", list)),
-    VocabularyBody: (("hash", bytes), ("document", str)),
+    kind: tuple((name, get_origin(hint) or hint) for name, hint in get_type_hints(kind).items())
+    for kind in (SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody)
 }
 _READERS = {kind: attrgetter(*(name for name, _ in types)) for kind, types in _TYPES.items()}
 _Body = TypeVar("_Body", SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody)

@@ -8,6 +8,8 @@ what matched, what was decided, what was sent where and when.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 SCHEMA = 2
@@ -42,158 +44,84 @@ class RecordKind(NamedTuple):
     fields: tuple[RecordField, ...]
 
 
-def _kind(id: int, name: str, meaning: str, fields: str) -> RecordKind:
-    """Parse fields written as `name:type`, with a question mark after optional ones."""
-    read = []
-    for word in fields.split():
-        field, _, type_ = word.rstrip("?").partition(":")
-        if type_ not in TYPES:
-            raise ValueError(f"{name}: {word} has no type")
-        read.append(RecordField(field, type_, word.endswith("?")))
-    return RecordKind(id, name, meaning, tuple(read))
+# Id, name and meaning of each kind; below it its fields as `name:type`, with a question mark after
+# optional ones.
+_TABLE = """
+1 start: the node started
+    software:text strategy:text? settings:map?
+2 stop: the node stopped in order
+    reason:text
+3 clock: the clock was set, or its error bound changed
+    offset:int bound:int? source:text?
+4 subscribe: a subscription was received: from its subscriber (source empty) or from a peer
+    item:id origin:text run:int sequence:int owner:text role:text words:text language:int
+    vocabulary:bytes vector:bytes created:int expires:int options:map source:text event:text?
+    features:id? signature:bytes?
+5 unsubscribe: a subscription ended here: removed, expired, revoked, refused
+    item:id owner:text reason:text source:text?
+6 note: a notification was received: from its device (source empty) or from a peer
+    item:id origin:text run:int sequence:int device:text device_epoch:int device_sequence:int
+    at:int doubt:int expires:int vocabulary:bytes vector:bytes source:text degree:int? event:text?
+    features:id? signature:bytes?
+7 match: a notification matches a subscription, with possibility and necessity, 0 to 255
+    note:id subscription:id owner:text possible:int certain:int
+8 suppress: a match was not delivered, or not yet: top-k, role, expired, quiet, withdrawn
+    note:id owner:text reason:text subscriptions:ids detail:text?
+9 send: a notification was sent to its subscriber
+    note:id owner:text subscriptions:ids attempt:int degree:int? score:real?
+10 deliver: the subscriber acknowledged a notification
+    note:id owner:text subscriptions:ids attempt:int at:int? degree:int?
+11 duplicate: something was received again and changed nothing
+    what:text source:text item:id? device_epoch:int? device_sequence:int?
+12 drop: something was removed because there was no room
+    what:text why:text item:id? owner:text? degree:int? source:text?
+13 refuse: something was refused and changed nothing
+    what:text why:text who:text bytes:int?
+14 attach: a subscriber attached to this node, or left
+    subscriber:text is_up:bool
+15 contact: a link to another node came up
+    peer:text contact:int is_initiator:bool?
+16 contact_end: a link to another node ended: bytes by message, items by kind, both ways
+    peer:text contact:int began:int outcome:text digest_out:int digest_in:int known_out:int
+    known_in:int items_out:int items_in:int subscriptions_out:int? subscriptions_in:int?
+    notes_out:int? notes_in:int? delivered_out:int? delivered_in:int? others_out:int?
+    others_in:int?
+17 transfer: an item was sent to a peer, or received from one, and its transaction is acknowledged
+    item:id what:text peer:text is_out:bool bytes:int copies:int? contact:int?
+18 purge: a copy was deleted: expired, delivered, removed, revoked, space
+    item:id what:text why:text
+19 device: a device sent a hello, or became silent
+    device:text is_up:bool device_epoch:int? senses:ids? capacity:int? vocabulary:bytes?
+    firmware:text? settings:map?
+20 source: what a device counted: readings taken, sent, dropped, and the bytes of each
+    device:text sampled:int? sent:int? dropped:int? bytes_sent:int? bytes_saved:int?
+21 cover: a subscription became active (is sent) or passive (is covered) towards a link
+    item:id link:text is_active:bool covered_by:ids?
+22 vocabulary: a vocabulary became known
+    hash:bytes document:text? source:text?
+23 revoke: a name lost its rights
+    name:text by:text reason:text?
+24 learn_delivered: receipts were received: other nodes have delivered these notifications
+    subscriber:text notes:ids source:text
+25 trouble: a part of this node failed
+    what:text detail:text
+26 plan: an operator recommends another strategy
+    strategy:text by:text is_followed:bool
+"""
 
 
-_DOT = "item:id origin:text run:int sequence:int"
+def _read_table(table: str) -> Iterator[RecordKind]:
+    """Yield the kinds of a table."""
+    for id_, name, meaning, words in re.findall(r"^(\d+) (\w+): (.+)((?:\n .+)*)", table, re.M):
+        fields = []
+        for word in words.split():
+            field, _, type_ = word.rstrip("?").partition(":")
+            if type_ not in TYPES:
+                raise ValueError(f"{name}: {word} has no type")
+            fields.append(RecordField(field, type_, word.endswith("?")))
+        yield RecordKind(int(id_), name, meaning, tuple(fields))
 
-_TABLE = (
-    _kind(1, "start", "the node started", "software:text strategy:text? settings:map?"),
-    _kind(2, "stop", "the node stopped in order", "reason:text"),
-    _kind(
-        3,
-        "clock",
-        "the clock was set, or its error bound changed",
-        "offset:int bound:int? source:text?",
-    ),
-    _kind(
-        4,
-        "subscribe",
-        "a subscription was received: from its subscriber (source empty) or from a peer",
-        f"{_DOT} owner:text role:text words:text language:int vocabulary:bytes vector:bytes"
-        " created:int expires:int options:map source:text event:text? features:id?"
-        " signature:bytes?",
-    ),
-    _kind(
-        5,
-        "unsubscribe",
-        "a subscription ended here: removed, expired, revoked, refused",
-        "item:id owner:text reason:text source:text?",
-    ),
-    _kind(
-        6,
-        "note",
-        "a notification was received: from its device (source empty) or from a peer",
-        f"{_DOT} device:text device_epoch:int device_sequence:int at:int doubt:int expires:int"
-        " vocabulary:bytes vector:bytes source:text degree:int? event:text? features:id?"
-        " signature:bytes?",
-    ),
-    _kind(
-        7,
-        "match",
-        "a notification matches a subscription, with possibility and necessity, 0 to 255",
-        "note:id subscription:id owner:text possible:int certain:int",
-    ),
-    _kind(
-        8,
-        "suppress",
-        "a match was not delivered, or not yet: top-k, role, expired, quiet, withdrawn",
-        "note:id owner:text reason:text subscriptions:ids detail:text?",
-    ),
-    _kind(
-        9,
-        "send",
-        "a notification was sent to its subscriber",
-        "note:id owner:text subscriptions:ids attempt:int degree:int? score:real?",
-    ),
-    _kind(
-        10,
-        "deliver",
-        "the subscriber acknowledged a notification",
-        "note:id owner:text subscriptions:ids attempt:int at:int? degree:int?",
-    ),
-    _kind(
-        11,
-        "duplicate",
-        "something was received again and changed nothing",
-        "what:text source:text item:id? device_epoch:int? device_sequence:int?",
-    ),
-    _kind(
-        12,
-        "drop",
-        "something was removed because there was no room",
-        "what:text why:text item:id? owner:text? degree:int? source:text?",
-    ),
-    _kind(
-        13,
-        "refuse",
-        "something was refused and changed nothing",
-        "what:text why:text who:text bytes:int?",
-    ),
-    _kind(
-        14, "attach", "a subscriber attached to this node, or left", "subscriber:text is_up:bool"
-    ),
-    _kind(
-        15,
-        "contact",
-        "a link to another node came up",
-        "peer:text contact:int is_initiator:bool?",
-    ),
-    _kind(
-        16,
-        "contact_end",
-        "a link to another node ended: bytes by message, items by kind, both ways",
-        "peer:text contact:int began:int outcome:text"
-        " digest_out:int digest_in:int known_out:int known_in:int items_out:int items_in:int"
-        " subscriptions_out:int? subscriptions_in:int? notes_out:int? notes_in:int?"
-        " delivered_out:int? delivered_in:int? others_out:int? others_in:int?",
-    ),
-    _kind(
-        17,
-        "transfer",
-        "an item was sent to a peer, or received from one, and its transaction is acknowledged",
-        "item:id what:text peer:text is_out:bool bytes:int copies:int? contact:int?",
-    ),
-    _kind(
-        18,
-        "purge",
-        "a copy was deleted: expired, delivered, removed, revoked, space",
-        "item:id what:text why:text",
-    ),
-    _kind(
-        19,
-        "device",
-        "a device sent a hello, or became silent",
-        "device:text is_up:bool device_epoch:int? senses:ids? capacity:int? vocabulary:bytes?"
-        " firmware:text? settings:map?",
-    ),
-    _kind(
-        20,
-        "source",
-        "what a device counted: readings taken, sent, dropped, and the bytes of each",
-        "device:text sampled:int? sent:int? dropped:int? bytes_sent:int? bytes_saved:int?",
-    ),
-    _kind(
-        21,
-        "cover",
-        "a subscription became active (is sent) or passive (is covered) towards a link",
-        "item:id link:text is_active:bool covered_by:ids?",
-    ),
-    _kind(22, "vocabulary", "a vocabulary became known", "hash:bytes document:text? source:text?"),
-    _kind(23, "revoke", "a name lost its rights", "name:text by:text reason:text?"),
-    _kind(
-        24,
-        "learn_delivered",
-        "receipts were received: other nodes have delivered these notifications",
-        "subscriber:text notes:ids source:text",
-    ),
-    _kind(25, "trouble", "a part of this node failed", "what:text detail:text"),
-    _kind(
-        26,
-        "plan",
-        "an operator recommends another strategy",
-        "strategy:text by:text is_followed:bool",
-    ),
-)
 
-KINDS: dict[str, RecordKind] = {kind.name: kind for kind in _TABLE}
-KINDS_BY_ID: dict[int, RecordKind] = {kind.id: kind for kind in _TABLE}
+KINDS: dict[str, RecordKind] = {kind.name: kind for kind in _read_table(_TABLE)}
+KINDS_BY_ID: dict[int, RecordKind] = {kind.id: kind for kind in KINDS.values()}
 MAX_KINDS = 64  # a block has one bit for each kind, in 8 bytes

@@ -34,7 +34,6 @@ SPACE = "clock"
 UNKNOWN = 24 * 3_600_000  # ms; the bound for a clock of which nothing is known
 TRUSTED_GAP = 24 * 3_600_000  # ms; a machine that was off for longer is doubted
 LINK = 30_000  # ms; how long a frame may have been on its way, until an answer says better
-MAX_LEAD = 300_000  # ms; by how much another's stamp may push ours
 _DRIFT = 10_000  # a clock goes wrong by less than 1/10,000
 _SAVE_EVERY = 10_000  # ms; a clock set back by less, while the node is off, goes unnoticed
 _TIME = b""  # the keys of this space: time and wall offset, gaps by epoch, else a run's dot
@@ -149,11 +148,6 @@ class Clocks:
         """Return a number that rises with every call, and with time where clocks agree."""
         self._stamp = max(self._stamp + 1, now << 16)
         return self._stamp
-
-    def merge_stamp(self, stamp: int, now: int) -> None:
-        """Make our next stamps higher than another's, unless its clock is far ahead of ours."""
-        if stamp >> 16 <= now + MAX_LEAD:
-            self._stamp = max(self._stamp, stamp)
 
     def save(self, save: Save, now: int) -> None:
         """Save the time now and then: after a restart our timeline never starts below it.
