@@ -40,7 +40,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "denwatch.node.core.items": ("denwatch.protocol", "denwatch.node.replication"),
     "denwatch.node.core": ("denwatch.protocol", *_WORDS, *_PURE),
     "denwatch.node.mqtt": ("denwatch.node.core",),
-    "denwatch.node.store": ("denwatch.node.core",),
+    "denwatch.node.store": ("denwatch.node.core", "denwatch.node.log"),
     "denwatch.node.security": ("denwatch.protocol", "denwatch.node.core.items"),
     "denwatch.node.config": ("denwatch.protocol", *_WORDS, "denwatch.node.security"),
     "denwatch.node.runtime": ("denwatch.node", "denwatch.protocol", *_WORDS),

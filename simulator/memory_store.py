@@ -21,10 +21,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from denwatch.node.log.writer import OutboxRow
 from denwatch.node.store.interface import (
     Change,
     CommitGroup,
-    OutboxRow,
     StoreBusy,
     StoreError,
     StoreFailed,

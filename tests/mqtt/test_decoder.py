@@ -305,7 +305,7 @@ def test_answers_are_what_the_watchdogs_parser_reads() -> None:
     parser = device.Parser(1000)
     parser.feed(
         packets.write_connack(0, True)
-        + packets.write_puback(7)
+        + packets.write_answer(packets.PUBACK, 7)
         + packets.write_suback(8, [0, 1, 2, 0x80])
         + packets.PINGRESP
         + packets.write_publish("t", b"x", 1, 9)

@@ -33,7 +33,6 @@ from denwatch.node.core.devices import (
     DeviceRegistry,
     DeviceSettings,
     Number,
-    SensedVocabularies,
     VectorTable,
     VectorTables,
     list_installed,
@@ -50,7 +49,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     decode_body,
 )
-from denwatch.node.core.notifications import decode_notification
+from denwatch.node.core.notifications import Vocabularies, decode_notification
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
@@ -121,7 +120,7 @@ def read_hello(
     frame: Frame,
     key_id: int,
     known: Device | None,
-    vocabularies: SensedVocabularies,
+    vocabularies: Vocabularies,
     now: int,
 ) -> Device:
     """Return the device of an authenticated hello; DeviceRefusal says why it is none."""
@@ -375,7 +374,7 @@ class DeviceProtocol:
         self,
         item_store: ItemStore,
         keys: DeviceKeys,
-        vocabularies: SensedVocabularies,
+        vocabularies: Vocabularies,
         localise: Callable[[Dot, int], int],
         settings: DeviceSettings | None = None,
         *,

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import cbor2
 from denwatch.node.core.coverage import (
@@ -42,27 +41,17 @@ from denwatch.node.core.coverage import (
     Masks,
     RequestedVector,
     RequestedVectors,
-    Sensed,
     address_vector,
 )
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import Transaction
+from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.covering import Approximate, Policy
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
 
 # What devices need of the rest of the node -----------------------------------------------------
 
 DAY = 86_400_000
-
-
-class SensedVocabularies(Protocol):
-    """What the numbers of events and attributes mean."""
-
-    def find_sensed(self, hash: bytes) -> Sensed | None:
-        """Return all that the vocabulary of a hash (8 bytes) lets a device sense; None: unknown."""
-
-    def agree(self, one: bytes, other: bytes, event: int, features: int) -> bool:
-        """Return whether two vocabularies mean the same by some features of an event."""
 
 
 @dataclass(frozen=True)
@@ -127,23 +116,9 @@ class Device:
 def _decode(name: str, data: bytes) -> Device:
     epoch, count, key_id, vocabulary, sensed, capacity, languages, *rest = cbor2.loads(data)
     masks = {event: (pair[0], pair[1]) for event, pair in sensed.items()}
-    firmware, reset, lowest, dropped, heard, is_doubtful, seen = rest
-    return Device(
-        name,
-        (epoch, count),
-        key_id,
-        vocabulary,
-        masks,
-        capacity,
-        tuple(languages),
-        firmware,
-        reset,
-        lowest,
-        dropped,
-        heard,
-        is_doubtful,
-        epoch=seen,
-    )
+    *facts, seen = rest
+    what = vocabulary, masks, capacity, tuple(languages)
+    return Device(name, (epoch, count), key_id, *what, *facts, (0, 0), seen)
 
 
 def _pack(number: Number) -> bytes:
@@ -404,7 +379,7 @@ FUZZY_ON_DEVICES = 1  # the language's number in a hello; the node's matcher has
 class VectorTables:
     """All tables, and what they have in common: coverages and kinds of devices."""
 
-    def __init__(self, settings: DeviceSettings, vocabularies: SensedVocabularies) -> None:
+    def __init__(self, settings: DeviceSettings, vocabularies: Vocabularies) -> None:
         self.requested = RequestedVectors()
         self._vocabularies = vocabularies
         self._settings = settings

@@ -84,25 +84,13 @@ class Transaction:
         if written is None:
             yield from self._reader.scan(space, prefix)
             return
-        own = sorted(key for key in written if key.startswith(prefix))
-        place = 0
-        for key, value in self._reader.scan(space, prefix):
-            while place < len(own) and own[place] < key:  # new in this transaction
-                fresh = written[own[place]]
-                if fresh is not None:
-                    yield own[place], fresh
-                place += 1
-            if place < len(own) and own[place] == key:  # changed or deleted in it
-                fresh = written[key]
-                place += 1
-                if fresh is not None:
-                    yield key, fresh
-            else:
-                yield key, value
-        for key in own[place:]:
-            fresh = written[key]
-            if fresh is not None:
-                yield key, fresh
+        own = sorted(
+            (key, value)
+            for key, value in written.items()
+            if value is not None and key.startswith(prefix)
+        )
+        old = (row for row in self._reader.scan(space, prefix) if row[0] not in written)
+        yield from heapq.merge(old, own)  # no key is in both
 
     # Changing -------------------------------------------------------------------------------
 

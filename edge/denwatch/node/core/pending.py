@@ -187,12 +187,9 @@ class Pending:
 
     def find(self, reader: Reader, code: int) -> PendingRow | None:
         """Return the row of a notification; change it only together with `change`."""
-        entry = self._open.get(code)
-        if entry is None:
-            row = reader.get(ROWS, self.make_key(code))
-            if row is None:
-                return None
-            entry = self._open[code] = _row_decoder.decode(row)
+        entry = self.peek(reader, code)
+        if entry is not None:
+            self._open[code] = entry
         return entry
 
     def peek(self, reader: Reader, code: int) -> PendingRow | None:

@@ -18,7 +18,7 @@ They are read from the bytes of a segment, and every damage is reported:
 
 from __future__ import annotations
 
-from denwatch.node.log.kinds import KINDS, SCHEMA, RecordKind
+from denwatch.node.log.kinds import KINDS, SCHEMA
 from denwatch.node.log.reader import (
     Block,
     Columns,
@@ -33,20 +33,16 @@ from denwatch.node.log.reader import (
 )
 from denwatch.node.log.records import LogRecord, LogRecordError, encode_record
 from denwatch.node.log.segments import (
-    FORMAT,
-    Footer,
     Header,
     SegmentChoice,
-    SegmentName,
     SegmentSpan,
     choose_segments,
     read_name,
     write_name,
 )
-from denwatch.node.log.writer import DiskFiles, Files, LogError, OutboxBatch, Writer
+from denwatch.node.log.writer import DiskFiles, LogError, OutboxBatch, Writer
 
 __all__ = [
-    "FORMAT",
     "KINDS",
     "SCHEMA",
     "Block",
@@ -54,16 +50,12 @@ __all__ = [
     "Contents",
     "Damage",
     "DiskFiles",
-    "Files",
-    "Footer",
     "Header",
     "LogError",
     "LogRecord",
     "LogRecordError",
     "OutboxBatch",
-    "RecordKind",
     "SegmentChoice",
-    "SegmentName",
     "SegmentSpan",
     "Writer",
     "build_mask",

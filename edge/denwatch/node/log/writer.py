@@ -35,24 +35,13 @@ BLOCK_RECORDS = 4_096
 BLOCK_BYTES = 256 << 10
 
 
-class OutboxRecords(Protocol):
-    """The log records of one commit: one row of the store's outbox."""
+class OutboxRow(NamedTuple):
+    """The log records of one commit, as they wait in a store."""
 
-    @property
-    def first(self) -> int:
-        """The number of the first record."""
-
-    @property
-    def length(self) -> int:
-        """How many records there are."""
-
-    @property
-    def epoch(self) -> int:
-        """The run of the node in which they were written."""
-
-    @property
-    def records(self) -> bytes:
-        """The records, encoded one after another."""
+    first: int  # number of the first record
+    length: int  # how many records
+    epoch: int  # the boot epoch in which they were written
+    records: bytes  # encoded, one after another
 
 
 class LogOutbox(Protocol):
@@ -70,7 +59,7 @@ class LogOutbox(Protocol):
     def settled(self) -> int:
         """All records below this number are durably gone from the outbox."""
 
-    def read_outbox(self, limit: int) -> Sequence[OutboxRecords]:
+    def read_outbox(self, limit: int) -> Sequence[OutboxRow]:
         """Return the oldest rows, with about `limit` records."""
 
     def drop_outbox(self, before: int) -> None:
@@ -83,7 +72,7 @@ class LogOutbox(Protocol):
 class OutboxBatch(NamedTuple):
     """Rows of one run that go from the outbox into a segment."""
 
-    rows: list[OutboxRecords]
+    rows: list[OutboxRow]
     settled: int  # records below this number are durably out of the outbox
 
 
@@ -167,7 +156,7 @@ class Writer:
             or bool(batch.rows and batch.rows[0].epoch != segment.header.epoch)
         )
 
-    def _begin_segment(self, row: OutboxRecords, now: int) -> OpenSegment:
+    def _begin_segment(self, row: OutboxRow, now: int) -> OpenSegment:
         header = segments.Header(self._store.node, row.epoch, row.first, now)
         name = segments.write_name(header.node, header.epoch, header.first)
         if name in self._files.list_names():
@@ -178,7 +167,7 @@ class Writer:
         self._files.sync_directory()
         return self._open
 
-    def _append(self, segment: OpenSegment, rows: list[OutboxRecords]) -> int:
+    def _append(self, segment: OpenSegment, rows: list[OutboxRow]) -> int:
         data = b""
         counts = dict(segment.counts)
         blocks = list(segment.blocks)
@@ -223,9 +212,9 @@ class Writer:
         self._files.sync_directory()
 
 
-def _group_rows(rows: list[OutboxRecords]) -> list[list[OutboxRecords]]:
+def _group_rows(rows: list[OutboxRow]) -> list[list[OutboxRow]]:
     """Group rows into blocks."""
-    groups: list[list[OutboxRecords]] = []
+    groups: list[list[OutboxRow]] = []
     records = size = 0
     for row in rows:
         records += row.length
@@ -237,7 +226,7 @@ def _group_rows(rows: list[OutboxRecords]) -> list[list[OutboxRecords]]:
     return groups
 
 
-def _decode(group: list[OutboxRecords], records: bytes) -> list[list[Any]]:
+def _decode(group: list[OutboxRow], records: bytes) -> list[list[Any]]:
     length = sum(row.length for row in group)
     rows: list[list[Any]] = cbor2.loads(segments.pack_array_head(length) + records)
     return rows

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.packets import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
     ConnectPacket,
     DisconnectPacket,
     MalformedError,
@@ -29,10 +33,10 @@ from denwatch.node.mqtt.topics import find_filter_fault
 _PINGREQ = PingreqPacket()
 _DISCONNECT = DisconnectPacket()
 _ACKNOWLEDGEMENTS: dict[int, type[PubackPacket | PubrecPacket | PubrelPacket | PubcompPacket]] = {
-    0x40: PubackPacket,
-    0x50: PubrecPacket,
-    0x62: PubrelPacket,
-    0x70: PubcompPacket,
+    PUBACK: PubackPacket,
+    PUBREC: PubrecPacket,
+    PUBREL: PubrelPacket,
+    PUBCOMP: PubcompPacket,
 }
 _NAMES = {1: "CONNECT", 8: "SUBSCRIBE", 10: "UNSUBSCRIBE", 12: "PINGREQ", 14: "DISCONNECT"}
 _FLAGS = {1: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 10: 2, 12: 0, 14: 0}

@@ -108,6 +108,8 @@ Packet = (
 )
 
 PINGRESP = b"\xd0\x00"
+# The first bytes of packets that consist of an id.
+PUBACK, PUBREC, PUBREL, PUBCOMP, UNSUBACK = 0x40, 0x50, 0x62, 0x70, 0xB0
 
 
 def write_connack(code: int, is_present: bool = False) -> bytes:
@@ -115,34 +117,14 @@ def write_connack(code: int, is_present: bool = False) -> bytes:
     return bytes((0x20, 2, is_present, code))
 
 
-def write_puback(number: int) -> bytes:
-    """Return PUBACK."""
-    return _pack_short(0x40, 2, number)
-
-
-def write_pubrec(number: int) -> bytes:
-    """Return PUBREC."""
-    return _pack_short(0x50, 2, number)
-
-
-def write_pubrel(number: int) -> bytes:
-    """Return PUBREL."""
-    return _pack_short(0x62, 2, number)
-
-
-def write_pubcomp(number: int) -> bytes:
-    """Return PUBCOMP."""
-    return _pack_short(0x70, 2, number)
+def write_answer(kind: int, number: int) -> bytes:
+    """Return PUBACK, PUBREC, PUBREL, PUBCOMP or UNSUBACK: a packet of nothing but an id."""
+    return _pack_short(kind, 2, number)
 
 
 def write_suback(number: int, codes: list[int]) -> bytes:
     """Return SUBACK with the granted QoS, or REFUSED, of every filter."""
     return write_head(0x90, 2 + len(codes)) + number.to_bytes(2, "big") + bytes(codes)
-
-
-def write_unsuback(number: int) -> bytes:
-    """Return UNSUBACK."""
-    return _pack_short(0xB0, 2, number)
 
 
 def write_head(first: int, size: int) -> bytes:

@@ -144,9 +144,8 @@ class MqttServer:
         self._pace = pace
         self._links: dict[int, ClientLink] = {}
         self._waiting: dict[int, ClientLink] = {}  # links with packets that wait
-        self._wills: deque[tuple[str, packets.Will]] = (
-            deque()
-        )  # wills that wait for room, with their user
+        # Wills that wait for room, with their user.
+        self._wills: deque[tuple[str, packets.Will]] = deque()
         self._handlers: dict[type[packets.Packet], Callable[..., bool]] = {
             packets.PublishPacket: self._handle_publish,
             packets.PubackPacket: self._handle_puback,
@@ -428,7 +427,7 @@ class MqttServer:
         topic, payload, qos, retain, _, number = packet
         sessions = self.sessions
         if qos == 2 and number in session.inbound:  # a repetition
-            self._outputs.send(link.number, packets.write_pubrec(number))
+            self._outputs.send(link.number, packets.write_answer(packets.PUBREC, number))
             return True
         message = SharedMessage(topic, payload, qos)
         fault = self._find_fault(session, message, retain)
@@ -451,10 +450,10 @@ class MqttServer:
         self.counts["messages_received"] += 1
         self._outputs.add(Message(session.user, topic, payload))
         if qos == 1:
-            self._outputs.send(link.number, packets.write_puback(number))
+            self._outputs.send(link.number, packets.write_answer(packets.PUBACK, number))
         elif qos == 2:
             sessions.receive_qos2(session, number)
-            self._outputs.send(link.number, packets.write_pubrec(number))
+            self._outputs.send(link.number, packets.write_answer(packets.PUBREC, number))
         return True
 
     def _find_fault(self, session: MqttSession, message: SharedMessage, retain: bool) -> str:
@@ -486,7 +485,7 @@ class MqttServer:
         self, link: ClientLink, session: MqttSession, packet: packets.PubrelPacket, _now: int
     ) -> bool:
         self.sessions.receive_pubrel(session, packet.id)
-        self._outputs.send(link.number, packets.write_pubcomp(packet.id))
+        self._outputs.send(link.number, packets.write_answer(packets.PUBCOMP, packet.id))
         return True
 
     def _handle_pubcomp(
@@ -522,7 +521,7 @@ class MqttServer:
     ) -> bool:
         for name in packet.filters:
             self.sessions.unsubscribe(session, name)
-        self._outputs.send(link.number, packets.write_unsuback(packet.id))
+        self._outputs.send(link.number, packets.write_answer(packets.UNSUBACK, packet.id))
         return True
 
     def _handle_pingreq(

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from denwatch.node.core.events import Acknowledged, Listening, Reader, Write
 from denwatch.node.mqtt import records
 from denwatch.node.mqtt.interface import Limits, Outputs
-from denwatch.node.mqtt.packets import write_publish_start, write_pubrel
+from denwatch.node.mqtt.packets import PUBREL, write_answer, write_publish_start
 from denwatch.node.mqtt.topics import FilterIndex, TopicTree, is_directed, is_listened
 
 
@@ -247,7 +247,7 @@ class Sessions:
         session.is_blocked = False
         for outgoing in session.in_flight.values():
             if outgoing.is_released:
-                self._outputs.send(link, write_pubrel(outgoing.id))
+                self._outputs.send(link, write_answer(PUBREL, outgoing.id))
             else:
                 self._send(session, outgoing)
         self.send_queued(session)
@@ -511,7 +511,7 @@ class Sessions:
             outgoing.is_released = True
             if outgoing.number:
                 self._store(session, outgoing)
-        self._outputs.send(session.link, write_pubrel(number))
+        self._outputs.send(session.link, write_answer(PUBREL, number))
 
     def receive_pubcomp(self, session: MqttSession, number: int) -> None:
         """End a QoS 2 message."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from denwatch.node.store.interface import (
     Change,
-    OutboxRow,
     Storage,
     StoreBusy,
     StoreDamaged,
@@ -30,7 +29,6 @@ from denwatch.node.store.sqlite import Store
 
 __all__ = [
     "Change",
-    "OutboxRow",
     "Storage",
     "Store",
     "StoreBusy",

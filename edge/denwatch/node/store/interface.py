@@ -16,19 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from denwatch.node.log.writer import OutboxRow
 
 Change = tuple[str, bytes, bytes | None]
 """(space, key, value): what `apply` takes; the core's `Write` is one. None deletes the key."""
-
-
-class OutboxRow(NamedTuple):
-    """The log records of one commit."""
-
-    first: int  # number of the first record
-    length: int  # how many records
-    epoch: int  # the boot epoch in which they were written
-    records: bytes  # encoded, one after another
 
 
 class Storage(Protocol):

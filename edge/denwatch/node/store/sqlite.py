@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn
 
+from denwatch.node.log.writer import OutboxRow
 from denwatch.node.store.interface import (
     Change,
     CommitGroup,
-    OutboxRow,
     StoreBusy,
     StoreDamaged,
     StoreError,
