@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from benchmarks.house import count_class_names, list_collaborators, list_product
+from benchmarks.house import count_class_names, list_collaborators, list_product, walk_reading
 from benchmarks.layers import LAYERS, ROOT, find_violations
 
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in list_product()}
@@ -53,6 +53,10 @@ def test_a_class_name_is_used_once() -> None:
 
 def test_no_constructor_has_more_than_six_collaborators() -> None:
     assert not [(count, name) for count, name in list_collaborators(TREES) if count > 6]
+
+
+def test_a_reading_crosses_few_files() -> None:
+    assert len(walk_reading().files) <= 25
 
 
 def test_the_product_has_few_files() -> None:

@@ -248,26 +248,7 @@ def _find_age(code: int) -> tuple[int, int]:
 # Frames down -----------------------------------------------------------------------------------
 
 
-def seal_vectors(link: Link, number: tuple[int, int], vectors: list[bytes]) -> bytes:
-    """Return a frame that installs subscriptions."""
-    return _seal(link, frames.SUBSCRIPTIONS, number, frames.join_vectors(vectors))
-
-
-def seal_removal(link: Link, number: tuple[int, int], handles: list[int]) -> bytes:
-    """Return a frame that removes subscriptions."""
-    return _seal(link, frames.MESSAGE, number, encode_message("remove", {"handles": handles}))
-
-
-def seal_acknowledgement(link: Link, number: tuple[int, int], taken: tuple[int, int]) -> bytes:
-    """Return a frame that says up to where notifications are committed.
-
-    Its own number means nothing: the device takes acknowledgements again and again.
-    """
-    fields: dict[str, object] = {"epoch": taken[0], "sequence": taken[1]}
-    return _seal(link, frames.MESSAGE, number, encode_message("acknowledge", fields))
-
-
-def _seal(link: Link, kind: int, number: tuple[int, int], body: bytes) -> bytes:
+def _seal(link: Link, kind: int, number: Number, body: bytes) -> bytes:
     return frames.seal(link, frames.DOWN, Frame(kind, number[0], number[1], body))
 
 
@@ -321,10 +302,11 @@ class Downlink:
             return
         number = self._registry.take_number(transaction, device, self._epoch)
         if plan.vectors:
-            payload = seal_vectors(link, number, plan.vectors)
+            payload = _seal(link, frames.SUBSCRIPTIONS, number, frames.join_vectors(plan.vectors))
             transaction.count("device_vectors", len(plan.vectors))
         else:
-            payload = seal_removal(link, number, plan.removals)
+            removal = encode_message("remove", {"handles": plan.removals})
+            payload = _seal(link, MESSAGE, number, removal)
             transaction.count("device_removals", len(plan.removals))
         table.send(plan, number, transaction.now, self._settings)
         transaction.count("device_frames_down")
@@ -351,7 +333,10 @@ class Downlink:
         """Say which notifications are committed: this transaction's writes are, when it leaves."""
         link = self._find_link(device)
         if link is not None:
-            payload = seal_acknowledgement(link, (self._epoch, 0), device.taken)
+            epoch, sequence = device.taken
+            taken = encode_message("acknowledge", {"epoch": epoch, "sequence": sequence})
+            # Its number means nothing: the device takes acknowledgements again and again.
+            payload = _seal(link, MESSAGE, (self._epoch, 0), taken)
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
     def _find_link(self, device: Device) -> Link | None:

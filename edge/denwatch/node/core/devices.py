@@ -116,9 +116,10 @@ class Device:
 def _decode(name: str, data: bytes) -> Device:
     epoch, count, key_id, vocabulary, sensed, capacity, languages, *rest = cbor2.loads(data)
     masks = {event: (pair[0], pair[1]) for event, pair in sensed.items()}
-    *facts, seen = rest
+    firmware, reset, lowest, dropped, heard, is_doubtful, seen = rest
     what = vocabulary, masks, capacity, tuple(languages)
-    return Device(name, (epoch, count), key_id, *what, *facts, (0, 0), seen)
+    facts = firmware, reset, lowest, dropped, heard, is_doubtful
+    return Device(name, (epoch, count), key_id, *what, *facts, epoch=seen)
 
 
 def _pack(number: Number) -> bytes:

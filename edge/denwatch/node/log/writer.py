@@ -66,7 +66,7 @@ class LogOutbox(Protocol):
         """Drop the records below a number, with the next commit."""
 
     def commit(self) -> bool:
-        """Make everything durable."""
+        """Make everything applied durable. False: there was nothing to do."""
 
 
 class OutboxBatch(NamedTuple):

@@ -18,54 +18,30 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from denwatch.node.log.writer import OutboxRow
+from denwatch.node.core.events import Reader
+from denwatch.node.log.writer import LogOutbox
 
 Change = tuple[str, bytes, bytes | None]
 """(space, key, value): what `apply` takes; the core's `Write` is one. None deletes the key."""
 
 
-class Storage(Protocol):
-    """The operations of a store; `Store` has them, and the simulator's `MemoryStore`."""
+class Storage(Reader, LogOutbox, Protocol):
+    """The operations of a store; `Store` has them, and the simulator's `MemoryStore`.
 
-    def get(self, space: str, key: bytes) -> bytes | None:
-        """Return the value at `key`, or None."""
-
-    def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) in key order, a few at a time.
-
-        What is changed while the scan runs may be seen or not; all other keys are seen once.
-        """
-
-    @property
-    def node(self) -> str:
-        """The node that the store belongs to."""
+    A `scan` reads a few rows at a time. What is changed while it runs may be seen or not; all other
+    keys are seen once. `read_outbox` returns whole rows, up to the one that makes `limit` records;
+    `drop_outbox` and `commit` work on the open group.
+    """
 
     @property
     def epoch(self) -> int:
         """How often the store was opened: the node's boot epoch."""
 
-    @property
-    def next_number(self) -> int:
-        """The number that the next log record will get."""
-
-    @property
-    def settled(self) -> int:
-        """All log records below this number are durably gone from the outbox."""
-
     def apply(self, changes: Iterable[Change], logs: Iterable[bytes] = ()) -> None:
         """Make the changes and add the encoded log records, in the open group."""
 
-    def commit(self) -> bool:
-        """Make everything applied durable. False: there was nothing to do."""
-
     def rollback(self) -> None:
         """Discard everything applied since the last commit."""
-
-    def read_outbox(self, limit: int) -> list[OutboxRow]:
-        """Return the oldest committed rows, up to the one that makes `limit` records."""
-
-    def drop_outbox(self, before: int) -> None:
-        """Remove the rows that end at or before this number, in the open group."""
 
     def close(self) -> None:
         """Discard what is not committed, and release the store."""
