@@ -157,12 +157,12 @@ class ItemStore:
         """Load what an earlier run stored."""
         for key, value in reader.scan(CONTEXT):
             dot = read_dot(key)
-            self.context.runs[dot.origin, dot.epoch] = decode_range(value)
+            self.context.runs[dot.run] = decode_range(value)
         for kind in KINDS:
             start, run = b"", ("", 0)
             for key, value in reader.scan(_SPACES[kind]):
                 if key[:-8] != start:  # the next run
-                    start, run = key[:-8], read_dot(key)[:2]
+                    start, run = key[:-8], read_dot(key).run
                 dot = Dot(*run, int.from_bytes(key[-8:], "big"))
                 self._hold(dot, kind, read_expires(value))
 
@@ -175,7 +175,7 @@ class ItemStore:
 
     def holds(self, kind: int, dot: Dot) -> bool:
         """Return whether an item is held."""
-        return dot.sequence in self.live[kind].get((dot.origin, dot.epoch), ())
+        return dot.sequence in self.live[kind].get(dot.run, ())
 
     def iterate(self, reader: Reader, kind: int) -> Iterator[Item]:
         """Yield the items of a kind by dot."""
@@ -234,20 +234,20 @@ class ItemStore:
     def note_seen(self, transaction: Transaction, dot: Dot) -> None:
         """Note that an item was there, without holding it: it was gone before it came."""
         self.context.add(*dot)
-        self._write_context(transaction, (dot.origin, dot.epoch))
+        self._write_context(transaction, dot.run)
 
     def remove(
         self, transaction: Transaction, kind: int, dot: Dot, reason: str, source: str = ""
     ) -> Item | None:
         """Remove an item, and return it if it was held; `source` is the peer that says so."""
-        run = self.live[kind].get((dot.origin, dot.epoch))
+        run = self.live[kind].get(dot.run)
         if run is None or dot.sequence not in run:
             return None
         item = self.get(transaction, kind, dot)
         assert item is not None, "held in memory, not on the disk"
         del run[dot.sequence]
         if not run:
-            del self.live[kind][dot.origin, dot.epoch]
+            del self.live[kind][dot.run]
         transaction.write(_SPACES[kind], dot.key, None)
         transaction.changes.append(Removed(item, reason, source))
         return item
@@ -278,12 +278,12 @@ class ItemStore:
             self.context.add(*item.dot)
             transaction.write(_SPACES[item.kind], item.dot.key, item.encode())
             self._hold(item.dot, item.kind, item.expires)
-        for run in {(item.dot.origin, item.dot.epoch): None for item in items}:
+        for run in {item.dot.run: None for item in items}:
             self._write_context(transaction, run)
         transaction.changes.append(Added(items, source))
 
     def _hold(self, dot: Dot, kind: int, expires: int) -> None:
-        self.live[kind].setdefault((dot.origin, dot.epoch), {})[dot.sequence] = expires
+        self.live[kind].setdefault(dot.run, {})[dot.sequence] = expires
         if expires != NEVER:
             bucket = self._localise(dot, expires) // _BUCKET
             self._schedule(kind, dot, max(bucket, self._swept))
@@ -293,7 +293,7 @@ class ItemStore:
         if groups is None:
             groups = self._buckets[bucket] = {}
             heapq.heappush(self._due, bucket)
-        key = (kind, (dot.origin, dot.epoch))
+        key = (kind, dot.run)
         sequences = groups.get(key)
         if sequences is None:
             sequences = groups[key] = array("Q")

@@ -39,6 +39,11 @@ class Dot(NamedTuple):
     sequence: int
 
     @property
+    def run(self) -> tuple[str, int]:
+        """Origin and epoch: what the sequence counts in."""
+        return self.origin, self.epoch
+
+    @property
     def key(self) -> bytes:
         """The dot as bytes that sort by origin, epoch, sequence."""
         return _begin_key(self.origin, self.epoch) + self.sequence.to_bytes(8, "big")

@@ -254,7 +254,7 @@ class Notification:
             body = decode_body(NotificationBody, item.body)
         self.vector: NotificationVector = decode_notification(body.vector)
         self.dot: Dot = item.dot
-        self.run = (item.dot.origin, item.dot.epoch)
+        self.run = item.dot.run
         self.code = code
         self.id: int = item.id
         self.device = body.device

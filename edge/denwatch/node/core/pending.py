@@ -137,7 +137,7 @@ class Pending:
 
     def encode(self, dot: Dot) -> int:
         """Return the code of a dot."""
-        run = (dot.origin, dot.epoch)
+        run = dot.run
         number = self._numbers.get(run)
         if number is None:
             number = self._numbers[run] = len(self._runs)

@@ -320,7 +320,7 @@ class Subscription:
         options = body.options
         self.dot: Dot = item.dot
         self.id: int = item.id
-        self.run = (item.dot.origin, item.dot.epoch)
+        self.run = item.dot.run
         self.subscriber = subscriber
         self.role = body.role
         self.language = body.language

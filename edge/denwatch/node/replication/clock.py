@@ -111,7 +111,7 @@ class Clocks:
                 self._gaps[int.from_bytes(key[1:], "big")] = Offset(*_decode(value))
             else:
                 dot = read_dot(key)
-                self._offsets[dot.origin, dot.epoch] = Offset(*_decode(value))
+                self._offsets[dot.run] = Offset(*_decode(value))
         start = self._find_start(wall, *last) if last else wall
         self._wall = wall - start
         return start - wall
@@ -178,7 +178,7 @@ class Clocks:
         The upper bound as it was measured: frames seldom take long. Drift, and gaps of unknown
         length, are left out.
         """
-        known = self._offsets.get((dot.origin, dot.epoch))
+        known = self._offsets.get(dot.run)
         return time + known.high if known else time
 
     def show(self, dot: Dot, time: int) -> int:
@@ -243,7 +243,7 @@ class Clocks:
 
     def _find_at(self, dot: Dot, time: int) -> Offset:
         """Return the offset to a run as it is when that run's clock shows a time."""
-        known = self._offsets.get((dot.origin, dot.epoch))
+        known = self._offsets.get(dot.run)
         return self._find(dot.origin, dot.epoch, time + known.high if known else time)
 
     def _find(self, origin: str, epoch: int, own: int) -> Offset:

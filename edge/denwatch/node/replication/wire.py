@@ -494,7 +494,7 @@ def encode_item_batch(batch: ItemBatch) -> bytes:
     for run, _, _ in batch.clocks:
         runs.setdefault(run, len(runs))
     for sent in batch.items:
-        runs.setdefault((sent.item.dot.origin, sent.item.dot.epoch), len(runs))
+        runs.setdefault(sent.item.dot.run, len(runs))
     out = [encode_number(len(runs)), *(encode_run(run) for run in runs)]
     out.append(encode_number(len(batch.dead)))
     for run, spans in batch.dead:
@@ -504,7 +504,7 @@ def encode_item_batch(batch: ItemBatch) -> bytes:
         out += encode_number(runs[run]), encode_signed(offset), encode_number(bound)
     out.append(encode_number(len(batch.items)))
     for sent in batch.items:
-        out.append(encode_sent_item(sent, runs[sent.item.dot.origin, sent.item.dot.epoch]))
+        out.append(encode_sent_item(sent, runs[sent.item.dot.run]))
     return b"".join(out)
 
 

@@ -164,7 +164,7 @@ class Forwarding:
 
     def build_candidate(self, transaction: Transaction, dot: Dot) -> Candidate:
         """Return what a strategy wants to know of a notification that is held."""
-        expires = self._item_store.live[NOTIFICATION][dot.origin, dot.epoch][dot.sequence]
+        expires = self._item_store.live[NOTIFICATION][dot.run][dot.sequence]
         wanted = self._pending.wanted(transaction, dot)
         return Candidate(
             dot,
@@ -276,7 +276,7 @@ class SendQueue:
 
     def add_dead(self, dot: Dot) -> None:
         """Queue the news that an item was removed."""
-        run = (dot.origin, dot.epoch)
+        run = dot.run
         one = ((dot.sequence, dot.sequence),)
         self._dead[run] = unite(self._dead.get(run, ()), one)
 
@@ -340,14 +340,14 @@ class SendQueue:
         self._undecided = {}
         going = {choice.dot for choice in chosen}
         left = {run: seen for run, seen in record.withheld.items() if run not in self._loaded}
-        kept = {(each.dot.origin, each.dot.epoch) for each in candidates if each.dot not in going}
+        kept = {each.dot.run for each in candidates if each.dot not in going}
         record.withhold(transaction, left | {run: self._theirs.get(run) for run in kept})
         self._loaded = set()
         self._close_question()
 
     def _is_lacking(self, dot: Dot) -> bool:
         one = ((dot.sequence, dot.sequence),)
-        return not intersect(one, self._theirs.get((dot.origin, dot.epoch), ()))
+        return not intersect(one, self._theirs.get(dot.run, ()))
 
     # Packing --------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class SendQueue:
                 break
             size += found.size
             packed.append(found)
-        runs = dict.fromkeys((each.item.dot.origin, each.item.dot.epoch) for each in packed)
+        runs = dict.fromkeys(each.item.dot.run for each in packed)
         batch = ItemBatch(
             tuple(self._dead.items()),
             tuple(self._clocks.tell(runs, transaction.now)),
@@ -431,9 +431,9 @@ class ItemValidator:
         dot = item.dot
         if self.has_seen(item):
             return KNOWN, ""
-        if (dot.origin, dot.epoch) == (self._item_store.name, self._item_store.epoch):
+        if dot.run == (self._item_store.name, self._item_store.epoch):
             return REFUSED, "an item of ours that we never made"
-        seen = self._item_store.context.runs.get((dot.origin, dot.epoch), EMPTY)
+        seen = self._item_store.context.runs.get(dot.run, EMPTY)
         if dot.sequence - seen.base > MAX_SPAN:
             return REFUSED, "a sequence far ahead of all others"
         if not self._keys.knows_node(dot.origin):
@@ -513,7 +513,7 @@ class ItemReceiver:
 
     def receive(self, transaction: Transaction, batch: ItemBatch, peer: str) -> Counter[int]:
         """Store a frame of items, whose sets were checked; return how many were new, by kind."""
-        runs = {(sent.item.dot.origin, sent.item.dot.epoch) for sent in batch.items}
+        runs = {sent.item.dot.run for sent in batch.items}
         clocks = [
             told for told in batch.clocks if told[0] in runs and self._validator.is_real(told[0])
         ]
@@ -557,7 +557,7 @@ class ItemReceiver:
         else:
             transaction.count("peer_items_refused", label=reason)
             transaction.log("refuse", what="item", why=reason, who=peer, bytes=len(item.body))
-            run = (item.dot.origin, item.dot.epoch)
+            run = item.dot.run
             if not self._validator.knows_origin(run):  # its key may still come
                 self.change_log.retry(transaction, run)
         return False

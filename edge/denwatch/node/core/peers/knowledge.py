@@ -106,7 +106,7 @@ class ChangeLog:
         """Load what an earlier run saved, after the item store did."""
         for key, value in reader.scan(VERSIONS):
             dot = read_dot(key)
-            self._versions[dot.origin, dot.epoch] = int.from_bytes(value, "big")
+            self._versions[dot.run] = int.from_bytes(value, "big")
         self.version = self._floor = max(self._versions.values(), default=0)
         for kind, runs in self._item_store.live.items():
             for run, held in runs.items():
@@ -124,7 +124,7 @@ class ChangeLog:
 
     def add_item(self, transaction: Transaction, item: Item) -> None:
         """Record an item that is held from now on."""
-        run, sequence = (item.dot.origin, item.dot.epoch), item.dot.sequence
+        run, sequence = item.dot.run, item.dot.sequence
         _set(self._alive, run, sequence)
         if item.kind in REMOVABLE:
             _set(self._held, run, sequence)
@@ -135,7 +135,7 @@ class ChangeLog:
 
         `expires` is when its life ends by the clock here.
         """
-        run, sequence = (item.dot.origin, item.dot.epoch), item.dot.sequence
+        run, sequence = item.dot.run, item.dot.sequence
         if item.kind in REMOVABLE:
             _clear(self._held, run, sequence)
         is_dead = item.kind in REMOVABLE and reason not in _OWN_REASONS
@@ -153,7 +153,7 @@ class ChangeLog:
         ) + self._grace
         transaction.write(SPARED, dot.key, max(end, 0).to_bytes(8, "big"))
         self._spare(dot, end)
-        self._touch(transaction, (dot.origin, dot.epoch), dot.sequence)
+        self._touch(transaction, dot.run, dot.sequence)
 
     def tick(self, transaction: Transaction) -> None:
         """Call dead what was spared long enough."""
@@ -163,7 +163,7 @@ class ChangeLog:
                 continue
             del self._spared[dot]
             transaction.write(SPARED, dot.key, None)
-            run = (dot.origin, dot.epoch)
+            run = dot.run
             _clear(self._alive, run, dot.sequence)
             self._touch(transaction, run, dot.sequence)
 
@@ -210,7 +210,7 @@ class ChangeLog:
     def _spare(self, dot: Dot, end: int) -> None:
         self._spared[dot] = end
         heapq.heappush(self._ends, (end, dot))
-        _set(self._alive, (dot.origin, dot.epoch), dot.sequence)
+        _set(self._alive, dot.run, dot.sequence)
 
     def _touch(self, transaction: Transaction, run: Run, sequence: int) -> None:
         self._stamp(transaction, run)
@@ -373,13 +373,13 @@ class PeerRecord:
         self.told_token, self.heard = tokens[0], (tokens[1], tokens[2])
         for _, run in reader.scan(TABLES, self._key + _OUT):
             dot = read_dot(run)
-            self.indices[dot.origin, dot.epoch] = len(self.indices)
+            self.indices[dot.run] = len(self.indices)
         for _, run in reader.scan(TABLES, self._key + _IN):
             dot = read_dot(run)
-            self.names.append((dot.origin, dot.epoch))
+            self.names.append(dot.run)
         for key, seen in reader.scan(WITHHELD, self._key):
             dot = read_dot(key[len(self._key) :])
-            self.withheld[dot.origin, dot.epoch] = decode_spans(FrameReader(seen)) if seen else None
+            self.withheld[dot.run] = decode_spans(FrameReader(seen)) if seen else None
 
     # What the peer has of us ----------------------------------------------------------------
 
