@@ -132,7 +132,7 @@ def believe_every_tag(patch: pytest.MonkeyPatch) -> None:
 
 def take_dots_again(patch: pytest.MonkeyPatch) -> None:
     def accept(self: ItemStore, transaction: Transaction, item: Item, source: str) -> bool:
-        self._add(transaction, item, source)
+        self._add(transaction, (item,), source)
         return True
 
     patch.setattr(ItemValidator, "has_seen", lambda *_: False)

@@ -37,7 +37,7 @@ def list_counts() -> dict[str, bool]:
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             called = node.func
-            is_count = ast.unparse(called) in ("transaction.count", "Count")
+            is_count = ast.unparse(called) in ("transaction.count", "Count", "events.Count")
             if not is_count:
                 continue
             has_label = len(node.args) > 2 or any(k.arg == "label" for k in node.keywords)
