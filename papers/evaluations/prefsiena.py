@@ -15,16 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from denwatch.node.ranking import (
-    ContentFilter,
-    Forwarder,
-    Preference,
-    RankingPolicy,
-    SubscriptionGraph,
-    covers,
-    matches,
-    measure_degree,
-)
+from denwatch.node.ranking.content import ContentFilter, matches
 
 from benchmarks.common import (
     describe_machine,
@@ -45,6 +36,9 @@ from papers.evaluations.prefsiena_runs import (
     load_movies,
     play_plan,
 )
+from papers.prefsiena import Forwarder, Preference, RankingPolicy
+from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena_graph import SubscriptionGraph
 
 Figure11 = Mapping[tuple[int, float, int, bool], float]  # scenario, life, k, bounded
 Figure12 = Mapping[tuple[float, float, bool], float]  # share matched, expiry, bounded

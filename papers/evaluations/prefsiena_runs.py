@@ -24,17 +24,11 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
-from denwatch.node.ranking import (
-    ContentFilter,
-    Forwarder,
-    Preference,
-    RankingPolicy,
-    SubscriptionGraph,
-    choose_server,
-    covers,
-    measure_degree,
-    probe_server,
-)
+from denwatch.node.ranking.content import ContentFilter
+
+from papers.prefsiena import Forwarder, Preference, RankingPolicy
+from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena_graph import SubscriptionGraph, choose_server, probe_server
 
 Movie = dict[str, int | str]
 MOVIE_COUNT = 58_788

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from denwatch.node.ranking import BoundedTopK, ExpiryRule, Rank, TopK, find_period_end
+from denwatch.node.ranking.rank import Rank
+from denwatch.node.ranking.topk import TopK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.prefsiena import BoundedTopK, ExpiryRule, find_period_end
 from tests.ranking import oracle
 
 # Few scores and short lives, so that ties, expiries and replacements are the rule.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from denwatch.node.ranking import PriorityCycle, UnknownPriority, assign_levels
+from denwatch.node.ranking.rank import PriorityCycle, UnknownPriority, assign_levels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

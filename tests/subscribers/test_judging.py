@@ -7,13 +7,14 @@ from denwatch.node.core.delivery import rank_matches
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
 from denwatch.node.core.notifications import format_time
 from denwatch.node.core.subscriptions import SubscriberState, Subscription, read_subscription
-from denwatch.node.ranking import Preference, PriorityCycle, Profile, RankingPolicy
+from denwatch.node.ranking.rank import PriorityCycle
 from denwatch.protocol import subscription
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 from denwatch.watchdog import significance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.prefsiena import Preference, Profile, RankingPolicy
 from tests.subscribers.subscriber_node import SubscriberNode
 
 PENDING = SubscriberNode().subscribers._pending

@@ -1,4 +1,4 @@
-"""Typed-content subscriptions: constraints on named attributes, matching, and covering.
+"""Typed-content subscriptions: constraints on named attributes, and matching.
 
 A `ContentFilter` is a conjunction of constraints (PrefSIENA, Definitions 2 and 3): `genre = Drama`
 and `length > 100`. Only this file defines what a constraint means. It parses no text and does no
@@ -6,26 +6,18 @@ I/O: a language front end builds these dataclasses.
 
 Two decisions go beyond the paper. Integers and floats are one kind, *number*, and are compared
 exactly, because JSON and people do not distinguish 6 from 6.0, and a strict rule would lose
-notifications silently. A notification is a mapping, so an attribute has one value, and `x >= 5`
-with `x <= 5` covers the same as `x = 5`.
-
-A `Region` is what all constraints on one attribute leave of it: an interval (a prefix is an
-interval too: "ab" is everything from "ab" up to, but excluding, "ac"), with the suffixes and
-substrings that a string must have. Excluded points are not stored: whether a point belongs is
-decided by the constraints themselves, which is exact.
+notifications silently. A notification is a mapping, so an attribute has one value.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Self
 
-_LAST_CHARACTER = chr(0x10FFFF)
 Value = int | float | str | datetime
 Content = Mapping[str, object]
 
@@ -150,147 +142,6 @@ class Constraint:
         return f"{self.name} {self.op} {self.value}"
 
 
-@dataclass(slots=True)
-class Region:
-    """The values of one attribute that satisfy a conjunction of constraints on it."""
-
-    constraints: tuple[Constraint, ...]
-    low: Any = None  # None: no bound
-    low_closed: bool = False
-    high: Any = None
-    high_closed: bool = False
-    suffixes: tuple[str, ...] = ()
-    pieces: tuple[str, ...] = ()  # every string that the value surely contains
-    is_empty: bool = False
-
-    @property
-    def is_point(self) -> bool:
-        """Whether exactly one value is left."""
-        return self.low_closed and self.high_closed and bool(self.low == self.high)
-
-    def admits(self, value: object) -> bool:
-        """Return whether a value belongs to the region."""
-        return all(constraint.accepts(value) for constraint in self.constraints)
-
-    def raise_low(self, bound: Any) -> None:
-        """Keep only what is at the bound or above."""
-        self.low = bound if self.low is None else max(self.low, bound)
-
-    def lower_high(self, bound: Any) -> None:
-        """Keep only what is at the bound or below."""
-        self.high = bound if self.high is None else min(self.high, bound)
-
-    def lies_above(self, bound: Any, closed: bool) -> bool:
-        """Return whether everything left is above the bound (or at it, if `closed`)."""
-        if self.low is None:
-            return False
-        return bool(self.low > bound or (self.low == bound and (closed or not self.low_closed)))
-
-    def lies_below(self, bound: Any, closed: bool) -> bool:
-        """Return whether everything left is below the bound (or at it, if `closed`)."""
-        if self.high is None:
-            return False
-        return bool(self.high < bound or (self.high == bound and (closed or not self.high_closed)))
-
-    def starts_with(self, prefix: str) -> bool:
-        """Return whether every string left has the prefix."""
-        end = find_prefix_end(prefix)
-        return not prefix or (
-            self.lies_above(prefix, closed=True) and (end is None or self.lies_below(end, False))
-        )
-
-
-def build_region(constraints: Sequence[Constraint]) -> Region:
-    """Draw the conclusions from all constraints on one attribute."""
-    region = Region(tuple(constraints))
-    if len({constraint.kind for constraint in constraints}) > 1:
-        region.is_empty = True  # one value cannot be of two kinds
-        return region
-    suffixes: list[str] = []
-    pieces: list[str] = []
-    for constraint in constraints:
-        value: Any = constraint.value
-        match constraint.op.value:
-            case "=":
-                region.raise_low(value)
-                region.lower_high(value)
-            case ">" | ">=":
-                region.raise_low(value)
-            case "<" | "<=":
-                region.lower_high(value)
-            case "prefix" if value:
-                pieces.append(value)
-                region.raise_low(value)
-                if (end := find_prefix_end(value)) is not None:
-                    region.lower_high(end)
-            case "suffix":
-                suffixes.append(value)
-                pieces.append(value)
-            case "substring":
-                pieces.append(value)
-    # A bound is closed if it belongs itself: <, !=, a suffix or a prefix's end may exclude it.
-    region.low_closed = region.low is not None and region.admits(region.low)
-    region.high_closed = region.high is not None and region.admits(region.high)
-    if isinstance(region.low, str) and isinstance(region.high, str):
-        pieces.append(_find_common_start(region))
-    region.suffixes, region.pieces = tuple(suffixes), tuple(pieces)
-    region.is_empty = _is_empty(region)
-    return region
-
-
-def implies(region: Region, constraint: Constraint) -> bool:
-    """Return whether every value of a region that is not empty satisfies the constraint.
-
-    True is always right; on strings, False may be a miss.
-    """
-    if region.constraints[0].kind is not constraint.kind:
-        return False
-    if region.is_point:
-        return constraint.accepts(region.low)
-    value: Any = constraint.value
-    match constraint.op.value:
-        case "!=":
-            return not region.admits(value)
-        case ">" | ">=":
-            return region.lies_above(value, closed=constraint.op.value == ">=")
-        case "<" | "<=":
-            return region.lies_below(value, closed=constraint.op.value == "<=")
-        case "prefix":
-            return region.starts_with(value)
-        case "suffix":
-            return not value or any(suffix.endswith(value) for suffix in region.suffixes)
-        case "substring":
-            return not value or any(value in piece for piece in region.pieces)
-    return False  # "=" holds of a single point only
-
-
-def find_prefix_end(prefix: str) -> str | None:
-    """Return the first string after all strings with this prefix, or None if there is none."""
-    kept = prefix.rstrip(_LAST_CHARACTER)
-    return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else None
-
-
-def _find_common_start(region: Region) -> str:
-    """Return a prefix that every string between the two bounds has."""
-    length = 0
-    for low, high in zip(region.low, region.high, strict=False):
-        if low != high:
-            break
-        length += 1
-    longer: str = region.low[: length + 1]
-    return longer if region.starts_with(longer) else longer[:length]
-
-
-def _is_empty(region: Region) -> bool:
-    if region.low is not None and region.high is not None:
-        if region.low > region.high:
-            return True
-        if region.low == region.high and not (region.low_closed and region.high_closed):
-            return True
-    longest = max(region.suffixes, key=len, default="")
-    return not all(longest.endswith(suffix) for suffix in region.suffixes)
-
-
 @dataclass(frozen=True)
 class ContentFilter:
     """A conjunction of constraints, in one canonical order; the empty one matches everything."""
@@ -307,30 +158,6 @@ class ContentFilter:
         """Build a filter from triples: `Filter.of(("genre", "=", "Drama"), ("year", "<", 9))`."""
         return cls(tuple(Constraint(name, _read_op(name, op), value) for name, op, value in parts))
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.constraints)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[type[ContentFilter], tuple[tuple[Constraint, ...]]]:
-        # What is cached stays here: the hash of a string differs from process to process.
-        return type(self), (self.constraints,)
-
-    @cached_property
-    def regions(self) -> dict[str, Region]:
-        """What the constraints leave of each attribute they name."""
-        by_name: dict[str, list[Constraint]] = {}
-        for constraint in self.constraints:
-            by_name.setdefault(constraint.name, []).append(constraint)
-        return {name: build_region(group) for name, group in by_name.items()}
-
-    @cached_property
-    def is_empty(self) -> bool:
-        """Whether the constraints contradict each other, as far as can be seen."""
-        return any(region.is_empty for region in self.regions.values())
-
     def __str__(self) -> str:
         return " and ".join(map(str, self.constraints)) or "anything"
 
@@ -339,27 +166,5 @@ def matches(subscription: ContentFilter, notification: Content) -> bool:
     """Return whether every constraint is satisfied by the notification (Definition 3)."""
     for constraint in subscription.constraints:
         if not constraint.accepts(notification.get(constraint.name)):
-            return False
-    return True
-
-
-def measure_degree(subscription: ContentFilter, notification: Content) -> int:
-    """Return the degree of match on the scale of fuzzy subscriptions: 255 or 0."""
-    return 255 if matches(subscription, notification) else 0
-
-
-def covers(general: ContentFilter, special: ContentFilter) -> bool:
-    """Return True only if every notification that matches `special` matches `general`.
-
-    Sound for all operators. Exact for numbers and times taken as dense orders; of strings it may
-    miss a cover that follows only from prefix, suffix, substring and ≠ taken together. It is
-    reflexive and transitive, which the subscription graph relies on.
-    """
-    if special.is_empty:
-        return True
-    regions = special.regions
-    for constraint in general.constraints:
-        region = regions.get(constraint.name)
-        if region is None or not implies(region, constraint):
             return False
     return True

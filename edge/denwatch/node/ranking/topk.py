@@ -7,13 +7,7 @@ PrefSIENA's Algorithm 1 keeps k pairs (score, expiry) and lets a better one repl
 loses information: once the better one has expired, the replaced one would still be valid and, by
 Definition 6, would still suppress others. `TopK` therefore keeps every delivered entry until k
 entries that rank above it *and* live at least as long make it irrelevant for ever (the k-skyband),
-which is exactly Definition 6. `BoundedTopK` is the paper's Algorithm 1, with >= in line 21: never
-more than k entries, for comparison and for the smallest machines.
-
-When a delivered notification expires: PrefSIENA has an expiry by the publisher, a refresh time by
-the subscriber, and periods, which are the expiry "end of the current period"; its future work is
-the sliding window, by time in `ExpiryRule` and by number of matches in `TopK`. The earliest of
-those in force holds, so that a notification that is no longer valid never blocks one that is.
+which is exactly Definition 6. A window over the last matches is the paper's future work.
 """
 
 from __future__ import annotations
@@ -22,52 +16,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from denwatch.node.ranking.rank import Rank
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiryRule:
-    """What a subscriber adds to the publisher's expiry; nothing by default. All in seconds.
-
-    `period` starts top-k anew at every multiple of itself after `origin`; `span` is a sliding
-    window over the time of delivery.
-    """
-
-    period: float | None = None
-    origin: float = 0.0
-    span: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, length in (("period", self.period), ("span", self.span)):
-            if length is not None and not 0.0 < length < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, not {length}")
-
-    def find_expiry(
-        self, now: float, by_publisher: float = math.inf, refreshes: Iterable[float | None] = ()
-    ) -> float:
-        """Return the earliest of: publisher's expiry, refresh times, end of period, window."""
-        expiry = by_publisher
-        for refresh in refreshes:
-            if refresh is not None:
-                expiry = min(expiry, now + refresh)
-        if self.period is not None:
-            expiry = min(expiry, find_period_end(now, self.period, self.origin))
-        if self.span is not None:
-            expiry = min(expiry, now + self.span)
-        return expiry
-
-
-def find_period_end(now: float, period: float, origin: float = 0.0) -> float:
-    """Return the end of the period that `now` lies in; its start belongs to it, its end not."""
-    number = math.floor((now - origin) / period)
-    # The division rounds: the period found may be a neighbour of the true one.
-    for count in (number, number + 1, number + 2):
-        end = origin + count * period
-        if end > now:
-            break
-    return end
 
 
 class Verdict(StrEnum):
@@ -88,17 +38,8 @@ class RankedEntry:
     turn: int
 
 
-class TopKState(Protocol):
-    """What decides for one subscriber."""
-
-    def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
-        """Decide on a matching notification, and remember it if it is delivered."""
-
-    def list_best(self, now: float) -> list[RankedEntry]:
-        """Return the k best valid entries, best first."""
-
-
-def _check_size(name: str, size: int | None) -> None:
+def check_size(name: str, size: int | None) -> None:
+    """Refuse a size below 1."""
     if size is not None and size < 1:
         raise ValueError(f"{name} must be at least 1, not {size}")
 
@@ -114,8 +55,8 @@ class TopK:
         turn: int = 0,
         entries: Iterable[RankedEntry] = (),
     ) -> None:
-        _check_size("k", k)
-        _check_size("window", window)
+        check_size("k", k)
+        check_size("window", window)
         self.k = k
         self.window = window
         self.turn = turn
@@ -178,37 +119,3 @@ class TopK:
         ]
         self._entries = [entry for entry, _ in pairs]
         self._rivals = [rivals for _, rivals in pairs]
-
-
-class BoundedTopK:
-    """Algorithm 1: k entries at most; may deliver what Definition 6 would hold back."""
-
-    def __init__(self, k: int) -> None:
-        _check_size("k", k)
-        self.k = k
-        self.turn = 0
-        self._now = -math.inf
-        self._entries: list[RankedEntry] = []
-
-    def offer(self, note_id: int, rank: Rank, now: float, expires: float) -> Verdict:
-        """Decide on a matching notification, and remember it if it is delivered."""
-        self.turn += 1
-        self._forget_expired(now)
-        if expires <= self._now:
-            return Verdict.EXPIRED
-        if len(self._entries) >= self.k:
-            worst = min(self._entries, key=lambda entry: (entry.rank, entry.turn))
-            if rank < worst.rank:
-                return Verdict.OUTRANKED
-            self._entries.remove(worst)
-        self._entries.append(RankedEntry(note_id, rank, expires, self.turn))
-        return Verdict.DELIVERED
-
-    def list_best(self, now: float) -> list[RankedEntry]:
-        """Return the k best valid entries: by rank, the fresher of equals first."""
-        self._forget_expired(now)
-        return sorted(self._entries, key=lambda entry: (entry.rank, entry.turn), reverse=True)
-
-    def _forget_expired(self, now: float) -> None:
-        self._now = max(self._now, now)
-        self._entries = [entry for entry in self._entries if entry.expires > self._now]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.ranking import ContentFilter, SubscriptionGraph, covers, measure_degree
+from denwatch.node.ranking.content import ContentFilter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena_graph import SubscriptionGraph
 from tests.ranking import oracle
 
 # Boxes of one dimension under a second predicate pair: the graph must not know typed content.

@@ -8,6 +8,8 @@ Covering and matching are given by the caller, so typed content, fuzzy vectors a
 alike. `covers(a, b)` must be reflexive and transitive and true only if all that matches b matches
 a; `degree(s, n)` is 0 for "does not match", up to 255. If `covers` misses true covers the graph
 has more roots and the walk still finds everything.
+
+`choose_server` picks a server for a new subscriber by the two criteria of section 3.3.
 """
 
 from __future__ import annotations
@@ -251,3 +253,32 @@ class SubscriptionGraph(Generic[S, N]):
     def _cut(parent: _Node[S], child: _Node[S]) -> None:
         del parent.below[child]
         del child.above[parent]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServerOffer:
+    """A probed server's answer; the least is the best, and the name breaks the last tie."""
+
+    new_roots: int  # criterion 1: new nodes on the highest level, so new traffic to the server
+    nodes: int  # criterion 2: nodes in its graph, so the work of searching it
+    server: str
+
+
+def probe_server(
+    server: str, graph: SubscriptionGraph[S, N], subscriptions: Iterable[S]
+) -> ServerOffer:
+    """Say what subscriptions would add to a server, without adding them."""
+    wanted = [s for s in dict.fromkeys(subscriptions) if not graph.is_covered(s)]
+    # Among themselves they count once: what another new one covers becomes no root.
+    newcomers: SubscriptionGraph[S, N] = SubscriptionGraph(graph.covers)
+    for number, subscription in enumerate(wanted):
+        newcomers.insert(number, subscription)
+    return ServerOffer(len(newcomers.list_roots()), len(graph), server)
+
+
+def choose_server(offers: Iterable[ServerOffer]) -> ServerOffer:
+    """Return the best of the probed servers."""
+    try:
+        return min(offers)
+    except ValueError:
+        raise ValueError("no server was probed") from None

@@ -5,29 +5,17 @@ from __future__ import annotations
 import doctest
 import math
 
-import denwatch.node.ranking
 import pytest
-from denwatch.node.ranking import (
-    Combination,
-    ContentFilter,
-    ExpiryRule,
-    Forwarder,
-    Preference,
-    PriorityCycle,
-    RankingPolicy,
-    ServerOffer,
-    SubscriptionGraph,
-    TopK,
-    UnknownPriority,
-    Verdict,
-    choose_server,
-    covers,
-    measure_degree,
-    probe_server,
-)
+from denwatch.node.ranking.content import ContentFilter
+from denwatch.node.ranking.rank import PriorityCycle, UnknownPriority
+from denwatch.node.ranking.topk import TopK, Verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers import prefsiena
+from papers.prefsiena import Combination, ExpiryRule, Forwarder, Preference, RankingPolicy
+from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena_graph import ServerOffer, SubscriptionGraph, choose_server, probe_server
 from tests.ranking import oracle
 
 COMEDY = ContentFilter.of(("genre", "=", "comedy"))
@@ -291,6 +279,6 @@ def test_who_disconnects_leaves_nothing():
 
 
 def test_the_example_in_the_package_runs():
-    result = doctest.testmod(denwatch.node.ranking)
+    result = doctest.testmod(prefsiena)
     assert result.attempted > 0
     assert result.failed == 0
