@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from denwatch.node.matching.records import (
-    SubscriptionBatch,
+from denwatch.node.matching.records import SubscriptionBatch
+from denwatch.node.matching.search import NotificationBatch
+from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from numpy.typing import NDArray
+
+from benchmarks.match_columns import (
+    build_notification_batch,
     build_predicates,
     build_subscription_batch,
 )
-from denwatch.node.matching.search import NotificationBatch, build_notification_batch
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
-from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 

@@ -8,17 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from denwatch.node.matching.index import FuzzyIndex
-from denwatch.node.matching.records import (
-    build_predicates,
-    build_subscription_batch,
-    pack_subscriptions,
-)
-from denwatch.node.matching.search import build_notification_batch, pack_notifications
+from denwatch.node.matching.records import pack_subscriptions
+from denwatch.node.matching.search import pack_notifications
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.match_columns import (
+    build_notification_batch,
+    build_predicates,
+    build_subscription_batch,
+)
 from papers.baselines import PlainMatcher, TripleScan
 from tests.matching.samples import (
     make_notification,

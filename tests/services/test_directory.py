@@ -1,14 +1,12 @@
-"""Regions, pull and push, and the vectors that people's words become."""
+"""Regions, pull and push."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from denwatch.node.services import (
-    AttributeKind,
     ExactFinder,
     FeasibilityRule,
-    Schema,
     ServiceDirectory,
 )
 from denwatch.node.services.request import pack_planes, read_matrix
@@ -16,10 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.services.cases import draw_vector
-
-SHELTER = Schema(
-    {"beds": AttributeKind.BINARY, "power": AttributeKind.BINARY, "smoking": AttributeKind.TERNARY}
-)
 
 
 def make_directory(rule: FeasibilityRule = FeasibilityRule.POSITIVE) -> ServiceDirectory:
@@ -110,22 +104,6 @@ def test_directory_mistakes_are_named_and_change_nothing(rng: np.random.Generato
         directory.register_user("south", "ada", (1, 0, 0))
     with pytest.raises(KeyError, match="user 'bob' is in no region"):
         directory.move_user("bob", "north")
-
-
-def test_a_schema_reads_names_and_refuses_what_an_attribute_cannot_say() -> None:
-    vector = SHELTER.encode_values({"smoking": -1, "beds": 1})
-    assert vector == (1, 0, -1)
-    assert SHELTER.decode_values(vector) == {"beds": 1, "smoking": -1}
-    with pytest.raises(ValueError, match="unknown attribute 'sauna'"):
-        SHELTER.encode_values({"sauna": 1})
-    with pytest.raises(ValueError, match="'beds' is binary: -1"):
-        SHELTER.encode_values({"beds": -1})
-    with pytest.raises(ValueError, match="'smoking' is ternary: 2"):
-        SHELTER.encode_values({"smoking": 2})
-    with pytest.raises(ValueError, match="2 values for 3"):
-        SHELTER.decode_values((0, 1))
-    with pytest.raises(ValueError, match="at least one attribute"):
-        Schema({})
 
 
 @given(data=st.data(), width=st.sampled_from([1, 7, 8, 9, 63, 64, 65, 129]))

@@ -55,7 +55,7 @@ from denwatch.node.matching.masks import (
 )
 from denwatch.node.matching.records import EVENT_ATTRIBUTES, HEADER, PLAIN, get_flags
 from denwatch.protocol.vectors import NotificationVector
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 _GATHERED = 12288  # candidates after which to evaluate
 _PACKED = 512  # more than a group has packed boxes
@@ -93,41 +93,6 @@ class MatchBatch:
     certain: NDArray[np.uint8]
     attributes: NDArray[np.int32]
     candidates: int  # boxes that were looked at closely
-
-
-def build_notification_batch(
-    starts: ArrayLike,
-    attributes: ArrayLike,
-    points: ArrayLike,
-    wides: ArrayLike | None = None,
-    ages: ArrayLike | None = None,
-) -> NotificationBatch:
-    """Return notifications from columns; `points` is one value or four points a reading.
-
-    Arrays that cannot be written to (Arrow's, or a mapped file's) are copied: to the compiler they
-    are another type, and the search would be compiled a second time for them.
-    """
-    where = np.array(starts, np.int64)
-    values = np.array(points, np.int32)
-    if values.ndim == 1:
-        values = np.repeat(values[:, None], 4, axis=1)
-    names = np.array(attributes, np.int32)
-    flags = np.zeros(len(names), np.uint8) if wides is None else np.array(wides, np.uint8)
-    old = np.zeros(len(where) - 1, np.int64) if ages is None else np.array(ages, np.int64)
-    if values.shape != (len(names), 4) or len(flags) != len(names) or len(old) != len(where) - 1:
-        raise ValueError("columns of different lengths")
-    if len(names):
-        top = np.where(flags != 0, 65535, 255)
-        if (values[:, 0] < 0).any() or (values[:, 3] > top).any() or (np.diff(values) < 0).any():
-            raise ValueError("a reading has four rising points within its domain")
-        if (
-            names.min() < 0
-            or where[0] != 0
-            or where[-1] != len(names)
-            or (np.diff(where) < 0).any()
-        ):
-            raise ValueError("negative attributes, or starts that do not rise from 0 to the end")
-    return NotificationBatch(where, names, values, flags, old)
 
 
 def pack_notifications(

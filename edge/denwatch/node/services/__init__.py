@@ -15,17 +15,14 @@ from denwatch.node.services.ranked import (
     WeightedSvdFinder,
 )
 from denwatch.node.services.request import (
-    AttributeKind,
     FeasibilityRule,
     Result,
-    Schema,
     ServiceMatch,
     ServiceRequest,
     Side,
 )
 
 __all__ = [
-    "AttributeKind",
     "BasicSvdFinder",
     "ExactFinder",
     "ExhaustiveFinder",
@@ -34,7 +31,6 @@ __all__ = [
     "ProjectedFinder",
     "RandomFinder",
     "Result",
-    "Schema",
     "ServiceDirectory",
     "ServiceMatch",
     "ServiceRequest",

@@ -10,8 +10,8 @@ exchanged, so both become the same seven masks for the kernels.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -22,13 +22,6 @@ Values = npt.NDArray[np.int8]
 Plane = npt.NDArray[np.uint64]
 
 WORD_BITS = 64
-
-
-class AttributeKind(Enum):
-    """What an attribute may say."""
-
-    BINARY = "binary"
-    TERNARY = "ternary"
 
 
 class FeasibilityRule(Enum):
@@ -43,43 +36,6 @@ class FeasibilityRule(Enum):
     POSITIVE = "positive"
     NEAREST = "nearest"
     AGREEING = "agreeing"
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The attributes of one kind of service, in their order in the vector."""
-
-    kinds: Mapping[str, AttributeKind]
-    positions: Mapping[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.kinds:
-            raise ValueError("a schema needs at least one attribute")
-        object.__setattr__(self, "positions", {name: at for at, name in enumerate(self.kinds)})
-
-    @property
-    def width(self) -> int:
-        """How many attributes a vector has."""
-        return len(self.kinds)
-
-    def encode_values(self, said: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the vector of `said`; attributes that it does not name are 0."""
-        vector = [0] * self.width
-        for name, value in said.items():
-            kind = self.kinds.get(name)
-            if kind is None:
-                raise ValueError(f"unknown attribute {name!r}")
-            allowed = (0, 1) if kind is AttributeKind.BINARY else (-1, 0, 1)
-            if value not in allowed:
-                raise ValueError(f"{name!r} is {kind.value}: {value!r} is not one of {allowed}")
-            vector[self.positions[name]] = int(value)
-        return tuple(vector)
-
-    def decode_values(self, vector: Sequence[int]) -> dict[str, int]:
-        """Return what `vector` says by name, without the attributes that are 0."""
-        if len(vector) != self.width:
-            raise ValueError(f"a vector of {len(vector)} values for {self.width} attributes")
-        return {name: int(vector[at]) for name, at in self.positions.items() if vector[at]}
 
 
 def count_words(width: int) -> int:
