@@ -1,7 +1,7 @@
-"""What `node.toml` can contain: every key with its type, limits and default; the template. Pure.
+"""What `node.toml` can contain: every key with its type, limits and default.
 
-A new key needs three lines here: in its section, in `NodeConfig` if the node gets it in another
-form, and in the template, whose comments are the users' documentation of all keys.
+A new key needs three lines: in its section, in `NodeConfig` if the node gets it in another form,
+and in `template.toml`, whose comments are the users' documentation of all keys.
 """
 
 from __future__ import annotations
@@ -252,168 +252,8 @@ class NodeConfigError(ValueError):
         super().__init__(": ".join(part for part in (place, key, what) if part))
 
 
-# The template: the text of a new `node.toml` -------------------------------------------------
-
-_TEMPLATE = """\
-# The configuration of a DENS node. Every key is listed with its default; a key that is left out has
-# that value. `denwatch node --check` checks the file. Paths are relative to this file's folder.
-# Names and keys are not in here: see `denwatch keys --help`.
-
-# The name of this node, as in keys.json. Its peers know it by this name.
-name = @name@
-
-# The folder of the database and the log.
-data = "data"
-
-# The vocabularies of subscriptions: shipped ones ("rescue", "weather") or .toml files. Several are
-# merged. `denwatch vocabulary list` shows them.
-vocabulary = ["rescue"]
-
-# The organisation whose synonyms come first where a word has two meanings; "" for none.
-organisation = ""
-
-# The addresses of the node's MQTT server. mqtt:// is for this machine only (127.0.0.1, ::1). Any
-# other address needs mqtts:// and the certificate below, for example "mqtts://0.0.0.0:8883".
-listen = @listen@
-
-# The server's certificate and key, and the authority that verifies peers.
-# `denwatch keys renew --address HOST` makes a certificate for more host names.
-[tls]
-certificate = "tls/node.pem"
-key = "tls/node.key"
-ca = "tls/ca.pem"
-
-[access]
-# Accept clients without a name and password: from this machine only, under unregistered names.
-anonymous = false
-# The role of these clients.
-anonymous_role = "observer"
-# Topic filters outside dens/ on which every client with a name may publish and subscribe, for
-# example ["chat/#"]; [] for none.
-shared = []
-
-# Other nodes to connect to, with name and address. `denwatch keys list` must show them.
-# It is enough if one of two nodes lists the other.
-# [[peers]]
-# name = "node-b"
-# url = "mqtts://node-b.local:8883"
-@peers@
-[discovery]
-# Find peers on the local network by zeroconf (mDNS), and be found. A node that was found must still
-# prove its name.
-zeroconf = false
-
-# An external MQTT broker instead of this node's own server; "" for the own server. The broker's
-# access rules then protect the topics: `denwatch keys acl` prints them for Mosquitto.
-[broker]
-url = ""
-user = ""
-# A file with the password, mode 0600.
-password_file = ""
-# The authority that signed the broker's certificate; "" for those of the operating system.
-ca = ""
-
-[replication]
-# Which notifications are sent to a peer:
-# "epidemic"  all of them: the most reliable;
-# "utility"   twelve copies of each in the network ("utility:20": twenty), most of them with nodes
-#             that move around; a tenth of the cost in a crowd, less reliable where groups seldom
-#             meet;
-# "spray:6"   six copies of each, which then wait for the receiver;
-# "auto"      epidemic up to 64 nodes with keys here, utility beyond.
-strategy = "auto"
-# About so many bytes of items go into one frame, which is one transaction at the receiver.
-chunk_bytes = 32768
-# Change the strategy when an operator recommends one from the logs of all nodes
-# (`denwatch stream --mqtt`). If false, the status only shows the recommendation.
-follow_plan = false
-
-# How much one client, and all together, can make this node keep. Whatever exceeds a limit is
-# refused or has to wait; nothing is dropped silently.
-[limits]
-# Bytes of one MQTT packet.
-packet_bytes = 262144
-# Messages sent to a client and not yet acknowledged.
-window = 32
-# Messages, and bytes, that wait for one client.
-queue = 1000
-queue_bytes = 4194304
-# Bytes that wait for all clients together.
-total_queue_bytes = 268435456
-# Topic filters of one client.
-subscriptions = 1000
-# Sessions, connected or kept; open connections; retained messages.
-sessions = 10000
-links = 2000
-retained = 10000
-# Messages of one client per second, and how many at once.
-messages_per_second = 500
-burst = 2000
-# Subscriptions in words that one subscriber may have.
-requests_per_subscriber = 1000
-# Notifications that are kept. At the limit watchdogs wait; then the notification with the lowest
-# degree x freshness is removed.
-notifications = 1000000
-
-# How long notifications are kept: one day. A subscription has its own expiry.
-[expiry]
-notification_seconds = 86400
-
-# The log that `denwatch analyze` reads: a segment is closed at this size or age.
-[log]
-segment_bytes = 16777216
-rotate_seconds = 300
-# Delete closed segments after so many days; 0 keeps them.
-keep_days = 0
-# Log the signature of every notification, not only of those that somebody elsewhere waits for.
-# Operators can then also forward what nobody here subscribed to. Costs 50 to 100 µs a notification.
-sign_all = false
-
-# Prometheus metrics at http://ADDRESS/metrics, on this machine only, for example
-# "127.0.0.1:9464"; "" for none.
-[metrics]
-address = ""
-
-# How often dens/1/status/NAME is published.
-[status]
-interval_seconds = 10
-
-[home_assistant]
-# Announce what watchdogs measure to Home Assistant by MQTT discovery: docs/home-assistant.md.
-enabled = false
-# The topic under which Home Assistant looks for announcements.
-prefix = "homeassistant"
-# The subscriber as which Home Assistant connects here; nobody else may read these topics.
-user = ""
-# Home Assistant gets what this role may see; "": only what every role below may see.
-role = ""
-# A reading is shown as unknown after so many seconds; 0: never.
-expire_after_seconds = 3600
-
-# Who may see what. `denwatch keys add subscriber NAME --role ROLE` gives somebody a role. A role
-# sees the listed attributes of the listed events, except what it denies; "*" stands for any part of
-# a name. A role that is not listed here sees nothing. Every node uses its own table, so if two
-# tables differ the stricter one wins.
-[roles.medic]
-events = ["*"]
-attributes = ["*"]
-deny = []
-
-[roles.firefighter]
-events = ["fire", "gas", "road", "team", "weather"]
-attributes = ["*"]
-deny = []
-
-[roles.coordinator]
-events = ["*"]
-attributes = ["*"]
-deny = ["patient.born", "patient.age"]
-
-[roles.observer]
-events = ["fire", "gas", "road", "weather"]
-attributes = ["*"]
-deny = []
-"""
+# The text of a new `node.toml`, with marks (@name@) for what differs from node to node.
+TEMPLATE = Path(__file__).with_name("template.toml")
 
 
 def write_config(name: str, listen: list[str], peers: dict[str, str]) -> str:
@@ -422,5 +262,6 @@ def write_config(name: str, listen: list[str], peers: dict[str, str]) -> str:
         f"\n[[peers]]\nname = {json.dumps(peer)}\nurl = {json.dumps(url)}\n"
         for peer, url in peers.items()
     )
-    filled = _TEMPLATE.replace("@name@", json.dumps(name)).replace("@listen@", json.dumps(listen))
-    return filled.replace("@peers@\n", tables + "\n" if tables else "\n")
+    text = TEMPLATE.read_text(encoding="utf-8").replace('"@name@"', json.dumps(name))
+    text = text.replace('["@listen@"]', json.dumps(listen))
+    return text.replace("# @peers@\n", tables + "\n" if tables else "\n")
