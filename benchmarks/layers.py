@@ -50,7 +50,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "denwatch.cli": ("denwatch",),
     "simulator": ("denwatch",),
     "papers": ("denwatch", "benchmarks.common"),
-    "firmware_tests": ("denwatch",),
+    "firmware_tests": ("denwatch", "tests.protocol.evaluator"),
     "demo": ("denwatch", "simulator", "firmware_tests"),
     "benchmarks": ("denwatch", "simulator", "papers", "firmware_tests"),
 }

@@ -1,4 +1,4 @@
-"""What of the protocol a micro:bit can hold: the fuzzifier, aggregators, patterns, SV evaluation.
+"""What a micro:bit can hold: the protocol's fuzzifier and aggregators, and the tests' evaluator.
 
 Says which functions those are, loads them onto a board, and compares what they answer there with
 what is expected. The emulator is in `microbit`, the shrinking in `bundle`.
@@ -19,7 +19,7 @@ from firmware_tests.runtimes import REPOSITORY
 MODULES = (
     "protocol/denwatch/protocol/slopes.py",
     "protocol/denwatch/protocol/degrees.py",
-    "protocol/denwatch/protocol/evaluator.py",
+    "tests/protocol/evaluator.py",
 )
 FUNCTIONS = ("fuzzify", "hedge", "aggregate", "evaluate")
 

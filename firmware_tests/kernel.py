@@ -1,14 +1,13 @@
 """The watchdog's kernel on a micro:bit: loads hundreds of subscriptions, compares the answers.
 
 The board runs `watchdog/plain.py`, the file that every runtime without viper uses, over a
-buffer that the real filter laid out; what is right comes from `denwatch.protocol.evaluator`.
+buffer that the real filter laid out; what is right comes from `tests/protocol/evaluator.py`.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.slopes import SLOPES
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
@@ -17,6 +16,7 @@ from denwatch.watchdog.filter import Filter
 from firmware_tests.bundle import bundle
 from firmware_tests.microbit import Microbit
 from firmware_tests.runtimes import REPOSITORY
+from tests.protocol.evaluator import SCRATCH, evaluate
 
 KERNEL = "edge/denwatch/watchdog/plain.py"
 SUBSCRIPTIONS = 220
@@ -79,7 +79,7 @@ def draw_filter(rng: Random) -> tuple[Filter, dict[int, bytes]]:
 def expect(
     filled: Filter, frames: dict[int, bytes], values: list[int], present: int
 ) -> list[tuple[int, int]]:
-    """Return (position, degree) of the hits of event 1, from the protocol's evaluator."""
+    """Return (position, degree) of the hits of event 1, from the tests' evaluator."""
     answers = []
     at = filled.follow(0)
     while at >= 0:

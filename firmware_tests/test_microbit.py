@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from denwatch.protocol import degrees, evaluator
+from denwatch.protocol import degrees
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
@@ -24,6 +24,7 @@ from firmware_tests.core import (
 from firmware_tests.microbit import Microbit, Name
 from firmware_tests.runtimes import find_microbit
 from firmware_tests.support import require
+from tests.protocol import evaluator
 
 SUBSCRIPTIONS = 60
 SIZE = 17  # bytes of a subscription vector with three plain predicates

@@ -41,8 +41,8 @@ from denwatch.protocol.degrees import (
     aggregate,
     slope,
 )
-from denwatch.protocol.evaluator import NOT, OR, find_least
-from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.protocol.matching import find_least
+from denwatch.protocol.vectors import NOT, OR, Predicate, SubscriptionVector
 
 from papers.dens_covering import describe_vector
 from papers.dens_flat import FNIF, Entry, Readings, Verdict, combine_flat, decide

@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from denwatch.node.matching.plugins import SubscriptionMatch
-from denwatch.protocol.cuts import cut, within
+from denwatch.protocol.cuts import cut
 from denwatch.protocol.degrees import MIN, PRODUCT, SUGENO
-from denwatch.protocol.evaluator import NOT
-from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
+from denwatch.protocol.vectors import NOT, NotificationVector, Predicate, SubscriptionVector
 
 from papers.dens_flat import Entry, Readings, evaluate
 
@@ -61,6 +60,11 @@ def describe_vector(s: SubscriptionVector) -> tuple[object, ...]:
     rules = tuple(s.consequents) if s.consequents is not None else None
     thresholds = (s.threshold, s.certain)
     return s.event, predicates, s.aggregator, thresholds, s.pattern, s.recent, rules
+
+
+def within(inner: list[tuple[int, int]], outer: list[tuple[int, int]]) -> bool:
+    """Return whether every inner interval lies in one outer interval."""
+    return all(any(a <= low and high <= b for a, b in outer) for low, high in inner)
 
 
 def covers(wide: Outline, narrow: Outline) -> bool:

@@ -14,9 +14,8 @@ from enum import Enum
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.cuts import cut_set, invert_hedge, measure
 from denwatch.protocol.degrees import GEOMETRIC, HARMONIC, MAX, MIN, PRODUCT, SUGENO, aggregate
-from denwatch.protocol.evaluator import NOT, OR, find_least
-from denwatch.protocol.matching import apply_rules, rate_age
-from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
+from denwatch.protocol.matching import apply_rules, find_least, rate_age
+from denwatch.protocol.vectors import NOT, OR, NotificationVector, Predicate, SubscriptionVector
 
 _EVENT = 0x3F0000
 

@@ -34,10 +34,16 @@ from denwatch.protocol.degrees import (
     VERY,
     aggregate,
 )
-from denwatch.protocol.evaluator import AND, OR
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from denwatch.protocol.vectors import (
+    AND,
+    OR,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
 
 from benchmarks.common import median
 from papers import (

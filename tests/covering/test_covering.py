@@ -122,20 +122,6 @@ def test_rebuild_is_sound_and_says_what_moved(story: Story, policy: Policy) -> N
     assert table.rebuild().activated == table.rebuild().silenced == ()
 
 
-@settings(max_examples=60, deadline=None)
-@given(stories(), st.sampled_from([*EXACT, *APPROXIMATE]))
-def test_merging_at_any_time_changes_no_answer(story: Story, policy: Policy) -> None:
-    plain, merged = checks.tell(story, policy), checks.tell(story, policy)
-    for (_, model), (table, _) in zip(plain, merged, strict=True):
-        before = table.count_rectangles()
-        assert table.merge() == table.count_rectangles() <= before
-        checks.check_passive_is_covered(table, model)
-        checks.check_rectangles_are_disjoint(table, model)
-        if isinstance(policy, Exact):
-            assert set(table.active()) == model.active
-            checks.check_rectangles_are_the_complement(table, model)
-
-
 @settings(max_examples=40, deadline=None)
 @given(stories(), st.sampled_from([*EXACT, *APPROXIMATE]))
 def test_same_calls_give_the_same_table(story: Story, policy: Policy) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from denwatch.node.covering.boxes import Metric, Rows
-from denwatch.node.covering.space import BLOCK, NegativeSpace, merge_rows
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from denwatch.node.covering.space import BLOCK, NegativeSpace
 
 from tests.covering.checks import paint
 
@@ -102,33 +100,3 @@ def test_each_metric_cuts_what_it_values(metric: Metric, first: list[int]) -> No
     free = [36, 36, 4, 5]  # leaves one piece, so it costs nothing under any metric
     assert sorted(sections.tolist()) == sorted([first, free])
     assert spent == (3 if metric is Metric.BENEFIT else 2)
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.integers(1, 4), st.integers(0, 40), st.integers(0, 10_000))
-def test_merging_keeps_the_union_and_leaves_nothing_to_join(
-    dimensions: int, count: int, seed: int
-) -> None:
-    side = {1: 40, 2: 12, 3: 6, 4: 4}[dimensions]
-    rng = np.random.default_rng(seed)
-    whole = np.array([[0, side - 1] * dimensions], np.int32)
-    space = NegativeSpace(whole)
-    for _ in range(count):
-        box = np.sort(rng.integers(0, side, (dimensions, 2)), axis=1).astype(np.int32)
-        box[:, 1] = np.minimum(box[:, 1], box[:, 0] + 1)
-        space.cut(box.ravel())
-    rows = space.rectangles()
-    merged = merge_rows(rows)
-    shape = (side,) * dimensions
-    assert len(merged) <= len(rows)
-    assert (paint(merged, shape) == paint(rows, shape)).all()
-    listed = merged.tolist()
-    for a in listed:
-        for b in listed:
-            different = [c for c in range(0, 2 * dimensions, 2) if a[c : c + 2] != b[c : c + 2]]
-            assert not (len(different) == 1 and a[different[0] + 1] + 1 == b[different[0]])
-
-
-def test_merging_joins_a_whole_run_at_once() -> None:
-    rows = np.array([[i, i, 0, 5] for i in (3, 1, 2, 5)] + [[4, 4, 0, 4]], np.int32)
-    assert sorted(merge_rows(rows).tolist()) == [[1, 3, 0, 5], [4, 4, 0, 4], [5, 5, 0, 5]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from denwatch.node.covering import Covering, Domains, Exact, covers
 from denwatch.node.covering.boxes import MAX_BOXES, Box, BoxedSubscription, box_vector
 from denwatch.protocol.degrees import ARITHMETIC, MAX, MIN, PRODUCT, SUGENO
-from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
-from denwatch.protocol.vectors import Predicate, Significance
+from denwatch.protocol.vectors import AND, NOT, OR, Predicate, Significance
 from denwatch.protocol.vectors import SubscriptionVector as Vector
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.protocol.evaluator import SCRATCH, evaluate
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 
 seeds = st.integers(0, 2**31 - 1)

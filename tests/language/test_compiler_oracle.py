@@ -26,10 +26,10 @@ from denwatch.client.compiler import (
 from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import Hedge, Name, NamedTerm, PredicateNode, Scalar, SubscriptionTree
 from denwatch.client.vocabulary import SHIPPED, Attribute, load_shipped
-from denwatch.protocol.evaluator import SCRATCH, evaluate
 
 from tests.language.oracle import Oracle
 from tests.language.sampling import LATTICE, OTHERS, draw_codes, draw_subscription
+from tests.protocol.evaluator import SCRATCH, evaluate
 
 MARGIN = 0.02
 COMPARING = (*LATTICE, "nested")  # degrees are only compared: exact whatever the function

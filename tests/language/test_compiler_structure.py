@@ -29,7 +29,7 @@ from denwatch.protocol.degrees import (
     MAX,
     PRODUCT,
 )
-from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.vectors import AND, NOT, OR
 
 RESCUE = load_shipped("rescue")
 

@@ -34,10 +34,11 @@ from denwatch.client.vocabulary import load_shipped
 from denwatch.protocol import subscription as codec
 from denwatch.protocol import vectors
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
+from denwatch.protocol.vectors import AND, NOT, OR
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.language.strategies import anything, compile_or_reject
+from tests.protocol.evaluator import SCRATCH, evaluate
 
 RESCUE = load_shipped("rescue")
 WEATHER = load_shipped("weather")

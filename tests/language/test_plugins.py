@@ -40,7 +40,8 @@ from denwatch.client.syntax import (
 )
 from denwatch.client.vocabulary import Attribute, load_shipped, parse_vocabulary
 from denwatch.client.vocabulary.values import read_value
-from denwatch.protocol.evaluator import SCRATCH, evaluate
+
+from tests.protocol.evaluator import SCRATCH, evaluate
 
 WEATHER = load_shipped("weather")
 RESCUE = load_shipped("rescue")

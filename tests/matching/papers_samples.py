@@ -8,8 +8,15 @@ from __future__ import annotations
 import random
 
 from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
-from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from denwatch.protocol.vectors import (
+    AND,
+    NOT,
+    OR,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
 from hypothesis import strategies as st
 
 ATTRIBUTES = 5

@@ -7,9 +7,14 @@ import random
 import pytest
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.degrees import ARITHMETIC, MIN, VERY
-from denwatch.protocol.evaluator import NOT
 from denwatch.protocol.matching import match
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from denwatch.protocol.vectors import (
+    NOT,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
 
 from papers import AttributeValue, Reach
 from tests.matching.papers_samples import make_crisp_subscription, make_notification

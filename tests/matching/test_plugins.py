@@ -17,7 +17,7 @@ from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, Su
 
 def test_both_languages_behind_one_interface() -> None:
     plugins = MatcherPlugins()
-    assert plugins.list_languages() == [FUZZY, CONTENT]
+    assert [plugins.find(language).name for language in (FUZZY, CONTENT)] == ["fuzzy", "content"]
     fuzzy, content = plugins.make_matcher(FUZZY), plugins.make_matcher(CONTENT)
     fuzzy.add(4, SubscriptionVector(2, [Predicate(3, 100, 200)]))
     content.add(4, ContentFilter.of(("length", ">", 120)))

@@ -1,8 +1,10 @@
 """Random subscriptions, notifications and values, the same from one seed on every runtime."""
 
 from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
-from denwatch.protocol.evaluator import AND, NOT, OR
 from denwatch.protocol.vectors import (
+    AND,
+    NOT,
+    OR,
     NotificationVector,
     Predicate,
     Reading,

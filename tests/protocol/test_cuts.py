@@ -1,18 +1,14 @@
-"""Alpha-cuts and covering against the degrees themselves, value by value."""
+"""Alpha-cuts against the degrees themselves, value by value."""
 
 import unittest
 
 from denwatch.protocol.cuts import (
     complement,
-    covers,
-    covers_at,
     cut,
     find_level,
     invert_hedge,
-    within,
 )
 from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate, fuzzify, hedge
-from denwatch.protocol.vectors import Predicate
 
 from tests.protocol.samples import Dice, draw_predicate
 
@@ -55,53 +51,10 @@ class CutTest(unittest.TestCase):
                 self.assertGreaterEqual(hedge(m, code), t)
                 self.assertTrue(m == 0 or hedge(m - 1, code) < t)
 
-    def test_complement_and_within(self):
+    def test_complement(self):
         self.assertEqual(complement([], 255), [(0, 255)])
         self.assertEqual(complement([(0, 255)], 255), [])
         self.assertEqual(complement([(10, 20)], 255), [(0, 9), (21, 255)])
-        self.assertTrue(within([(1, 2), (5, 6)], [(0, 2), (5, 9)]))
-        self.assertFalse(within([(1, 6)], [(0, 2), (5, 9)]))
-
-
-class CoveringTest(unittest.TestCase):
-    def test_covering_is_what_every_value_says(self):
-        dice = Dice(43)
-        covered = 0
-        for _ in range(60):
-            p = draw_predicate(dice, 0, False, plain=True)
-            q = Predicate(
-                0,
-                min(255, p.low + dice.below(3)),
-                max(min(255, p.low + dice.below(3)), p.high - dice.below(3)),
-                max(0, min(255, p.left + dice.below(9) - 4)),
-            )
-            expected = all(degree_of(p, x) >= degree_of(q, x) for x in range(256))
-            self.assertEqual(covers(p, q), expected, (p, q))
-            covered += expected
-        self.assertTrue(5 < covered < 55, covered)
-
-    def test_the_papers_rule_is_sufficient(self):
-        dice = Dice(44)
-        for _ in range(20):
-            q = draw_predicate(dice, 0, False, plain=True)
-            p = Predicate(
-                0, dice.below(q.low + 1), q.high + dice.below(256 - q.high), dice.below(q.left + 1)
-            )
-            self.assertTrue(covers(p, q), (p, q))
-
-    def test_covering_at_thresholds_is_what_every_value_says(self):
-        dice = Dice(45)
-        for _ in range(60):
-            p = draw_predicate(dice, 0, False)
-            q = draw_predicate(dice, 0, False)
-            t, u = dice.byte(), dice.byte()
-            expected = all(degree_of(p, x) >= t for x in range(256) if degree_of(q, x) >= u)
-            self.assertEqual(covers_at(p, t, q, u), expected, (p, t, q, u))
-
-    def test_other_attributes_and_widths_are_not_covered(self):
-        p = Predicate(0, 0, 255)
-        self.assertFalse(covers(p, Predicate(1, 5, 6)))
-        self.assertFalse(covers(p, Predicate(0, 5, 6, wide=True)))
 
 
 class LevelTest(unittest.TestCase):

@@ -3,12 +3,12 @@
 import unittest
 
 from denwatch.protocol.degrees import MAX, MIN
-from denwatch.protocol.evaluator import NOT_A_CANDIDATE, SCRATCH, evaluate
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
 from tests.protocol import oracle
+from tests.protocol.evaluator import NOT_A_CANDIDATE, SCRATCH, evaluate
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 
 # Hedges and means amplify the rounding of what they take: a root by up to 8 near zero.

@@ -2,10 +2,10 @@
 
 import unittest
 
-from denwatch.protocol import degrees, evaluator, frames, notification, subscription
+from denwatch.protocol import degrees, frames, notification, subscription
 from denwatch.protocol.frames import decode_message, encode_message
 
-from tests.protocol import golden
+from tests.protocol import evaluator, golden
 
 
 class GoldenTest(unittest.TestCase):

@@ -3,10 +3,17 @@
 import unittest
 
 from denwatch.protocol.degrees import ARITHMETIC, MAX, SUGENO
-from denwatch.protocol.evaluator import AND, NOT, OR
 from denwatch.protocol.matching import match, rate_age
 from denwatch.protocol.timecode import decode_duration, encode_duration
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from denwatch.protocol.vectors import (
+    AND,
+    NOT,
+    OR,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
 
 from tests.protocol import oracle
 from tests.protocol.samples import Dice, draw_notification, draw_subscription

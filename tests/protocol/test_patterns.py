@@ -4,11 +4,11 @@ import unittest
 
 from denwatch.protocol.degrees import ARITHMETIC, MIN
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, combine
 from denwatch.protocol.subscription import decode, encode, pack_pattern
-from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.protocol.vectors import AND, NOT, OR, Predicate, SubscriptionVector
 
 from tests.protocol import oracle
+from tests.protocol.evaluator import SCRATCH, combine
 
 PAPER = (
     ("c1d2", bytes([0, 1, 2, OR | 2, AND | 2]), 3),

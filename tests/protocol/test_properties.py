@@ -9,11 +9,11 @@ from denwatch.protocol import cbor, notification, subscription
 from denwatch.protocol.cuts import cut
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.evaluator import AND, NOT, OR, SCRATCH, evaluate
-from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.protocol.vectors import AND, NOT, OR, Predicate, SubscriptionVector
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.protocol.evaluator import SCRATCH, evaluate
 from tests.protocol.samples import Dice, draw_notification, draw_subscription
 
 bytes8 = st.integers(0, 255)

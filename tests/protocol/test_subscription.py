@@ -4,9 +4,8 @@ import unittest
 
 from denwatch.protocol.degrees import MAX, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.evaluator import AND, NOT, OR
 from denwatch.protocol.subscription import decode, encode
-from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
+from denwatch.protocol.vectors import AND, NOT, OR, Predicate, Significance, SubscriptionVector
 
 from tests.protocol.samples import Dice, draw_subscription
 

@@ -6,11 +6,11 @@ Who decides a pair of vector and event, and what they share:
 |---|---|---|
 | machine code | `viper.py` | `rating.py` |
 | fallback | `plain.py` | `rating.py` |
-| protocol | `denwatch.protocol.evaluator` | `denwatch.protocol.evaluator` |
+| oracle | `tests/protocol/evaluator.py` | `tests/protocol/evaluator.py` |
 | formulas | `arithmetic.py` | `arithmetic.py` |
 
 `viper.py` and `plain.py` share no code with each other or with the rest but the table of slopes.
-`rating.py` and `protocol.evaluator` each walk the bytes by themselves, and share the arithmetic of
+`rating.py` and the oracle each walk the bytes by themselves, and share the arithmetic of
 `protocol.degrees`; `arithmetic.py` reads objects, and shares nothing with anybody. On the left
 four, on the right three answers are independent of each other. The two kernels must also agree on
 which vectors they hand over.
@@ -19,11 +19,11 @@ which vectors they hand over.
 from array import array
 
 import denwatch.watchdog.filter as filter_module
-from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
 from denwatch.watchdog import plain
 from denwatch.watchdog.filter import Filter
 
+from tests.protocol.evaluator import SCRATCH, evaluate
 from tests.protocol.samples import Dice, draw_subscription, draw_values
 from tests.watchdog import arithmetic
 

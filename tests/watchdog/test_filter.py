@@ -3,11 +3,11 @@
 import unittest
 from array import array
 
-from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
 from denwatch.watchdog.filter import CapacityError, Filter, is_significant
 
+from tests.protocol.evaluator import SCRATCH, evaluate
 from tests.protocol.samples import Dice
 from tests.watchdog import engines
 

@@ -2,7 +2,6 @@
 
 import unittest
 
-from denwatch.protocol.evaluator import SCRATCH, evaluate
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import encode_duration
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
@@ -10,6 +9,7 @@ from denwatch.watchdog import significance
 from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.fuzzy import Fuzzy
 
+from tests.protocol.evaluator import SCRATCH, evaluate
 from tests.protocol.samples import Dice
 from tests.watchdog.oracle import History
 

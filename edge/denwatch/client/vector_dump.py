@@ -15,16 +15,13 @@ from denwatch.client.vocabulary.fitting import find_width
 from denwatch.protocol import notification as notification_codec
 from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.degrees import CRISP, SLOPES
-from denwatch.protocol.evaluator import (
-    AND,
+from denwatch.protocol.subscription import (
     ASYMMETRIC,
     CERTAIN,
     CONSEQUENTS,
     HEDGES,
     MORE,
     NEGATIONS,
-    NOT,
-    OR,
     PATTERN,
     RECENT,
     REPEATS,
@@ -33,10 +30,18 @@ from denwatch.protocol.evaluator import (
     WEIGHTS,
     WHY,
     WIDE,
+    pack_pattern,
 )
-from denwatch.protocol.subscription import pack_pattern
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age, decode_duration
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from denwatch.protocol.vectors import (
+    AND,
+    NOT,
+    OR,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
 
 AGGREGATORS = (
     *("minimum", "maximum", "product", "arithmetic mean", "geometric mean", "harmonic mean"),

@@ -1,7 +1,7 @@
 """The degree of any subscription vector, read where it lies: sections, means, patterns, rules.
 
 THEORY     `locate` walks a vector once and notes where its sections stand (a *place*); the walk is
-           that of `protocol.evaluator.evaluate`, which keeps its own for speed. `Rater.rate` then
+           that of `protocol.subscription.decode`, without objects. `Rater.rate` then
            gives every predicate two degrees, a possible and a certain one, in two *lanes*: the
            predicates' degrees, and behind them a stack on which the pattern runs as postfix. Both
            lanes go through the same joins; the predicate that decided is kept beside each degree.
@@ -11,8 +11,8 @@ TRUST      The buffer is not checked again: `check.py` came first.
 EXAMPLE    (p0 and p1) or p2 is 00 01 42 02 52. With degrees 200, 90, 120: push 200, push 90; 42
            joins two by min to 90, blamed on p1; push 120; 52 joins by max to 120, blamed on p2.
 
-Of `protocol` only the arithmetic of degrees is used: not importing the evaluator, and constants
-that are private to their file (`_NAME = const(...)`, for which MicroPython keeps no name) save a
+Of `protocol` only the arithmetic of degrees is used: not importing the codec, and constants that
+are private to their file (`_NAME = const(...)`, for which MicroPython keeps no name) save a
 device 4 KB of heap. The tests compare this file with `denwatch.protocol.matching`.
 """
 

@@ -14,7 +14,7 @@ LIMITS     All numbers stay below 2**31 and positions are never negative, so 32 
            Negative intermediate results (`degree` before it is cut to 0) are signed words.
 NO const   State is addressed by number (0 AT, 1 END, 2 EVENT, 3 ABSENT, 4 DOUBT, 5 DEGREE).
 
-The tests compare it with `plain.py`, `rating.py`, `protocol.evaluator` and plain formulas.
+The tests compare it with `plain.py`, `rating.py`, `tests/protocol/evaluator.py` and plain formulas.
 """
 
 # viper's pointer types exist only inside MicroPython's compiler:

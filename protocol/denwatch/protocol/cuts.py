@@ -76,23 +76,6 @@ def complement(intervals: list[tuple[int, int]], last: int) -> list[tuple[int, i
     return gaps
 
 
-def within(inner: list[tuple[int, int]], outer: list[tuple[int, int]]) -> bool:
-    """Return whether every inner interval lies in one outer interval."""
-    return all(any(a <= low and high <= b for a, b in outer) for low, high in inner)
-
-
-def covers_at(p: Predicate, t: int, q: Predicate, u: int) -> bool:
-    """Return whether p reaches t wherever q reaches u; exact."""
-    return within(cut(q, u), cut(p, t))
-
-
-def covers(p: Predicate, q: Predicate) -> bool:
-    """Return whether p's degree is nowhere below q's; exact, by the cuts at every degree."""
-    if p.attribute != q.attribute or p.wide != q.wide:
-        return False
-    return all(within(cut(q, t), cut(p, t)) for t in range(1, 256))
-
-
 def find_level(kind: int, count: int, t: int, weights: bytes, i: int) -> int:
     """Return the degree that predicate i of `count` must reach for the aggregate to reach t.
 

@@ -1,6 +1,6 @@
 """Degrees: the integer arithmetic of fuzzy sets, one byte a degree, no floats, no allocation.
 
-This file, `slopes.py` and `evaluator.py` import nothing else of ours, so that they fit a Cortex-M0
+This file and `slopes.py` import nothing else of ours, so that they fit a Cortex-M0
 with 9 KB of heap. Every function trusts its arguments: what comes from outside is validated when it
 is decoded.
 

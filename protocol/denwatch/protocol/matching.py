@@ -1,14 +1,13 @@
 """Match one subscription with one notification, uncertain readings included.
 
 The plain, complete definition of a match: nodes and Spark use faster engines that are tested
-against it. A device uses `evaluator.evaluate`, which answers the same for exact readings.
+against it, and so is the watchdog's.
 """
 
 from .cuts import measure
 from .degrees import MAX, SUGENO, aggregate
-from .evaluator import NOT, OR, find_least
 from .timecode import decode_duration
-from .vectors import NotificationVector, Record, SubscriptionVector
+from .vectors import NOT, OR, NotificationVector, Record, SubscriptionVector
 
 
 class Match(Record):
@@ -65,6 +64,15 @@ def match(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Match |
         certain = min(certain, fresh)
     matched = allowed and possible >= s.threshold and certain >= s.certain
     return Match(matched, possible, certain, decisive, possibles[decisive])
+
+
+def find_least(kind: int, degrees: bytearray, start: int, stop: int) -> int:
+    """Return the position of the degree that decides: the highest for max, else the lowest."""
+    best = start
+    for i in range(start + 1, stop):
+        if degrees[i] > degrees[best] if kind == MAX else degrees[i] < degrees[best]:
+            best = i
+    return best
 
 
 def _resize(

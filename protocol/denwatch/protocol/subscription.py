@@ -10,35 +10,34 @@ conjunction: c1d2 is p1 and (p2 or p3); c2d1 is (p1 and p2) or p3; c2c2 is (p1 a
 group by the other operator.
 """
 
-from .degrees import SUGENO, WEIGHTED
+from .degrees import SUGENO, WEIGHTED, const
 from .errors import Cursor, ProtocolError
-from .evaluator import (
-    AND,
-    ASYMMETRIC,
-    CERTAIN,
-    CONSEQUENTS,
-    HEDGES,
-    MORE,
-    NEGATIONS,
-    OR,
-    PATTERN,
-    RECENT,
-    REPEATS,
-    SIGNIFICANCE,
-    THETAS,
-    WEIGHTS,
-    WHY,
-    WIDE,
-    signed,
-)
 from .timecode import LAST_DURATION
 from .vectors import (
+    AND,
+    OR,
     Predicate,
     Significance,
     SubscriptionVector,
     check_pattern,
     count_attributes,
 )
+
+# The sections that may stand between features and triples, by their bit in the section bytes.
+REPEATS = const(0x01)
+NEGATIONS = const(0x02)
+HEDGES = const(0x04)
+ASYMMETRIC = const(0x08)
+WIDE = const(0x10)
+PATTERN = const(0x20)
+WHY = const(0x40)
+MORE = const(0x80)
+CERTAIN = const(0x01)
+THETAS = const(0x02)
+WEIGHTS = const(0x04)
+SIGNIFICANCE = const(0x08)
+RECENT = const(0x10)
+CONSEQUENTS = const(0x20)
 
 MAX_LENGTH = 255
 TYPE = 0x40
@@ -70,35 +69,25 @@ def encode(s: SubscriptionVector) -> bytes:
 def _find_sections(s: SubscriptionVector, negated: int) -> tuple[int, int]:
     """Return the two section bytes that the subscription needs."""
     predicates = s.predicates
-    sections = 0
-    if len(predicates) > count_attributes(s.features):
-        sections |= REPEATS
-    if negated > 15:
-        sections |= NEGATIONS
-    if any(p.hedge for p in predicates):
-        sections |= HEDGES
-    if any(p.left != p.right for p in predicates):
-        sections |= ASYMMETRIC
-    if any(p.wide for p in predicates):
-        sections |= WIDE
-    if s.pattern:
-        sections |= PATTERN
-    if s.why:
-        sections |= WHY
-    more = 0
-    if s.certain:
-        more |= CERTAIN
-    if any(p.possible or p.certain for p in predicates):
-        more |= THETAS
-    if s.aggregator == WEIGHTED:
-        more |= WEIGHTS
-    if s.significance:
-        more |= SIGNIFICANCE
-    if s.recent:
-        more |= RECENT
-    if s.aggregator == SUGENO:
-        more |= CONSEQUENTS
-    return sections, more
+    shapes = (
+        (REPEATS, len(predicates) > count_attributes(s.features)),
+        (NEGATIONS, negated > 15),
+        (HEDGES, any(p.hedge for p in predicates)),
+        (ASYMMETRIC, any(p.left != p.right for p in predicates)),
+        (WIDE, any(p.wide for p in predicates)),
+        (PATTERN, s.pattern),
+        (WHY, s.why),
+    )
+    conditions = (
+        (CERTAIN, s.certain),
+        (THETAS, any(p.possible or p.certain for p in predicates)),
+        (WEIGHTS, s.aggregator == WEIGHTED),
+        (SIGNIFICANCE, s.significance),
+        (RECENT, s.recent),
+        (CONSEQUENTS, s.aggregator == SUGENO),
+    )
+    sections = sum([bit for bit, is_needed in shapes if is_needed])
+    return sections, sum([bit for bit, is_needed in conditions if is_needed])
 
 
 def _append_shapes(out: bytearray, s: SubscriptionVector, sections: int, negated: int) -> None:
@@ -292,13 +281,18 @@ def _unpack_consequents(c: Cursor, count: int) -> list[tuple[int, ...]]:
     order = c.limited("order of the consequents", 1)
     rules: list[tuple[int, ...]] = []
     for _ in range(count * (count - 1) // 2):
-        first = signed(c.pair("coefficient"), 16) if order else c.byte("consequent")
+        first = _sign(c.pair("coefficient"), 16) if order else c.byte("consequent")
         if order:
-            second = signed(c.byte("coefficient"), 8)
-            rules.append((first, second, signed(c.byte("coefficient"), 8)))
+            second = _sign(c.byte("coefficient"), 8)
+            rules.append((first, second, _sign(c.byte("coefficient"), 8)))
         else:
             rules.append((first,))
     return rules
+
+
+def _sign(value: int, bits: int) -> int:
+    """Return an unsigned field as the signed number that it codes."""
+    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def _mask(flags: list[bool]) -> int:

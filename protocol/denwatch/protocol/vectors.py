@@ -4,10 +4,14 @@ Plain classes, because MicroPython has no dataclasses. Fields are what the wire 
 normalised values, no names and no units; the vocabulary gives them meaning.
 """
 
-from .degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
+from .degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED, const
 from .errors import ProtocolError
-from .evaluator import AND, NOT, OR
 from .timecode import LAST_DURATION
+
+# The operators of a postfix pattern; their lower four bits count operands.
+AND = const(0x40)
+OR = const(0x50)
+NOT = const(0x60)
 
 MAX_PREDICATES = 16
 MAX_PATTERN = 127

@@ -34,7 +34,7 @@ from denwatch.client.vocabulary import Attribute, EventType, Triple, Vocabulary
 from denwatch.protocol import subscription as codec
 from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
-from denwatch.protocol.evaluator import AND, NOT, OR
+from denwatch.protocol.vectors import AND, NOT, OR
 
 _NAMES = {kind: name for name, kind in KINDS.items()}
 

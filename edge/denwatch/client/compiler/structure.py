@@ -14,8 +14,7 @@ from denwatch.client.errors import LanguageError
 from denwatch.protocol.cuts import cut, find_level
 from denwatch.protocol.degrees import MAX, MIN, PRODUCT, SUGENO, WEIGHTED
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.evaluator import AND, NOT, OR
-from denwatch.protocol.vectors import MAX_PREDICATES, Predicate, check_pattern
+from denwatch.protocol.vectors import AND, MAX_PREDICATES, NOT, OR, Predicate, check_pattern
 
 
 @dataclass(frozen=True)

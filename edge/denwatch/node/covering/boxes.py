@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from denwatch.protocol import cuts
 from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate
-from denwatch.protocol.evaluator import NOT, OR
-from denwatch.protocol.vectors import Predicate, SubscriptionVector
+from denwatch.protocol.vectors import NOT, OR, Predicate, SubscriptionVector
 
 Rows = npt.NDArray[np.int32]  # (n, 2 * dimensions): lo0, hi0, lo1, hi1, ...
 Interval = tuple[int, int]  # both ends belong to it

@@ -16,22 +16,17 @@ COST       A search skips most blocks after one comparison and reads the others 
 EXAMPLE    (0..255, 0..255) minus (100..200, 50..60) leaves (0..99, 0..255), (201..255, 0..255),
            (100..200, 0..49) and (100..200, 61..255).
 
-The only file of covering that imports numba. Kernels never allocate the lasting arrays: where room
-may run out they stop early, and the caller grows the arrays and calls again.
+The only file of covering that has kernels and needs numba. They never allocate the lasting arrays:
+where room may run out they stop early, and the caller grows the arrays and calls again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
 import numpy.typing as npt
 from denwatch.node.covering.boxes import Metric, Rows
-from numba import njit
+from denwatch.node.matching.compiling import Array, compiled
 
-Array = Any  # an int32, int64 or float64 array: numba infers which at the first call
-Function = TypeVar("Function", bound=Callable[..., Any])
 Positions = npt.NDArray[np.int64]
 
 BLOCK = 128  # slots a block: small enough that bounds are tight, large enough to scan in cache
@@ -40,11 +35,6 @@ BLOCK = 128  # slots a block: small enough that bounds are tight, large enough t
 def count_blocks(items: int) -> int:
     """Return an upper bound on the blocks that halving `items` rectangles can fill."""
     return 2 * (items // BLOCK) + 2
-
-
-def compiled(function: Function) -> Function:
-    """Compile with numba, keep the result on disk, and keep the function's types for mypy."""
-    return cast(Function, njit(cache=True)(function))
 
 
 @compiled
@@ -374,39 +364,6 @@ def choose_within(order: Array, pieces: Array, budget: int) -> Array:
     return taken
 
 
-def merge_rows(rows: Rows) -> Rows:
-    """Return fewer disjoint rectangles with the same union as these disjoint ones.
-
-    Two rectangles join when they agree in all dimensions but one and touch in that one. Each pass
-    sorts along one dimension and joins whole runs; passes repeat until none joins anything, so no
-    two rectangles of the result could be joined.
-    """
-    dimensions = rows.shape[1] // 2
-    idle, dimension = 0, 0
-    while idle < dimensions:
-        merged = _merge_along(rows, 2 * dimension)
-        idle = 0 if len(merged) < len(rows) else idle + 1
-        rows = merged
-        dimension = (dimension + 1) % dimensions
-    return rows
-
-
-def _merge_along(rows: Rows, column: int) -> Rows:
-    if len(rows) < 2:
-        return rows
-    others = [c for c in range(rows.shape[1]) if c not in (column, column + 1)]
-    # lexsort takes its most significant key last: equal other bounds first, then ascending.
-    ordered = rows[np.lexsort((rows[:, column], *(rows[:, c] for c in others)))]
-    before, after = ordered[:-1], ordered[1:]
-    touches = before[:, column + 1].astype(np.int64) + 1 == after[:, column]
-    joins = touches & (before[:, others] == after[:, others]).all(axis=1)
-    starts = np.flatnonzero(np.concatenate(([True], ~joins)))
-    ends = np.append(starts[1:], len(ordered)) - 1
-    merged = ordered[starts]
-    merged[:, column + 1] = ordered[ends, column + 1]
-    return merged
-
-
 class NegativeSpace:
     """Disjoint rectangles in blocks, searched by the blocks' bounds."""
 
@@ -478,10 +435,6 @@ class NegativeSpace:
                 self._grow(count_blocks(0))
         self.count += len(rows)
         self._tidy()
-
-    def merge(self) -> None:
-        """Join adjacent rectangles, near or far, until no two of them can be joined."""
-        self._load(merge_rows(self.rectangles()))
 
     def _find(self, box: npt.NDArray[np.int32]) -> Positions:
         found: Positions = find_all(self._rows, self._counts, self._bounds, self._blocks, box)

@@ -68,11 +68,6 @@ class SpaceSet:
         """Return the number of negative rectangles in all spaces."""
         return sum(space.count for space in self._spaces.values())
 
-    def merge(self) -> None:
-        """Join adjacent rectangles in every space."""
-        for space in self._spaces.values():
-            space.merge()
-
     def add(self, entry: CoveringEntry) -> None:
         """Cut a newly active entry out of every space that it serves."""
         for mask in self._spaces:
@@ -358,16 +353,6 @@ class Covering(Generic[Key]):
             activated=self._name(entry for entry in moved if ledger.is_active(entry)),
             silenced=self._name(entry for entry in moved if before.is_active(entry)),
         )
-
-    def merge(self) -> int:
-        """Join adjacent negative rectangles until none can be joined; return how many are left.
-
-        No answer changes by it, only the space and time that later ones take. It sorts all of
-        them several times: for idle moments, where the policy's `merging` works as it goes.
-        """
-        if self._ledger.spaces is not None:
-            self._ledger.spaces.merge()
-        return self.count_rectangles()
 
     def rectangles(self, mask: int) -> Rows:
         """Return the negative rectangles over a mask: lo, hi of each bit, ascending."""

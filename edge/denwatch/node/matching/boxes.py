@@ -40,9 +40,9 @@ from denwatch.node.matching.records import (
     get_kind,
     get_threshold,
 )
-from denwatch.protocol import evaluator
+from denwatch.protocol import vectors
 
-_OR, _NOT = evaluator.OR, evaluator.NOT
+_OR, _NOT = vectors.OR, vectors.NOT
 _DEPTH = 16  # of a pattern's stack; one more for a product under construction
 _LONGEST = 127  # bytes of a pattern
 

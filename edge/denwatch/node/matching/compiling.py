@@ -1,9 +1,10 @@
 """How kernels are compiled: one decorator, and the two instructions that numba does not offer.
 
-The only file that touches numba's cache. Numba notices when the file that defines a kernel changes,
-but not when another file changes whose functions or constants the kernel uses: it would go on
-running the old code from disk. So the cache of every kernel carries a stamp: a hash of the kernel's
-own file, of every file of this folder that defines kernels, and of the protocol's tables and codes.
+Covering and services compile theirs with it, too. The only file that touches numba's cache. Numba
+notices when the file that defines a kernel changes, but not when another file changes whose
+functions or constants the kernel uses: it would go on running the old code from disk. So the cache
+of every kernel carries a stamp: a hash of the kernel's own file, of every file of this folder that
+defines kernels, and of the protocol's tables and codes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from denwatch.protocol import degrees, evaluator, slopes
+from denwatch.protocol import degrees, slopes, vectors
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
 from numba.extending import intrinsic
@@ -29,7 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def _digest_sources() -> str:
     """Return a hash of all that a kernel may call into or take constants from."""
     digest = hashlib.sha256()
-    for module in (degrees, evaluator, slopes):
+    for module in (degrees, slopes, vectors):
         digest.update(Path(str(module.__file__)).read_bytes())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         source = path.read_bytes()

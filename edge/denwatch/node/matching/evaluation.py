@@ -34,7 +34,7 @@ from denwatch.node.matching.records import (
     get_kind,
     get_threshold,
 )
-from denwatch.protocol import degrees, evaluator
+from denwatch.protocol import degrees, vectors
 
 MIN, MAX, PRODUCT, ARITHMETIC = degrees.MIN, degrees.MAX, degrees.PRODUCT, degrees.ARITHMETIC
 GEOMETRIC, WEIGHTED, SUGENO = degrees.GEOMETRIC, degrees.WEIGHTED, degrees.SUGENO
@@ -235,7 +235,7 @@ def find_level(kind: int, count: int, t: int, weights: Array, i: int, scratch: A
     return low
 
 
-_OR, _NOT = evaluator.OR, evaluator.NOT
+_OR, _NOT = vectors.OR, vectors.NOT
 NO_MATCH = -1
 INEXACT = -2
 

@@ -20,44 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching.bit_rows import (
-    NEXT,
-    ROWS,
-    SLOTS,
-    WORDS,
-    ZONES,
-    measure_rows,
-    measure_zones,
-)
-from denwatch.node.matching.index_insert import (
-    can_merge,
-    count_needs,
-    merge_blocks,
-    place_boxes,
-    plan_boxes,
-    remove_boxes,
-    store_records,
-)
-from denwatch.node.matching.masks import (
-    BLOCK,
-    COUNT_ATTRS,
-    COUNT_GROUPS,
-    COUNT_NODES,
-    COUNTERS,
-    NODE_CHILDREN,
-    WIDTH,
-    plant_root,
-)
+from denwatch.node.matching import bit_rows, index_insert, masks, records
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.matching.records import (
     ATTRIBUTES,
     SubscriptionBatch,
-    encode_records,
-    find_known,
-    find_record,
-    gather_records,
-    get_group,
-    measure_record,
     pack_subscriptions,
     sign_id,
 )
@@ -190,7 +157,7 @@ class FuzzyIndex:
             "zones": Column(np.int64),
             "groups": Column(np.int64, 8),
             "blocks": Column(np.int64, 5),
-            "nodes": Column(np.int64, NODE_CHILDREN + (self.attributes + 63) // 64),
+            "nodes": Column(np.int64, masks.NODE_CHILDREN + (self.attributes + 63) // 64),
             "node_heads": Column(np.int32),
             "attrs": Column(np.int32),
             "id_heads": Column(np.int32),
@@ -198,11 +165,11 @@ class FuzzyIndex:
         # Kernels move these: (buckets, round, entries) of the two tables, and the counters.
         self.node_shape = np.array(_ROOT_SHAPE, np.int64)
         self.id_shape = np.array(_ROOT_SHAPE, np.int64)
-        self.counts = np.zeros(COUNTERS, np.int64)
+        self.counts = np.zeros(masks.COUNTERS, np.int64)
         for name in ("nodes", "node_heads", "id_heads"):
             self.columns[name].reserve(1)
         self._get("id_heads")[0] = -1
-        plant_root(self._get("nodes"), self._get("node_heads"), self.node_shape, self.counts)
+        masks.plant_root(self._get("nodes"), self._get("node_heads"), self.node_shape, self.counts)
         self._count_used()
 
     def _get(self, name: str) -> NDArray[Any]:
@@ -210,9 +177,9 @@ class FuzzyIndex:
 
     def _count_used(self) -> None:
         """Let the columns that kernels extend know their length."""
-        self.columns["nodes"].used = int(self.counts[COUNT_NODES])
-        self.columns["groups"].used = int(self.counts[COUNT_GROUPS])
-        self.columns["attrs"].used = int(self.counts[COUNT_ATTRS])
+        self.columns["nodes"].used = int(self.counts[masks.COUNT_NODES])
+        self.columns["groups"].used = int(self.counts[masks.COUNT_GROUPS])
+        self.columns["attrs"].used = int(self.counts[masks.COUNT_ATTRS])
         self.columns["node_heads"].used = int(self.node_shape[0])
         self.columns["id_heads"].used = int(self.id_shape[0])
 
@@ -224,7 +191,7 @@ class FuzzyIndex:
 
     def _find(self, id: int) -> int:
         recs, heads = self._get("recs"), self._get("id_heads")
-        return int(find_record(recs, heads, self.id_shape, sign_id(id)))
+        return int(records.find_record(recs, heads, self.id_shape, sign_id(id)))
 
     @property
     def nbytes(self) -> int:
@@ -251,13 +218,13 @@ class FuzzyIndex:
         if len(self):
             ids = np.ascontiguousarray(batch.subs["id"][chosen])
             recs, heads = self._get("recs"), self._get("id_heads")
-            for id in ids[find_known(recs, heads, self.id_shape, ids)].tolist():
+            for id in ids[records.find_known(recs, heads, self.id_shape, ids)].tolist():
                 self.remove(id & (1 << 64) - 1)
         self._insert(staged, starts, chosen)
 
     def _encode(self, batch: SubscriptionBatch) -> tuple[Words, Words]:
         """Return the records of a batch; ValueError for attributes that the index cannot hold."""
-        staged, starts, highest, most = encode_records(batch.subs, batch.preds, batch.code)
+        staged, starts, highest, most = records.encode_records(batch.subs, batch.preds, batch.code)
         if highest >= self.attributes:
             raise ValueError(f"attribute {highest} is not below {self.attributes}")
         self.widest = max(self.widest, most)
@@ -286,7 +253,7 @@ class FuzzyIndex:
         c = self.columns
         for name in ("nodes", "groups", "attrs", "node_heads"):
             c[name].reserve(len(staged))  # more than there can be new attributes of masks
-        planned: tuple[Words, Words, Words] = plan_boxes(
+        planned: tuple[Words, Words, Words] = index_insert.plan_boxes(
             staged, starts, c["nodes"].data, c["node_heads"].data, self.node_shape,
             c["groups"].data, c["attrs"].data, self.counts,
         )  # fmt: skip
@@ -296,14 +263,18 @@ class FuzzyIndex:
         """Copy records to their targets."""
         heads = self.columns["id_heads"]
         heads.reserve(len(order))
-        store_records(order, staged, starts, targets, self._get("recs"), heads.data, self.id_shape)
+        index_insert.store_records(
+            order, staged, starts, targets, self._get("recs"), heads.data, self.id_shape
+        )
         self._count_used()
 
     def _count_needs(
         self, order: Words, staged: Words, starts: Words, limit: int, reuse: bool
     ) -> tuple[int, ...]:
         groups = self._get("groups")
-        return tuple(count_needs(order, staged, starts, groups, self.buckets, limit, reuse))
+        return tuple(
+            index_insert.count_needs(order, staged, starts, groups, self.buckets, limit, reuse)
+        )
 
     def _place(
         self,
@@ -317,7 +288,7 @@ class FuzzyIndex:
     ) -> None:
         """Give the boxes of stored records their places."""
         c = self.columns
-        left = place_boxes(
+        left = index_insert.place_boxes(
             order, targets, lanes, ends, c["recs"].data, c["groups"].data, c["blocks"].data,
             c["bits"].data, c["slots"].data, c["packed"].data, c["zones"].data, used, self.buckets,
             limit, reuse,
@@ -338,28 +309,30 @@ class FuzzyIndex:
         columns[0].data[room[0] : room[0] + needs[0]] = 0
         self._place(_ONLY, target, lanes, ends, np.array(room, np.int64), PACKED_LIMIT, True)
         if needs[0]:
-            self._merge(int(get_group(staged[1])))
+            self._merge(int(records.get_group(staged[1])))
 
     def _merge(self, group: int) -> None:
         """Let the group's newest blocks become one while two are equal and small."""
         c = self.columns
-        while can_merge(c["groups"].data, c["blocks"].data, group, MERGED_WORDS):
-            width = int(c["groups"].data[group, WIDTH])
-            newest = int(c["groups"].data[group, BLOCK])
-            pair = (newest, int(c["blocks"].data[newest, NEXT]))
+        while index_insert.can_merge(c["groups"].data, c["blocks"].data, group, MERGED_WORDS):
+            width = int(c["groups"].data[group, masks.WIDTH])
+            newest = int(c["groups"].data[group, masks.BLOCK])
+            pair = (newest, int(c["blocks"].data[newest, bit_rows.NEXT]))
             old = [c["blocks"].data[block].tolist() for block in pair]
-            words = old[0][WORDS]
-            start = c["bits"].take(int(measure_rows(2 * words, width, self.buckets)))
+            words = old[0][bit_rows.WORDS]
+            start = c["bits"].take(int(bit_rows.measure_rows(2 * words, width, self.buckets)))
             base = c["slots"].take(128 * words)
-            around = c["zones"].take(int(measure_zones(2 * words, width)))
-            gone = merge_blocks(
+            around = c["zones"].take(int(bit_rows.measure_zones(2 * words, width)))
+            gone = index_insert.merge_blocks(
                 group, c["groups"].data, c["blocks"].data, c["bits"].data, c["slots"].data,
                 c["zones"].data, c["recs"].data, start, base, around, self.buckets,
             )  # fmt: skip
             for block in old:
-                c["bits"].give(block[ROWS], int(measure_rows(words, width, self.buckets)))
-                c["slots"].give(block[SLOTS], 64 * words)
-                c["zones"].give(block[ZONES], int(measure_zones(words, width)))
+                c["bits"].give(
+                    block[bit_rows.ROWS], int(bit_rows.measure_rows(words, width, self.buckets))
+                )
+                c["slots"].give(block[bit_rows.SLOTS], 64 * words)
+                c["zones"].give(block[bit_rows.ZONES], int(bit_rows.measure_zones(words, width)))
             c["blocks"].give(int(gone), 1)
 
     def remove(self, id: int) -> None:
@@ -368,16 +341,16 @@ class FuzzyIndex:
         if r < 0:
             raise KeyError(id)
         c = self.columns
-        remove_boxes(
+        index_insert.remove_boxes(
             r, c["recs"].data, c["id_heads"].data, self.id_shape, c["groups"].data, c["attrs"].data,
             c["blocks"].data, c["bits"].data, c["slots"].data, c["packed"].data, self.buckets,
         )  # fmt: skip
-        c["recs"].give(r, int(measure_record(c["recs"].data, r)))
+        c["recs"].give(r, int(records.measure_record(c["recs"].data, r)))
 
     def compact(self) -> None:
         """Build the index anew from its records: no spare room, the best order, no empty masks."""
         recs = self.columns["recs"].data
-        staged, starts = gather_records(recs, self.columns["id_heads"].data, self.id_shape)
+        staged, starts = records.gather_records(recs, self.columns["id_heads"].data, self.id_shape)
         self._start()
         if len(starts) > 1:
             self._insert(staged, starts, np.arange(len(starts) - 1))

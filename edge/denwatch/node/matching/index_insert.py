@@ -10,10 +10,10 @@ The caller reserves room first (`count_needs`): nothing here allocates memory th
 one group must stand together in `order`, because a group's limit is decided for all of them at
 once.
 
-    staged   new records, in the order of arrival; record i is staged[starts[i]:starts[i + 1]] order
-    which of them to insert, sorted by group; targets[n] is the place of number order[n] lanes
-    the packed boxes of all records; those of record i are lanes[ends[i]:ends[i + 1]] used     where
-    the reserved room begins in bits, slots, packed, zones and blocks; kernels move it
+    staged   new records in the order of arrival; record i is staged[starts[i]:starts[i + 1]]
+    order    which of them to insert, sorted by group; targets[n] is the place of number order[n]
+    lanes    the packed boxes of all records; those of record i are lanes[ends[i]:ends[i + 1]]
+    used     where the reserved room begins in bits, slots, packed, zones, blocks; kernels move it
 """
 
 # mypy: disable-error-code="no-any-return"

@@ -92,10 +92,6 @@ class MatcherPlugins:
                 raise ValueError(f"language {known.language} ({known.name}) is already registered")
         self._plugins[plugin.language] = plugin
 
-    def list_languages(self) -> list[int]:
-        """Return the ids of all languages, rising."""
-        return sorted(self._plugins)
-
     def find(self, language: int) -> MatcherPlugin:
         """Return the plug-in of a language; KeyError names an unknown one."""
         try:

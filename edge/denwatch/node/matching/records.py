@@ -388,7 +388,7 @@ def unlink_record(recs: Array, heads: Array, shape: Array, r: int) -> None:
 
 # Batches of subscriptions -------------------------------------------------------------------
 #
-# From columns (a data frame, Arrow, a generator of work) or from the protocol's objects.
+# From the protocol's objects, or from columns whose rows were decoded and checked before.
 
 
 @dataclass(frozen=True)

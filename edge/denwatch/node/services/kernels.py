@@ -1,4 +1,4 @@
-"""The compiled loops over bit planes; the only file of services that imports numba.
+"""The compiled loops over bit planes; the only file of services that needs numba.
 
     plus, minus   one row an item: the attributes that are 1, and those that are -1, 64 to a word;
                   in `judge_block` and `find_nearest` transposed, one row a word, so that
@@ -13,19 +13,14 @@ its squared distance is 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 import numpy.typing as npt
+from denwatch.node.matching.compiling import compiled
 from denwatch.node.services.request import Plane
 
 Slots = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
@@ -39,11 +34,6 @@ _NONE = np.uint64(0)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 _BLOCK = 256  # items judged at once by the exact search: its scratch stays in the first cache
-
-
-def compiled(function: _Kernel) -> _Kernel:
-    """Compile `function` without losing its type: numba ships none."""
-    return cast(_Kernel, numba.njit(cache=True)(function))
 
 
 @compiled

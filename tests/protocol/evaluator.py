@@ -1,10 +1,12 @@
-"""Evaluate subscription vectors where they lie: bytes in one buffer, no objects, no allocation.
+"""The degree of a subscription vector, read off its bytes: an oracle for devices and nodes.
 
-The layout is in README.md. The buffer is trusted: `subscription.decode` refused whatever could
-lead this file astray. Readings here are exact values; `matching.py` adds uncertain ones.
+It walks the bytes by itself and shares only the arithmetic of `protocol.degrees` with what it
+checks. The layout is in protocol/README.md. The buffer is trusted: `subscription.decode` refused
+whatever could lead this file astray. Readings are exact values. No objects, no allocation: it runs
+on every device runtime, within the 9 KB of a micro:bit.
 """
 
-from .degrees import MAX, SUGENO, aggregate, const, fuzzify, hedge
+from denwatch.protocol.degrees import MAX, SUGENO, aggregate, const, fuzzify, hedge
 
 # What evaluate() answers when the event lacks an attribute that the subscription asks for.
 NOT_A_CANDIDATE = const(-257)
