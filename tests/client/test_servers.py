@@ -79,7 +79,7 @@ def test_a_password_does_not_go_in_the_clear_off_this_machine() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "a+", "#", "$SYS", "x" * 65, "a\nb"])
 def test_a_name_stands_in_a_topic(name: str) -> None:
     with pytest.raises(SubscriberError, match="not a name"):
-        Topics.of(name)
+        Topics(name)
 
 
 # Messages ----------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from denwatch.client.console.feed import (
     build_feed,
     explain,
     format_value,
-    label,
     list_reasons,
     summarise,
 )
@@ -165,6 +164,8 @@ def test_values_are_said_without_digits_that_pretend(value: object, said: str) -
 
 def test_a_subscription_without_a_name_goes_by_its_words() -> None:
     text = "heart_rate is high, top 3"
-    assert label(derive_name(text), text) == "heart_rate is high"
-    assert label(derive_name(text), set_top(text, 5)) == "heart_rate is high"  # it was changed
-    assert label("fast", text) == "fast"
+    assert FeedSubscription(derive_name(text), text).label == "heart_rate is high"
+    assert (
+        FeedSubscription(derive_name(text), set_top(text, 5)).label == "heart_rate is high"
+    )  # it was changed
+    assert FeedSubscription("fast", text).label == "fast"

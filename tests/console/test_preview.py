@@ -17,7 +17,7 @@ from denwatch.client.console.preview import (
     shorten,
     strip_name,
 )
-from denwatch.client.console.status_monitor import Announcement, build_directory
+from denwatch.client.console.status_monitor import Announcement
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import load_shipped, parse_vocabulary
@@ -141,11 +141,10 @@ def test_who_can_answer_is_looked_up() -> None:
         Announcement("north", "bed-2", "patient", ("heart_rate",), True),
         Announcement("north", "bed-3", "patient", ("heart_rate", "pain"), False),
     ]
-    directory = build_directory(RESCUE, announced)
-    understood = preview("pulse is high and pain is severe", RESCUE, None, directory)
+    understood = preview("pulse is high and pain is severe", RESCUE, None, announced)
     assert understood.answered_by == ("bed-1",)
     assert understood.is_known
-    assert not preview("smoke is dense", RESCUE, None, directory).answered_by
+    assert not preview("smoke is dense", RESCUE, None, announced).answered_by
 
 
 # Changing -----------------------------------------------------------------------------------

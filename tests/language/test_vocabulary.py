@@ -12,21 +12,18 @@ from typing import Any
 
 import denwatch.client.vocabulary
 import pytest
-from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError
-from denwatch.client.syntax import Name, NamedTerm, PredicateNode, SubscriptionTree
+from denwatch.client.syntax import Name
 from denwatch.client.vocabulary import (
     SHIPPED,
-    PublisherDirectory,
     ValueKind,
     Vocabulary,
-    browse,
     build_vocabulary,
-    describe_vocabulary,
     load_shipped,
-    merge_vocabularies,
     parse_vocabulary,
 )
+from denwatch.client.vocabulary.loading import merge_vocabularies
+from denwatch.client.vocabulary.vocabulary import browse, describe_vocabulary
 
 SMALL = """
 name = "small"
@@ -244,55 +241,14 @@ def test_merging_refuses_two_events_of_one_number() -> None:
 # Publishers and browsing ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def directory() -> PublisherDirectory:
-    found = PublisherDirectory(load_shipped("rescue"))
-    found.announce_names("monitor-1", ["temp", "HR"])
-    found.announce_names("monitor-2", ["patient.pulse"])
-    found.announce("detector", 3, 0b111)
-    return found
-
-
-def subscribe(*names: str) -> Any:
-    from denwatch.client.syntax import And
-
-    leaves = tuple(PredicateNode(Name(name), NamedTerm(Name("high"))) for name in names)
-    tree = SubscriptionTree(leaves[0] if len(leaves) == 1 else And(leaves))
-    return compile_subscription(tree, load_shipped("rescue")).vector
-
-
-def test_publishers_of_a_subscription_have_all_its_attributes(
-    directory: PublisherDirectory,
-) -> None:
-    assert directory.find_publishers(subscribe("HR")) == ["monitor-1", "monitor-2"]
-    assert directory.find_publishers(subscribe("HR", "temp")) == ["monitor-1"]
-    assert directory.find_publishers(subscribe("CO")) == ["detector"]
-
-
-def test_look_up_says_what_a_publisher_lacks(directory: PublisherDirectory) -> None:
-    found = directory.look_up(["body_temp", "heartbeat"])
-    assert [(f.publisher, f.lacks, f.is_complete) for f in found] == [
-        ("monitor-1", (), True),
-        ("monitor-2", ("patient_temperature",), False),
-    ]
-
-
-def test_a_publisher_is_forgotten(directory: PublisherDirectory) -> None:
-    directory.forget("monitor-1")
-    assert directory.find_publishers(subscribe("HR")) == ["monitor-2"]
-    with pytest.raises(LanguageError, match="announces no attributes"):
-        directory.announce("mute", 1, 0)
-
-
-def test_browsing_shows_events_terms_synonyms_and_publishers(directory: PublisherDirectory) -> None:
+def test_browsing_shows_events_terms_and_synonyms() -> None:
     rescue = load_shipped("rescue")
     text = describe_vocabulary(rescue)
     assert "patient (1): Vital signs of one patient" in text
     assert rescue.version in text
-    page = browse(rescue, "temp", directory)
+    page = browse(rescue, "temp")
     assert "hospital: body_temp" in page
     assert "very_high: very high (at most" in page
-    assert "published by monitor-1" in page
     assert browse(rescue, "casualty").startswith("patient (1)")
     with pytest.raises(LanguageError, match='nothing is called "patiemt"; did you mean "patient"'):
         browse(rescue, "patiemt")

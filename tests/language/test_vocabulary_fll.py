@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from denwatch.client.errors import LanguageError
-from denwatch.client.vocabulary import import_fll, load_shipped, parse_fll
+from denwatch.client.vocabulary import load_shipped
+from denwatch.client.vocabulary.loading import import_fll, parse_fll
 
 TEXT = """
 Engine: ward

@@ -102,7 +102,7 @@ def test_symbols_and_moments() -> None:
         ("patient heart_rate==1", 20, "expected"),
         ("patient heart_rate=1=2", 20, "followed by a space"),
         ("patient triage=purple", 16, "never"),
-        ("heart_rate=1 traffic_speed=3", 14, "no event has"),
+        ("heart_rate=1 traffic_speed=3", 14, "before it belong to patient"),
     ],
 )
 def test_refusals_point_at_their_place(text: str, at: int | None, words: str) -> None:

@@ -11,21 +11,13 @@ This is the only file that looks for entry points.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.syntax import (
-    Condition,
-    Extension,
-    PredicateNode,
-    Quantity,
-    SugenoRule,
-    SyntaxNode,
-    Value,
-)
+from denwatch.client import syntax
+from denwatch.client.errors import LanguageError
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Attribute
@@ -75,7 +67,7 @@ class Named(Protocol):
 class PredicateType(Named, Protocol):
     """A constraint: `attribute is WORDS argument word argument ...`, in XML `<TAG .../>`."""
 
-    def lower(self, predicate: PredicateNode, attribute: Attribute) -> Condition:
+    def lower(self, predicate: syntax.PredicateNode, attribute: Attribute) -> syntax.Condition:
         """Return the predicate in core syntax; its constraint is the Extension.
 
         Negation, hedges and thresholds of the predicate are already taken off and are put back
@@ -83,7 +75,7 @@ class PredicateType(Named, Protocol):
         """
         ...
 
-    def evaluate(self, x: float, arguments: Sequence[Value], attribute: Attribute) -> float:
+    def evaluate(self, x: float, arguments: Sequence[syntax.Value], attribute: Attribute) -> float:
         """Return the ideal degree (0..1) of x, in the attribute's unit."""
         ...
 
@@ -93,8 +85,8 @@ class Recogniser(Protocol):
     """What a predicate type may do besides: see itself in the two predicates it lowers to."""
 
     def recognise(
-        self, pair: tuple[PredicateNode, PredicateNode], attribute: Attribute
-    ) -> Extension | None:
+        self, pair: tuple[syntax.PredicateNode, syntax.PredicateNode], attribute: Attribute
+    ) -> syntax.Extension | None:
         """Return the constraint that lowers to "one of the pair", None if there is none.
 
         The pair comes in both orders. The decompiler checks the answer by compiling it.
@@ -121,15 +113,17 @@ class Lowered:
     Without an aggregator, weights and rules decide which one it is.
     """
 
-    condition: Condition
+    condition: syntax.Condition
     aggregator: str | None = "minimum"
-    rules: tuple[SugenoRule, ...] = ()
+    rules: tuple[syntax.SugenoRule, ...] = ()
 
 
 class AggregatorType(Named, Protocol):
     """A way to combine the operands of the outermost `and`."""
 
-    def lower(self, operands: tuple[Condition, ...], arguments: Sequence[Quantity]) -> Lowered:
+    def lower(
+        self, operands: tuple[syntax.Condition, ...], arguments: Sequence[syntax.Quantity]
+    ) -> Lowered:
         """Return the aggregation in core terms."""
         ...
 
@@ -190,16 +184,17 @@ def _add(known: dict[str, T], extensions: Iterable[T], plugin: LanguagePlugin) -
         known[extension.name] = extension
 
 
-def find_extension(known: Mapping[str, T], name: str, what: str, node: SyntaxNode) -> T:
-    """Return an extension by name, or raise the error that says which there are."""
-    if name not in known:
-        raise LanguageError.at_node(
-            f'no plug-in adds the {what} "{name}"', node, suggestions=suggest_names(name, known)
-        )
-    return known[name]
+def order_arguments(extension: Named, given: Container[str], span: syntax.SourceSpan) -> list[str]:
+    """Return the names of the arguments that are given, in order; only the last may be missing."""
+    names = [parameter.name for parameter in extension.parameters]
+    found = [name for name in names if name in given]
+    if found != names[: len(found)]:
+        missing = next(name for name in names if name not in given)
+        raise LanguageError.at_span(f'"{missing}" is missing', span)
+    return found
 
 
-def check_arguments(extension: Named, arguments: Sequence[object], node: SyntaxNode) -> None:
+def check_arguments(extension: Named, arguments: Sequence[object], node: syntax.SyntaxNode) -> None:
     """Raise LanguageError unless there are as many arguments as the extension declares."""
     least = sum(not parameter.optional for parameter in extension.parameters)
     most = len(extension.parameters)

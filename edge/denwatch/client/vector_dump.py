@@ -15,23 +15,7 @@ from denwatch.client.vocabulary.fitting import find_width
 from denwatch.protocol import notification as notification_codec
 from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.degrees import CRISP, SLOPES
-from denwatch.protocol.subscription import (
-    ASYMMETRIC,
-    CERTAIN,
-    CONSEQUENTS,
-    HEDGES,
-    MORE,
-    NEGATIONS,
-    PATTERN,
-    RECENT,
-    REPEATS,
-    SIGNIFICANCE,
-    THETAS,
-    WEIGHTS,
-    WHY,
-    WIDE,
-    pack_pattern,
-)
+from denwatch.protocol.subscription import pack_pattern
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age, decode_duration
 from denwatch.protocol.vectors import (
     AND,
@@ -49,22 +33,22 @@ AGGREGATORS = (
 )
 _HEDGES = ("", "very", "extremely", "more or less")
 _SECTIONS = {
-    REPEATS: "repeats",
-    NEGATIONS: "negations",
-    HEDGES: "hedges",
-    ASYMMETRIC: "second gammas",
-    WIDE: "16-bit attributes",
-    PATTERN: "pattern",
-    WHY: "why",
-    MORE: "more sections",
+    subscription_codec.REPEATS: "repeats",
+    subscription_codec.NEGATIONS: "negations",
+    subscription_codec.HEDGES: "hedges",
+    subscription_codec.ASYMMETRIC: "second gammas",
+    subscription_codec.WIDE: "16-bit attributes",
+    subscription_codec.PATTERN: "pattern",
+    subscription_codec.WHY: "why",
+    subscription_codec.MORE: "more sections",
 }
 _MORE = {
-    CERTAIN: "certain",
-    THETAS: "thresholds of predicates",
-    WEIGHTS: "weights",
-    SIGNIFICANCE: "significance",
-    RECENT: "recent",
-    CONSEQUENTS: "rules",
+    subscription_codec.CERTAIN: "certain",
+    subscription_codec.THETAS: "thresholds of predicates",
+    subscription_codec.WEIGHTS: "weights",
+    subscription_codec.SIGNIFICANCE: "significance",
+    subscription_codec.RECENT: "recent",
+    subscription_codec.CONSEQUENTS: "rules",
 }
 
 
@@ -160,43 +144,43 @@ class _VectorWalker:
         sections = self.data[self.at]
         yield self.row(1, "sections", _list_bits(sections, _SECTIONS))
         more = 0
-        if sections & MORE:
+        if sections & subscription_codec.MORE:
             more = self.data[self.at]
             yield self.row(1, "more sections", _list_bits(more, _MORE))
         count = len(vector.predicates)
-        if sections & REPEATS:
+        if sections & subscription_codec.REPEATS:
             extra = self.data[self.at]
             meaning = f"{extra} more: {', '.join(self.names[count - extra :])}"
             yield self.row(1 + extra, "repeats", meaning)
-        if sections & NEGATIONS:
+        if sections & subscription_codec.NEGATIONS:
             later = [n for i, n in enumerate(self.names) if i >= 4 and vector.predicates[i].negated]
             yield self.row(2, "negations", f"not: {', '.join(later)}")
-        if sections & HEDGES:
+        if sections & subscription_codec.HEDGES:
             described = [f"{_describe_hedge(p.hedge)} {n}" for p, n in self.pairs() if p.hedge]
             yield self.row((count + 1) // 2, "hedges", ", ".join(described))
-        if sections & ASYMMETRIC:
+        if sections & subscription_codec.ASYMMETRIC:
             described = [n for p, n in self.pairs() if p.left != p.right]
             yield self.row(2, "second gammas", ", ".join(described))
-        if sections & WIDE:
+        if sections & subscription_codec.WIDE:
             described = [n for p, n in self.pairs() if p.wide]
             yield self.row(2, "16-bit attributes", ", ".join(dict.fromkeys(described)))
-        if sections & PATTERN:
+        if sections & subscription_codec.PATTERN:
             packed = pack_pattern(vector.pattern)
             yield self.row(len(packed), "pattern", _describe_pattern(vector.pattern, count))
         yield from self.walk_conditions(more)
 
     def walk_conditions(self, more: int) -> Iterator[VectorField]:
         vector = self.vector
-        if more & CERTAIN:
+        if more & subscription_codec.CERTAIN:
             yield self.row(1, "certain", f"at least {vector.certain / 255:.3f}")
-        if more & THETAS:
+        if more & subscription_codec.THETAS:
             for p, name in self.pairs():
                 meaning = f"possible {p.possible / 255:.3f}, certain {p.certain / 255:.3f}"
                 yield self.row(2, f"thresholds of {name}", meaning)
-        if more & WEIGHTS:
+        if more & subscription_codec.WEIGHTS:
             for p, name in self.pairs():
                 yield self.row(1, f"weight of {name}", str(p.weight))
-        if more & SIGNIFICANCE:
+        if more & subscription_codec.SIGNIFICANCE:
             yield from self.walk_significance()
         if vector.recent:
             until, gone = map(decode_duration, vector.recent)

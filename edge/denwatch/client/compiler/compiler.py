@@ -12,73 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from denwatch.client import syntax
+from denwatch.client import plugins, syntax
+from denwatch.client.compiler import fit, settings, structure
 from denwatch.client.compiler.constraints import ConstraintReader
-from denwatch.client.compiler.fit import (
-    Draft,
-    build_predicate,
-    check_hedges,
-    encode_hedges,
-    fit_away,
-    fit_draft,
-)
-from denwatch.client.compiler.settings import (
-    Approximation,
-    CompiledSubscription,
-    encode_overall,
-    encode_recent,
-    encode_rules,
-    encode_significance,
-    encode_thresholds,
-    encode_time,
-    encode_weights,
-    read_options,
-)
-from denwatch.client.compiler.structure import (
-    Connective,
-    Inverse,
-    Layout,
-    Leaf,
-    Tree,
-    find_empty_leaf,
-    find_levels,
-    has_and,
-    lay_out,
-    push_negations,
-    turn_to_or,
-)
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import (
-    Lowered,
-    PluginRegistry,
-    check_arguments,
-    find_extension,
-    load_registry,
-)
 from denwatch.client.vocabulary import Attribute, EventType, Fit, ValueKind, Vocabulary
+from denwatch.protocol import degrees, vectors
 from denwatch.protocol import subscription as codec
-from denwatch.protocol import vectors
-from denwatch.protocol.degrees import (
-    ARITHMETIC,
-    GEOMETRIC,
-    HARMONIC,
-    MAX,
-    MIN,
-    PRODUCT,
-    SUGENO,
-    WEIGHTED,
-)
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import MAX_PREDICATES
 
 KINDS = {
-    "minimum": MIN,
-    "maximum": MAX,
-    "product": PRODUCT,
-    "arithmetic_mean": ARITHMETIC,
-    "geometric_mean": GEOMETRIC,
-    "harmonic_mean": HARMONIC,
-    "weighted_mean": WEIGHTED,
+    "minimum": degrees.MIN,
+    "maximum": degrees.MAX,
+    "product": degrees.PRODUCT,
+    "arithmetic_mean": degrees.ARITHMETIC,
+    "geometric_mean": degrees.GEOMETRIC,
+    "harmonic_mean": degrees.HARMONIC,
+    "weighted_mean": degrees.WEIGHTED,
 }
 # A vector of three predicates is to fit the DENS paper's 17 bytes.
 COMPACT_PREDICATES = 3
@@ -91,16 +42,16 @@ def compile_subscription(
     vocabulary: Vocabulary,
     *,
     organisation: str | None = None,
-    registry: PluginRegistry | None = None,
+    registry: plugins.PluginRegistry | None = None,
     handle: int = 0,
     compact: bool = True,
-) -> CompiledSubscription:
+) -> settings.CompiledSubscription:
     """Return the vector of a subscription; LanguageError says what is wrong and where.
 
     `organisation` is whose synonyms go first. With `compact`, hedges and second slopes are fitted
     away if that brings up to three predicates down to 17 bytes.
     """
-    registry = load_registry() if registry is None else registry
+    registry = plugins.load_registry() if registry is None else registry
     event = resolve_event(tree, vocabulary, organisation)
     work = _Compilation(tree, event, vocabulary, registry, organisation)
     vector, fits = work.build(handle)
@@ -109,8 +60,10 @@ def compile_subscription(
         vector, fits, data = work.compact(vector, fits, data)
     work.check_emptiness(fits)
     report = work.report + work.describe_fits(fits)
-    options = read_options(tree)
-    return CompiledSubscription(vector, data, tuple(report), options, event, vocabulary.hash)
+    options = settings.read_options(tree)
+    return settings.CompiledSubscription(
+        vector, data, tuple(report), options, event, vocabulary.hash
+    )
 
 
 class _Compilation:
@@ -121,76 +74,80 @@ class _Compilation:
         source: syntax.SubscriptionTree,
         event: EventType,
         vocabulary: Vocabulary,
-        registry: PluginRegistry,
+        registry: plugins.PluginRegistry,
         organisation: str | None,
     ) -> None:
         self.source = source
         self.event = event
         self.vocabulary = vocabulary
         self.organisation = organisation
-        self.report: list[Approximation] = []
+        self.report: list[settings.Approximation] = []
         plan = lower_aggregator(source, registry)
         lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
         tree = lowerer.lower(plan.condition)
         self.drafts = lowerer.drafts
         self.rules = plan.rules
         self.kind = self._choose_kind(plan)
-        if self.kind == WEIGHTED:
-            self.drafts = encode_weights(self.drafts, self.report)
-        if self.kind in (WEIGHTED, SUGENO):
+        if self.kind == degrees.WEIGHTED:
+            self.drafts = settings.encode_weights(self.drafts, self.report)
+        if self.kind in (degrees.WEIGHTED, degrees.SUGENO):
             _check_flat(tree, self.drafts, self.kind)
-        if self.kind == MAX:
-            tree = turn_to_or(tree)
-        if not has_and(tree) and self.kind not in (WEIGHTED, SUGENO):
-            self.kind = MIN  # nothing is aggregated: "or" and "not" are all there is
-        self.tree = push_negations(tree, self.kind, lambda i: self.drafts[i].has_thresholds)
-        self.possible, self.certain = encode_overall(source)
-        self.is_lattice = self.kind == MIN
-        self.levels = find_levels(
+        if self.kind == degrees.MAX:
+            tree = structure.turn_to_or(tree)
+        if not structure.has_and(tree) and self.kind not in (degrees.WEIGHTED, degrees.SUGENO):
+            self.kind = degrees.MIN  # nothing is aggregated: "or" and "not" are all there is
+        self.tree = structure.push_negations(
+            tree, self.kind, lambda i: self.drafts[i].has_thresholds
+        )
+        self.possible, self.certain = settings.encode_overall(source)
+        self.is_lattice = self.kind == degrees.MIN
+        self.levels = structure.find_levels(
             self.tree,
             lambda i: (self.drafts[i].possible, self.drafts[i].certain),
             (self.possible, self.certain),
             self.is_lattice,
         )
 
-    def _choose_kind(self, plan: Lowered) -> int:
+    def _choose_kind(self, plan: plugins.Lowered) -> int:
         weighted = next((d.source.weight for d in self.drafts if d.source.weight), None)
         if plan.rules:
             if plan.aggregator is not None:
                 raise LanguageError.at_node(
                     "rules have their own aggregator, the fuzzy mean", self.source.aggregator
                 )
-            kind = SUGENO
+            kind = degrees.SUGENO
         elif plan.aggregator is None:
-            kind = WEIGHTED if weighted else MIN
+            kind = degrees.WEIGHTED if weighted else degrees.MIN
         else:
             kind = KINDS[plan.aggregator]
-        if weighted and kind != WEIGHTED:
+        if weighted and kind != degrees.WEIGHTED:
             raise LanguageError.at_node("weights are for the weighted mean only", weighted)
         return kind
 
-    def wires(self, fits: Mapping[Leaf, Fit]) -> dict[Leaf, vectors.Predicate]:
+    def wires(self, fits: Mapping[structure.Leaf, Fit]) -> dict[structure.Leaf, vectors.Predicate]:
         """Return the wire's predicate of each leaf."""
         return {
-            leaf: build_predicate(self.drafts[leaf.index], fitted, leaf.negated)
+            leaf: fit.build_predicate(self.drafts[leaf.index], fitted, leaf.negated)
             for leaf, fitted in fits.items()
         }
 
-    def build(self, handle: int) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fit]]:
+    def build(self, handle: int) -> tuple[vectors.SubscriptionVector, dict[structure.Leaf, Fit]]:
         """Return the exact vector: hedges as hedges, sides as they are."""
-        fits = {leaf: fit_draft(self.drafts[leaf.index], self.levels[leaf]) for leaf in self.levels}
+        fits = {
+            leaf: fit.fit_draft(self.drafts[leaf.index], self.levels[leaf]) for leaf in self.levels
+        }
         return self._assemble(fits, handle, self.report), fits
 
     def compact(
-        self, vector: vectors.SubscriptionVector, fits: dict[Leaf, Fit], data: bytes
-    ) -> tuple[vectors.SubscriptionVector, dict[Leaf, Fit], bytes]:
+        self, vector: vectors.SubscriptionVector, fits: dict[structure.Leaf, Fit], data: bytes
+    ) -> tuple[vectors.SubscriptionVector, dict[structure.Leaf, Fit], bytes]:
         """Return a vector of 17 bytes at most, if fitting away hedges or slopes gives one."""
         if len(vector.predicates) > COMPACT_PREDICATES:
             return vector, fits, data
         for symmetric in (False, True) if self.is_lattice else (False,):
-            shorter: dict[Leaf, Fit] = {}
+            shorter: dict[structure.Leaf, Fit] = {}
             for leaf, exact in fits.items():
-                fitted = fit_away(self.drafts[leaf.index], exact, self.levels[leaf], symmetric)
+                fitted = fit.fit_away(self.drafts[leaf.index], exact, self.levels[leaf], symmetric)
                 shorter[leaf] = exact if fitted is None else fitted
             candidate = self._assemble(shorter, vector.handle, [])
             encoded = codec.encode(candidate)
@@ -199,7 +156,7 @@ class _Compilation:
         return vector, fits, data
 
     def _assemble(
-        self, fits: Mapping[Leaf, Fit], handle: int, report: list[Approximation]
+        self, fits: Mapping[structure.Leaf, Fit], handle: int, report: list[settings.Approximation]
     ) -> vectors.SubscriptionVector:
         wires = self.wires(fits)
         layout = self._lay_out(wires)
@@ -207,10 +164,10 @@ class _Compilation:
         used = [self.event.by_bit[bit] for bit in sorted(features)]
         threshold = max(self.possible, self.certain)
         consequents = None
-        if self.kind == SUGENO:
+        if self.kind == degrees.SUGENO:
             consequents = self._encode_rules(wires, layout, report)
         predicates = list(layout.predicates)
-        if layout.kind != WEIGHTED:
+        if layout.kind != degrees.WEIGHTED:
             for p in predicates:
                 p.weight = 1
         try:
@@ -221,11 +178,11 @@ class _Compilation:
                 threshold=self.possible,
                 certain=self.certain,
                 handle=handle,
-                validity=encode_time(self.source.valid_for, "valid for", report),
+                validity=settings.encode_time(self.source.valid_for, "valid for", report),
                 pattern=layout.pattern,
                 why=self.source.why,
-                recent=encode_recent(self.source.recent, self.vocabulary, report),
-                significance=encode_significance(
+                recent=settings.encode_recent(self.source.recent, self.vocabulary, report),
+                significance=settings.encode_significance(
                     self.source, self._find_bands(features), used, threshold, report
                 ),
                 consequents=consequents,
@@ -235,9 +192,9 @@ class _Compilation:
                 f"this does not fit into a vector: {error.what}", self.source
             ) from None
 
-    def _lay_out(self, wires: Mapping[Leaf, vectors.Predicate]) -> Layout:
+    def _lay_out(self, wires: Mapping[structure.Leaf, vectors.Predicate]) -> structure.Layout:
         try:
-            layout = lay_out(self.tree, wires, self.kind)
+            return structure.lay_out(self.tree, wires, self.kind)
         except LanguageError as error:
             drafts = self.drafts
             extra = drafts[vectors.MAX_PREDICATES] if len(drafts) > vectors.MAX_PREDICATES else None
@@ -245,26 +202,23 @@ class _Compilation:
                 f"too many predicates: {error.message}" if extra else error.message,
                 extra.source if extra else self.source,
             ) from None
-        if self.kind == SUGENO:
-            return replace(layout, kind=SUGENO)
-        return layout
 
     def _encode_rules(
         self,
-        wires: Mapping[Leaf, vectors.Predicate],
-        layout: Layout,
-        report: list[Approximation],
+        wires: Mapping[structure.Leaf, vectors.Predicate],
+        layout: structure.Layout,
+        report: list[settings.Approximation],
     ) -> list[tuple[int, ...]]:
         order = [id(p) for p in layout.predicates]
         places = {leaf.index + 1: order.index(id(p)) for leaf, p in wires.items()}
-        found = [self.event.find_bit(p.attribute) for p in layout.predicates]
-        return encode_rules(self.rules, places, [a for a in found if a is not None], report)
+        attributes = [self.event.by_bit[p.attribute] for p in layout.predicates]
+        return settings.encode_rules(self.rules, places, attributes, report)
 
     def _find_bands(self, features: set[int]) -> dict[int, syntax.Quantity]:
         bands: dict[int, syntax.Quantity] = {}
         for band in self.source.dead_bands:
-            attribute = resolve_attribute(
-                band.attribute, self.event, self.vocabulary, self.organisation
+            (attribute,) = self.vocabulary.find_attributes(
+                band.attribute, self.event, self.organisation
             )
             if attribute.bit not in features:
                 raise LanguageError.at_node(
@@ -277,10 +231,10 @@ class _Compilation:
             bands[attribute.bit] = band.width
         return bands
 
-    def check_emptiness(self, fits: Mapping[Leaf, Fit]) -> None:
+    def check_emptiness(self, fits: Mapping[structure.Leaf, Fit]) -> None:
         """Raise LanguageError at the predicate that lets nothing match."""
         threshold = max(self.possible, self.certain)
-        leaf = find_empty_leaf(self.tree, self.kind, self.wires(fits), threshold)
+        leaf = structure.EmptinessSearch(self.kind, self.wires(fits)).find(self.tree, threshold)
         if leaf is not None:
             draft = self.drafts[leaf.index]
             raise LanguageError.at_node(
@@ -289,7 +243,7 @@ class _Compilation:
                 "the subscription can never match",
             )
 
-    def describe_fits(self, fits: Mapping[Leaf, Fit]) -> list[Approximation]:
+    def describe_fits(self, fits: Mapping[structure.Leaf, Fit]) -> list[settings.Approximation]:
         """Return what a person should know about the fits."""
         found = {}
         for leaf, fitted in fits.items():
@@ -297,16 +251,20 @@ class _Compilation:
                 draft = self.drafts[leaf.index]
                 message = fitted.message or "rounded to the steps of the attribute"
                 error = fitted.error if fitted.error > _WORTH_TELLING else None
-                entry = Approximation(draft.attribute.name, message, error, draft.source.span)
+                entry = settings.Approximation(
+                    draft.attribute.name, message, error, draft.source.span
+                )
                 found[leaf.index, fitted] = entry
         return list(found.values())
 
 
-def _check_flat(tree: Tree, drafts: Sequence[Draft], kind: int) -> None:
+def _check_flat(tree: structure.Tree, drafts: Sequence[fit.Draft], kind: int) -> None:
     """Raise LanguageError unless the condition is predicates joined by "and"."""
-    operands = tree.operands if isinstance(tree, Connective) and not tree.is_or else (tree,)
-    if not all(isinstance(operand, Leaf) for operand in operands):
-        what = "a weighted mean" if kind == WEIGHTED else "rules"
+    operands = (
+        tree.operands if isinstance(tree, structure.Connective) and not tree.is_or else (tree,)
+    )
+    if not all(isinstance(operand, structure.Leaf) for operand in operands):
+        what = "a weighted mean" if kind == degrees.WEIGHTED else "rules"
         raise LanguageError.at_node(
             f'{what} can join predicates by "and" only',
             drafts[0].source,
@@ -328,43 +286,20 @@ def resolve_event(
     if tree.event is not None:
         return vocabulary.find_event(tree.event, organisation)
     names = [p.attribute for p in syntax.iterate_predicates(tree.condition)]
-    common: dict[str, None] | None = None
-    for name in names:
-        events = [a.event for a in vocabulary.find_attributes(name, None, organisation)]
-        kept = dict.fromkeys(e for e in events if common is None or e in common)
-        if not kept and common is not None:
-            raise LanguageError.at_node(
-                f'"{name.text}" belongs to event {" or ".join(events)}, '
-                f"but the attributes before it belong to {' or '.join(common)}",
-                name,
-                "a subscription is about one event",
-            )
-        common = kept
-    if not common:
+    if not names:
         raise LanguageError.at_node("a subscription needs a predicate", tree)
-    if len(common) > 1:
-        raise LanguageError.at_node(
-            f'"{names[0].text}" is an attribute of several events',
-            names[0],
-            f"add one of them: event {', '.join(common)}",
-        )
-    return vocabulary.events[next(iter(common))]
+    return vocabulary.find_common_event(names, organisation, "add one of them: event")
 
 
-def resolve_attribute(
-    name: syntax.Name, event: EventType, vocabulary: Vocabulary, organisation: str | None
-) -> Attribute:
-    """Return the event's attribute of a name."""
-    return vocabulary.find_attributes(name, event, organisation)[0]
-
-
-def lower_aggregator(tree: syntax.SubscriptionTree, registry: PluginRegistry) -> Lowered:
+def lower_aggregator(
+    tree: syntax.SubscriptionTree, registry: plugins.PluginRegistry
+) -> plugins.Lowered:
     """Return the condition with the aggregator that the core has for it."""
     aggregator = tree.aggregator
     if aggregator is None or aggregator.name in syntax.AGGREGATORS:
         if aggregator is not None and aggregator.arguments:
             raise LanguageError.at_node(f"{aggregator.name} takes no arguments", aggregator)
-        return Lowered(tree.condition, aggregator.name if aggregator else None, tree.rules)
+        return plugins.Lowered(tree.condition, aggregator.name if aggregator else None, tree.rules)
     known = registry.aggregators
     if aggregator.name not in known:
         raise LanguageError.at_node(
@@ -372,8 +307,8 @@ def lower_aggregator(tree: syntax.SubscriptionTree, registry: PluginRegistry) ->
             aggregator,
             suggestions=suggest_names(aggregator.name, [*syntax.AGGREGATORS, *known]),
         )
-    extension = find_extension(known, aggregator.name, "aggregator", aggregator)
-    check_arguments(extension, aggregator.arguments, aggregator)
+    extension = known[aggregator.name]
+    plugins.check_arguments(extension, aggregator.arguments, aggregator)
     if tree.rules:
         raise LanguageError.at_node(f"{aggregator.name} takes no rules", tree.rules[0])
     condition = tree.condition
@@ -387,9 +322,9 @@ class Lowerer:
     def __init__(self, reader: ConstraintReader, event: EventType) -> None:
         self.reader = reader
         self.event = event
-        self.drafts: list[Draft] = []
+        self.drafts: list[fit.Draft] = []
 
-    def lower(self, condition: syntax.Condition, depth: int = 0) -> Tree:
+    def lower(self, condition: syntax.Condition, depth: int = 0) -> structure.Tree:
         """Return the tree over the numbers of drafts."""
         if depth > MAX_DEPTH:
             raise LanguageError.at_node("nested too deeply", condition)
@@ -397,30 +332,30 @@ class Lowerer:
             case syntax.PredicateNode():
                 return self._lower_predicate(condition, depth)
             case syntax.Not(operand=operand):
-                return Inverse(self.lower(operand, depth + 1))
+                return structure.Inverse(self.lower(operand, depth + 1))
             case syntax.And(operands=operands) | syntax.Or(operands=operands):
                 if not operands:
                     raise LanguageError.at_node("nothing to join", condition)
                 parts = tuple(self.lower(operand, depth + 1) for operand in operands)
-                return Connective(isinstance(condition, syntax.Or), parts)
+                return structure.Connective(isinstance(condition, syntax.Or), parts)
 
-    def _lower_predicate(self, predicate: syntax.PredicateNode, depth: int) -> Tree:
+    def _lower_predicate(self, predicate: syntax.PredicateNode, depth: int) -> structure.Tree:
         vocabulary, organisation = self.reader.vocabulary, self.reader.organisation
-        attribute = resolve_attribute(predicate.attribute, self.event, vocabulary, organisation)
+        (attribute,) = vocabulary.find_attributes(predicate.attribute, self.event, organisation)
         if isinstance(predicate.constraint, syntax.Extension):
             return self._lower_extension(predicate, predicate.constraint, attribute, depth)
         predicate = self._resolve_derived(predicate, attribute)
-        hedge, power = encode_hedges(predicate.hedges)
-        possible, certain = encode_thresholds(predicate.possible, predicate.certain)
+        hedge, power = fit.encode_hedges(predicate.hedges)
+        possible, certain = settings.encode_thresholds(predicate.possible, predicate.certain)
         meaning = self.reader.read(predicate, attribute)
-        draft = Draft(predicate, attribute, meaning, hedge, power, possible, certain)
-        check_hedges(draft)
+        draft = fit.Draft(predicate, attribute, meaning, hedge, power, possible, certain)
+        fit.check_hedges(draft)
         if len(self.drafts) >= 4 * MAX_PREDICATES:
             raise LanguageError.at_node(
                 f"too many predicates: a vector stores at most {MAX_PREDICATES}", predicate
             )
         self.drafts.append(draft)
-        return Leaf(len(self.drafts) - 1, draft.negated)
+        return structure.Leaf(len(self.drafts) - 1, draft.negated)
 
     def _resolve_derived(
         self, predicate: syntax.PredicateNode, attribute: Attribute
@@ -447,10 +382,16 @@ class Lowerer:
         constraint: syntax.Extension,
         attribute: Attribute,
         depth: int,
-    ) -> Tree:
+    ) -> structure.Tree:
         known = self.reader.registry.predicates
-        extension = find_extension(known, constraint.name, "predicate", constraint)
-        check_arguments(extension, constraint.arguments, constraint)
+        if constraint.name not in known:
+            raise LanguageError.at_node(
+                f'no plug-in adds the predicate "{constraint.name}"',
+                constraint,
+                suggestions=suggest_names(constraint.name, known),
+            )
+        extension = known[constraint.name]
+        plugins.check_arguments(extension, constraint.arguments, constraint)
         bare = syntax.PredicateNode(predicate.attribute, constraint, span=predicate.span)
         lowered = extension.lower(bare, attribute)
         extras = {
@@ -469,4 +410,4 @@ class Lowerer:
                 predicate,
             )
         tree = self.lower(lowered, depth + 1)
-        return Inverse(tree) if predicate.negated else tree
+        return structure.Inverse(tree) if predicate.negated else tree

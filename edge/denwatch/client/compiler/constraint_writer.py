@@ -10,22 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from denwatch.client import syntax
+from denwatch.client.compiler import fit, settings
 from denwatch.client.compiler.constraints import ConstraintReader, CrispSet
-from denwatch.client.compiler.fit import (
-    Draft,
-    cut_triple,
-    encode_hedges,
-    fit_away,
-    fit_draft,
-)
-from denwatch.client.compiler.settings import (
-    SLOPE_SCALE,
-    encode_constant,
-    encode_linear,
-    encode_threshold,
-)
 from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, Fit, Triple, ValueKind, format_moment
 from denwatch.client.vocabulary.fitting import find_gamma, find_width
@@ -34,26 +23,17 @@ from denwatch.protocol.degrees import CRISP, EXTREMELY, VERY
 from denwatch.protocol.timecode import decode_duration
 
 
-def round_numbers(values: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
-    """Yield the numbers with more and more digits, up to all of them."""
-    previous = None
-    for digits in range(1, 18):
-        rounded = tuple(float(f"{value:.{digits}g}") for value in values)
-        if rounded != previous:
-            yield rounded
-        previous = rounded
-
-
 def shorten(
     values: tuple[float, ...], means_the_same: Callable[[tuple[float, ...]], bool]
 ) -> tuple[float, ...] | None:
     """Return the numbers with the fewest digits that pass, None if none do."""
-    for rounded in round_numbers(values):
-        try:
-            if means_the_same(rounded):
+    previous = None
+    for digits in range(1, 18):
+        rounded = tuple(float(f"{value:.{digits}g}") for value in values)
+        with suppress(LanguageError):  # rounded out of the domain, or out of order
+            if rounded != previous and means_the_same(rounded):
                 return rounded
-        except LanguageError:  # rounded out of the domain, or out of order
-            continue
+        previous = rounded
     return None
 
 
@@ -62,7 +42,7 @@ def write_threshold(code: int) -> syntax.Scalar:
     for digits in range(1, 17):
         scale = 10**digits
         value = math.floor(code * scale / 255) / scale
-        if encode_threshold(syntax.Scalar(value), "threshold") == code:
+        if settings.encode_threshold(syntax.Scalar(value), "threshold") == code:
             return syntax.Scalar(value)
     return syntax.Scalar(code / 255)
 
@@ -83,14 +63,14 @@ def write_rule(
     if len(coefficients) == 1:
         found = shorten(
             (coefficients[0] / 255,),
-            lambda n: encode_constant(syntax.Scalar(n[0])) == coefficients[0],
+            lambda n: settings.encode_constant(syntax.Scalar(n[0])) == coefficients[0],
         )
         assert found is not None  # the full number is encoded so
         return syntax.SugenoRule(first, second, syntax.Scalar(found[0]))
     constant = coefficients[0] / 255
     slopes = []
     for code, attribute in zip(coefficients[1:], pair, strict=True):
-        slope = code / (SLOPE_SCALE * (attribute.high - attribute.low)) if code else 0.0
+        slope = code / (settings.SLOPE_SCALE * (attribute.high - attribute.low)) if code else 0.0
         constant -= slope * attribute.low
         slopes.append(slope)
 
@@ -100,7 +80,7 @@ def write_rule(
 
     def means_the_same(numbers: tuple[float, ...]) -> bool:
         rule = build(numbers)
-        return encode_linear(rule, rule.slopes, pair, []) == coefficients
+        return settings.encode_linear(rule, rule.slopes, pair, []) == coefficients
 
     numbers = (constant, slopes[0], slopes[1])
     return build(shorten(numbers, means_the_same) or numbers)
@@ -121,82 +101,75 @@ _FITTED_AWAY: tuple[tuple[syntax.Hedge, ...], ...] = (
 
 
 class Wording:
-    """Finds constraints for the predicates of one vector."""
+    """Finds a constraint for one predicate of a vector: one that gives its triple at the levels."""
 
-    def __init__(self, reader: ConstraintReader, may_be_fitted: bool) -> None:
+    def __init__(
+        self,
+        p: vectors.Predicate,
+        attribute: Attribute,
+        levels: Sequence[int],
+        reader: ConstraintReader,
+        may_be_fitted: bool,
+    ) -> None:
+        self.target = Triple(p.low, p.high, p.left, p.right)
+        self.hedge = p.hedge
+        self.hedges = read_hedges(p.hedge)
+        self.attribute = attribute
+        self.levels = levels
         self.reader = reader
         self.may_be_fitted = may_be_fitted  # hedges and slopes may have been fitted away
 
-    def find(
-        self, p: vectors.Predicate, attribute: Attribute, levels: Sequence[int]
-    ) -> tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]:
-        """Return a constraint and its hedges that give the predicate's triple at these levels."""
-        target = Triple(p.low, p.high, p.left, p.right)
-        crisp = p.left == p.right == CRISP
-        if crisp or attribute.kind is ValueKind.TEXT:
-            found = self._find_crisp(target, attribute) if crisp else None
-            return found or write_literal(target, attribute), () if crisp else read_hedges(p.hedge)
-        hedges = read_hedges(p.hedge)
-        for constraint, extra in self._list_candidates(target, attribute, hedges):
-            if self._gives(constraint, extra, target, p.hedge, attribute, levels):
-                return constraint, extra
-        shape = self._find_shape(target, hedges, p.hedge, attribute, levels)
-        return shape or write_literal(target, attribute), hedges
+    def find(self) -> tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]:
+        """Return the constraint and its hedges."""
+        target, attribute = self.target, self.attribute
+        if target.left == target.right == CRISP:
+            return self._find_crisp() or write_literal(target, attribute), ()
+        if attribute.kind is ValueKind.TEXT:
+            return write_literal(target, attribute), self.hedges
+        for constraint, hedges in self._list_candidates():
+            if self._gives(constraint, hedges):
+                return constraint, hedges
+        return self._find_shape() or write_literal(target, attribute), self.hedges
 
     def _list_candidates(
-        self, target: Triple, attribute: Attribute, hedges: tuple[syntax.Hedge, ...]
+        self,
     ) -> Iterator[tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]]:
+        target, attribute = self.target, self.attribute
         terms = [syntax.NamedTerm(syntax.Name(name)) for name in attribute.terms]
         for term in terms:
-            yield term, hedges
+            yield term, self.hedges
         if target.low == target.high and target.is_symmetric:
-            yield syntax.About(write_value(attribute.to_value(target.low), attribute)), hedges
-        if self.may_be_fitted and not hedges:
-            for extra in _FITTED_AWAY:
-                for term in terms:
-                    yield term, extra
+            yield syntax.About(write_value(attribute.to_value(target.low), attribute)), self.hedges
+        if self.may_be_fitted and not self.hedges:
+            yield from ((term, extra) for extra in _FITTED_AWAY for term in terms)
 
-    def _gives(
-        self,
-        constraint: syntax.Constraint,
-        hedges: tuple[syntax.Hedge, ...],
-        target: Triple,
-        hedge: int,
-        attribute: Attribute,
-        levels: Sequence[int],
-    ) -> bool:
+    def _gives(self, constraint: syntax.Constraint, hedges: tuple[syntax.Hedge, ...]) -> bool:
         """Return whether compiling the constraint here gives the target."""
+        attribute, levels = self.attribute, self.levels
         source = syntax.PredicateNode(syntax.Name(attribute.name), constraint, hedges=hedges)
         try:
             meaning = self.reader.read(source, attribute)
         except LanguageError:
             return False
-        code, power = encode_hedges(hedges)
-        draft = Draft(source, attribute, meaning, code, power)
-        exact = fit_draft(draft, levels)
-        if _is(exact, target, hedge):
+        draft = fit.Draft(source, attribute, meaning, *fit.encode_hedges(hedges))
+        exact = fit.fit_draft(draft, levels)
+        if self._is(exact):
             return True
-        if not self.may_be_fitted or hedge:
+        if not self.may_be_fitted or self.hedge:
             return False
         if levels:  # fitting away keeps the decisive cut: another cut, another set
-            wanted = cut_triple(target, hedge, levels[0], attribute)
-            if cut_triple(exact.triple, exact.hedge, levels[0], attribute) != wanted:
+            wanted = fit.cut_triple(self.target, self.hedge, levels[0], attribute)
+            if fit.cut_triple(exact.triple, exact.hedge, levels[0], attribute) != wanted:
                 return False
-        for symmetric in (False, True):
-            fitted = fit_away(draft, exact, levels, symmetric)
-            if fitted is not None and _is(fitted, target, hedge):
-                return True
-        return False
+        fitted = (fit.fit_away(draft, exact, levels, symmetric) for symmetric in (False, True))
+        return any(found is not None and self._is(found) for found in fitted)
 
-    def _find_shape(
-        self,
-        target: Triple,
-        hedges: tuple[syntax.Hedge, ...],
-        hedge: int,
-        attribute: Attribute,
-        levels: Sequence[int],
-    ) -> syntax.Constraint | None:
+    def _is(self, fitted: Fit) -> bool:
+        return fitted.triple == self.target and fitted.hedge == self.hedge
+
+    def _find_shape(self) -> syntax.Constraint | None:
         """Return a function with straight sides and short numbers, if one gives the target."""
+        target, attribute = self.target, self.attribute
         if attribute.kind is not ValueKind.NUMBER:
             return None
         left = find_width(target.left, attribute.wide)
@@ -210,61 +183,35 @@ class Wording:
         elif target.high == attribute.last and target.is_symmetric:
             kind, points = "rising", (a, b)
         elif target.low == target.high and target.is_symmetric:
-            return self._find_about(b, b - a, target, hedges, hedge, attribute, levels)
+            kind, points = "about", (b, b - a)
         elif target.low == target.high:
             kind, points = "triangle", (a, b, d)
         else:
             kind, points = "trapezoid", (a, b, c, d)
 
-        def build(numbers: tuple[float, ...]) -> syntax.Shape:
-            return syntax.Shape(
-                kind, tuple(syntax.Quantity(number, attribute.unit) for number in numbers)
-            )
+        def build(numbers: tuple[float, ...]) -> syntax.Constraint:
+            values = tuple(syntax.Quantity(number, attribute.unit) for number in numbers)
+            return syntax.About(*values) if kind == "about" else syntax.Shape(kind, values)
 
-        numbers = shorten(
-            points,
-            lambda n: (
-                _are_near(n, points, attribute)
-                and self._gives(build(n), hedges, target, hedge, attribute, levels)
-            ),
-        )
-        return None if numbers is None else build(numbers)
+        def means_the_same(numbers: tuple[float, ...]) -> bool:
+            # Only numbers within a step of what they stand for deserve a fit.
+            pairs = zip(numbers, points, strict=True)
+            near = all(abs(number - point) < attribute.step for number, point in pairs)
+            return near and self._gives(build(numbers), self.hedges)
 
-    def _find_about(
-        self,
-        centre: float,
-        spread: float,
-        target: Triple,
-        hedges: tuple[syntax.Hedge, ...],
-        hedge: int,
-        attribute: Attribute,
-        levels: Sequence[int],
-    ) -> syntax.Constraint | None:
-        def build(numbers: tuple[float, ...]) -> syntax.About:
-            centre, spread = numbers
-            return syntax.About(
-                syntax.Quantity(centre, attribute.unit), syntax.Quantity(spread, attribute.unit)
-            )
-
-        numbers = shorten(
-            (centre, spread),
-            lambda n: (
-                _are_near(n, (centre, spread), attribute)
-                and self._gives(build(n), hedges, target, hedge, attribute, levels)
-            ),
-        )
+        numbers = shorten(points, means_the_same)
         return None if numbers is None else build(numbers)
 
     # Crisp ----------------------------------------------------------------------------------
 
-    def _find_crisp(self, target: Triple, attribute: Attribute) -> syntax.Constraint | None:
+    def _find_crisp(self) -> syntax.Constraint | None:
         """Return a comparison or range with exactly these codes."""
+        target, attribute = self.target, self.attribute
         text = attribute.kind is ValueKind.TEXT
         last = len(attribute.symbols) - 1 if text else attribute.last
         if target.high > last:
             return None
-        low = self._list_values(target.low, attribute)
-        high = self._list_values(target.high, attribute)
+        low, high = self._list_values(target.low), self._list_values(target.high)
         candidates: list[syntax.Constraint] = []
         if target.low == target.high:
             candidates = [syntax.CrispComparison(syntax.Operator.EQUAL, value) for value in low]
@@ -286,8 +233,9 @@ class Wording:
                 return constraint
         return None
 
-    def _list_values(self, code: int, attribute: Attribute) -> list[syntax.Value]:
+    def _list_values(self, code: int) -> list[syntax.Value]:
         """Return ways to write the value of a code, short ones first."""
+        attribute = self.attribute
         if attribute.kind is ValueKind.TEXT:
             return [syntax.Text(attribute.symbols[code])]
         value = attribute.to_value(code)
@@ -303,16 +251,6 @@ class Wording:
             syntax.Quantity(n, attribute.unit)
             for n in dict.fromkeys((*(exact or ()), *numbers, value))
         ]
-
-
-def _are_near(numbers: tuple[float, ...], points: tuple[float, ...], attribute: Attribute) -> bool:
-    """Return whether rounded numbers deserve a fit: all within a step of what they stand for."""
-    pairs = zip(numbers, points, strict=True)
-    return all(abs(number - point) < attribute.step for number, point in pairs)
-
-
-def _is(fitted: Fit, target: Triple, hedge: int) -> bool:
-    return fitted.triple == target and fitted.hedge == hedge
 
 
 def read_hedges(code: int) -> tuple[syntax.Hedge, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.plugins import PluginRegistry, check_arguments, find_extension
+from denwatch.client.plugins import PluginRegistry, check_arguments
 from denwatch.client.vocabulary import Attribute, Membership, Triple, ValueKind, Vocabulary
 from denwatch.client.vocabulary.attributes import KINDS
 from denwatch.client.vocabulary.fitting import find_gamma
@@ -58,12 +58,12 @@ class ConstraintReader:
             return self._read_text(constraint, attribute)
         match constraint:
             case syntax.CrispComparison():
-                return _compare(
-                    constraint.operator,
-                    self._read_crisp(constraint, attribute),
-                    attribute,
-                    constraint,
-                )
+                value = constraint.value
+                if isinstance(value, syntax.Text) and value.value in attribute.terms:
+                    raise LanguageError.at_node(
+                        f'"{value.value}" is a fuzzy term', value, f"write: is {value.value}"
+                    )
+                return _compare(constraint, read_value(value, attribute), attribute)
             case syntax.CrispRange():
                 return _read_range(constraint, attribute)
             case syntax.NamedTerm():
@@ -74,14 +74,6 @@ class ConstraintReader:
                 return self._read_shape(constraint, attribute)
             case syntax.Extension():
                 raise AssertionError("extensions are lowered before sets are read")
-
-    def _read_crisp(self, constraint: syntax.CrispComparison, attribute: Attribute) -> float:
-        value = constraint.value
-        if isinstance(value, syntax.Text) and value.value in attribute.terms:
-            raise LanguageError.at_node(
-                f'"{value.value}" is a fuzzy term', value, f"write: is {value.value}"
-            )
-        return read_value(value, attribute)
 
     def _find_term(self, constraint: syntax.NamedTerm, attribute: Attribute) -> Membership:
         term = self.vocabulary.find_term(attribute, constraint.name, self.organisation)
@@ -108,7 +100,7 @@ class ConstraintReader:
                 if operator in (syntax.Operator.EQUAL, syntax.Operator.UNEQUAL):
                     return _point(code, operator is syntax.Operator.UNEQUAL)
                 _check_order(attribute, constraint)
-                return _compare(operator, float(code), attribute, constraint)
+                return _compare(constraint, float(code), attribute)
             case syntax.CrispRange(low=low, high=high):
                 _check_order(attribute, constraint)
                 first = self._find_symbol(low, attribute)
@@ -146,18 +138,16 @@ class ConstraintReader:
     def _read_shape(self, shape: syntax.Shape, attribute: Attribute) -> Meaning:
         if shape.kind == "fuzzifier":
             return _read_fuzzifier(shape, attribute)
-        if shape.kind in KINDS:
-            function = None
-        else:
-            known = self.registry.shapes
-            if shape.kind not in known:
-                raise LanguageError.at_node(
-                    f'unknown membership function "{shape.kind}"',
-                    shape,
-                    suggestions=suggest_names(shape.kind, [*KINDS, *known, "fuzzifier"]),
-                )
-            function = find_extension(known, shape.kind, "membership function", shape)
+        known = self.registry.shapes
+        function = None if shape.kind in KINDS else known.get(shape.kind)
+        if function is not None:
             check_arguments(function, shape.points, shape)
+        elif shape.kind not in KINDS:
+            raise LanguageError.at_node(
+                f'unknown membership function "{shape.kind}"',
+                shape,
+                suggestions=suggest_names(shape.kind, [*KINDS, *known, "fuzzifier"]),
+            )
         points = _read_points(shape, attribute)
         try:
             membership = Membership(shape.kind, points, function=function)
@@ -221,10 +211,9 @@ def _point(code: int, negated: bool = False) -> CrispSet:
     return CrispSet(Triple(code, code), negated)
 
 
-def _compare(
-    operator: syntax.Operator, value: float, attribute: Attribute, node: syntax.CrispComparison
-) -> CrispSet:
+def _compare(node: syntax.CrispComparison, value: float, attribute: Attribute) -> CrispSet:
     """Return the codes whose value compares so."""
+    operator = node.operator
     position = attribute.to_position(value)
     last = len(attribute.symbols) - 1 if attribute.kind is ValueKind.TEXT else attribute.last
     low, high = 0, last

@@ -6,16 +6,14 @@ from elsewhere the result means the same; bytes may differ where it was not in n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations, permutations
+from typing import Any
 
 from denwatch.client import syntax
-from denwatch.client.compiler.compiler import (
-    COMPACT_PREDICATES,
-    KINDS,
-    compile_subscription,
-    resolve_event,
-)
+from denwatch.client.compiler import compiler
 from denwatch.client.compiler.constraint_writer import (
     Wording,
     read_hedges,
@@ -36,7 +34,8 @@ from denwatch.protocol import vectors
 from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, WEIGHTED
 from denwatch.protocol.vectors import AND, NOT, OR
 
-_NAMES = {kind: name for name, kind in KINDS.items()}
+_Worded = tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]
+_NAMES = {kind: name for name, kind in compiler.KINDS.items()}
 
 
 def decompile(
@@ -52,7 +51,8 @@ def decompile(
     registry = load_registry() if registry is None else registry
     work = _Decompilation(vector, vocabulary, registry, options or Options())
     readable = work.build(work.word())
-    raised = work.raise_pairs(readable)
+    condition = raise_condition(readable.condition, work.event, registry)
+    raised = replace(readable, condition=condition)
     for tree in (raised, readable) if raised != readable else (readable,):
         if work.compiles_back(tree):
             return tree
@@ -83,107 +83,80 @@ class _Decompilation:
                 raise LanguageError(f"{attribute.path} has another resolution in this vector")
         self.tree = _read_tree(vector)
 
-    def word(self) -> list[syntax.PredicateNode]:
-        """Return the predicates in terms and units, each as simple as it can be."""
+    def word(self) -> Iterator[_Worded]:
+        """Yield the predicates in terms and units, each as simple as it can be."""
         vector = self.vector
         is_lattice = vector.aggregator in (MIN, MAX) or not has_and(self.tree)
         overall = vector.threshold, vector.certain
         own = [(p.possible, p.certain) for p in vector.predicates]
         levels = find_levels(self.tree, lambda i: own[i], overall, is_lattice)
-        wording = Wording(
-            ConstraintReader(self.vocabulary, self.registry, None),
-            may_be_fitted=len(vector.predicates) <= COMPACT_PREDICATES,
-        )
-        found = []
+        reader = ConstraintReader(self.vocabulary, self.registry, None)
+        may_be_fitted = len(vector.predicates) <= compiler.COMPACT_PREDICATES
         for i, (p, attribute) in enumerate(zip(vector.predicates, self.attributes, strict=True)):
-            constraint, hedges = wording.find(p, attribute, levels[Leaf(i, p.negated)])
-            found.append(
-                self._dress(
-                    p, syntax.PredicateNode(syntax.Name(attribute.name), constraint, hedges=hedges)
-                )
-            )
-        return found
+            own_levels = levels[Leaf(i, p.negated)]
+            yield Wording(p, attribute, own_levels, reader, may_be_fitted).find()
 
-    def spell(self) -> list[syntax.PredicateNode]:
-        """Return the predicates as the wire's triples."""
-        found = []
+    def spell(self) -> Iterator[_Worded]:
+        """Yield the predicates as the wire's triples."""
         for p, attribute in zip(self.vector.predicates, self.attributes, strict=True):
-            literal = write_literal(Triple(p.low, p.high, p.left, p.right), attribute)
             is_crisp = p.left == p.right == CRISP
-            hedges = () if is_crisp else read_hedges(p.hedge)
-            found.append(
-                self._dress(
-                    p, syntax.PredicateNode(syntax.Name(attribute.name), literal, hedges=hedges)
-                )
-            )
-        return found
+            literal = write_literal(Triple(p.low, p.high, p.left, p.right), attribute)
+            yield literal, () if is_crisp else read_hedges(p.hedge)
 
-    def raise_pairs(self, tree: syntax.SubscriptionTree) -> syntax.SubscriptionTree:
-        """Return the tree with what plug-ins recognise in it."""
-        condition = raise_condition(tree.condition, self.event, self.registry)
-        return replace(tree, condition=condition)
-
-    def _dress(self, p: vectors.Predicate, bare: syntax.PredicateNode) -> syntax.PredicateNode:
-        """Return the predicate with negation, thresholds and weight."""
+    def _dress(self, place: int, worded: _Worded) -> syntax.PredicateNode:
+        """Return a predicate with negation, thresholds and weight."""
+        p, (constraint, hedges) = self.vector.predicates[place], worded
         possible = p.possible if p.possible >= p.certain else 0  # certain says more then
         return syntax.PredicateNode(
-            attribute=bare.attribute,
-            constraint=bare.constraint,
+            attribute=syntax.Name(self.attributes[place].name),
+            constraint=constraint,
             negated=p.negated,
-            hedges=bare.hedges,
-            possible=write_threshold(possible) if possible else None,
-            certain=write_threshold(p.certain) if p.certain else None,
+            hedges=hedges,
+            possible=_write_share(possible),
+            certain=_write_share(p.certain),
             weight=syntax.Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
         )
 
     def compiles_back(self, tree: syntax.SubscriptionTree) -> bool:
         """Return whether a tree gives this very vector."""
         try:
-            again = compile_subscription(
+            again = compiler.compile_subscription(
                 tree, self.vocabulary, registry=self.registry, handle=self.vector.handle
             )
         except LanguageError:
             return False
         return again.vector == self.vector
 
-    def build(self, predicates: Sequence[syntax.PredicateNode]) -> syntax.SubscriptionTree:
+    def build(self, worded: Iterable[_Worded]) -> syntax.SubscriptionTree:
         """Return the whole tree over these predicates."""
         vector, options = self.vector, self.options
+        predicates = [self._dress(place, words) for place, words in enumerate(worded)]
         condition = _write_condition(self.tree, predicates)
         possible = max(vector.threshold, vector.certain)
         default = max(DEFAULT_THRESHOLD, vector.certain)
-        significance = vector.significance
         bare = syntax.SubscriptionTree(
             condition=condition,
             name=syntax.Name(options.name) if options.name is not None else None,
             aggregator=self._find_aggregator(),
             possible=None if possible == default else write_threshold(possible),
-            certain=write_threshold(vector.certain) if vector.certain else None,
+            certain=_write_share(vector.certain),
             rules=self._write_rules(),
             recent=self._write_recent(),
             score=None if options.score is None else syntax.Scalar(options.score),
             prefer=tuple(syntax.Prefer(syntax.Name(a), syntax.Name(b)) for a, b in options.prefer),
             top=None if options.top is None else syntax.Scalar(float(options.top)),
-            valid_for=write_duration(vector.validity) if vector.validity else None,
+            valid_for=_write_time(vector.validity),
             expiry=None if options.expiry is None else syntax.Quantity(options.expiry, "s"),
-            dead_bands=self._write_bands(),
-            relative_band=_write_share(significance.relative if significance else 0),
-            hysteresis=_write_share(significance.hysteresis if significance else 0),
-            persistence=_write_persistence(significance),
-            heartbeat=_write_time(significance.heartbeat if significance else 0),
-            quiet=_write_time(significance.quiet if significance else 0),
             why=vector.why,
+            **self._write_significance(),
         )
-        return (
-            bare if self._names_event(bare) else replace(bare, event=syntax.Name(self.event.name))
-        )
-
-    def _names_event(self, tree: syntax.SubscriptionTree) -> bool:
-        """Return whether the attributes alone say which event it is."""
         try:
-            return resolve_event(tree, self.vocabulary, None).name == self.event.name
+            resolved = compiler.resolve_event(bare, self.vocabulary, None)
         except LanguageError:
-            return False
+            resolved = None
+        if resolved is self.event:  # the attributes alone say which event it is
+            return bare
+        return replace(bare, event=syntax.Name(self.event.name))
 
     def _find_aggregator(self) -> syntax.Aggregator | None:
         kind = self.vector.aggregator
@@ -192,14 +165,13 @@ class _Decompilation:
         return syntax.Aggregator(_NAMES[kind])
 
     def _write_rules(self) -> tuple[syntax.SugenoRule, ...]:
-        rules = []
-        consequents = iter(self.vector.consequents or ())
-        count = len(self.attributes) if self.vector.consequents else 0
-        for i in range(count):
-            for j in range(i + 1, count):
-                pair = self.attributes[i], self.attributes[j]
-                rules.append(write_rule(i + 1, j + 1, next(consequents), pair))
-        return tuple(rules)
+        pairs = combinations(enumerate(self.attributes, 1), 2)
+        return tuple(
+            write_rule(i, j, consequent, (first, second))
+            for consequent, ((i, first), (j, second)) in zip(
+                self.vector.consequents or (), pairs, strict=False
+            )
+        )
 
     def _write_recent(self) -> syntax.Recent | None:
         codes = self.vector.recent
@@ -212,19 +184,27 @@ class _Decompilation:
         gone = None if codes[1] == codes[0] + 1 else write_duration(codes[1])
         return syntax.Recent(within=within, gone=gone)
 
-    def _write_bands(self) -> tuple[syntax.DeadBand, ...]:
-        significance = self.vector.significance
-        if significance is None or not significance.bands:
-            return ()
-        features = sorted({p.attribute for p in self.vector.predicates})
-        bands = []
-        for bit, code in zip(features, significance.bands, strict=True):
-            attribute = _find_attribute(self.event, bit)
-            if code:
-                bands.append(
-                    syntax.DeadBand(syntax.Name(attribute.name), _write_band(code, attribute))
-                )
-        return tuple(bands)
+    def _write_significance(self) -> dict[str, Any]:
+        """Return the fields of the tree that say when a match is worth sending again."""
+        found = self.vector.significance
+        if found is None:
+            return {}
+        bits = sorted({p.attribute for p in self.vector.predicates})
+        used = [_find_attribute(self.event, bit) for bit in bits]
+        bands = tuple(
+            syntax.DeadBand(syntax.Name(attribute.name), _write_band(code, attribute))
+            for attribute, code in zip(used, found.bands, strict=False)
+            if code
+        )
+        counts = syntax.Scalar(float(found.hits)), syntax.Scalar(float(found.window))
+        return {
+            "dead_bands": bands,
+            "relative_band": _write_share(found.relative),
+            "hysteresis": _write_share(found.hysteresis),
+            "persistence": syntax.Persistence(*counts) if found.window else None,
+            "heartbeat": _write_time(found.heartbeat),
+            "quiet": _write_time(found.quiet),
+        }
 
 
 def _find_attribute(event: EventType, bit: int) -> Attribute:
@@ -272,14 +252,6 @@ def _write_time(code: int) -> syntax.Quantity | None:
     return write_duration(code) if code else None
 
 
-def _write_persistence(significance: vectors.Significance | None) -> syntax.Persistence | None:
-    if significance is None or not significance.window:
-        return None
-    return syntax.Persistence(
-        syntax.Scalar(float(significance.hits)), syntax.Scalar(float(significance.window))
-    )
-
-
 def _write_band(code: int, attribute: Attribute) -> syntax.Quantity:
     """Return the width of a dead band in the attribute's unit; days or seconds of dates."""
     span = attribute.high - attribute.low
@@ -306,9 +278,7 @@ def raise_condition(
     raised = _raise_pairs(operands, isinstance(condition, syntax.Or), event, registry)
     if len(raised) == 1:
         return raised[0]
-    return (
-        syntax.Or(tuple(raised)) if isinstance(condition, syntax.Or) else syntax.And(tuple(raised))
-    )
+    return type(condition)(tuple(raised))
 
 
 def _raise_pairs(
@@ -318,18 +288,12 @@ def _raise_pairs(
 
     "Neither of two" is the contrary of "one of two": under "and" the pair is turned over.
     """
-    for i, first in enumerate(operands):
-        for j, second in enumerate(operands):
-            if (
-                i == j
-                or not isinstance(first, syntax.PredicateNode)
-                or not isinstance(second, syntax.PredicateNode)
-            ):
-                continue
-            found = _recognise((first, second), not is_or, event, registry)
-            if found is not None:
-                rest = [o for k, o in enumerate(operands) if k not in (i, j)]
-                return _raise_pairs([*rest, found], is_or, event, registry)
+    predicates = [p for p in operands if isinstance(p, syntax.PredicateNode)]
+    for first, second in permutations(predicates, 2):
+        found = _recognise((first, second), not is_or, event, registry)
+        if found is not None:
+            rest = [o for o in operands if o is not first and o is not second]
+            return _raise_pairs([*rest, found], is_or, event, registry)
     return operands
 
 
@@ -345,12 +309,10 @@ def _recognise(
     attribute = event.attributes[first.attribute.text]
     for extension in registry.predicates.values():
         if isinstance(extension, Recogniser):
-            try:
+            with suppress(LanguageError):
                 constraint = extension.recognise((first, second), attribute)
-            except LanguageError:
-                continue
-            if constraint is not None:
-                return syntax.PredicateNode(first.attribute, constraint, negated=turned)
+                if constraint is not None:
+                    return syntax.PredicateNode(first.attribute, constraint, negated=turned)
     return None
 
 

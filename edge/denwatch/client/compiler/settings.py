@@ -60,15 +60,6 @@ class Options:
         }
         return {key: value for key, value in values.items() if value is not None}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Options:
-        """Return the options of a dictionary that `to_dict` may have made."""
-        unknown = set(values) - set(cls.__dataclass_fields__)
-        if unknown:
-            raise LanguageError(f'unknown option "{min(unknown)}"')
-        pairs = tuple((str(better), str(worse)) for better, worse in values.get("prefer", ()))
-        return cls(**{**values, "prefer": pairs})
-
 
 @dataclass(frozen=True)
 class CompiledSubscription:
@@ -86,11 +77,6 @@ class CompiledSubscription:
         """The highest error of a predicate's degree that was reported (0..1)."""
         return max((a.error for a in self.report if a.error is not None), default=0.0)
 
-
-# Everything of a subscription that is not its condition: thresholds, times, significance, options.
-#
-# Each function takes what was written and answers codes of the wire; a rounding that a person might
-# notice is appended to the report.
 
 DEFAULT_THRESHOLD = 128
 _TINY = 1e-9

@@ -7,7 +7,7 @@ predicates; this file knows neither sets nor vocabularies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from denwatch.client.errors import LanguageError
@@ -102,15 +102,13 @@ class Layout:
     kind: int
 
 
+@dataclass
 class _WireBranch:
     """A simplified subtree: an operator with branches, or a predicate."""
 
-    def __init__(
-        self, operator: int, operands: list[_WireBranch], predicate: Predicate | None = None
-    ) -> None:
-        self.operator = operator  # AND, OR, NOT, or 0 for a predicate
-        self.operands = operands
-        self.predicate = predicate
+    operator: int  # AND, OR, NOT, or 0 for a predicate
+    operands: list[_WireBranch]
+    predicate: Predicate | None = None
 
     def key(self) -> tuple[object, ...]:
         """Return what tells two branches apart, whatever the order of operands."""
@@ -178,7 +176,7 @@ def _collect(branch: _WireBranch, unique: dict[tuple[object, ...], Predicate]) -
 
 def _sort(predicates: list[Predicate]) -> list[Predicate]:
     """Return predicates by attribute, second ones on an attribute last, as the wire wants them."""
-    ordered = sorted(predicates, key=lambda p: (p.attribute, _order(p)))
+    ordered = sorted(predicates, key=lambda p: (p.attribute, *map(int, p.fields())))
     seen: set[int] = set()
     first: list[Predicate] = []
     later: list[Predicate] = []
@@ -190,10 +188,6 @@ def _sort(predicates: list[Predicate]) -> list[Predicate]:
             f"a vector stores at most {MAX_PREDICATES} predicates, not {len(ordered)}"
         )
     return first + later
-
-
-def _order(p: Predicate) -> tuple[int, ...]:
-    return tuple(map(int, p.fields()))  # type: ignore[arg-type]
 
 
 def _write(
@@ -243,14 +237,10 @@ def find_levels(
         if is_lattice and False in signs:
             wanted += [256 - level for level in whole if level]
         wanted += [max(own), *own]
-        levels[leaf] = list_inner_levels((level for level in wanted if level), leaf.negated)
+        # As levels of the set: "not" turns them over.
+        inner = [256 - level if leaf.negated else level for level in wanted if level]
+        levels[leaf] = [level for level in dict.fromkeys(inner) if 0 < level < 256]
     return levels
-
-
-def list_inner_levels(levels: Iterable[int], negated: bool) -> list[int]:
-    """Return levels of a predicate's degree as levels of its set: "not" turns them over."""
-    inner = [256 - level if negated else level for level in levels]
-    return [level for level in dict.fromkeys(inner) if 0 < level < 256]
 
 
 # Empty subscriptions ---------------------------------------------------------------------------
@@ -261,14 +251,9 @@ def list_inner_levels(levels: Iterable[int], negated: bool) -> list[int]:
 Interval = tuple[int, int]
 
 
-def find_empty_leaf(
-    tree: Tree, kind: int, wires: Mapping[Leaf, Predicate], threshold: int
-) -> Leaf | None:
-    """Return the predicate because of which nothing can ever match, None if there is none."""
-    return _EmptinessSearch(kind, wires).find(tree, threshold)
+class EmptinessSearch:
+    """Looks for the predicate because of which nothing can ever match."""
 
-
-class _EmptinessSearch:
     def __init__(self, kind: int, wires: Mapping[Leaf, Predicate]) -> None:
         self.kind = kind
         self.wires = wires
@@ -307,11 +292,8 @@ class _EmptinessSearch:
         """Return the operands, those of an "and" within an "and" too where that is the same."""
         operands: list[Tree] = []
         for operand in tree.operands:
-            if (
-                isinstance(operand, Connective)
-                and not operand.is_or
-                and self.kind in (MIN, PRODUCT)
-            ):
+            is_and = isinstance(operand, Connective) and not operand.is_or
+            if isinstance(operand, Connective) and is_and and self.kind in (MIN, PRODUCT):
                 operands += self._flatten(operand)
             else:
                 operands.append(operand)

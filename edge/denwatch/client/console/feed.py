@@ -10,17 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from denwatch.client.console.preview import (
-    PredicateMeaning,
-    find_range,
-    find_top,
-    list_meanings,
-    read_codes,
-    shorten,
-)
+from denwatch.client.console import preview
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
 from denwatch.client.subscriber import ReceivedNotification
@@ -44,6 +37,11 @@ class Reason:
         """The degree in percent."""
         return describe_fit(self.low, self.high)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        shown = {"words": self.words, "value": self.value, "is_limit": self.is_limit}
+        return shown | {"fit": self.fit, "percent": round(100 * self.high)}
+
 
 def describe_fit(low: float, high: float) -> str:
     """Return one percentage, or from the worst to the best where a reading is in doubt."""
@@ -59,7 +57,7 @@ def list_reasons(
 ) -> list[Reason]:
     """Return the predicates of a subscription that a notification matches; the limit is marked."""
     try:
-        event, meanings = list_meanings(parse(text), vocabulary, organisation)
+        event, meanings = preview.list_meanings(parse(text), vocabulary, organisation)
     except LanguageError:
         return []
     if event.name != notification.event:
@@ -68,10 +66,10 @@ def list_reasons(
     found = []
     for meaning in meanings:
         value = notification.values.get(meaning.attribute.name)
-        codes = read_codes(meaning.attribute, value)
+        codes = preview.read_codes(meaning.attribute, value)
         if codes is not None:
             words = meaning.words.replace("_", " ")
-            found.append(Reason(words, format_value(value), *find_range(meaning, codes)))
+            found.append(Reason(words, format_value(value), *preview.find_range(meaning, codes)))
     return _mark_limit(found, meanings, limit)
 
 
@@ -93,7 +91,7 @@ def _format_number(value: object) -> str:
 
 
 def _mark_limit(
-    reasons: list[Reason], meanings: list[PredicateMeaning], limit: object
+    reasons: list[Reason], meanings: list[preview.PredicateMeaning], limit: object
 ) -> list[Reason]:
     """Mark the weakest predicate on the attribute that the node names."""
     if not isinstance(limit, str) or len(reasons) < 2:
@@ -103,17 +101,14 @@ def _mark_limit(
     if not weak:
         return reasons
     weakest = min(weak, key=lambda r: r.high)
-    return [Reason(r.words, r.value, r.low, r.high, True) if r is weakest else r for r in reasons]
+    return [replace(r, is_limit=True) if r is weakest else r for r in reasons]
 
 
 def summarise(notification: ReceivedNotification, reasons: list[Reason]) -> str:
     """Return the reason in one sentence or two."""
     if not reasons:
-        why = (
-            notification.why.get("words")
-            if isinstance(notification.why, Mapping)
-            else notification.why
-        )
+        why = notification.why
+        why = why.get("words") if isinstance(why, Mapping) else why
         return f"{_begin(str(why).replace('_', ' '))}." if why else "It matches your subscription."
     weakest = next((r for r in reasons if r.is_limit), min(reasons, key=lambda r: r.high))
     if notification.certain < notification.possible - 0.005:
@@ -147,12 +142,13 @@ class FeedSubscription:
     @property
     def top(self) -> int | None:
         """Its top k; None for all."""
-        return find_top(self.text)
+        return preview.find_top(self.text)
 
     @property
     def label(self) -> str:
-        """Its name, or its words if it was given none."""
-        return label(self.name, self.text)
+        """Its name, or its words if the library derived the name."""
+        is_derived = not self.name or _DERIVED.fullmatch(self.name)
+        return preview.shorten(self.text) if is_derived else self.name
 
 
 @dataclass(frozen=True)
@@ -165,11 +161,6 @@ class Feed:
     beyond: int = 0  # of the top k, or of the page
 
 
-def label(name: str, text: str) -> str:
-    """Return a subscription's name; its words if the library derived the name."""
-    return shorten(text) if not name or _DERIVED.fullmatch(name) else name
-
-
 Explain = Callable[[ReceivedNotification, str], dict[str, Any]]
 
 
@@ -180,16 +171,7 @@ def explain(
     reasons = list_reasons(notification, text, vocabulary, organisation)
     return {
         "summary": summarise(notification, reasons),
-        "reasons": [
-            {
-                "words": reason.words,
-                "value": reason.value,
-                "fit": reason.fit,
-                "percent": round(100 * reason.high),
-                "is_limit": reason.is_limit,
-            }
-            for reason in reasons
-        ],
+        "reasons": [reason.to_dict() for reason in reasons],
     }
 
 
@@ -225,31 +207,25 @@ def build_feed(
             continue
         chosen = next((n for n in within if n in known), "")
         reasons = explain(notification, known[chosen].text if chosen else "")
-        rows.append(
-            _build_row(notification, len(rows) + 1, [known.get(n) or n for n in within], reasons)
-        )
+        labels = [known[name].label if name in known else name for name in within]
+        rows.append(_build_row(notification, len(rows) + 1, labels, reasons))
     return Feed(tuple(rows), counts, hidden, beyond)
 
 
 def _build_row(
     notification: ReceivedNotification,
     rank: int,
-    subscriptions: list[FeedSubscription | str],
+    labels: list[str],
     reasons: dict[str, Any],
 ) -> dict[str, Any]:
-    labels = [
-        subscription if isinstance(subscription, str) else subscription.label
-        for subscription in subscriptions
-    ]
+    worst = min(notification.certain, notification.possible)
     return {
         "key": notification.key,
         "rank": rank,
         "certainty": "certain" if notification.is_certain else "possible",
-        "fit": describe_fit(
-            min(notification.certain, notification.possible), notification.possible
-        ),
+        "fit": describe_fit(worst, notification.possible),
         "percent": round(100 * notification.degree),
-        "worst": round(100 * min(notification.certain, notification.possible)),
+        "worst": round(100 * worst),
         "event": notification.event,
         "device": str(notification.fields.get("device") or ""),
         "node": str(notification.fields.get("node") or ""),
@@ -258,7 +234,7 @@ def _build_row(
             for name, value in notification.values.items()
         ],
         "faults": [
-            str(name).replace("_", " ") for name in _read_list(notification.fields.get("faults"))
+            str(name).replace("_", " ") for name in read_list(notification.fields.get("faults"))
         ],
         # A score that equals the degree is no information.
         "score": round(notification.score, 2)
@@ -271,5 +247,6 @@ def _build_row(
     }
 
 
-def _read_list(found: object) -> list[Any]:
+def read_list(found: object) -> list[Any]:
+    """Return what may be a list as one."""
     return found if isinstance(found, list) else []

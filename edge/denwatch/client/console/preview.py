@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from denwatch.client import syntax
 from denwatch.client.compiler import CompiledSubscription, compile_subscription
 from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
 from denwatch.client.compiler.constraints import ConstraintReader, FuzzySet
@@ -21,27 +22,14 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface, parse
 from denwatch.client.language.words_printer import print_condition, print_words
 from denwatch.client.plugins import load_registry
-from denwatch.client.syntax import (
-    And,
-    Condition,
-    Not,
-    Or,
-    PredicateNode,
-    Scalar,
-    SubscriptionTree,
-    iterate_predicates,
-)
 from denwatch.client.vector_dump import describe_bytes
-from denwatch.client.vocabulary import (
-    Attribute,
-    EventType,
-    PublisherDirectory,
-    ValueKind,
-    Vocabulary,
-    parse_moment,
-)
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary
+from denwatch.client.vocabulary.attributes import parse_moment
 from denwatch.client.vocabulary.fitting import find_power
 from denwatch.protocol.degrees import fuzzify, hedge
+
+if TYPE_CHECKING:
+    from denwatch.client.console.status_monitor import Announcement
 
 
 @dataclass(frozen=True)
@@ -54,7 +42,7 @@ class PredicateMeaning:
 
 
 def list_meanings(
-    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None = None
+    tree: syntax.SubscriptionTree, vocabulary: Vocabulary, organisation: str | None = None
 ) -> tuple[EventType, list[PredicateMeaning]]:
     """Return the event of a subscription and its predicates; LanguageError if it is wrong."""
     registry = load_registry()
@@ -194,9 +182,9 @@ def preview(
     text: str,
     vocabulary: Vocabulary,
     organisation: str | None = None,
-    directory: PublisherDirectory | None = None,
+    announcements: Iterable[Announcement] = (),
 ) -> Preview:
-    """Return what a text means."""
+    """Return what a text means, and which of the announced devices can answer it."""
     if not text.strip():
         return Preview()
     try:
@@ -212,8 +200,9 @@ def preview(
         return Preview(find_problem(error, text))
     except RecursionError:
         return Preview(find_problem(LanguageError("this is nested too deeply"), text))
-    publishers = list(directory.iterate_publications()) if directory is not None else []
-    answering = directory.find_publishers(compiled.vector) if directory is not None else []
+    needed = {compiled.event.by_bit[p.attribute].name for p in compiled.vector.predicates}
+    present = [one for one in announcements if one.is_present and one.event in vocabulary.events]
+    own = [one for one in present if one.event == compiled.event.name]
     return Preview(
         None,
         words,
@@ -226,9 +215,9 @@ def preview(
             if row.data
         ),
         tuple(graphs),
-        tuple(_describe_reports(compiled)),
-        tuple(sorted(set(answering))),
-        bool(publishers),
+        tuple(map(str, compiled.report)),
+        tuple(sorted({one.device for one in own if needed <= set(one.attributes)})),
+        bool(present),
     )
 
 
@@ -247,7 +236,7 @@ def find_problem(error: LanguageError, text: str) -> TextProblem:
 
 
 def _draw(
-    tree: SubscriptionTree,
+    tree: syntax.SubscriptionTree,
     compiled: CompiledSubscription,
     vocabulary: Vocabulary,
     organisation: str | None,
@@ -271,10 +260,10 @@ def _draw(
 Degree = Callable[[float], float]
 
 
-def _combine(condition: Condition, meanings: list[PredicateMeaning], bit: int) -> Degree:
+def _combine(condition: syntax.Condition, meanings: list[PredicateMeaning], bit: int) -> Degree:
     """Return the degree of all predicates on one attribute together."""
     own = [meaning.evaluate for meaning in meanings if meaning.attribute.bit == bit]
-    if sum(1 for _ in iterate_predicates(condition)) != len(meanings):
+    if sum(1 for _ in syntax.iterate_predicates(condition)) != len(meanings):
         # A plug-in made several of one: what it joins, it joins by "or".
         return lambda code: max(evaluate(code) for evaluate in own)
     joined = _join(condition, iter(meanings), bit)
@@ -282,51 +271,49 @@ def _combine(condition: Condition, meanings: list[PredicateMeaning], bit: int) -
     return lambda code: round(255 * joined(code)) / 255  # degrees are whole numbers on the wire
 
 
-def _join(condition: Condition, meanings: Iterator[PredicateMeaning], bit: int) -> Degree | None:
+def _join(
+    condition: syntax.Condition, meanings: Iterator[PredicateMeaning], bit: int
+) -> Degree | None:
     """Return the degree of several predicates on one attribute together; None without any.
 
     `meanings` are those of the condition's predicates, in the order in which they were written.
     """
     match condition:
-        case PredicateNode():
+        case syntax.PredicateNode():
             meaning = next(meanings)
             return meaning.evaluate if meaning.attribute.bit == bit else None
-        case Not(operand=operand):
+        case syntax.Not(operand=operand):
             inner = _join(operand, meanings, bit)
             return None if inner is None else lambda code: 1 - inner(code)
-        case And(operands=operands) | Or(operands=operands):
+        case syntax.And(operands=operands) | syntax.Or(operands=operands):
             found = [_join(operand, meanings, bit) for operand in operands]
             own = [function for function in found if function is not None]
-            choose = min if isinstance(condition, And) else max
+            choose = min if isinstance(condition, syntax.And) else max
             return (lambda code: choose(f(code) for f in own)) if own else None
-
-
-def _describe_reports(compiled: CompiledSubscription) -> Iterable[str]:
-    for entry in compiled.report:
-        yield str(entry)
 
 
 # Reading and changing subscriptions ----------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
+def _parse(text: str) -> syntax.SubscriptionTree | None:
+    """Return a subscription; None if its text is not valid."""
+    try:
+        return parse(text)
+    except LanguageError:
+        return None
+
+
 def find_name(text: str) -> str | None:
     """Return the name in a subscription's text; None if it has none, or is not valid."""
-    try:
-        tree = parse(text)
-    except LanguageError:
-        return None
-    return tree.name.text if tree.name is not None else None
+    tree = _parse(text)
+    return tree.name.text if tree is not None and tree.name is not None else None
 
 
-@lru_cache(maxsize=512)
 def find_top(text: str) -> int | None:
     """Return the top k of a subscription's text; None for all."""
-    try:
-        tree = parse(text)
-    except LanguageError:
-        return None
-    return int(tree.top.value) if tree.top is not None else None
+    tree = _parse(text)
+    return int(tree.top.value) if tree is not None and tree.top is not None else None
 
 
 def set_top(text: str, top: int | None) -> str:
@@ -334,24 +321,17 @@ def set_top(text: str, top: int | None) -> str:
     if top is not None and not 1 <= top <= 1_000:
         raise LanguageError(f"top {top}: a count from 1 to 1000 is expected")
     tree = parse(text)
-    return print_words(replace(tree, top=None if top is None else Scalar(float(top))))
+    return print_words(replace(tree, top=None if top is None else syntax.Scalar(float(top))))
 
 
-@lru_cache(maxsize=512)
 def strip_name(text: str) -> str:
     """Return a subscription in words without its name."""
-    try:
-        return print_words(replace(parse(text), name=None))
-    except LanguageError:
-        return text
+    tree = _parse(text)
+    return text if tree is None else print_words(replace(tree, name=None))
 
 
-@lru_cache(maxsize=512)
 def shorten(text: str, limit: int = 60) -> str:
     """Return a subscription's condition without options, cut if it is long."""
-    try:
-        tree = parse(text)
-        words = print_words(SubscriptionTree(tree.condition))
-    except LanguageError:
-        words = " ".join(text.split())
+    tree = _parse(text)
+    words = " ".join(text.split()) if tree is None else print_condition(tree.condition)
     return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"

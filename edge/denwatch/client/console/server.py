@@ -24,7 +24,7 @@ from denwatch.client.console.auth import AccessGuard, ConsoleUsers, LoginError
 from denwatch.client.console.completion import complete
 from denwatch.client.console.drawing import draw_map
 from denwatch.client.console.preview import MOST_CHARACTERS, preview, set_top
-from denwatch.client.console.status_monitor import build_directory, build_sources
+from denwatch.client.console.status_monitor import build_sources
 from denwatch.client.console.user_session import Situation, UserSession, describe_subscription
 from denwatch.client.errors import LanguageError
 from denwatch.client.subscriber import ConnectionState, SubscriberError
@@ -161,8 +161,7 @@ class ConsolePage:
         user, situation = self._user, self._situation
         announcements = situation.announcements if situation is not None else ()
         names = [s.name for s in situation.subscriptions] if situation is not None else []
-        directory = build_directory(user.vocabulary, announcements)
-        understood = preview(text, user.vocabulary, user.organisation, directory)
+        understood = preview(text, user.vocabulary, user.organisation, announcements)
         found = complete(text, caret, user.vocabulary, user.organisation, names)
         replaces = understood.name in names and understood.problem is None
         self._composer.show(

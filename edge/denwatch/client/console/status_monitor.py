@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from denwatch.client.console.feed import format_value
-from denwatch.client.errors import LanguageError
+from denwatch.client.console.feed import format_value, read_list
 from denwatch.client.subscriber import ReceivedNotification
 from denwatch.client.subscriber.display import describe_span
 from denwatch.client.subscriber.link import Identity, StatusReader
-from denwatch.client.vocabulary import PublisherDirectory, Vocabulary
+from denwatch.client.vocabulary import Vocabulary
 
 SILENT = 35_000  # ms: three times the usual interval of a status, and a bit
 FORGOTTEN = 3_600_000  # ms without a sign of life
@@ -38,8 +37,6 @@ class NodeView:
     lag: str
     queue: int
     devices: int
-    subscriptions: int
-    heard: int | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,6 @@ class LinkView:
     first: str
     second: str
     is_up: bool
-    since: int  # ms: when it was last reported up
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,6 @@ class NetworkView:
         """Return it as JSON."""
         return {
             "nodes": [asdict(node) for node in self.nodes],
-            "links": [asdict(link) for link in self.links],
             "is_cut": self.is_cut,
             "sentence": self.describe(),
         }
@@ -98,7 +93,7 @@ class NetworkMemory:
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Known] = {}
-        self._links: dict[tuple[str, str], int] = {}  # when it was last reported up
+        self._links: set[tuple[str, str]] = set()  # in the order of their names
 
     def learn(self, node: str, fields: Mapping[str, Any], now: int) -> None:
         """Add a status."""
@@ -106,7 +101,7 @@ class NetworkMemory:
         known.fields, known.heard, known.mentioned, known.is_stopped = fields, now, now, False
         for peer in _read_peers(fields):
             self._nodes.setdefault(peer, _Known()).mentioned = now
-            self._links[_pair(node, peer)] = now
+            self._links.add((min(node, peer), max(node, peer)))
 
     def forget(self, node: str, now: int) -> None:
         """Record that a node has stopped in order."""
@@ -120,8 +115,8 @@ class NetworkMemory:
             key=lambda name: (-self._nodes[name].mentioned // FORGOTTEN, name),
         )[:_MOST_NODES]
         links = [
-            LinkView(a, b, self._is_up(a, b, now), seen)
-            for (a, b), seen in sorted(self._links.items())
+            LinkView(a, b, self._is_up(a, b, now))
+            for a, b in sorted(self._links)
             if a in recent and b in recent
         ]
         nodes = [self._describe(name, now, served_by) for name in sorted(recent)]
@@ -139,10 +134,11 @@ class NetworkMemory:
 
     def _is_up(self, a: str, b: str, now: int) -> bool:
         """A link is up if every end that is up reports it, and at least one end is up."""
-        said = []
-        for one, other in ((a, b), (b, a)):
-            if self._find_state(one, now) == "up":
-                said.append(other in _read_peers(self._nodes[one].fields))
+        said = [
+            other in _read_peers(self._nodes[one].fields)
+            for one, other in ((a, b), (b, a))
+            if self._find_state(one, now) == "up"
+        ]
         return bool(said) and all(said)
 
     def _find_state(self, name: str, now: int) -> str:
@@ -165,8 +161,6 @@ class NetworkMemory:
             describe_lag(lag) if isinstance(lag, int | float) else "",
             _read_count(fields, "queue"),
             _read_count(fields, "devices"),
-            _read_count(fields, "subscriptions"),
-            known.heard,
         )
 
 
@@ -189,13 +183,8 @@ def describe_lag(ms: float) -> str:
     return "under 1 s behind" if ms < 1_000 else f"{describe_span(int(ms))} behind"
 
 
-def _pair(a: str, b: str) -> tuple[str, str]:
-    return (a, b) if a < b else (b, a)
-
-
 def _read_peers(fields: Mapping[str, Any]) -> list[str]:
-    found = fields.get("peers")
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return [name for name in read_list(fields.get("peers")) if isinstance(name, str)]
 
 
 def _read_count(fields: Mapping[str, Any], key: str) -> int:
@@ -217,44 +206,24 @@ class Announcement:
     is_present: bool
 
 
-def read_announcements(
-    statuses: Mapping[str, Mapping[str, Any]],
-) -> tuple[list[Announcement], int]:
+def read_announcements(statuses: Mapping[str, Mapping[str, Any]]) -> tuple[list[Announcement], int]:
     """Return the devices that the nodes report, and how many they only count."""
     found: list[Announcement] = []
     more = 0
     for node, fields in sorted(statuses.items()):
-        for group in _read_list(fields.get("publishers")):
+        for group in read_list(fields.get("publishers")):
             if not isinstance(group, Mapping):
                 continue
             event = str(group.get("event", ""))
-            attributes = tuple(str(name) for name in _read_list(group.get("attributes")))
-            for key in ("present", "away"):
-                for device in _read_list(group.get(key)):
-                    found.append(
-                        Announcement(node, str(device), event, attributes, key == "present")
-                    )
+            attributes = tuple(str(name) for name in read_list(group.get("attributes")))
+            found += [
+                Announcement(node, str(device), event, attributes, key == "present")
+                for key in ("present", "away")
+                for device in read_list(group.get(key))
+            ]
             left = group.get("more")
             more += left if isinstance(left, int) else 0
     return found, more
-
-
-def build_directory(
-    vocabulary: Vocabulary, announcements: Iterable[Announcement]
-) -> PublisherDirectory:
-    """Return the present devices by what they sense, to find those that a subscription needs."""
-    directory = PublisherDirectory(vocabulary)
-    for one in announcements:
-        event = vocabulary.events.get(one.event)
-        if event is None or not one.is_present:
-            continue
-        bits = [event.attributes[name].bit for name in one.attributes if name in event.attributes]
-        if bits:
-            try:
-                directory.announce(one.device, event.number, sum(1 << bit for bit in bits))
-            except LanguageError:
-                continue
-    return directory
 
 
 def build_sources(
@@ -288,16 +257,15 @@ def build_sources(
 
 def _add_sensed(sensed: list[dict[str, Any]], one: Announcement, vocabulary: Vocabulary) -> None:
     event = vocabulary.events.get(one.event)
-    listed = []
-    for name in one.attributes:
-        attribute = event.attributes.get(name) if event is not None else None
-        listed.append(
-            {
-                "name": name,
-                "label": name.replace("_", " "),
-                "domain": attribute.describe_domain() if attribute else "not in this vocabulary",
-            }
-        )
+    known = event.attributes if event is not None else {}
+    listed = [
+        {
+            "name": name,
+            "label": name.replace("_", " "),
+            "domain": known[name].describe_domain() if name in known else "not in this vocabulary",
+        }
+        for name in one.attributes
+    ]
     entry = {"event": one.event, "attributes": listed}
     if entry not in sensed:
         sensed.append(entry)
@@ -305,15 +273,9 @@ def _add_sensed(sensed: list[dict[str, Any]], one: Announcement, vocabulary: Voc
 
 def describe_place(notification: ReceivedNotification) -> str:
     """Return the position that a notification has; "" if it has none."""
-    parts = []
-    for name in ("east", "north"):
-        if name in notification.values:
-            parts.append(f"{format_value(notification.values[name])} {name}")
-    return ", ".join(parts)
-
-
-def _read_list(found: object) -> list[Any]:
-    return found if isinstance(found, list) else []
+    values = notification.values
+    names = [name for name in ("east", "north") if name in values]
+    return ", ".join(f"{format_value(values[name])} {name}" for name in names)
 
 
 # Listening -----------------------------------------------------------------------------------

@@ -21,22 +21,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from denwatch.client.console.feed import Feed, FeedSubscription, build_feed, explain, label
+from denwatch.client import subscriber
+from denwatch.client.console import status_monitor
+from denwatch.client.console.feed import Feed, FeedSubscription, build_feed, explain
 from denwatch.client.console.preview import find_name, strip_name
-from denwatch.client.console.status_monitor import (
-    Announcement,
-    NetworkView,
-    StatusMonitor,
-    read_announcements,
-)
-from denwatch.client.subscriber import (
-    ConnectionState,
-    ConnectionStatus,
-    HandlerTransaction,
-    ReceivedNotification,
-    Subscriber,
-    SubscriptionStatus,
-)
 from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.link import Identity
 from denwatch.client.subscriber.messages import derive_name
@@ -121,18 +109,18 @@ class Situation:
     """All that a page shows, at one moment."""
 
     now: int
-    status: ConnectionStatus
-    subscriptions: tuple[SubscriptionStatus, ...]
+    status: subscriber.ConnectionStatus
+    subscriptions: tuple[subscriber.SubscriptionStatus, ...]
     feed: Feed
-    notifications: tuple[ReceivedNotification, ...]
-    network: NetworkView
-    announcements: tuple[Announcement, ...]
+    notifications: tuple[subscriber.ReceivedNotification, ...]
+    network: status_monitor.NetworkView
+    announcements: tuple[status_monitor.Announcement, ...]
     uncounted: int  # devices that nodes count but do not name
 
     @property
     def is_online(self) -> bool:
         """Whether a node serves us."""
-        return self.status.state is ConnectionState.ONLINE
+        return self.status.state is subscriber.ConnectionState.ONLINE
 
 
 class UserSession:
@@ -155,7 +143,7 @@ class UserSession:
         self.settings = load_settings(self._path)
         self._lock = threading.Lock()
         self._ranked = RankedNotifications()
-        self._subscriber = Subscriber(
+        self._subscriber = subscriber.Subscriber(
             name,
             password,
             nodes.servers,
@@ -166,8 +154,8 @@ class UserSession:
             on_status=self._follow_status,
         )
         identity = Identity(name, password, nodes.tls, nodes.is_insecure)
-        self._monitor = StatusMonitor(identity, nodes.servers, self._subscriber.now)
-        self._since = self._subscriber.now()
+        self._monitor = status_monitor.StatusMonitor(identity, nodes.servers, self._subscriber.now)
+        self.since = self._subscriber.now()  # ms: when the connection was made or lost
         self._is_online = False
         self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -185,27 +173,26 @@ class UserSession:
     def save(self, settings: UserSettings) -> None:
         """Change the settings."""
         with self._lock:
-            self.settings = settings
-            save_settings(self._path, settings)
+            self._change(settings)
 
     # Receiving ------------------------------------------------------------------------------
 
     def _receive(
         self,
-        notification: ReceivedNotification,
-        transaction: HandlerTransaction,  # noqa: ARG002 - a handler's
+        notification: subscriber.ReceivedNotification,
+        transaction: subscriber.HandlerTransaction,  # noqa: ARG002 - a handler's
     ) -> None:
         self._add([notification])
 
-    def _add(self, notifications: Iterable[ReceivedNotification]) -> None:
+    def _add(self, notifications: Iterable[subscriber.ReceivedNotification]) -> None:
         with self._lock:
             self._ranked.add(notifications, self._subscriber.now())
 
-    def _follow_status(self, status: ConnectionStatus) -> None:
-        is_online = status.state is ConnectionState.ONLINE
+    def _follow_status(self, status: subscriber.ConnectionStatus) -> None:
+        is_online = status.state is subscriber.ConnectionState.ONLINE
         if is_online != self._is_online:
             self._is_online = is_online
-            self._since = self._subscriber.now()
+            self.since = self._subscriber.now()
 
     # Subscribing ---------------------------------------------------------------------------
 
@@ -214,8 +201,7 @@ class UserSession:
         name = name or find_name(text) or derive_name(text)
         self._subscriber.subscribe(text, name, wait=False)
         with self._lock:
-            ended = [other for other in self.settings.ended if other != name]
-            self._change(replace(self.settings, ended=ended))
+            self._change(replace(self.settings, ended=_without(self.settings.ended, name)))
         return name
 
     def replace(self, text: str, old: str | None) -> str:
@@ -229,14 +215,14 @@ class UserSession:
         """End a subscription, now or when a node is in range; its notifications go at once."""
         self._subscriber.unsubscribe(name, wait=False)
         with self._lock:
-            muted = [other for other in self.settings.muted if other != name]
-            ended = [other for other in self.settings.ended if other != name] + [name]
+            muted = _without(self.settings.muted, name)
+            ended = [*_without(self.settings.ended, name), name]
             self._change(replace(self.settings, muted=muted, ended=ended[-1_000:]))
 
     def mute(self, name: str, is_muted: bool) -> None:
         """Hide the notifications of a subscription, or show them again; nothing is lost."""
         with self._lock:
-            muted = [other for other in self.settings.muted if other != name]
+            muted = _without(self.settings.muted, name)
             self._change(replace(self.settings, muted=muted + [name] * is_muted))
 
     def _change(self, settings: UserSettings) -> None:
@@ -257,27 +243,15 @@ class UserSession:
         feed = build_feed(ranked, subscriptions, settings.ended, self._explain)
         with self._monitor.lock:
             served_by = self._monitor.served.get(status.server, "")
-            is_online = status.state is ConnectionState.ONLINE
+            is_online = status.state is subscriber.ConnectionState.ONLINE
             network = self._monitor.memory.view(now, served_by if is_online else "")
             statuses = self._monitor.memory.list_statuses(now)
-        announcements, uncounted = read_announcements(statuses)
+        announcements, uncounted = status_monitor.read_announcements(statuses)
         return Situation(
-            now,
-            status,
-            tuple(live),
-            feed,
-            tuple(ranked),
-            network,
-            tuple(announcements),
-            uncounted,
+            now, status, tuple(live), feed, tuple(ranked), network, tuple(announcements), uncounted
         )
 
-    @property
-    def since(self) -> int:
-        """When the connection was made or lost, in ms."""
-        return self._since
-
-    def _explain(self, notification: ReceivedNotification, text: str) -> dict[str, Any]:
+    def _explain(self, notification: subscriber.ReceivedNotification, text: str) -> dict[str, Any]:
         key = notification.key, text
         known = self._reasons.get(key)
         if known is None:
@@ -288,19 +262,22 @@ class UserSession:
         return known
 
 
+def _without(names: list[str], name: str) -> list[str]:
+    return [other for other in names if other != name]
+
+
 def describe_subscription(
-    subscription: SubscriptionStatus, feed: Feed, is_muted: bool
+    subscription: subscriber.SubscriptionStatus, feed: Feed, is_muted: bool
 ) -> dict[str, Any]:
     """Return a subscription as the page shows it. Pure."""
     shown = FeedSubscription(subscription.name, subscription.text)
-    error = subscription.error
     return {
         "name": subscription.name,
-        "label": label(subscription.name, subscription.text),
+        "label": shown.label,
         "text": subscription.text,
         "words": strip_name(subscription.text),
         "state": subscription.state,
-        "error": "" if error is None else str(error),
+        "error": str(subscription.error or ""),
         "top": shown.top,
         "is_muted": is_muted,
         "count": feed.counts.get(subscription.name, 0),

@@ -13,28 +13,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError, join_choices, suggest_names
-from denwatch.client.language.lexicon import (
-    DURATIONS,
-    LIMITS,
-    SCALARS,
-    read_hedge,
-    read_quantity,
-    read_value,
-    write_quantity,
-    write_value,
-)
-from denwatch.client.plugins import PluginRegistry, load_registry
+from denwatch.client.language import lexicon
+from denwatch.client.plugins import PluginRegistry, load_registry, order_arguments
+from denwatch.client.syntax import SourceSpan
 
 MAX_CHARACTERS = 65536
 MAX_DEPTH = 64
 
-Content: TypeAlias = "dict[str, JsonMember] | list[JsonValue] | str | float | bool | None"
+Content: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | float | bool | None"
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -44,339 +36,121 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True)
 class JsonValue:
-    """A JSON value and where it stands."""
+    """A JSON value and where it stands; in an object, also where its key does."""
 
     value: Content
-    span: syntax.SourceSpan
-
-
-@dataclass(frozen=True)
-class JsonMember:
-    """A value of an object, and where its key stands."""
-
-    item: JsonValue
-    key: syntax.SourceSpan
+    span: SourceSpan
+    key: SourceSpan | None = None
 
 
 def parse_source(text: str) -> JsonValue:
     """Return the one value of a JSON text."""
-    if len(text) > MAX_CHARACTERS:
-        message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
-        raise LanguageError(message, MAX_CHARACTERS + 1)
-    start = 1 if text.startswith("\ufeff") else 0
-    item, end = _parse(text, _skip(text, start), 0)
-    end = _skip(text, end)
+    lexicon.check_length(text, MAX_CHARACTERS)
+    parser = _SourceParser(text)
+    item, end = parser.parse(parser.skip(1 if text.startswith("\ufeff") else 0), 0)
+    end = parser.skip(end)
     if end < len(text):
         raise LanguageError("text after the end of the JSON value", end + 1)
     return item
 
 
-def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    assert match is not None
-    return match.end()
+class _SourceParser:
+    """Every method takes the place where something begins, and returns it and where it ends."""
 
+    def __init__(self, text: str) -> None:
+        self.text = text
 
-def _parse(text: str, at: int, depth: int) -> tuple[JsonValue, int]:
-    if depth > MAX_DEPTH:
-        raise LanguageError(f"nested more than {MAX_DEPTH} deep", at + 1)
-    head = text[at : at + 1]
-    value: Content
-    if head == "{":
-        value, end = _parse_object(text, at, depth)
-    elif head == "[":
-        value, end = _parse_array(text, at, depth)
-    elif head == '"':
-        value, end = _parse_string(text, at)
-    else:
-        value, end = _parse_plain(text, at)
-    return JsonValue(value, syntax.SourceSpan(at, end)), end
+    def skip(self, at: int) -> int:
+        match = _SPACE.match(self.text, at)
+        assert match is not None
+        return match.end()
 
+    def parse(self, at: int, depth: int) -> tuple[JsonValue, int]:
+        if depth > MAX_DEPTH:
+            raise LanguageError(f"nested more than {MAX_DEPTH} deep", at + 1)
+        head = self.text[at : at + 1]
+        value: Content
+        if head == "{":
+            members: dict[str, JsonValue] = {}
+            value = members
+            end = self.parse_all(at, "}", lambda place: self.parse_member(place, depth, members))
+        elif head == "[":
+            items: list[JsonValue] = []
+            value = items
+            end = self.parse_all(at, "]", lambda place: self.parse_item(place, depth, items))
+        elif head == '"':
+            value, end = self.parse_string(at)
+        else:
+            value, end = self.parse_plain(at)
+        return JsonValue(value, SourceSpan(at, end)), end
 
-def _parse_object(text: str, at: int, depth: int) -> tuple[dict[str, JsonMember], int]:
-    members: dict[str, JsonMember] = {}
-    place = _skip(text, at + 1)
-    if text[place : place + 1] == "}":
-        return members, place + 1
-    while True:
-        if text[place : place + 1] != '"':
-            raise LanguageError("a key in double quotes is expected", place + 1)
-        key, end = _parse_string(text, place)
-        span = syntax.SourceSpan(place, end)
+    def parse_all(self, at: int, closing: str, parse_one: Callable[[int], int]) -> int:
+        """Parse what commas separate, up to the closing bracket."""
+        place = self.skip(at + 1)
+        if self.text[place : place + 1] == closing:
+            return place + 1
+        while True:
+            place = self.skip(parse_one(place))
+            if self.text[place : place + 1] == closing:
+                return place + 1
+            if self.text[place : place + 1] != ",":
+                raise LanguageError(f'"," or "{closing}" is expected', place + 1)
+            place = self.skip(place + 1)
+
+    def parse_item(self, at: int, depth: int, items: list[JsonValue]) -> int:
+        item, end = self.parse(at, depth + 1)
+        items.append(item)
+        return end
+
+    def parse_member(self, at: int, depth: int, members: dict[str, JsonValue]) -> int:
+        if self.text[at : at + 1] != '"':
+            raise LanguageError("a key in double quotes is expected", at + 1)
+        key, end = self.parse_string(at)
+        span = SourceSpan(at, end)
         if key in members:
             raise LanguageError.at_span(f'the key "{key}" appears twice', span)
-        place = _skip(text, end)
-        if text[place : place + 1] != ":":
-            raise LanguageError('":" is expected after a key', place + 1)
-        item, end = _parse(text, _skip(text, place + 1), depth + 1)
-        members[key] = JsonMember(item, span)
-        place = _skip(text, end)
-        if text[place : place + 1] == "}":
-            return members, place + 1
-        if text[place : place + 1] != ",":
-            raise LanguageError('"," or "}" is expected', place + 1)
-        place = _skip(text, place + 1)
+        colon = self.skip(end)
+        if self.text[colon : colon + 1] != ":":
+            raise LanguageError('":" is expected after a key', colon + 1)
+        item, end = self.parse(self.skip(colon + 1), depth + 1)
+        members[key] = replace(item, key=span)
+        return end
+
+    def parse_string(self, at: int) -> tuple[str, int]:
+        try:
+            value, end = _DECODER.raw_decode(self.text, at)
+        except json.JSONDecodeError as error:
+            place = min(error.pos, len(self.text)) + 1
+            raise LanguageError(error.msg.lower(), place) from None
+        assert isinstance(value, str)
+        return value, end
+
+    def parse_plain(self, at: int) -> tuple[float | bool | None, int]:
+        for word, value in _WORDS.items():
+            if self.text.startswith(word, at):
+                return value, at + len(word)
+        match = _NUMBER.match(self.text, at)
+        if match is None:
+            raise LanguageError("a JSON value is expected", at + 1)
+        number = float(match.group())
+        if number in (float("inf"), float("-inf")):
+            raise LanguageError.at_span("this number is too large", SourceSpan(at, match.end()))
+        return number, match.end()
 
 
-def _parse_array(text: str, at: int, depth: int) -> tuple[list[JsonValue], int]:
-    items: list[JsonValue] = []
-    place = _skip(text, at + 1)
-    if text[place : place + 1] == "]":
-        return items, place + 1
-    while True:
-        item, end = _parse(text, place, depth + 1)
-        items.append(item)
-        place = _skip(text, end)
-        if text[place : place + 1] == "]":
-            return items, place + 1
-        if text[place : place + 1] != ",":
-            raise LanguageError('"," or "]" is expected', place + 1)
-        place = _skip(text, place + 1)
+# JSON to syntax tree: values, and objects by a reader for each key -------------------------------
 
-
-def _parse_string(text: str, at: int) -> tuple[str, int]:
-    try:
-        value, end = _DECODER.raw_decode(text, at)
-    except json.JSONDecodeError as error:
-        raise LanguageError(error.msg.lower(), min(error.pos, len(text)) + 1) from None
-    assert isinstance(value, str)
-    return value, end
-
-
-def _parse_plain(text: str, at: int) -> tuple[float | bool | None, int]:
-    for word, value in _WORDS.items():
-        if text.startswith(word, at):
-            return value, at + len(word)
-    match = _NUMBER.match(text, at)
-    if match is None:
-        raise LanguageError("a JSON value is expected", at + 1)
-    number = float(match.group())
-    if number in (float("inf"), float("-inf")):
-        raise LanguageError.at_span("this number is too large", syntax.SourceSpan(at, match.end()))
-    return number, match.end()
-
-
-# JSON to syntax tree -----------------------------------------------------------------------------
-
-_OPERATORS = tuple(operator.value for operator in syntax.Operator)
-_CONSTRAINTS = ("is", *_OPERATORS, "between", "about", "shape", "extension")
-_PREDICATE = ("attribute", "negated", "hedges", *LIMITS)
-_SUBSCRIPTION = (
-    *("when", "event", "name", "aggregator", "rules", "recent", "prefer", "dead_bands"),
-    *("persistence", "why", *SCALARS, *DURATIONS),
-)
-
-
-def parse_json(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
-    """Return the subscription of a JSON text; LanguageError points at what is wrong."""
-    return _JsonReader(registry or load_registry()).read(parse_source(text))
-
-
-class _JsonReader:
-    def __init__(self, registry: PluginRegistry) -> None:
-        self.registry = registry
-
-    def read(self, source: JsonValue) -> syntax.SubscriptionTree:
-        members = _take_object(source, "a subscription")
-        _check_keys(members, _SUBSCRIPTION)
-        if "when" not in members:
-            raise LanguageError.at_span('"when" is missing: the condition', source.span)
-        fields: dict[str, Any] = {}
-        for key, member in members.items():
-            item = member.item
-            if key in SCALARS:
-                fields[key] = _take_scalar(item)
-            elif key in DURATIONS:
-                fields[key] = _take_quantity(item)
-            elif key in ("event", "name"):
-                fields[key] = _take_name(item)
-            elif key != "when":
-                fields[key] = getattr(self, f"read_{key}")(item)
-        return syntax.SubscriptionTree(
-            self.read_condition(members["when"].item), **fields, span=source.span
-        )
-
-    # Conditions ------------------------------------------------------------------------------
-
-    def read_condition(self, item: JsonValue) -> syntax.Condition:
-        members = _take_object(item, "a condition")
-        joint = next((key for key in members if key in ("and", "or", "not")), None)
-        if joint is None:
-            return self.read_predicate(item, members)
-        for key, member in members.items():
-            if key != joint:
-                raise LanguageError.at_span(f'"{key}" is not allowed beside "{joint}"', member.key)
-        inner = members[joint].item
-        if joint == "not":
-            return syntax.Not(self.read_condition(inner), span=item.span)
-        operands = tuple(map(self.read_condition, _take_list(inner, 2)))
-        return (syntax.And if joint == "and" else syntax.Or)(operands, span=item.span)
-
-    def read_predicate(
-        self, item: JsonValue, members: dict[str, JsonMember]
-    ) -> syntax.PredicateNode:
-        if "attribute" not in members:
-            raise LanguageError.at_span(
-                '"attribute" is missing', item.span, 'or "and", "or", "not" with conditions'
-            )
-        known = (*_CONSTRAINTS, *self.registry.predicates)
-        partners = {"about": ("within",), "shape": ("points",), "extension": ("arguments",)}
-        said = [key for key in members if key in known]
-        if len(said) != 1:
-            _check_keys(members, (*_PREDICATE, *known))
-            raise LanguageError.at_span(
-                f"{len(said)} constraints, one is expected: {join_choices(known)}", item.span
-            )
-        _check_keys(members, (*_PREDICATE, *said, *partners.get(said[0], ())))
-        hedges = _take_list(members["hedges"].item) if "hedges" in members else []
-        limits = {key: _take_scalar(members[key].item) for key in LIMITS if key in members}
-        return syntax.PredicateNode(
-            _take_name(members["attribute"].item),
-            self.read_constraint(said[0], members, item),
-            _take_flag(members["negated"].item) if "negated" in members else False,
-            tuple(read_hedge(_take_string(hedge), hedge.span) for hedge in hedges),
-            **limits,
-            span=item.span,
-        )
-
-    def read_constraint(
-        self, key: str, members: dict[str, JsonMember], whole: JsonValue
-    ) -> syntax.Constraint:
-        item = members[key].item
-        if key == "is":
-            return syntax.NamedTerm(_take_name(item), span=item.span)
-        if key in _OPERATORS:
-            return syntax.CrispComparison(syntax.Operator(key), _take_value(item), span=item.span)
-        if key == "between":
-            ends = _take_list(item, 2, 2)
-            return syntax.CrispRange(*map(_take_value, ends), span=item.span)
-        if key == "about":
-            spread = _take_quantity(members["within"].item) if "within" in members else None
-            return syntax.About(_take_value(item), spread, span=item.span)
-        if key in ("shape", "extension"):
-            partner = "points" if key == "shape" else "arguments"
-            if partner not in members:
-                raise LanguageError.at_span(f'"{partner}" is missing', whole.span)
-            values = tuple(map(_take_value, _take_list(members[partner].item)))
-            return (syntax.Shape if key == "shape" else syntax.Extension)(
-                _take_string(item), values, span=item.span
-            )
-        return self.read_extension(key, item)
-
-    def read_extension(self, name: str, item: JsonValue) -> syntax.Extension:
-        """Read a plug-in's constraint: its arguments by the names of its parameters."""
-        members = _take_object(item, f'the arguments of "{name}"')
-        parameters = self.registry.predicates[name].parameters
-        _check_keys(members, [parameter.name for parameter in parameters])
-        arguments: list[syntax.Value] = []
-        for place, parameter in enumerate(parameters):
-            if parameter.name in members:
-                if len(arguments) < place:
-                    raise LanguageError.at_span(
-                        f'"{parameters[len(arguments)].name}" is missing', item.span
-                    )
-                arguments.append(_take_value(members[parameter.name].item))
-        return syntax.Extension(name, tuple(arguments), span=item.span)
-
-    # Options ---------------------------------------------------------------------------------
-
-    def read_aggregator(self, item: JsonValue) -> syntax.Aggregator:
-        if isinstance(item.value, str):
-            return syntax.Aggregator(item.value, span=item.span)
-        members = _take_object(item, "an aggregator")
-        _check_keys(members, ("name", "arguments"), required=("name",), at=item)
-        listed = _take_list(members["arguments"].item) if "arguments" in members else []
-        arguments = tuple(map(_take_quantity, listed))
-        return syntax.Aggregator(_take_string(members["name"].item), arguments, span=item.span)
-
-    def read_rules(self, item: JsonValue) -> tuple[syntax.SugenoRule, ...]:
-        rules = []
-        for entry in _take_list(item):
-            members = _take_object(entry, "a rule")
-            _check_keys(members, ("pair", "constant", "slopes"), ("pair", "constant"), entry)
-            first, second = (_take_count(place) for place in _take_list(members["pair"].item, 2, 2))
-            slopes = None
-            if "slopes" in members:
-                x, y = map(_take_scalar, _take_list(members["slopes"].item, 2, 2))
-                slopes = x, y
-            constant = _take_scalar(members["constant"].item)
-            rules.append(syntax.SugenoRule(first, second, constant, slopes, span=entry.span))
-        return tuple(rules)
-
-    def read_recent(self, item: JsonValue) -> syntax.Recent:
-        if isinstance(item.value, str):
-            return syntax.Recent(item.value, span=item.span)
-        members = _take_object(item, "a phrase or durations")
-        _check_keys(members, ("within", "gone"), required=("within",), at=item)
-        gone = _take_quantity(members["gone"].item) if "gone" in members else None
-        return syntax.Recent(None, _take_quantity(members["within"].item), gone, span=item.span)
-
-    def read_prefer(self, item: JsonValue) -> tuple[syntax.Prefer, ...]:
-        pairs = [(entry.span, _take_list(entry, 2, 2)) for entry in _take_list(item)]
-        return tuple(syntax.Prefer(*map(_take_name, pair), span=span) for span, pair in pairs)
-
-    def read_dead_bands(self, item: JsonValue) -> tuple[syntax.DeadBand, ...]:
-        bands = []
-        for entry in _take_list(item):
-            members = _take_object(entry, "a dead band")
-            _check_keys(members, ("attribute", "width"), ("attribute", "width"), entry)
-            width = _take_quantity(members["width"].item)
-            bands.append(
-                syntax.DeadBand(_take_name(members["attribute"].item), width, span=entry.span)
-            )
-        return tuple(bands)
-
-    def read_persistence(self, item: JsonValue) -> syntax.Persistence:
-        return syntax.Persistence(*map(_take_scalar, _take_list(item, 2, 2)), span=item.span)
-
-    def read_why(self, item: JsonValue) -> bool:
-        return _take_flag(item)
-
-
-def _check_keys(
-    members: dict[str, JsonMember],
-    known: Iterable[str],
-    required: Iterable[str] = (),
-    at: JsonValue | None = None,
-) -> None:
-    known = list(known)
-    for key, member in members.items():
-        if key not in known:
-            raise LanguageError.at_span(
-                f'unknown key "{key}"', member.key, suggestions=suggest_names(key, known)
-            )
-    for key in required:
-        if key not in members:
-            raise LanguageError.at_span(f'"{key}" is missing', at.span if at else None)
+_Read: TypeAlias = Callable[[JsonValue], Any]
 
 
 def _refuse(item: JsonValue, wanted: str) -> LanguageError:
     return LanguageError.at_span(f"{wanted} is expected", item.span)
 
 
-def _take_object(item: JsonValue, what: str) -> dict[str, JsonMember]:
-    if not isinstance(item.value, dict):
-        raise _refuse(item, f"an object: {what},")
-    return item.value
-
-
-def _take_list(item: JsonValue, least: int = 0, most: int | None = None) -> list[JsonValue]:
-    if not isinstance(item.value, list):
-        raise _refuse(item, "a list")
-    if len(item.value) < least or (most is not None and len(item.value) > most):
-        wanted = f"{least}" if most == least else f"{least} or more"
-        raise LanguageError.at_span(f"a list of {wanted}, not of {len(item.value)}", item.span)
-    return item.value
-
-
 def _take_string(item: JsonValue) -> str:
     if not isinstance(item.value, str):
         raise _refuse(item, "a text")
     return item.value
-
-
-def _take_name(item: JsonValue) -> syntax.Name:
-    return syntax.Name(_take_string(item), span=item.span)
 
 
 def _take_flag(item: JsonValue) -> bool:
@@ -389,6 +163,14 @@ def _take_number(item: JsonValue) -> float:
     if isinstance(item.value, bool) or not isinstance(item.value, float):
         raise _refuse(item, "a number")
     return item.value
+
+
+def _take_name(item: JsonValue) -> syntax.Name:
+    return syntax.Name(_take_string(item), span=item.span)
+
+
+def _take_hedge(item: JsonValue) -> syntax.Hedge:
+    return lexicon.read_hedge(_take_string(item), item.span)
 
 
 def _take_scalar(item: JsonValue) -> syntax.Scalar:
@@ -404,17 +186,195 @@ def _take_count(item: JsonValue) -> int:
 
 def _take_quantity(item: JsonValue) -> syntax.Quantity:
     if isinstance(item.value, str):
-        return read_quantity(item.value, item.span)
+        return lexicon.read_quantity(item.value, item.span)
     return syntax.Quantity(_take_number(item), None, span=item.span)
 
 
 def _take_value(item: JsonValue) -> syntax.Value:
     if isinstance(item.value, str):
-        return read_value(item.value, item.span)
+        return lexicon.read_value(item.value, item.span)
     if isinstance(item.value, dict):
-        _check_keys(item.value, ("text",), ("text",), item)
-        return syntax.Text(_take_string(item.value["text"].item), span=item.span)
+        text = _take_fields(item, "a text", {"text": _take_string}, ("text",))["text"]
+        return syntax.Text(text, span=item.span)
     return syntax.Quantity(_take_number(item), None, span=item.span)
+
+
+def _take_all(read: _Read, least: int = 0, most: int | None = None) -> _Read:
+    """Return what reads a list of so many."""
+
+    def take(item: JsonValue) -> tuple[Any, ...]:
+        if not isinstance(item.value, list):
+            raise _refuse(item, "a list")
+        if len(item.value) < least or (most is not None and len(item.value) > most):
+            wanted = f"{least}" if most == least else f"{least} or more"
+            raise LanguageError.at_span(f"a list of {wanted}, not of {len(item.value)}", item.span)
+        return tuple(map(read, item.value))
+
+    return take
+
+
+def _take_object(
+    item: JsonValue, what: str, known: Iterable[str] | None = None, required: Iterable[str] = ()
+) -> dict[str, JsonValue]:
+    """Return the values of an object by key; `known` are those that it may have, None for any."""
+    if not isinstance(item.value, dict):
+        raise _refuse(item, f"an object: {what},")
+    for key, member in item.value.items():
+        if known is not None and key not in known:
+            raise LanguageError.at_span(
+                f'unknown key "{key}"', member.key, suggestions=suggest_names(key, known)
+            )
+    for key in required:
+        if key not in item.value:
+            raise LanguageError.at_span(f'"{key}" is missing', item.span)
+    return item.value
+
+
+def _take_fields(
+    item: JsonValue, what: str, readers: Mapping[str, _Read], required: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the values of an object, each read by the reader of its key."""
+    members = _take_object(item, what, readers, required)
+    return {key: readers[key](member) for key, member in members.items()}
+
+
+def _read_aggregator(item: JsonValue) -> syntax.Aggregator:
+    if isinstance(item.value, str):
+        return syntax.Aggregator(item.value, span=item.span)
+    readers = {"name": _take_string, "arguments": _take_all(_take_quantity)}
+    return syntax.Aggregator(
+        **_take_fields(item, "an aggregator", readers, ("name",)), span=item.span
+    )
+
+
+def _read_rule(item: JsonValue) -> syntax.SugenoRule:
+    pair, slopes = _take_all(_take_count, 2, 2), _take_all(_take_scalar, 2, 2)
+    readers = {"pair": pair, "constant": _take_scalar, "slopes": slopes}
+    fields = _take_fields(item, "a rule", readers, ("pair", "constant"))
+    return syntax.SugenoRule(*fields.pop("pair"), **fields, span=item.span)
+
+
+def _read_recent(item: JsonValue) -> syntax.Recent:
+    if isinstance(item.value, str):
+        return syntax.Recent(item.value, span=item.span)
+    readers = {"within": _take_quantity, "gone": _take_quantity}
+    fields = _take_fields(item, "a phrase or durations", readers, ("within",))
+    return syntax.Recent(**fields, span=item.span)
+
+
+def _read_prefer(item: JsonValue) -> syntax.Prefer:
+    return syntax.Prefer(*_take_all(_take_name, 2, 2)(item), span=item.span)
+
+
+def _read_dead_band(item: JsonValue) -> syntax.DeadBand:
+    readers = {"attribute": _take_name, "width": _take_quantity}
+    return syntax.DeadBand(**_take_fields(item, "a dead band", readers, readers), span=item.span)
+
+
+def _read_persistence(item: JsonValue) -> syntax.Persistence:
+    return syntax.Persistence(*_take_all(_take_scalar, 2, 2)(item), span=item.span)
+
+
+# The fields of a subscription besides its condition, in the order in which they are written.
+_OPTIONS: dict[str, _Read] = {
+    "event": _take_name,
+    "name": _take_name,
+    "aggregator": _read_aggregator,
+    **dict.fromkeys(lexicon.SCALARS, _take_scalar),
+    **dict.fromkeys(lexicon.DURATIONS, _take_quantity),
+    "rules": _take_all(_read_rule),
+    "recent": _read_recent,
+    "prefer": _take_all(_read_prefer),
+    "dead_bands": _take_all(_read_dead_band),
+    "persistence": _read_persistence,
+    "why": _take_flag,
+}
+_OPERATORS = tuple(operator.value for operator in syntax.Operator)
+_CONSTRAINTS = ("is", *_OPERATORS, "between", "about", "shape", "extension")
+# What stands beside the key of a constraint.
+_PARTNERS = {"about": "within", "shape": "points", "extension": "arguments"}
+_PREDICATE: dict[str, _Read] = {
+    "attribute": _take_name,
+    "negated": _take_flag,
+    "hedges": _take_all(_take_hedge),
+    **dict.fromkeys(lexicon.LIMITS, _take_scalar),
+}
+
+
+def parse_json(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
+    """Return the subscription of a JSON text; LanguageError points at what is wrong."""
+    source = parse_source(text)
+    reader = _ConditionReader(registry or load_registry())
+    readers: dict[str, _Read] = {"when": reader.read, **_OPTIONS}
+    if "when" not in _take_object(source, "a subscription", readers):
+        raise LanguageError.at_span('"when" is missing: the condition', source.span)
+    fields = _take_fields(source, "a subscription", readers)
+    return syntax.SubscriptionTree(fields.pop("when"), **fields, span=source.span)
+
+
+class _ConditionReader:
+    def __init__(self, registry: PluginRegistry) -> None:
+        self.registry = registry
+
+    def read(self, item: JsonValue) -> syntax.Condition:
+        members = _take_object(item, "a condition")
+        joint = next((key for key in members if key in ("and", "or", "not")), None)
+        if joint is None:
+            return self.read_predicate(item, members)
+        for key, member in members.items():
+            if key != joint:
+                raise LanguageError.at_span(f'"{key}" is not allowed beside "{joint}"', member.key)
+        if joint == "not":
+            return syntax.Not(self.read(members[joint]), span=item.span)
+        operands = _take_all(self.read, 2)(members[joint])
+        return (syntax.And if joint == "and" else syntax.Or)(operands, span=item.span)
+
+    def read_predicate(
+        self, item: JsonValue, members: dict[str, JsonValue]
+    ) -> syntax.PredicateNode:
+        if "attribute" not in members:
+            raise LanguageError.at_span(
+                '"attribute" is missing', item.span, 'or "and", "or", "not" with conditions'
+            )
+        known = (*_CONSTRAINTS, *self.registry.predicates)
+        said = [key for key in members if key in known]
+        if len(said) != 1:
+            _take_object(item, "a predicate", (*_PREDICATE, *known))
+            raise LanguageError.at_span(
+                f"{len(said)} constraints, one is expected: {join_choices(known)}", item.span
+            )
+        key, partner = said[0], _PARTNERS.get(said[0], said[0])
+        required = () if key == "about" else (partner,)
+        _take_object(item, "a predicate", (*_PREDICATE, key, partner), required)
+        constraint = self.read_constraint(key, members[key], members.get(partner))
+        fields = {name: read(members[name]) for name, read in _PREDICATE.items() if name in members}
+        return syntax.PredicateNode(constraint=constraint, **fields, span=item.span)
+
+    def read_constraint(
+        self, key: str, item: JsonValue, partner: JsonValue | None
+    ) -> syntax.Constraint:
+        if key == "is":
+            return syntax.NamedTerm(_take_name(item), span=item.span)
+        if key in _OPERATORS:
+            return syntax.CrispComparison(syntax.Operator(key), _take_value(item), span=item.span)
+        if key == "between":
+            return syntax.CrispRange(*_take_all(_take_value, 2, 2)(item), span=item.span)
+        if key == "about":
+            spread = None if partner is None else _take_quantity(partner)
+            return syntax.About(_take_value(item), spread, span=item.span)
+        if partner is not None and key in _PARTNERS:
+            kind = syntax.Shape if key == "shape" else syntax.Extension
+            return kind(_take_string(item), _take_all(_take_value)(partner), span=item.span)
+        return self.read_extension(key, item)
+
+    def read_extension(self, name: str, item: JsonValue) -> syntax.Extension:
+        """Read a plug-in's constraint: its arguments by the names of its parameters."""
+        plugin = self.registry.predicates[name]
+        known = [parameter.name for parameter in plugin.parameters]
+        members = _take_object(item, f'the arguments of "{name}"', known)
+        given = order_arguments(plugin, members, item.span)
+        arguments = tuple(_take_value(members[key]) for key in given)
+        return syntax.Extension(name, arguments, span=item.span)
 
 
 # Syntax tree to JSON -----------------------------------------------------------------------------
@@ -434,59 +394,60 @@ def to_document(
     subscription: syntax.SubscriptionTree, registry: PluginRegistry | None = None
 ) -> dict[str, Any]:
     """Return the subscription as plain dictionaries and lists, as JSON has them."""
-    s = subscription
-    document: dict[str, Any] = {"when": _write_condition(s.condition, registry or load_registry())}
-    for key in ("event", "name"):
-        if getattr(s, key) is not None:
-            document[key] = getattr(s, key).text
-    if s.aggregator is not None:
-        document["aggregator"] = s.aggregator.name
-        if s.aggregator.arguments:
-            arguments = [_write_value(argument) for argument in s.aggregator.arguments]
-            document["aggregator"] = {"name": s.aggregator.name, "arguments": arguments}
-    for key in (*SCALARS, *DURATIONS):
-        value = getattr(s, key)
-        if value is not None:
-            document[key] = _write_value(value) if key in DURATIONS else _write_number(value.value)
-    if s.rules:
-        document["rules"] = [_write_rule(rule) for rule in s.rules]
-    if s.recent is not None:
-        document["recent"] = _write_recent(s.recent)
-    if s.prefer:
-        document["prefer"] = [[prefer.better.text, prefer.worse.text] for prefer in s.prefer]
-    if s.dead_bands:
-        document["dead_bands"] = [
-            {"attribute": band.attribute.text, "width": _write_value(band.width)}
-            for band in s.dead_bands
-        ]
-    if s.persistence is not None:
-        pair = s.persistence.hits, s.persistence.window
-        document["persistence"] = [_write_number(scalar.value) for scalar in pair]
-    if s.why:
-        document["why"] = True
-    return document
+    condition = _write_condition(subscription.condition, registry or load_registry())
+    return {"when": condition} | _write_fields(subscription, _OPTIONS)
+
+
+def _write_fields(node: syntax.SyntaxNode, fields: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of a node that say something."""
+    found = ((field, getattr(node, field)) for field in fields)
+    return {field: _write(value) for field, value in found if value not in (None, (), False)}
+
+
+def _write(node: Any) -> Any:
+    """Return a field of a subscription or a predicate as JSON has it."""
+    match node:
+        case tuple():
+            return list(map(_write, node))
+        case syntax.Name(text=text) | syntax.Recent(phrase=str(text)):
+            return text
+        case syntax.Scalar(value=number) | syntax.Quantity(value=number, unit=None):
+            return int(number) if number == int(number) and abs(number) < 1e15 else number
+        case syntax.Text(value=text):
+            return text if lexicon.write_value(node) == text else {"text": text}
+        case syntax.Quantity() | syntax.Moment():
+            return lexicon.write_value(node)
+        case syntax.Aggregator(arguments=()):
+            return node.name
+        case syntax.Aggregator():
+            return _write_fields(node, ("name", "arguments"))
+        case syntax.SugenoRule():
+            rest = _write_fields(node, ("constant", "slopes"))
+            return {"pair": [node.first, node.second]} | rest
+        case syntax.Recent():
+            return _write_fields(node, ("within", "gone"))
+        case syntax.Prefer():
+            return [node.better.text, node.worse.text]
+        case syntax.DeadBand():
+            return _write_fields(node, ("attribute", "width"))
+        case syntax.Persistence():
+            return [_write(node.hits), _write(node.window)]
+    return node  # texts, hedges and flags
 
 
 def _write_condition(condition: syntax.Condition, registry: PluginRegistry) -> dict[str, Any]:
     match condition:
-        case syntax.And(operands=operands):
-            return {"and": [_write_condition(operand, registry) for operand in operands]}
-        case syntax.Or(operands=operands):
-            return {"or": [_write_condition(operand, registry) for operand in operands]}
+        case syntax.And(operands=operands) | syntax.Or(operands=operands):
+            joint = "and" if isinstance(condition, syntax.And) else "or"
+            return {joint: [_write_condition(operand, registry) for operand in operands]}
         case syntax.Not(operand=operand):
             return {"not": _write_condition(operand, registry)}
         case syntax.PredicateNode():
-            document: dict[str, Any] = {"attribute": condition.attribute.text}
-            if condition.negated:
-                document["negated"] = True
-            if condition.hedges:
-                document["hedges"] = [hedge.value for hedge in condition.hedges]
-            document |= _write_constraint(condition.constraint, registry)
-            for key in LIMITS:
-                scalar = getattr(condition, key)
-                if scalar is not None:
-                    document[key] = _write_number(scalar.value)
-            return document
+            return (
+                _write_fields(condition, ("attribute", "negated", "hedges"))
+                | _write_constraint(condition.constraint, registry)
+                | _write_fields(condition, lexicon.LIMITS)
+            )
 
 
 def _write_constraint(constraint: syntax.Constraint, registry: PluginRegistry) -> dict[str, Any]:
@@ -494,48 +455,17 @@ def _write_constraint(constraint: syntax.Constraint, registry: PluginRegistry) -
         case syntax.NamedTerm(name=name):
             return {"is": name.text}
         case syntax.CrispComparison(operator=operator, value=value):
-            return {operator.value: _write_value(value)}
+            return {operator.value: _write(value)}
         case syntax.CrispRange(low=low, high=high):
-            return {"between": [_write_value(low), _write_value(high)]}
+            return {"between": [_write(low), _write(high)]}
         case syntax.About(value=value, spread=spread):
-            within = {} if spread is None else {"within": _write_value(spread)}
-            return {"about": _write_value(value)} | within
+            within = {} if spread is None else {"within": _write(spread)}
+            return {"about": _write(value)} | within
         case syntax.Shape(kind=kind, points=points):
-            return {"shape": kind, "points": list(map(_write_value, points))}
-        case syntax.Extension(name=name, arguments=arguments):
-            values = list(map(_write_value, arguments))
-            plugin = registry.predicates.get(name)
-            if plugin is None or len(values) > len(plugin.parameters):
-                return {"extension": name, "arguments": values}
+            return {"shape": kind, "points": _write(points)}
+        case syntax.Extension(name=called, arguments=arguments):
+            plugin = registry.predicates.get(called)
+            if plugin is None or len(arguments) > len(plugin.parameters):
+                return {"extension": called, "arguments": _write(arguments)}
             names = [parameter.name for parameter in plugin.parameters]
-            return {name: dict(zip(names, values, strict=False))}
-
-
-def _write_rule(rule: syntax.SugenoRule) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "pair": [rule.first, rule.second],
-        "constant": _write_number(rule.constant.value),
-    }
-    if rule.slopes is not None:
-        document["slopes"] = [_write_number(slope.value) for slope in rule.slopes]
-    return document
-
-
-def _write_recent(recent: syntax.Recent) -> str | dict[str, Any]:
-    if recent.phrase is not None:
-        return recent.phrase
-    durations = (("within", recent.within), ("gone", recent.gone))
-    return {key: _write_value(value) for key, value in durations if value is not None}
-
-
-def _write_value(value: syntax.Value) -> Any:
-    if isinstance(value, syntax.Text):
-        text = write_value(value)
-        return text if text == value.value else {"text": value.value}
-    if isinstance(value, syntax.Moment):
-        return write_value(value)
-    return _write_number(value.value) if value.unit is None else write_quantity(value)
-
-
-def _write_number(value: float) -> float | int:
-    return int(value) if value == int(value) and abs(value) < 1e15 else value
+            return {called: dict(zip(names, _write(arguments), strict=False))}

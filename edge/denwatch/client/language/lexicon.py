@@ -12,18 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from denwatch.client import syntax
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.plugins import MembershipFunction, PluginRegistry, PredicateType
-from denwatch.client.syntax import (
-    AGGREGATORS,
-    Hedge,
-    Moment,
-    Quantity,
-    Scalar,
-    SourceSpan,
-    Text,
-    Value,
-)
 
 # The word for "the attribute's own unit" where another number of the constraint has a unit, and
 # what stands for it between reading and `share_unit`, or `spread_unit` and printing.
@@ -42,10 +33,16 @@ _AGGREGATOR_WORDS = {
     "average": "arithmetic_mean",
     "arithmetic average": "arithmetic_mean",
     "weighted average": "weighted_mean",
-} | {name.replace("_", " "): name for name in AGGREGATORS}
+} | {name.replace("_", " "): name for name in syntax.AGGREGATORS}
 
 _TIME = r"\d\d?:\d\d(:\d\d(\.\d+)?)?"
 _MOMENT = re.compile(rf"{_TIME}|\d{{4}}-\d\d-\d\d([T ]{_TIME}(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+
+
+def check_length(text: str, limit: int) -> None:
+    """Refuse a text that is longer than its surface allows."""
+    if len(text) > limit:
+        raise LanguageError(f"{len(text)} characters, {limit} is the limit", limit + 1)
 
 
 def fold(text: str) -> str:
@@ -113,15 +110,15 @@ def is_moment(text: str) -> bool:
     return _MOMENT.fullmatch(text) is not None and complete_moment(text) == text
 
 
-def share_unit(values: Sequence[Value]) -> list[Value]:
+def share_unit(values: Sequence[syntax.Value]) -> list[syntax.Value]:
     """Return values as read: one without a unit takes that of the next one, else the last one.
 
     "Between 100 and 104 °F" means °F twice. OWN_UNIT says that the attribute's own is meant.
     """
     shared = list(values)
-    units = [value.unit if isinstance(value, Quantity) else None for value in values]
+    units = [value.unit if isinstance(value, syntax.Quantity) else None for value in values]
     for place, value in enumerate(values):
-        if not isinstance(value, Quantity):
+        if not isinstance(value, syntax.Quantity):
             continue
         around = (value.unit, *units[place + 1 :], *reversed(units[:place]))
         unit = next((unit for unit in around if unit is not None), None)
@@ -129,21 +126,20 @@ def share_unit(values: Sequence[Value]) -> list[Value]:
     return shared
 
 
-def spread_unit(values: Sequence[Value]) -> list[Value]:
+def spread_unit(values: Sequence[syntax.Value]) -> list[syntax.Value]:
     """Return values as they are printed, so that `share_unit` reads them back.
 
     The same unit everywhere is written once, at the end.
     """
-    places = [place for place, value in enumerate(values) if isinstance(value, Quantity)]
-    units = {value.unit for value in values if isinstance(value, Quantity)}
-    printed = list(values)
-    for place in places:
-        value = values[place]
-        assert isinstance(value, Quantity)
-        if len(units) == 1 and place != places[-1]:
-            printed[place] = replace(value, unit=None)
-        elif len(units) > 1 and value.unit is None:
-            printed[place] = replace(value, unit=OWN_UNIT)
+    quantities = [value for value in values if isinstance(value, syntax.Quantity)]
+    same = len({quantity.unit for quantity in quantities}) == 1
+    printed: list[syntax.Value] = []
+    for value in values:
+        if isinstance(value, syntax.Quantity) and same and value is not quantities[-1]:
+            value = replace(value, unit=None)
+        elif isinstance(value, syntax.Quantity) and not same and value.unit is None:
+            value = replace(value, unit=OWN_UNIT)
+        printed.append(value)
     return printed
 
 
@@ -172,17 +168,17 @@ _ODD = r"\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"
 _PLAIN = re.compile(rf"[^\s\"{_ODD}](?:[^{_ODD}]*[^\s{_ODD}])?")
 
 
-def read_value(text: str, span: SourceSpan | None) -> Value:
+def read_value(text: str, span: syntax.SourceSpan | None) -> syntax.Value:
     """Return the value that a text is."""
     text = text.strip()
     if text.startswith('"'):
-        return Text(read_text(text, span), span=span)
+        return syntax.Text(read_text(text, span), span=span)
     if is_moment(text):
-        return Moment(text, span=span)
-    return _match_quantity(text, span) or Text(text, span=span)
+        return syntax.Moment(text, span=span)
+    return _match_quantity(text, span) or syntax.Text(text, span=span)
 
 
-def read_quantity(text: str, span: SourceSpan | None) -> Quantity:
+def read_quantity(text: str, span: syntax.SourceSpan | None) -> syntax.Quantity:
     """Return the number, with its unit if any, that a text is."""
     quantity = _match_quantity(text.strip(), span)
     if quantity is None:
@@ -192,15 +188,15 @@ def read_quantity(text: str, span: SourceSpan | None) -> Quantity:
     return quantity
 
 
-def read_scalar(text: str, span: SourceSpan | None) -> Scalar:
+def read_scalar(text: str, span: syntax.SourceSpan | None) -> syntax.Scalar:
     """Return the plain number that a text is."""
     quantity = _match_quantity(text.strip(), span)
     if quantity is None or quantity.unit is not None:
         raise LanguageError.at_span(f'"{text.strip()}" is not a number', span)
-    return Scalar(quantity.value, span=span)
+    return syntax.Scalar(quantity.value, span=span)
 
 
-def read_text(text: str, span: SourceSpan | None) -> str:
+def read_text(text: str, span: syntax.SourceSpan | None) -> str:
     """Return a name or text out of its quotes, if it has any."""
     text = text.strip()
     if not text.startswith('"'):
@@ -213,32 +209,37 @@ def read_text(text: str, span: SourceSpan | None) -> str:
     return value
 
 
-def read_hedge(text: str, span: SourceSpan | None) -> Hedge:
+def read_hedge(text: str, span: syntax.SourceSpan | None) -> syntax.Hedge:
     """Return the hedge of that name."""
     folded = " ".join(text.casefold().replace("_", " ").replace("-", " ").split())
     try:
-        return Hedge(folded)
+        return syntax.Hedge(folded)
     except ValueError:
         raise LanguageError.at_span(
-            f'unknown hedge "{text.strip()}"', span, suggestions=suggest_names(folded, list(Hedge))
+            f'unknown hedge "{text.strip()}"',
+            span,
+            suggestions=suggest_names(folded, list(syntax.Hedge)),
         ) from None
 
 
-def write_value(value: Value) -> str:
+def write_value(value: syntax.Value) -> str:
     """Return the text that `read_value` reads as the value."""
-    if isinstance(value, Text):
+    if isinstance(value, syntax.Text):
         plain = write_text(value.value)
-        if plain == value.value and not isinstance(read_value(plain, None), Text):
+        if plain == value.value and not isinstance(read_value(plain, None), syntax.Text):
             return quote(value.value)
         return plain
-    if isinstance(value, Moment):
-        if not is_moment(value.text):
-            raise LanguageError.at_node(f'"{value.text}" is not a date or a time', value)
-        return value.text
-    return write_quantity(value)
+    return write_moment(value) if isinstance(value, syntax.Moment) else write_quantity(value)
 
 
-def write_quantity(quantity: Quantity) -> str:
+def write_moment(moment: syntax.Moment) -> str:
+    """Return a moment as it is, or refuse what is none."""
+    if not is_moment(moment.text):
+        raise LanguageError.at_node(f'"{moment.text}" is not a date or a time', moment)
+    return moment.text
+
+
+def write_quantity(quantity: syntax.Quantity) -> str:
     """Return number and unit; the unit in quotes where it could be read as something else."""
     number = format_number(quantity.value)
     if quantity.unit is None:
@@ -252,7 +253,7 @@ def write_text(text: str) -> str:
     return text if _is_plain(text) else quote(text)
 
 
-def _match_quantity(text: str, span: SourceSpan | None) -> Quantity | None:
+def _match_quantity(text: str, span: syntax.SourceSpan | None) -> syntax.Quantity | None:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
@@ -260,10 +261,10 @@ def _match_quantity(text: str, span: SourceSpan | None) -> Quantity | None:
     if math.isinf(number):
         raise LanguageError.at_span("this number is too large", span)
     if unit is None:
-        return Quantity(number, None, span=span)
+        return syntax.Quantity(number, None, span=span)
     if unit.startswith('"'):
-        return Quantity(number, read_text(unit, span), span=span)
-    return Quantity(number, unit, span=span) if _is_unit(unit) else None
+        return syntax.Quantity(number, read_text(unit, span), span=span)
+    return syntax.Quantity(number, unit, span=span) if _is_unit(unit) else None
 
 
 def _is_plain(text: str) -> bool:

@@ -118,9 +118,7 @@ def explain_failure(error: UnexpectedInput, text: str) -> LanguageError:
         return LanguageError("write decimals with a point, not a comma", comma.start(1) + 1)
     misspelt = _find_misspelt(text, start, situation)
     if misspelt:
-        place, word, meant = misspelt
-        message = f'"{word}" is not understood here'
-        return LanguageError(message, place + 1, len(word), suggestions=meant)
+        return misspelt
     what = situation.what
     if situation.choices:
         what += f": {join_choices(situation.choices)}"
@@ -156,23 +154,19 @@ def _find_expected(error: UnexpectedInput) -> frozenset[str]:
     return frozenset()
 
 
-def _find_misspelt(
-    text: str, start: int, situation: _Situation
-) -> tuple[int, str, list[str]] | None:
-    """Return (place, word, what was meant) of a misspelt keyword, or None."""
+def _find_misspelt(text: str, start: int, situation: _Situation) -> LanguageError | None:
+    """Return the error of a misspelt keyword, with what was meant, or None."""
     words = list(_WORD.finditer(text, start))
     if words and words[0].start() == start and situation.keywords:
-        ends = [word.end() for word in words[:3]]  # "at leest", "in teh last"
-        for end in reversed(ends):
-            said = text[start:end]
-            meant = suggest_keywords(said, situation.keywords)
-            if meant:
-                return start, said, meant
+        for word in reversed(words[:3]):  # "at leest", "in teh last"
+            slip = _check_keyword(text[start : word.end()], start, situation.keywords)
+            if slip:
+                return slip
     return find_slip(text, start)
 
 
-def find_slip(text: str, start: int) -> tuple[int, str, list[str]] | None:
-    """Return (place, word, what was meant) of a keyword misspelt in the name that ends at `start`.
+def find_slip(text: str, start: int) -> LanguageError | None:
+    """Return the error of a keyword that is misspelt in the name that ends at `start`, or None.
 
     Names may have several words, so a misspelt keyword is first taken for a part of a name, and
     only what follows fails.
@@ -182,13 +176,21 @@ def find_slip(text: str, start: int) -> tuple[int, str, list[str]] | None:
     words = list(_WORD.finditer(text, first + before.start(), start)) if before else []
     keywords = [place for place, word in enumerate(words) if word.group().casefold() in _KNOWN]
     for word in words[keywords[-1] + 2 if keywords else 1 :]:
-        meant = suggest_keywords(word.group(), (*_VERBS, *_JOINTS, *_HEDGES))
-        if meant:
-            return word.start(), word.group(), meant
+        slip = _check_keyword(word.group(), word.start(), (*_VERBS, *_JOINTS, *_HEDGES))
+        if slip:
+            return slip
     return None
 
 
-def suggest_keywords(said: str, keywords: Iterable[str]) -> list[str]:
+def _check_keyword(said: str, place: int, keywords: Iterable[str]) -> LanguageError | None:
+    meant = _suggest_keywords(said, keywords)
+    if not meant:
+        return None
+    message = f'"{said}" is not understood here'
+    return LanguageError(message, place + 1, len(said), suggestions=meant)
+
+
+def _suggest_keywords(said: str, keywords: Iterable[str]) -> list[str]:
     """Return the keywords that may have been meant; of short ones one letter or two swapped."""
     said = " ".join(said.casefold().split())
     known = list(keywords)

@@ -10,405 +10,325 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
+from denwatch.client.language import lexicon
 from denwatch.client.language.grammar import load_parser
-from denwatch.client.language.lexicon import (
-    OWN_UNIT,
-    OWN_WORD,
-    complete_moment,
-    find_aggregator,
-    find_call,
-    find_extension_by_word,
-    share_unit,
-)
 from denwatch.client.language.parse_errors import check_brackets, explain_failure, find_slip
-from denwatch.client.plugins import MembershipFunction, PluginRegistry, PredicateType, load_registry
+from denwatch.client.plugins import PluginRegistry, load_registry
+from denwatch.client.syntax import SourceSpan
 from lark import Token, Tree
 from lark.exceptions import UnexpectedInput
 
 MAX_CHARACTERS = 8192
 MAX_DEPTH = 48
 
-_OPERATORS = {
-    "EQUAL": syntax.Operator.EQUAL,
-    "UNEQUAL": syntax.Operator.UNEQUAL,
-    "LESS": syntax.Operator.LESS,
-    "AT_MOST": syntax.Operator.AT_MOST,
-    "GREATER": syntax.Operator.GREATER,
-    "OVER": syntax.Operator.GREATER,
-    "AT_LEAST": syntax.Operator.AT_LEAST,
-}
-_NUMBERS = {
-    "POSSIBLE": "possible",
-    "CERTAIN": "certain",
-    "TOP": "top",
-    "SCORE": "score",
-    "RELATIVE_BAND": "relative_band",
-    "HYSTERESIS": "hysteresis",
-}
-_DURATIONS = {
-    "VALID_FOR": "valid_for",
-    "EXPIRES_AFTER": "expiry",
-    "HEARTBEAT": "heartbeat",
-    "QUIET_FOR": "quiet",
-}
+_NESTING = ("start", "either", "both", "group", "contrary")
 _MANY = ("prefer", "dead_bands", "rules")
+# Fields of a subscription that are not called as the token that begins them.
+_FIELDS = {"EXPIRES_AFTER": "expiry", "QUIET_FOR": "quiet", "NAMED": "name"}
+_Option = tuple[str, Any, SourceSpan]  # the field of the subscription, its value, its place
 
 
 def parse_words(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
     """Return the subscription that the words say; LanguageError points at what is wrong."""
-    if len(text) > MAX_CHARACTERS:
-        message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
-        raise LanguageError(message, MAX_CHARACTERS + 1)
+    lexicon.check_length(text, MAX_CHARACTERS)
     registry = registry or load_registry()
     check_brackets(text)
     try:
         tree = load_parser(registry).parse(text)
     except UnexpectedInput as error:
         raise explain_failure(error, text) from None
-    return _TreeReader(text, registry).read(tree)
+    found: syntax.SubscriptionTree = _TreeReader(text, registry).read(tree, -1)
+    return found
 
 
 class _TreeReader:
-    """Walks one parse tree, in the order of the text."""
+    """Reads a parse tree from the leaves up, in the order of the text.
+
+    There is a method `read_…` for each rule of the grammar. It takes the place of the rule and what
+    the parts of the rule were read as; tokens are left as they are.
+    """
 
     def __init__(self, text: str, registry: PluginRegistry) -> None:
         self.text = text
         self.registry = registry
         self.last: syntax.Name | None = None  # the attribute that a bare constraint is about
+        self.last_bare: syntax.PredicateNode | None = None
+        self.names: dict[str, syntax.Name] = {}  # of all attributes
 
-    def read(self, tree: Tree[Token]) -> syntax.SubscriptionTree:
-        condition_tree, *option_trees = tree.children
-        condition = self.read_condition(as_tree(condition_tree), 0)
+    def read(self, tree: Tree[Token], depth: int) -> Any:
+        span = SourceSpan(tree.meta.start_pos, tree.meta.end_pos)
+        if depth > MAX_DEPTH:
+            raise LanguageError.at_span(f"nested more than {MAX_DEPTH} deep", span)
+        depth += tree.data in _NESTING
+        parts = [self.read(p, depth) if isinstance(p, Tree) else p for p in tree.children]
+        return getattr(self, f"read_{tree.data}")(span, *parts)
+
+    def read_start(
+        self, span: SourceSpan, condition: syntax.Condition, *options: _Option
+    ) -> syntax.SubscriptionTree:
         fields: dict[str, Any] = {}
-        spans: dict[str, syntax.SourceSpan] = {}
-        thresholds: list[syntax.Scalar] = []
-        for child in option_trees:
-            option = as_tree(child)
-            field, value = self.read_option(option, condition)
+        seen: set[str] = set()
+        for field, value, place in options:
             if field in _MANY:
                 fields[field] = fields.get(field, ()) + value
-            elif field in spans:
-                raise LanguageError.at_span(f'"{_say(field)}" is given twice', find_span(option))
-            elif field in ("threshold", "possible"):
-                thresholds.append(value)  # both must hold, so the higher one does
-                fields["possible"] = max(thresholds, key=lambda scalar: scalar.value)
+                continue
+            if field in seen:
+                said = "at least" if field == "threshold" else field.replace("_", " ")
+                raise LanguageError.at_span(f'"{said}" is given twice', place)
+            seen.add(field)
+            if field in ("threshold", "possible"):  # both must hold, so the higher one does
+                both = (fields.get("possible", value), value)
+                fields["possible"] = max(both, key=lambda scalar: scalar.value)
             else:
                 fields[field] = value
-            if field not in _MANY:
-                spans[field] = find_span(option)
-        return syntax.SubscriptionTree(condition, **fields, span=find_span(tree))
+        return syntax.SubscriptionTree(condition, **fields, span=span)
 
     # Conditions ------------------------------------------------------------------------------
 
-    def read_condition(self, tree: Tree[Token], depth: int) -> syntax.Condition:
-        if depth > MAX_DEPTH:
-            raise LanguageError.at_span(f"nested more than {MAX_DEPTH} deep", find_span(tree))
-        span = find_span(tree)
-        children = tree.children
-        if tree.data in ("either", "both"):
-            operands = tuple(self.read_condition(as_tree(child), depth + 1) for child in children)
-            return (
-                syntax.Or(operands, span=span)
-                if tree.data == "either"
-                else syntax.And(operands, span=span)
-            )
-        if tree.data == "group":
-            return self.read_condition(as_tree(children[0]), depth + 1)
-        if tree.data == "contrary":
-            inner = as_tree(children[0])
-            operand = self.read_condition(inner, depth + 1)
-            if inner.data == "bare" and isinstance(operand, syntax.PredicateNode):
-                return replace(operand, negated=True, span=span)
-            return syntax.Not(operand, span=span)
-        return self.read_predicate(tree)
+    def read_either(self, span: SourceSpan, *operands: syntax.Condition) -> syntax.Or:
+        return syntax.Or(operands, span=span)
 
-    def read_predicate(self, tree: Tree[Token]) -> syntax.PredicateNode:
-        children = [as_tree(child) for child in tree.children]
-        if tree.data in ("affirmed", "denied"):
-            self.last = read_name(children.pop(0))
-        elif self.last is None:
-            raise self.ask_attribute(tree)
-        hedges = []
-        while children[0].data == "hedge":
-            hedges.append(_read_hedge(as_token(children.pop(0).children[0])))
-        constraint = self.read_constraint(children.pop(0))
+    def read_both(self, span: SourceSpan, *operands: syntax.Condition) -> syntax.And:
+        return syntax.And(operands, span=span)
+
+    def read_group(self, _: SourceSpan, condition: syntax.Condition) -> syntax.Condition:
+        self.last_bare = None
+        return condition
+
+    def read_contrary(self, span: SourceSpan, operand: syntax.Condition) -> syntax.Condition:
+        if isinstance(operand, syntax.PredicateNode) and operand is self.last_bare:
+            return replace(operand, negated=True, span=span)
+        return syntax.Not(operand, span=span)
+
+    def read_affirmed(
+        self, span: SourceSpan, name: syntax.Name, *parts: Any, negated: bool = False
+    ) -> syntax.PredicateNode:
+        self.last = self.names[name.text.casefold()] = name
+        return self.read_predicate(span, parts, negated)
+
+    def read_denied(self, span: SourceSpan, *parts: Any) -> syntax.PredicateNode:
+        return self.read_affirmed(span, *parts, negated=True)
+
+    def read_bare(self, span: SourceSpan, *parts: Any) -> syntax.PredicateNode:
+        self.last_bare = self.read_predicate(span, parts, False)
+        return self.last_bare
+
+    def read_bare_denied(self, span: SourceSpan, *parts: Any) -> syntax.PredicateNode:
+        return self.read_predicate(span, parts, True)
+
+    def read_predicate(
+        self, span: SourceSpan, parts: tuple[Any, ...], negated: bool
+    ) -> syntax.PredicateNode:
+        """Read hedges, a constraint and qualifiers; they are about the attribute named last."""
+        if self.last is None:
+            raise self.ask_attribute(span)
+        hedges = tuple(part for part in parts if isinstance(part, syntax.Hedge))
+        constraint, *qualifiers = parts[len(hedges) :]
         limits: dict[str, syntax.Scalar] = {}
-        for child in children:
-            keyword = as_token(child.children[0]).type.lower()
+        for keyword, scalar, place in qualifiers:
             if keyword in limits:
-                raise LanguageError.at_span(f'"{keyword}" is given twice', find_span(child))
-            limits[keyword] = read_scalar(as_tree(child.children[1]))
-        return syntax.PredicateNode(
-            self.last,
-            constraint,
-            tree.data in ("denied", "bare_denied"),
-            tuple(hedges),
-            limits.get("possible"),
-            limits.get("certain"),
-            limits.get("weight"),
-            span=find_span(tree),
-        )
+                raise LanguageError.at_span(f'"{keyword}" is given twice', place)
+            limits[keyword] = scalar
+        return syntax.PredicateNode(self.last, constraint, negated, hedges, **limits, span=span)
 
-    def ask_attribute(self, tree: Tree[Token]) -> LanguageError:
+    def ask_attribute(self, span: SourceSpan) -> LanguageError:
         """Return the error of a constraint that no attribute stands before."""
-        span = find_span(tree)
         slip = find_slip(self.text, span.end)
-        if slip:
-            place, word, meant = slip
-            message = f'"{word}" is not understood here'
-            return LanguageError(message, place + 1, len(word), suggestions=meant)
-        return LanguageError.at_span(
+        return slip or LanguageError.at_span(
             "which attribute?",
             span,
             'it stands first: "heart_rate is high", "heart_rate above 120"',
         )
 
-    def read_constraint(self, tree: Tree[Token]) -> syntax.Constraint:
-        span = find_span(tree)
-        children = tree.children
-        kind = tree.data
-        if kind == "term":
-            return syntax.NamedTerm(read_name(as_tree(children[0])), span=span)
-        if kind == "equal":
-            return syntax.CrispComparison(syntax.Operator.EQUAL, *read_values(children), span=span)
-        if kind == "comparison":
-            operator = _OPERATORS[as_token(children[0]).type]
-            return syntax.CrispComparison(operator, *read_values(children[1:]), span=span)
-        if kind == "range":
-            low, high = read_values(children)
-            return syntax.CrispRange(low, high, span=span)
-        if kind == "about":
-            value, *rest = read_values(children)
-            spread = [width for width in rest if isinstance(width, syntax.Quantity)]
-            return syntax.About(value, spread[0] if spread else None, span=span)
-        if kind == "call":
-            head = children[0]
-            name = head.value if isinstance(head, Token) else read_name(head).text
-            values = read_values(children[1:])
-            shape, called = find_call(name, self.registry)
-            return (syntax.Shape if shape else syntax.Extension)(called, tuple(values), span=span)
-        return self.read_extension(tree)
+    def read_hedge(self, _: SourceSpan, word: Token) -> syntax.Hedge:
+        return syntax.Hedge[word.type]
 
-    def read_extension(self, tree: Tree[Token]) -> syntax.Shape | syntax.Extension:
-        """Read a plug-in's constraint: its words, then arguments after their words."""
-        head, *arguments = tree.children
-        shape, extension = find_extension_by_word(as_token(head), self.registry)
-        values = self.read_arguments(extension, [as_tree(child) for child in arguments])
-        kind = syntax.Shape if shape else syntax.Extension
-        return kind(extension.name, tuple(values), span=find_span(tree))
+    def read_qualifier(self, span: SourceSpan, word: Token, scalar: syntax.Scalar) -> _Option:
+        return word.type.lower(), scalar, span
 
-    def read_arguments(
-        self, extension: PredicateType | MembershipFunction, trees: list[Tree[Token]]
-    ) -> list[syntax.Value]:
-        for place, tree in enumerate(trees):
-            declared = extension.parameters[place] if place < len(extension.parameters) else None
-            said = as_tree(tree.children[0]) if len(tree.children) == 2 else None
-            word = fold_token(as_token(said.children[0])) if said else ""
-            if declared is None or word != declared.word.casefold():
-                wanted = f'"{declared.word}"' if declared and declared.word else "no word"
-                hint = (
-                    f"{wanted} is expected before this argument"
-                    if declared
-                    else "one argument too many"
-                )
-                raise LanguageError.at_span(
-                    f'"{extension.name}" does not accept this argument', find_span(tree), hint
-                )
-        return read_values([tree.children[-1] for tree in trees])
+    # Constraints: a unit written once is meant for all values of one -------------------------
 
-    # Options ---------------------------------------------------------------------------------
+    def read_term(self, span: SourceSpan, name: syntax.Name) -> syntax.NamedTerm:
+        return syntax.NamedTerm(name, span=span)
 
-    def read_option(self, tree: Tree[Token], condition: syntax.Condition) -> tuple[str, Any]:
-        """Return the field of the subscription that an option sets, and its value."""
-        span = find_span(tree)
-        children = tree.children
-        kind = tree.data
-        if kind == "threshold":
-            return "threshold", read_scalar(as_tree(children[1]))
-        if kind == "number":
-            return _NUMBERS[as_token(children[0]).type], read_scalar(as_tree(children[1]))
-        if kind == "duration":
-            return _DURATIONS[as_token(children[0]).type], read_quantity(as_tree(children[1]))
-        if kind == "aggregator":
-            return "aggregator", self.read_aggregator(tree)
-        if kind == "prefer":
-            names = [read_name(child) for child in children if isinstance(child, Tree)]
-            pairs = pairwise(names)
-            return "prefer", tuple(
-                syntax.Prefer(better, worse, span=span) for better, worse in pairs
-            )
-        if kind == "dead_band":
-            width = read_quantity(as_tree(children[0]))
-            named = len(children) > 1
-            of = read_name(as_tree(children[2])) if named else _find_only(condition, tree)
-            return "dead_bands", (syntax.DeadBand(of, width, span=span),)
-        if kind == "persistence":
-            hits, window = (read_number(as_token(child)) for child in (children[0], children[2]))
-            return "persistence", syntax.Persistence(hits, window, span=span)
-        if kind == "rule":
-            return "rules", (_read_rule(tree),)
-        if kind == "why":
-            return "why", True
-        if kind == "naming":
-            field = "event" if as_token(children[0]).type == "EVENT" else "name"
-            return field, read_name(as_tree(children[1]))
-        return "recent", self.read_recency(tree)
-
-    def read_recency(self, tree: Tree[Token]) -> syntax.Recent:
-        span = find_span(tree)
-        children = tree.children
-        if tree.data == "phrase":
-            phrase = unquote(as_token(children[1])) if len(children) > 1 else "recent"
-            return syntax.Recent(phrase, span=span)
-        if tree.data == "few":
-            return syntax.Recent(f"few {fold_token(as_token(children[0]))}", span=span)
-        durations = [read_quantity(as_tree(child)) for child in children]
-        return syntax.Recent(None, *durations, span=span)
-
-    def read_aggregator(self, tree: Tree[Token]) -> syntax.Aggregator:
-        name = as_tree(tree.children[1])
-        quoted = as_token(name.children[0]).type == "STRING"
-        said = read_name(name)
-        arguments = [
-            read_quantity(child)
-            for child in tree.children[2:]
-            if isinstance(child, Tree) and child.data == "quantity"
-        ]
-        found = said.text if quoted else find_aggregator(said.text, self.registry)
-        return syntax.Aggregator(found, tuple(arguments), span=find_span(tree))
-
-
-def _read_rule(tree: Tree[Token]) -> syntax.SugenoRule:
-    tokens = [child for child in tree.children if isinstance(child, Token)]
-    places = [read_number(token) for token in tokens]
-    for place in places:
-        if place.value != int(place.value) or place.value < 1:
-            raise LanguageError.at_node("predicates are counted from 1", place)
-    numbers = [
-        read_number(as_token(child.children[0]))
-        for child in tree.children
-        if isinstance(child, Tree)
-    ]
-    constant, *slopes = numbers
-    pair = (slopes[0], slopes[1]) if slopes else None
-    first, second = (int(place.value) for place in places)
-    return syntax.SugenoRule(first, second, constant, pair, span=find_span(tree))
-
-
-def _find_only(condition: syntax.Condition, tree: Tree[Token]) -> syntax.Name:
-    """Return the one attribute that a condition is about, or ask which is meant."""
-    names = {p.attribute.text.casefold(): p.attribute for p in syntax.iterate_predicates(condition)}
-    if len(names) > 1:
-        choices = [name.text for name in names.values()]
-        raise LanguageError.at_span(
-            "the dead band of which attribute?", find_span(tree), f'add "of {choices[0]}"', choices
+    def read_equal(self, span: SourceSpan, value: syntax.Value) -> syntax.CrispComparison:
+        return syntax.CrispComparison(
+            syntax.Operator.EQUAL, *lexicon.share_unit([value]), span=span
         )
-    return next(iter(names.values()))
+
+    def read_comparison(
+        self, span: SourceSpan, word: Token, value: syntax.Value
+    ) -> syntax.CrispComparison:
+        operator = syntax.Operator["GREATER" if word.type == "OVER" else word.type]
+        return syntax.CrispComparison(operator, *lexicon.share_unit([value]), span=span)
+
+    def read_range(self, span: SourceSpan, *parts: syntax.Value | Token) -> syntax.CrispRange:
+        return syntax.CrispRange(*_take_values(parts), span=span)
+
+    def read_about(self, span: SourceSpan, *parts: syntax.Value | Token) -> syntax.About:
+        return syntax.About(*_take_values(parts), span=span)
+
+    def read_call(
+        self, span: SourceSpan, head: Token | syntax.Name, *values: syntax.Value
+    ) -> syntax.Shape | syntax.Extension:
+        said = head.text if isinstance(head, syntax.Name) else str(head)
+        is_shape, called = lexicon.find_call(said, self.registry)
+        kind = syntax.Shape if is_shape else syntax.Extension
+        return kind(called, tuple(lexicon.share_unit(values)), span=span)
+
+    def read_extension(
+        self, span: SourceSpan, head: Token, *arguments: tuple[str, syntax.Value, SourceSpan]
+    ) -> syntax.Shape | syntax.Extension:
+        """Read a plug-in's constraint: its words, then arguments after their words."""
+        is_shape, extension = lexicon.find_extension_by_word(head, self.registry)
+        for place, (word, _, where) in enumerate(arguments):
+            declared = extension.parameters[place] if place < len(extension.parameters) else None
+            if declared is None or word != declared.word.casefold():
+                hint = "one argument too many"
+                if declared:
+                    wanted = f'"{declared.word}"' if declared.word else "no word"
+                    hint = f"{wanted} is expected before this argument"
+                raise LanguageError.at_span(
+                    f'"{extension.name}" does not accept this argument', where, hint
+                )
+        values = lexicon.share_unit([value for _, value, _ in arguments])
+        kind = syntax.Shape if is_shape else syntax.Extension
+        return kind(extension.name, tuple(values), span=span)
+
+    def read_argument(self, span: SourceSpan, *parts: Any) -> tuple[str, syntax.Value, SourceSpan]:
+        *words, value = parts
+        return (words[0] if words else ""), value, span
+
+    def read_parameter(self, _: SourceSpan, word: Token) -> str:
+        return " ".join(word.casefold().split())
+
+    # Options: each returns the field of the subscription that it sets, and its value ----------
+
+    def read_threshold(self, span: SourceSpan, _: Token, scalar: syntax.Scalar) -> _Option:
+        return "threshold", scalar, span
+
+    def read_number(self, span: SourceSpan, word: Token, scalar: syntax.Scalar) -> _Option:
+        return word.type.lower(), scalar, span
+
+    def read_duration(self, span: SourceSpan, word: Token, time: syntax.Quantity) -> _Option:
+        return _FIELDS.get(word.type, word.type.lower()), _settle_unit(time), span
+
+    def read_naming(self, span: SourceSpan, word: Token, name: syntax.Name) -> _Option:
+        return _FIELDS.get(word.type, word.type.lower()), name, span
+
+    def read_aggregator(self, span: SourceSpan, *parts: Any) -> _Option:
+        _, said, *rest = parts
+        quoted = self.text.startswith('"', said.span.start)
+        name = said.text if quoted else lexicon.find_aggregator(said.text, self.registry)
+        arguments = tuple(_settle_unit(part) for part in rest if not isinstance(part, str))
+        return "aggregator", syntax.Aggregator(name, arguments, span=span), span
+
+    def read_prefer(self, span: SourceSpan, *parts: Any) -> _Option:
+        pairs = pairwise(part for part in parts if isinstance(part, syntax.Name))
+        found = tuple(syntax.Prefer(better, worse, span=span) for better, worse in pairs)
+        return "prefer", found, span
+
+    def read_dead_band(self, span: SourceSpan, width: syntax.Quantity, *of: Any) -> _Option:
+        if not of and len(self.names) > 1:
+            names = [name.text for name in self.names.values()]
+            raise LanguageError.at_span(
+                "the dead band of which attribute?", span, f'add "of {names[0]}"', names
+            )
+        name = of[1] if of else next(iter(self.names.values()))
+        return "dead_bands", (syntax.DeadBand(name, _settle_unit(width), span=span),), span
+
+    def read_persistence(self, span: SourceSpan, hits: Token, _: Token, window: Token) -> _Option:
+        pair = _read_number(hits), _read_number(window)
+        return "persistence", syntax.Persistence(*pair, span=span), span
+
+    def read_rule(
+        self, span: SourceSpan, i: Token, j: Token, constant: syntax.Scalar, *slopes: syntax.Scalar
+    ) -> _Option:
+        places = [_read_number(token) for token in (i, j)]
+        for place in places:
+            if place.value != int(place.value) or place.value < 1:
+                raise LanguageError.at_node("predicates are counted from 1", place)
+        first, second = (int(place.value) for place in places)
+        pair = (slopes[0], slopes[1]) if slopes else None
+        return "rules", (syntax.SugenoRule(first, second, constant, pair, span=span),), span
+
+    def read_why(self, span: SourceSpan) -> _Option:
+        return "why", True, span
+
+    def read_phrase(self, span: SourceSpan, _: Token, *quoted: Token) -> _Option:
+        phrase = _unquote(quoted[0]) if quoted else "recent"
+        return "recent", syntax.Recent(phrase, span=span), span
+
+    def read_few(self, span: SourceSpan, unit: Token) -> _Option:
+        return "recent", syntax.Recent(f"few {unit.casefold()}", span=span), span
+
+    def read_lately(self, span: SourceSpan, *durations: syntax.Quantity) -> _Option:
+        return "recent", syntax.Recent(None, *map(_settle_unit, durations), span=span), span
+
+    # Names and values ------------------------------------------------------------------------
+
+    def read_name(self, span: SourceSpan, *words: Token) -> syntax.Name:
+        quoted = words[0].type == "STRING"
+        return syntax.Name(_unquote(words[0]) if quoted else " ".join(words), span=span)
+
+    def read_text(self, span: SourceSpan, name: syntax.Name) -> syntax.Text:
+        return syntax.Text(name.text, span=span)
+
+    def read_moment(self, span: SourceSpan, moment: Token) -> syntax.Moment:
+        return syntax.Moment(lexicon.complete_moment(moment), span=span)
+
+    def read_quantity(
+        self, span: SourceSpan, number: Token, unit: str | None = None
+    ) -> syntax.Quantity:
+        """Read a number with its unit; OWN_UNIT is left for `share_unit`."""
+        return syntax.Quantity(_read_number(number).value, unit, span=span)
+
+    def read_unit(self, _: SourceSpan, unit: Token) -> str:
+        if unit.type == "STRING":
+            return _unquote(unit)
+        return lexicon.OWN_UNIT if unit == lexicon.OWN_WORD else str(unit)
+
+    def read_scalar(self, span: SourceSpan, number: Token, *percent: Token) -> syntax.Scalar:
+        scalar = _read_number(number)
+        return syntax.Scalar(scalar.value / 100, span=span) if percent else scalar
+
+    def read_signed(self, _: SourceSpan, number: Token) -> syntax.Scalar:
+        return _read_number(number)
 
 
-def _read_hedge(token: Token) -> syntax.Hedge:
-    return syntax.Hedge[token.type]
+def _take_values(parts: tuple[syntax.Value | Token, ...]) -> list[Any]:
+    """Return the values among the parts of a rule, with the unit that they share."""
+    return lexicon.share_unit([part for part in parts if not isinstance(part, Token)])
 
 
-def _say(field: str) -> str:
-    return {"threshold": "at least"}.get(field, field.replace("_", " "))
+def _settle_unit(quantity: syntax.Quantity) -> syntax.Quantity:
+    """Return a quantity that shares its unit with no other."""
+    return replace(quantity, unit=None) if quantity.unit == lexicon.OWN_UNIT else quantity
 
 
-# The small parts of the words' parse tree: names, values and numbers, with their places.
-#
-# What a token of the grammar means is decided here and nowhere else.
+def _find_span(token: Token) -> SourceSpan:
+    assert token.start_pos is not None
+    assert token.end_pos is not None
+    return SourceSpan(token.start_pos, token.end_pos)
 
 
-def read_name(tree: Tree[Token]) -> syntax.Name:
-    """Read a name: words, joined by single blanks, or quotes."""
-    tokens = [as_token(child) for child in tree.children]
-    if tokens[0].type == "STRING":
-        return syntax.Name(unquote(tokens[0]), span=find_span(tree))
-    return syntax.Name(" ".join(tokens), span=find_span(tree))
-
-
-def read_values(trees: Iterable[object]) -> list[syntax.Value]:
-    """Read the values of one constraint; a unit written once is meant for all of them."""
-    values = [read_value(tree) for tree in trees if isinstance(tree, Tree)]
-    return share_unit(values)
-
-
-def read_value(tree: Tree[Token]) -> syntax.Value:
-    """Read a number with its unit, a moment or a text."""
-    if tree.data == "quantity":
-        return read_quantity(tree, own=True)
-    if tree.data == "moment":
-        return syntax.Moment(complete_moment(as_token(tree.children[0])), span=find_span(tree))
-    name = read_name(as_tree(tree.children[0]))
-    return syntax.Text(name.text, span=find_span(tree))
-
-
-def read_quantity(tree: Tree[Token], own: bool = False) -> syntax.Quantity:
-    """Read a number with its unit; with `own`, OWN_UNIT is left for `share_unit`."""
-    value = read_number(as_token(tree.children[0])).value
-    unit = None
-    if len(tree.children) > 1:
-        token = as_token(as_tree(tree.children[1]).children[0])
-        unit = unquote(token) if token.type == "STRING" else str(token)
-        if token.type == "UNIT" and unit == OWN_WORD:
-            unit = OWN_UNIT if own else None
-    return syntax.Quantity(value, unit, span=find_span(tree))
-
-
-def read_scalar(tree: Tree[Token]) -> syntax.Scalar:
-    """Read a plain number or a percentage."""
-    scalar = read_number(as_token(tree.children[0]))
-    if len(tree.children) > 1:
-        return syntax.Scalar(scalar.value / 100, span=find_span(tree))
-    return scalar
-
-
-def fold_token(token: Token) -> str:
-    """Return a keyword as it is compared."""
-    return " ".join(token.casefold().split())
-
-
-def read_number(token: Token) -> syntax.Scalar:
-    """Read one number."""
+def _read_number(token: Token) -> syntax.Scalar:
     number = float(token)
     if math.isinf(number):
-        raise LanguageError.at_span("this number is too large", find_span(token))
-    return syntax.Scalar(number, span=find_span(token))
+        raise LanguageError.at_span("this number is too large", _find_span(token))
+    return syntax.Scalar(number, span=_find_span(token))
 
 
-def unquote(token: Token) -> str:
+def _unquote(token: Token) -> str:
     """Return what stands in double quotes, with JSON's escapes."""
     try:
         text: str = json.JSONDecoder(strict=False).decode(token)
     except json.JSONDecodeError as error:
-        raise LanguageError.at_span(f"in quotes: {error.msg}", find_span(token)) from None
+        raise LanguageError.at_span(f"in quotes: {error.msg}", _find_span(token)) from None
     return text
-
-
-def find_span(item: Token | Tree[Token]) -> syntax.SourceSpan:
-    """Return where a token or a tree stands."""
-    if isinstance(item, Token):
-        assert item.start_pos is not None
-        assert item.end_pos is not None
-        return syntax.SourceSpan(item.start_pos, item.end_pos)
-    meta = item.meta
-    return syntax.SourceSpan(meta.start_pos, meta.end_pos)
-
-
-def as_tree(item: object) -> Tree[Token]:
-    """Return a child that the grammar makes a tree."""
-    assert isinstance(item, Tree)
-    return item
-
-
-def as_token(item: object) -> Token:
-    """Return a child that the grammar makes a token."""
-    assert isinstance(item, Token)
-    return item

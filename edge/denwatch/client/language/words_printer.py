@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
+from denwatch.client.language import lexicon
 from denwatch.client.language.grammar import KEYWORD, load_parser
-from denwatch.client.language.lexicon import (
-    OWN_UNIT,
-    OWN_WORD,
-    format_number,
-    is_moment,
-    say_aggregator,
-    spread_unit,
-)
 from denwatch.client.plugins import PluginRegistry, load_registry
 
 _OPERATORS = {
@@ -32,20 +25,8 @@ _OPERATORS = {
     syntax.Operator.AT_LEAST: "at least",
 }
 _OF_MOMENTS = {syntax.Operator.LESS: "before", syntax.Operator.GREATER: "after"}
-_SCALARS = (
-    ("at least", "possible"),
-    ("certain", "certain"),
-    ("score", "score"),
-    ("top", "top"),
-    ("relative band", "relative_band"),
-    ("hysteresis", "hysteresis"),
-)
-_DURATIONS = (
-    ("valid for", "valid_for"),
-    ("expires after", "expiry"),
-    ("heartbeat", "heartbeat"),
-    ("quiet for", "quiet"),
-)
+# How a field of the subscription is said, if not by its name.
+_SAID = {"possible": "at least", "expiry": "expires after", "quiet": "quiet for"}
 
 
 def print_words(
@@ -69,33 +50,25 @@ class _WordsPrinter:
         parts = [self.print_condition(s.condition)]
         if s.recent:
             parts.append(self.print_recent(s.recent))
-        for word, field in _SCALARS:
-            scalar = getattr(s, field)
-            if scalar is not None:
-                parts.append(f"{word} {format_number(scalar.value)}")
+        parts += self.print_fields(s, lexicon.SCALARS)
         if s.aggregator:
             parts.append(self.print_aggregator(s.aggregator))
         for rule in s.rules:
-            words = (
-                f"rule {rule.first} with {rule.second} gives {format_number(rule.constant.value)}"
-            )
+            gives = lexicon.format_number(rule.constant.value)
             if rule.slopes:
-                slopes = " and ".join(format_number(slope.value) for slope in rule.slopes)
-                words += f" slopes {slopes}"
-            parts.append(words)
+                slopes = " and ".join(lexicon.format_number(slope.value) for slope in rule.slopes)
+                gives += f" slopes {slopes}"
+            parts.append(f"rule {rule.first} with {rule.second} gives {gives}")
         for prefer in s.prefer:
             better, worse = self.print_name(prefer.better.text), self.print_name(prefer.worse.text)
             parts.append(f"prefer {better} over {worse}")
-        for word, field in _DURATIONS:
-            quantity = getattr(s, field)
-            if quantity is not None:
-                parts.append(f"{word} {self.print_quantity(quantity)}")
+        parts += self.print_fields(s, lexicon.DURATIONS)
         for band in s.dead_bands:
             of = self.print_name(band.attribute.text)
             parts.append(f"dead band {self.print_quantity(band.width)} of {of}")
         if s.persistence:
             hits, window = s.persistence.hits.value, s.persistence.window.value
-            parts.append(f"{format_number(hits)} of {format_number(window)}")
+            parts.append(f"{lexicon.format_number(hits)} of {lexicon.format_number(window)}")
         if s.why:
             parts.append("why")
         if s.event:
@@ -103,6 +76,17 @@ class _WordsPrinter:
         if s.name:
             parts.append(f"named {self.print_name(s.name.text)}")
         return ", ".join(parts)
+
+    def print_fields(self, s: syntax.SubscriptionTree, fields: Iterable[str]) -> Iterator[str]:
+        """Yield the scalars and durations that are set."""
+        for field in fields:
+            value: syntax.Scalar | syntax.Quantity | None = getattr(s, field)
+            if value is not None:
+                is_scalar = isinstance(value, syntax.Scalar)
+                text = (
+                    lexicon.format_number(value.value) if is_scalar else self.print_quantity(value)
+                )
+                yield f"{_SAID.get(field, field.replace('_', ' '))} {text}"
 
     # Conditions ------------------------------------------------------------------------------
 
@@ -112,10 +96,9 @@ class _WordsPrinter:
                 return self.print_predicate(condition)
             case syntax.Not(operand=operand):
                 return f"not ({self.print_condition(operand)})"
-            case syntax.And(operands=operands):
-                return " and ".join(map(self.print_operand, operands))
-            case syntax.Or(operands=operands):
-                return " or ".join(map(self.print_operand, operands))
+            case syntax.And(operands=operands) | syntax.Or(operands=operands):
+                joint = " and " if isinstance(condition, syntax.And) else " or "
+                return joint.join(map(self.print_operand, operands))
 
     def print_operand(self, condition: syntax.Condition) -> str:
         words = self.print_condition(condition)
@@ -123,22 +106,13 @@ class _WordsPrinter:
 
     def print_predicate(self, p: syntax.PredicateNode) -> str:
         words = [self.print_name(p.attribute.text)]
-        bare = (
-            isinstance(p.constraint, syntax.CrispComparison | syntax.CrispRange)
-            and not p.negated
-            and not p.hedges
-        )
-        if not bare:
+        crisp = isinstance(p.constraint, syntax.CrispComparison | syntax.CrispRange)
+        if p.negated or p.hedges or not crisp:
             words.append("is not" if p.negated else "is")
         words += [hedge.value for hedge in p.hedges]
         words.append(self.print_constraint(p.constraint))
-        for word, scalar in (
-            ("possible", p.possible),
-            ("certain", p.certain),
-            ("weight", p.weight),
-        ):
-            if scalar is not None:
-                words.append(f"{word} {format_number(scalar.value)}")
+        limits = ((key, getattr(p, key)) for key in lexicon.LIMITS)
+        words += [f"{key} {lexicon.format_number(limit.value)}" for key, limit in limits if limit]
         return " ".join(words)
 
     def print_constraint(self, constraint: syntax.Constraint) -> str:
@@ -151,20 +125,21 @@ class _WordsPrinter:
                     word = _OF_MOMENTS.get(operator, word)
                 return f"{word} {self.print_value(value)}"
             case syntax.CrispRange(low=low, high=high):
-                first, last = map(self.print_value, spread_unit([low, high]))
+                first, last = map(self.print_value, lexicon.spread_unit([low, high]))
                 return f"between {first} and {last}"
             case syntax.About(value=value, spread=spread):
-                values = spread_unit([value] if spread is None else [value, spread])
+                values = lexicon.spread_unit([value] if spread is None else [value, spread])
                 return f"about {' within '.join(map(self.print_value, values))}"
-            case syntax.Shape(kind=kind, points=points):
-                return self.print_extension(kind, points)
-            case syntax.Extension(name=name, arguments=arguments):
-                return self.print_extension(name, arguments)
+            case (
+                syntax.Shape(kind=called, points=given)
+                | syntax.Extension(name=called, arguments=given)
+            ):
+                return self.print_extension(called, given)
 
     def print_extension(self, name: str, arguments: Sequence[syntax.Value]) -> str:
         """Print a plug-in's constraint in its words if they keep the arguments apart."""
         extension = self.registry.predicates.get(name) or self.registry.shapes.get(name)
-        texts = list(map(self.print_value, spread_unit(arguments)))
+        texts = list(map(self.print_value, lexicon.spread_unit(arguments)))
         declared = extension.parameters if extension else ()
         words = [parameter.word for parameter in declared[: len(texts)]]
         usable = [word for word in extension.words if self.own.fullmatch(word)] if extension else []
@@ -193,7 +168,7 @@ class _WordsPrinter:
         return f"recent {json.dumps(recent.phrase, ensure_ascii=False)}"
 
     def print_aggregator(self, aggregator: syntax.Aggregator) -> str:
-        said = say_aggregator(aggregator.name, self.registry)
+        said = lexicon.say_aggregator(aggregator.name, self.registry)
         if said is None or not self.is_plain(said):
             said = json.dumps(aggregator.name, ensure_ascii=False)
         if not aggregator.arguments:
@@ -216,19 +191,17 @@ class _WordsPrinter:
         if isinstance(value, syntax.Text):
             return self.print_name(value.value)
         if isinstance(value, syntax.Moment):
-            if not is_moment(value.text):
-                raise LanguageError.at_node(f'"{value.text}" is not a date or a time', value)
-            return value.text
+            return lexicon.write_moment(value)
         return self.print_quantity(value)
 
     def print_quantity(self, quantity: syntax.Quantity) -> str:
-        number = format_number(quantity.value)
+        number = lexicon.format_number(quantity.value)
         unit = quantity.unit
         if unit is None:
             return number
-        if unit == OWN_UNIT:
-            return f"{number} {OWN_WORD}"
-        if self.unit.fullmatch(unit) and unit != OWN_WORD and not self.keyword.match(unit):
+        if unit == lexicon.OWN_UNIT:
+            return f"{number} {lexicon.OWN_WORD}"
+        if self.unit.fullmatch(unit) and unit != lexicon.OWN_WORD and not self.keyword.match(unit):
             return f"{number} {unit}"
         return f"{number} {json.dumps(unit, ensure_ascii=False)}"
 

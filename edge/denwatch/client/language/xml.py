@@ -8,32 +8,15 @@ the shape itself, any other is the vocabulary's.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
-from denwatch.client.language.lexicon import (
-    LASTLY,
-    LIMITS,
-    fold,
-    read_hedge,
-    read_quantity,
-    read_scalar,
-    read_text,
-    read_value,
-    share_unit,
-)
+from denwatch.client.language import lexicon
 from denwatch.client.language.xml_source import Element, list_tags, parse_source, validate
-from denwatch.client.plugins import (
-    AggregatorType,
-    MembershipFunction,
-    Named,
-    PluginRegistry,
-    PredicateType,
-    load_registry,
-)
+from denwatch.client.plugins import Named, PluginRegistry, load_registry, order_arguments
 
 
 def parse_xml(text: str, registry: PluginRegistry | None = None) -> syntax.SubscriptionTree:
@@ -46,17 +29,12 @@ def parse_xml(text: str, registry: PluginRegistry | None = None) -> syntax.Subsc
 
 class _XmlReader:
     def __init__(self, registry: PluginRegistry, root: Element) -> None:
-        self.registry = registry
         self.root = root
         self.recent: syntax.Recent | None = None
         self.sets = FuzzySets()
-        predicates = {extension.tag: extension for extension in registry.predicates.values()}
-        shapes = {extension.tag: extension for extension in registry.shapes.values()}
-        self.predicates: dict[str, PredicateType] = predicates
-        self.shapes: dict[str, MembershipFunction] = shapes
-        self.aggregators: dict[str, AggregatorType] = {
-            extension.tag: extension for extension in registry.aggregators.values()
-        }
+        self.predicates = {plugin.tag: plugin for plugin in registry.predicates.values()}
+        self.shapes = {plugin.tag: plugin for plugin in registry.shapes.values()}
+        self.aggregators = {plugin.tag: plugin for plugin in registry.aggregators.values()}
 
     def read(self) -> syntax.SubscriptionTree:
         root = self.root
@@ -66,237 +44,217 @@ class _XmlReader:
             self.sets.add(self.read_name(attribute), attribute)
         predicates = [self.read_predicate(element) for element in found]
         fields: dict[str, Any] = {}
+        condition: syntax.Condition = predicates[0]
+        if len(predicates) > 1:
+            condition = syntax.And(tuple(predicates), span=root.start)
         seen: set[str] = set()
-        pattern: Element | None = None
         for element in root.children[len(found) :]:
             if element.tag in seen:
                 raise LanguageError.at_span(f"<{element.tag}> appears twice", element.start)
             seen.add(element.tag)
             if element.tag == "Predicate-pattern":
-                pattern = element
-            else:
-                read = getattr(self, f"read_{element.tag.replace('-', '_').lower()}")
-                fields |= read(element)
+                condition = read_pattern(element.text, predicates, element.text_span)
+                continue
+            fields |= self.read_fields(element)
+            more = getattr(self, f"read_{element.tag.replace('-', '_').lower()}", None)
+            if more is not None:
+                fields |= more(element)
         if self.recent is not None:
             if "recent" in fields:
                 raise LanguageError.at_node("two temporal restrictors", self.recent)
             fields["recent"] = self.recent
-        for key in ("event", "name"):
-            if key in root.attributes:
-                span = root.find_attribute(key)
-                fields[key] = syntax.Name(read_text(root.attributes[key], span), span=span)
-        return syntax.SubscriptionTree(self.join(predicates, pattern), **fields, span=root.start)
-
-    def join(
-        self, predicates: Sequence[syntax.PredicateNode], pattern: Element | None
-    ) -> syntax.Condition:
-        if pattern is not None:
-            return read_pattern(pattern.text, predicates, pattern.text_span)
-        if len(predicates) == 1:
-            return predicates[0]
-        return syntax.And(tuple(predicates), span=self.root.start)
+        fields |= {
+            key: self.read_label(root, key) for key in ("event", "name") if key in root.attributes
+        }
+        return syntax.SubscriptionTree(condition, **fields, span=root.start)
 
     # Predicates ------------------------------------------------------------------------------
 
-    def read_name(self, element: Element) -> syntax.Name:
-        if not element.text:
-            raise LanguageError.at_span(f"<{element.tag}> has no name", element.start)
-        return syntax.Name(read_text(element.text, element.text_span), span=element.text_span)
-
     def read_predicate(self, element: Element) -> syntax.PredicateNode:
-        attribute = self.read_name(element.children[0])
+        attribute, last = self.read_name(element.children[0]), element.children[-1]
         operator = element.find("Relational-operator")
         negated, hedges = self.read_operator(operator) if operator else (False, ())
-        hedges += tuple(read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
-        constraint, own = self.read_constraint(element.children[-1], attribute)
+        hedges += tuple(lexicon.read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
+        constraint: syntax.Constraint
+        if last.tag == "term":
+            constraint, own = self.sets.find(attribute, self.read_name(last))
+            hedges += own
+        else:
+            constraint = self.read_constraint(last)
         limits = {
-            key: self.read_scalar(element, key) for key in LIMITS if key in element.attributes
+            key: self.read_scalar(element, key)
+            for key in lexicon.LIMITS
+            if key in element.attributes
         }
         return syntax.PredicateNode(
-            attribute, constraint, negated, hedges + own, **limits, span=element.start
+            attribute, constraint, negated, hedges, **limits, span=element.start
         )
 
     def read_operator(self, element: Element) -> tuple[bool, tuple[syntax.Hedge, ...]]:
         """Read "is", "is not", and the paper's "is" with a hedge or with a time."""
-        words = fold(element.text).split()
+        words = lexicon.fold(element.text).split()
         if words[:1] == ["is"]:
             del words[0]
         negated = words[:1] == ["not"]
         rest = " ".join(words[1:] if negated else words)
-        lastly = LASTLY.fullmatch(rest)
+        lastly = lexicon.LASTLY.fullmatch(rest)
         if lastly:
             recent = syntax.Recent(lastly[1], span=element.text_span)
             if self.recent not in (None, recent):
                 raise LanguageError.at_node("two temporal restrictors", recent)
             self.recent = recent
             return negated, ()
-        return negated, (read_hedge(rest, element.text_span),) if rest else ()
+        return negated, (lexicon.read_hedge(rest, element.text_span),) if rest else ()
 
-    def read_constraint(
-        self, element: Element, attribute: syntax.Name
-    ) -> tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]:
-        """Return the constraint, and the hedges of a term that the document defines by them."""
+    def read_constraint(self, element: Element) -> syntax.Constraint:
         span = element.start
         tag = element.tag
-        if tag == "term":
-            name = self.read_name(element)
-            defined = self.sets.find(attribute, name)
-            return defined or (syntax.NamedTerm(name, span=element.text_span), ())
         if tag == "Fuzzifier":
-            return read_fuzzifier(element), ()
+            return read_fuzzifier(element)
         if tag == "About":
             spread = self.read_quantity(element, "spread") if element.attributes else None
-            return syntax.About(self.read_value(element), spread, span=span), ()
+            return syntax.About(self.read_value(element), spread, span=span)
         if tag == "Comparison":
             operator = syntax.Operator(element.attributes["operator"].strip())
-            return syntax.CrispComparison(operator, self.read_value(element), span=span), ()
+            return syntax.CrispComparison(operator, self.read_value(element), span=span)
         if tag == "Range":
             low, high = map(self.read_value, element.children)
-            return syntax.CrispRange(low, high, span=span), ()
+            return syntax.CrispRange(low, high, span=span)
         if tag == "Extension":
-            called = read_text(element.attributes["name"], span)
+            called = lexicon.read_text(element.attributes["name"], span)
             return syntax.Extension(
                 called, tuple(map(self.read_value, element.children)), span=span
-            ), ()
+            )
         if tag in self.shapes:
-            shape = self.shapes[tag]
-            return syntax.Shape(
-                shape.name, tuple(self.read_arguments(element, shape)), span=span
-            ), ()
-        plugin = self.predicates[tag]
-        return syntax.Extension(
-            plugin.name, tuple(self.read_arguments(element, plugin)), span=span
-        ), ()
+            arguments = self.read_arguments(element, self.shapes[tag])
+            return syntax.Shape(self.shapes[tag].name, arguments, span=span)
+        arguments = self.read_arguments(element, self.predicates[tag])
+        return syntax.Extension(self.predicates[tag].name, arguments, span=span)
 
-    def read_arguments(self, element: Element, extension: Named) -> list[syntax.Value]:
+    def read_arguments(self, element: Element, plugin: Named) -> tuple[syntax.Value, ...]:
         """Read the arguments of a plug-in, by the names of its parameters."""
-        arguments: list[syntax.Value] = []
-        for place, parameter in enumerate(extension.parameters):
-            if parameter.name not in element.attributes:
-                continue
-            if len(arguments) < place:
-                missing = extension.parameters[len(arguments)].name
-                raise LanguageError.at_span(f'"{missing}" is missing', element.start)
-            text = element.attributes[parameter.name]
-            arguments.append(read_value(text, element.find_attribute(parameter.name)))
-        return arguments
+        given = order_arguments(plugin, element.attributes, element.start)
+        return tuple(
+            lexicon.read_value(element.attributes[key], element.find_attribute(key))
+            for key in given
+        )
 
     # Options: each returns the fields of the subscription that an element sets ---------------
 
+    def read_fields(self, element: Element) -> dict[str, Any]:
+        """Read the attributes that are fields themselves: "valid-for" is `valid_for`."""
+        fields: dict[str, Any] = {}
+        for key in element.attributes:
+            field = key.replace("-", "_")
+            if field in lexicon.SCALARS:
+                fields[field] = self.read_scalar(element, key)
+            elif field in lexicon.DURATIONS:
+                fields[field] = self.read_quantity(element, key)
+        return fields
+
     def read_aggregating_function(self, element: Element) -> dict[str, Any]:
         plugins = [child for child in element.children if child.tag != "argument"]
+        arguments: Iterable[syntax.Value]
         if plugins:
             if len(element.children) > 1 or element.text:
                 raise LanguageError.at_span("one aggregating function is expected", element.start)
             plugin = self.aggregators[plugins[0].tag]
-            arguments = self.read_arguments(plugins[0], plugin)
-            return {"aggregator": _aggregate(plugin.name, arguments, element)}
-        if not element.text:
+            name, arguments = plugin.name, self.read_arguments(plugins[0], plugin)
+        elif element.text:
+            name = lexicon.read_text(element.text, element.text_span)
+            arguments = map(self.read_value, element.children)
+        else:
             raise LanguageError.at_span("an aggregating function is expected", element.start)
-        name = read_text(element.text, element.text_span)
-        return {
-            "aggregator": _aggregate(name, list(map(self.read_value, element.children)), element)
-        }
-
-    def read_threshold(self, element: Element) -> dict[str, Any]:
-        return {key: self.read_scalar(element, key) for key in element.attributes}
+        numbers = []
+        for argument in arguments:
+            if not isinstance(argument, syntax.Quantity):
+                raise LanguageError.at_node("an aggregator's argument is a number", argument)
+            numbers.append(argument)
+        return {"aggregator": syntax.Aggregator(name, tuple(numbers), span=element.text_span)}
 
     def read_temporal_restrictor(self, element: Element) -> dict[str, Any]:
         span = element.start
         if not element.attributes:
-            phrase = read_text(element.text, element.text_span)
-            lastly = LASTLY.fullmatch(fold(element.text))
+            phrase = lexicon.read_text(element.text, element.text_span)
+            lastly = lexicon.LASTLY.fullmatch(lexicon.fold(element.text))
             return {
                 "recent": syntax.Recent(lastly[1] if lastly else phrase, span=element.text_span)
             }
         if element.text or "within" not in element.attributes:
             raise LanguageError.at_span('a phrase or "within" is expected', span)
-        gone = self.read_quantity(element, "gone") if "gone" in element.attributes else None
-        return {
-            "recent": syntax.Recent(None, self.read_quantity(element, "within"), gone, span=span)
-        }
+        durations = {key: self.read_quantity(element, key) for key in element.attributes}
+        return {"recent": syntax.Recent(**durations, span=span)}
 
     def read_local_linear_model(self, element: Element) -> dict[str, Any]:
         return {"rules": tuple(map(self.read_rule, element.children))}
 
     def read_rule(self, element: Element) -> syntax.SugenoRule:
-        slopes = [
-            self.read_scalar(element, key)
-            for key in ("slope-first", "slope-second")
-            if key in element.attributes
-        ]
-        if len(slopes) == 1:
-            raise LanguageError.at_span("give both slopes or none", element.start)
+        slopes = self.read_pair(element, "slope-first", "slope-second", "give both slopes or none")
         return syntax.SugenoRule(
             int(element.attributes["first"]),
             int(element.attributes["second"]),
             self.read_scalar(element, "constant"),
-            (slopes[0], slopes[1]) if slopes else None,
+            slopes,
             span=element.start,
         )
 
-    def read_preference(self, element: Element) -> dict[str, Any]:
-        fields: dict[str, Any] = {key: self.read_scalar(element, key) for key in element.attributes}
-        pairs = []
-        for child in element.children:
-            names = []
-            for key in ("better", "worse"):
-                span = child.find_attribute(key)
-                names.append(syntax.Name(read_text(child.attributes[key], span), span=span))
-            pairs.append(syntax.Prefer(names[0], names[1], span=child.start))
-        return fields | ({"prefer": tuple(pairs)} if pairs else {})
+    def read_pair(
+        self, element: Element, first: str, second: str, message: str
+    ) -> tuple[syntax.Scalar, syntax.Scalar] | None:
+        """Read two numbers that are there together, or not at all."""
+        if (first in element.attributes) != (second in element.attributes):
+            raise LanguageError.at_span(message, element.start)
+        if first not in element.attributes:
+            return None
+        return self.read_scalar(element, first), self.read_scalar(element, second)
 
-    def read_lifetime(self, element: Element) -> dict[str, Any]:
-        return {
-            key.replace("-", "_"): self.read_quantity(element, key) for key in element.attributes
-        }
+    def read_preference(self, element: Element) -> dict[str, Any]:
+        pairs = tuple(
+            syntax.Prefer(
+                self.read_label(child, "better"), self.read_label(child, "worse"), span=child.start
+            )
+            for child in element.children
+        )
+        return {"prefer": pairs} if pairs else {}
 
     def read_significance(self, element: Element) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        for key in ("relative-band", "hysteresis"):
-            if key in element.attributes:
-                fields[key.replace("-", "_")] = self.read_scalar(element, key)
-        for key in ("heartbeat", "quiet"):
-            if key in element.attributes:
-                fields[key] = self.read_quantity(element, key)
-        counts = [
-            self.read_scalar(element, k) for k in ("hits", "window") if k in element.attributes
-        ]
-        if len(counts) == 1:
-            raise LanguageError.at_span('"hits" and "window" must be given together', element.start)
+        message = '"hits" and "window" must be given together'
+        counts = self.read_pair(element, "hits", "window", message)
         if counts:
-            fields["persistence"] = syntax.Persistence(counts[0], counts[1], span=element.start)
-        bands = []
-        for child in element.children:
-            span = child.find_attribute("attribute")
-            name = syntax.Name(read_text(child.attributes["attribute"], span), span=span)
-            bands.append(
-                syntax.DeadBand(name, read_quantity(child.text, child.text_span), span=child.start)
-            )
-        return fields | ({"dead_bands": tuple(bands)} if bands else {})
+            fields["persistence"] = syntax.Persistence(*counts, span=element.start)
+        if element.children:
+            fields["dead_bands"] = tuple(map(self.read_dead_band, element.children))
+        return fields
+
+    def read_dead_band(self, element: Element) -> syntax.DeadBand:
+        width = lexicon.read_quantity(element.text, element.text_span)
+        return syntax.DeadBand(self.read_label(element, "attribute"), width, span=element.start)
 
     def read_why(self, _: Element) -> dict[str, Any]:
         return {"why": True}
 
-    # Values ----------------------------------------------------------------------------------
+    # Names and values ------------------------------------------------------------------------
+
+    def read_name(self, element: Element) -> syntax.Name:
+        if not element.text:
+            raise LanguageError.at_span(f"<{element.tag}> has no name", element.start)
+        return syntax.Name(
+            lexicon.read_text(element.text, element.text_span), span=element.text_span
+        )
+
+    def read_label(self, element: Element, key: str) -> syntax.Name:
+        span = element.find_attribute(key)
+        return syntax.Name(lexicon.read_text(element.attributes[key], span), span=span)
 
     def read_value(self, element: Element) -> syntax.Value:
-        return read_value(element.text, element.text_span)
+        return lexicon.read_value(element.text, element.text_span)
 
     def read_scalar(self, element: Element, key: str) -> syntax.Scalar:
-        return read_scalar(element.attributes[key], element.find_attribute(key))
+        return lexicon.read_scalar(element.attributes[key], element.find_attribute(key))
 
     def read_quantity(self, element: Element, key: str) -> syntax.Quantity:
-        return read_quantity(element.attributes[key], element.find_attribute(key))
-
-
-def _aggregate(name: str, arguments: Sequence[syntax.Value], element: Element) -> syntax.Aggregator:
-    quantities = []
-    for argument in arguments:
-        if not isinstance(argument, syntax.Quantity):
-            raise LanguageError.at_node("an aggregator's argument is a number", argument)
-        quantities.append(replace(argument))
-    return syntax.Aggregator(name, tuple(quantities), span=element.text_span)
+        return lexicon.read_quantity(element.attributes[key], element.find_attribute(key))
 
 
 # Fuzzifiers and the fuzzy sets that an XML subscription defines itself.
@@ -317,8 +275,8 @@ def read_fuzzifier(element: Element) -> syntax.Shape:
     if "kind" in element.attributes:
         if element.text:
             raise LanguageError.at_span("<Fuzzifier> has a kind or a text, not both", element.start)
-        kind = read_text(element.attributes["kind"], element.find_attribute("kind"))
-        points = [read_value(point.text, point.text_span) for point in element.children]
+        kind = lexicon.read_text(element.attributes["kind"], element.find_attribute("kind"))
+        points = [lexicon.read_value(point.text, point.text_span) for point in element.children]
         return syntax.Shape(kind, tuple(points), span=element.start)
     call = _CALL.fullmatch(element.text)
     if call is None or element.children:
@@ -326,7 +284,9 @@ def read_fuzzifier(element: Element) -> syntax.Shape:
             "a fuzzifier is written kind(value, ...)", span, 'as in "trapezoid(36, 37, 38, 39 °C)"'
         )
     kind = call[1]
-    points = share_unit([read_value(text, span) for text in _ARGUMENT.findall(call[2])])
+    points = lexicon.share_unit(
+        [lexicon.read_value(text, span) for text in _ARGUMENT.findall(call[2])]
+    )
     if kind.casefold() in _WIDTHS:
         return _convert_widths(kind.casefold(), points, element)
     return syntax.Shape(kind, tuple(points), span=span)
@@ -369,42 +329,41 @@ class FuzzySets:
         """Add what an <Attribute> defines; the same set may be written again, another may not."""
         self._check_domain(element)
         listed = element.find("Fuzzy-Terms")
-        names = None if listed is None else {fold(name) for name in listed.text.split(",")}
+        names = None if listed is None else {lexicon.fold(name) for name in listed.text.split(",")}
         for child in element.find_all("Fuzzy-Set"):
             head = child.children[0]
-            term = read_text(head.text, head.text_span)
-            if names is not None and fold(term) not in names:
+            term = lexicon.read_text(head.text, head.text_span)
+            if names is not None and lexicon.fold(term) not in names:
                 raise LanguageError.at_span(f'<Fuzzy-Terms> does not list "{term}"', head.text_span)
-            key = fold(attribute.text), fold(term)
+            key = lexicon.fold(attribute.text), lexicon.fold(term)
             defined = _read_set(child)
             if self._sets.setdefault(key, defined) != defined:
                 raise LanguageError.at_span(f'"{term}" is defined twice', head.text_span)
 
     def find(
         self, attribute: syntax.Name, term: syntax.Name
-    ) -> tuple[syntax.Shape | syntax.NamedTerm, tuple[syntax.Hedge, ...]] | None:
-        """Return what a term means in this document, and its hedges; None if it is not defined."""
-        key = fold(attribute.text), fold(term.text)
-        found = self._sets.get(key)
+    ) -> tuple[syntax.Shape | syntax.NamedTerm, tuple[syntax.Hedge, ...]]:
+        """Return what a term means in this document, and its hedges; else it is a word's."""
         hedges: tuple[syntax.Hedge, ...] = ()
-        seen = {key}
-        while isinstance(found, _Derived):
+        seen: set[str] = set()
+        name = term
+        while True:
+            found = self._sets.get((lexicon.fold(attribute.text), lexicon.fold(name.text)))
+            if found is None:
+                return syntax.NamedTerm(name, span=term.span), hedges
+            if isinstance(found, syntax.Shape):
+                return replace(found, span=term.span), hedges
+            seen.add(lexicon.fold(name.text))
+            name = found.base
             hedges += found.hedges
-            key = key[0], fold(found.base.text)
-            base = self._sets.get(key)
-            if base is None:
-                return syntax.NamedTerm(found.base, span=term.span), hedges
-            if key in seen:
+            if lexicon.fold(name.text) in seen:
                 raise LanguageError.at_node(f'"{term.text}" is defined by itself', term)
-            seen.add(key)
-            found = base
-        return None if found is None else (replace(found, span=term.span), hedges)
 
     def _check_domain(self, element: Element) -> None:
         ends = [element.find("Domain_min"), element.find("Domain_max")]
         if None in ends:
             return
-        low, high = (read_value(end.text, end.text_span) for end in ends if end is not None)
+        low, high = (lexicon.read_value(end.text, end.text_span) for end in ends if end is not None)
         if isinstance(low, syntax.Text) or type(low) is not type(high):
             raise LanguageError.at_node("the ends of a domain are two numbers or two moments", high)
         if isinstance(low, syntax.Quantity) and isinstance(high, syntax.Quantity):
@@ -418,8 +377,10 @@ def _read_set(element: Element) -> syntax.Shape | _Derived:
     last = element.children[-1]
     if last.tag == "Fuzzifier":
         return read_fuzzifier(last)
-    hedges = tuple(read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
-    return _Derived(hedges, syntax.Name(read_text(last.text, last.text_span), span=last.text_span))
+    hedges = tuple(lexicon.read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
+    return _Derived(
+        hedges, syntax.Name(lexicon.read_text(last.text, last.text_span), span=last.text_span)
+    )
 
 
 # Predicate patterns of the XML surface: how numbered predicates are joined.
@@ -430,7 +391,7 @@ def _read_set(element: Element) -> syntax.Shape | _Derived:
 
 MAX_DEPTH = 48
 
-_TOKEN = re.compile(r"\s*(?:(and|or|not)\b|([()])|p(\d{1,3})\b)", re.IGNORECASE)
+_TOKEN = re.compile(r"\s*((?:and|or|not)\b|[()]|p\d{1,3}\b|(\S))", re.IGNORECASE)
 _CODE = re.compile(r"([cd])(\d{1,2})([cd])(\d{1,2})", re.IGNORECASE)
 
 
@@ -476,24 +437,16 @@ class _PatternParser:
         self.unused = set(range(1, len(predicates) + 1))
         self.tokens: list[tuple[str, syntax.SourceSpan]] = []
         self.at = 0
-        place = 0
-        text = text.rstrip()
-        while place < len(text):
-            match = _TOKEN.match(text, place)
-            start = place + len(text[place:]) - len(text[place:].lstrip())
-            if match is None:
-                raise self.refuse(
-                    f'"{text[start : start + 1]}" means nothing',
-                    syntax.SourceSpan(start, start + 1),
-                )
-            self.tokens.append(
-                (match.group().strip().lower(), syntax.SourceSpan(start, match.end()))
-            )
-            place = match.end()
-
-    def refuse(self, message: str, local: syntax.SourceSpan | None) -> LanguageError:
+        for match in _TOKEN.finditer(text.rstrip()):
+            place = syntax.SourceSpan(*match.span(1))
+            if match[2]:
+                raise self.refuse(f'"{match[2]}" means nothing', place)
+            self.tokens.append((match[1].lower(), place))
         end = self.tokens[-1][1].end if self.tokens else 0
-        place = local or syntax.SourceSpan(end, end)
+        self.end = syntax.SourceSpan(end, end)
+        self.tokens.append(("", self.end))
+
+    def refuse(self, message: str, place: syntax.SourceSpan) -> LanguageError:
         start = self.span.start + place.start
         return LanguageError.at_span(
             f"in the pattern: {message}",
@@ -501,29 +454,24 @@ class _PatternParser:
             'as in "p1 and (p2 or not p3)"',
         )
 
-    def peek(self) -> str:
-        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
-
-    def place(self) -> syntax.SourceSpan | None:
-        return self.tokens[self.at][1] if self.at < len(self.tokens) else None
-
     def parse(self) -> syntax.Condition:
         condition = self.parse_joined(("or", "and"), 0)
-        if self.peek():
-            raise self.refuse(f'"{self.peek()}" is not expected', self.place())
+        token, place = self.tokens[self.at]
+        if token:
+            raise self.refuse(f'"{token}" is not expected', place)
         if self.unused:
             missing = ", ".join(f"p{number}" for number in sorted(self.unused))
-            raise self.refuse(f"{missing} is missing", None)
+            raise self.refuse(f"{missing} is missing", self.end)
         return condition
 
     def parse_joined(self, joints: tuple[str, ...], depth: int) -> syntax.Condition:
         """Parse operands of the first joint, whose operands are joined by the next ones."""
         if depth > MAX_DEPTH:
-            raise self.refuse(f"nested more than {MAX_DEPTH} deep", self.place())
+            raise self.refuse(f"nested more than {MAX_DEPTH} deep", self.tokens[self.at][1])
         if not joints:
             return self.parse_operand(depth)
         operands = [self.parse_joined(joints[1:], depth)]
-        while self.peek() == joints[0]:
+        while self.tokens[self.at][0] == joints[0]:
             self.at += 1
             operands.append(self.parse_joined(joints[1:], depth))
         if len(operands) == 1:
@@ -531,13 +479,13 @@ class _PatternParser:
         return (syntax.Or if joints[0] == "or" else syntax.And)(tuple(operands), span=self.span)
 
     def parse_operand(self, depth: int) -> syntax.Condition:
-        token, place = self.peek(), self.place()
+        token, place = self.tokens[self.at]
         self.at += 1
         if token == "not":
             return syntax.Not(self.parse_joined((), depth + 1), span=self.span)
         if token == "(":
             condition = self.parse_joined(("or", "and"), depth + 1)
-            if self.peek() != ")":
+            if self.tokens[self.at][0] != ")":
                 raise self.refuse('this "(" is never closed', place)
             self.at += 1
             return condition

@@ -10,34 +10,20 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
-from denwatch.client.language.lexicon import (
-    LASTLY,
-    LIMITS,
-    fold,
-    format_number,
-    quote,
-    spread_unit,
-    write_quantity,
-    write_text,
-    write_value,
-)
-from denwatch.client.plugins import (
-    Named,
-    PluginRegistry,
-    load_registry,
-)
-from denwatch.client.vocabulary.attributes import (
+from denwatch.client.language import lexicon
+from denwatch.client.plugins import Named, PluginRegistry, load_registry
+from denwatch.client.vocabulary import (
     Attribute,
     ValueKind,
+    Vocabulary,
     VocabularyTerm,
     format_moment,
 )
-from denwatch.client.vocabulary.vocabulary import Vocabulary
 
 _Attributes = dict[str, str]
 _KIND = re.compile(r"[\w-]+")
@@ -62,8 +48,8 @@ class _XmlPrinter:
         self.vocabulary = vocabulary
 
     def print_subscription(self, s: syntax.SubscriptionTree) -> Iterator[str]:
-        names = {key: getattr(s, key) for key in ("event", "name")}
-        attributes = {key: write_text(name.text) for key, name in names.items() if name is not None}
+        names = {"event": s.event, "name": s.name}
+        attributes = {key: lexicon.write_text(name.text) for key, name in names.items() if name}
         yield '<?xml version="1.0" encoding="UTF-8"?>'
         yield f"<Subscription{_write_attributes(attributes)}>"
         predicates: list[syntax.PredicateNode] = []
@@ -71,14 +57,9 @@ class _XmlPrinter:
         for predicate in predicates:
             yield from _indent(self.print_predicate(predicate, s))
         if s.aggregator is not None:
-            plugin = self.registry.aggregators.get(s.aggregator.name)
-            inner = escape(write_text(s.aggregator.name))
-            inner += "".join(
-                f"<argument>{escape(write_quantity(argument))}</argument>"
-                for argument in s.aggregator.arguments
-            )
-            if plugin and _suits(plugin, s.aggregator.arguments):
-                inner = _write_plugin(plugin, s.aggregator.arguments)
+            name, arguments = s.aggregator.name, s.aggregator.arguments
+            inner = _write_plugin(self.registry.aggregators.get(name), arguments)
+            inner = inner or escape(lexicon.write_text(name)) + _write_all("argument", arguments)
             yield f"  <Aggregating-function>{inner}</Aggregating-function>"
         if not _is_plain(s.condition):
             yield f"  <Predicate-pattern>{pattern}</Predicate-pattern>"
@@ -88,9 +69,9 @@ class _XmlPrinter:
     def print_predicate(self, p: syntax.PredicateNode, s: syntax.SubscriptionTree) -> Iterator[str]:
         crisp = isinstance(p.constraint, syntax.CrispComparison | syntax.CrispRange)
         tag = "Crisp-Predicate" if crisp else "Approximate-Predicate"
-        yield f"<{tag}{_write_attributes(_take_scalars(p, LIMITS))}>"
+        yield f"<{tag}{_write_attributes(_take(p, *lexicon.LIMITS))}>"
         kind = "crisp variable" if crisp else "fuzzy variable"
-        name = escape(write_text(p.attribute.text))
+        name = escape(lexicon.write_text(p.attribute.text))
         defined = [] if self.vocabulary is None else list(self.print_sets(self.vocabulary, p, s))
         yield f'  <Attribute type="{kind}">{name}{"" if defined else "</Attribute>"}'
         if defined:
@@ -106,27 +87,23 @@ class _XmlPrinter:
     def print_constraint(self, constraint: syntax.Constraint) -> str:
         match constraint:
             case syntax.NamedTerm(name=name):
-                return f"<term>{escape(write_text(name.text))}</term>"
+                return f"<term>{escape(lexicon.write_text(name.text))}</term>"
             case syntax.CrispComparison(operator=operator, value=value):
                 head = f"Comparison operator={quoteattr(operator.value)}"
-                return f"<{head}>{escape(write_value(value))}</Comparison>"
+                return f"<{head}>{escape(lexicon.write_value(value))}</Comparison>"
             case syntax.CrispRange(low=low, high=high):
-                ends = escape(write_value(low)), escape(write_value(high))
-                return f"<Range><low>{ends[0]}</low><high>{ends[1]}</high></Range>"
-            case syntax.About(value=value, spread=spread):
-                attributes = {} if spread is None else {"spread": write_quantity(spread)}
-                return f"<About{_write_attributes(attributes)}>{escape(write_value(value))}</About>"
+                return f"<Range>{_write_all('low', [low])}{_write_all('high', [high])}</Range>"
+            case syntax.About(value=value):
+                text = escape(lexicon.write_value(value))
+                return f"<About{_write_attributes(_take(constraint, 'spread'))}>{text}</About>"
             case syntax.Shape(kind=kind, points=points):
-                shape = self.registry.shapes.get(kind)
-                if shape and _suits(shape, points):
-                    return _write_plugin(shape, points)
-                return _write_fuzzifier(kind, points)
-            case syntax.Extension(name=name, arguments=arguments):
-                plugin = self.registry.predicates.get(name)
-                if plugin and _suits(plugin, arguments):
-                    return _write_plugin(plugin, arguments)
-                inner = "".join(f"<argument>{escape(write_value(a))}</argument>" for a in arguments)
-                return f"<Extension name={quoteattr(write_text(name))}>{inner}</Extension>"
+                plugin = _write_plugin(self.registry.shapes.get(kind), points)
+                return plugin or _write_fuzzifier(kind, points)
+            case syntax.Extension(name=called, arguments=arguments):
+                plugin = _write_plugin(self.registry.predicates.get(called), arguments)
+                inner = _write_all("argument", arguments)
+                head = f"Extension name={quoteattr(lexicon.write_text(called))}"
+                return plugin or f"<{head}>{inner}</Extension>"
 
     # Fuzzy sets of the vocabulary --------------------------------------------------------------
 
@@ -140,7 +117,7 @@ class _XmlPrinter:
         if isinstance(p.constraint, syntax.NamedTerm):
             named = p.constraint.name.text
             term = vocabulary.find_term(attribute, p.constraint.name)
-            if term is not None and fold(named) not in map(fold, terms):
+            if term is not None and lexicon.fold(named) not in map(lexicon.fold, terms):
                 terms[named] = term  # a synonym is defined under its own name too
         names = terms or attribute.symbols
         if names:
@@ -151,14 +128,14 @@ class _XmlPrinter:
         for name, term in terms.items():
             if not _is_writable(attribute, term):
                 continue  # the vocabulary's own stays in force
-            inner = f"<term>{escape(write_text(name))}</term>{_write_set(attribute, term)}"
+            inner = f"<term>{escape(lexicon.write_text(name))}</term>{_write_set(attribute, term)}"
             yield f"<Fuzzy-Set>{inner}</Fuzzy-Set>"
 
 
 def _write_set(attribute: Attribute, term: VocabularyTerm) -> str:
     if term.base is not None:
         hedges = "".join(f"<Hedge>{hedge}</Hedge>" for hedge in term.hedges)
-        return f"{hedges}<term>{escape(write_text(term.base))}</term>"
+        return f"{hedges}<term>{escape(lexicon.write_text(term.base))}</term>"
     kind, points = term.membership.kind, term.membership.points
     if attribute.kind is ValueKind.NUMBER:
         return _write_fuzzifier(
@@ -180,7 +157,7 @@ def _is_writable(attribute: Attribute, term: VocabularyTerm) -> bool:
 
 def _write_end(attribute: Attribute, value: float) -> str:
     if attribute.kind is ValueKind.NUMBER:
-        return write_quantity(syntax.Quantity(value, attribute.unit))
+        return lexicon.write_quantity(syntax.Quantity(value, attribute.unit))
     return format_moment(value, attribute.kind)
 
 
@@ -188,63 +165,59 @@ def _write_fuzzifier(kind: str, points: tuple[syntax.Value, ...]) -> str:
     units = {point.unit for point in points if isinstance(point, syntax.Quantity)}
     is_text = any(isinstance(point, syntax.Text) for point in points)
     if _KIND.fullmatch(kind) and not is_text and (len(units) < 2 or None not in units):
-        values = ", ".join(map(write_value, spread_unit(points)))
+        values = ", ".join(map(lexicon.write_value, lexicon.spread_unit(points)))
         return f"<Fuzzifier>{escape(f'{kind}({values})')}</Fuzzifier>"
-    inner = "".join(f"<point>{escape(write_value(point))}</point>" for point in points)
-    return f"<Fuzzifier kind={quoteattr(write_text(kind))}>{inner}</Fuzzifier>"
+    head = f"Fuzzifier kind={quoteattr(lexicon.write_text(kind))}"
+    return f"<{head}>{_write_all('point', points)}</Fuzzifier>"
 
 
-def _suits(extension: Named, arguments: Sequence[syntax.Value]) -> bool:
-    """Return whether a plug-in takes so many arguments; else its tag would not be valid."""
-    least = sum(not parameter.optional for parameter in extension.parameters)
-    return least <= len(arguments) <= len(extension.parameters)
-
-
-def _write_plugin(extension: Named, arguments: tuple[syntax.Value, ...]) -> str:
-    names = [parameter.name for parameter in extension.parameters]
-    values = dict(zip(names, map(write_value, arguments), strict=False))
+def _write_plugin(extension: Named | None, arguments: Sequence[syntax.Value]) -> str:
+    """Return a plug-in's element; "" if it is not valid with so many arguments."""
+    parameters = extension.parameters if extension else ()
+    least = sum(not parameter.optional for parameter in parameters)
+    if extension is None or not least <= len(arguments) <= len(parameters):
+        return ""
+    names = [parameter.name for parameter in parameters]
+    values = dict(zip(names, map(lexicon.write_value, arguments), strict=False))
     return f"<{extension.tag}{_write_attributes(values)}/>"
+
+
+def _write_all(tag: str, values: Iterable[syntax.Value]) -> str:
+    return "".join(f"<{tag}>{escape(lexicon.write_value(value))}</{tag}>" for value in values)
 
 
 # Options -----------------------------------------------------------------------------------------
 
 
 def _print_options(s: syntax.SubscriptionTree) -> Iterator[str]:
-    thresholds = _take_scalars(s, ("possible", "certain"))
-    if thresholds:
-        yield f"<Threshold{_write_attributes(thresholds)}/>"
+    yield from _print_element("Threshold", _take(s, "possible", "certain"))
     if s.recent is not None:
         if s.recent.phrase is not None:
-            phrase = write_text(s.recent.phrase)
-            if LASTLY.fullmatch(fold(phrase)):
-                phrase = quote(phrase)
+            phrase = lexicon.write_text(s.recent.phrase)
+            if lexicon.LASTLY.fullmatch(lexicon.fold(phrase)):
+                phrase = lexicon.quote(phrase)
             yield f"<Temporal-restrictor>{escape(phrase)}</Temporal-restrictor>"
         else:
-            durations = _take_quantities(s.recent, ("within", "gone"))
-            yield f"<Temporal-restrictor{_write_attributes(durations)}/>"
+            yield from _print_element("Temporal-restrictor", _take(s.recent, "within", "gone"))
     if s.rules:
-        yield "<Local-linear-model>"
-        for rule in s.rules:
-            attributes = {"first": str(rule.first), "second": str(rule.second)}
-            attributes["constant"] = format_number(rule.constant.value)
-            slopes = zip(("slope-first", "slope-second"), rule.slopes or (), strict=False)
-            attributes |= {key: format_number(slope.value) for key, slope in slopes}
-            yield f"  <Rule{_write_attributes(attributes)}/>"
-        yield "</Local-linear-model>"
+        yield from _print_element("Local-linear-model", {}, map(_write_rule, s.rules))
     pairs = [
-        {"better": write_text(prefer.better.text), "worse": write_text(prefer.worse.text)}
+        {
+            "better": lexicon.write_text(prefer.better.text),
+            "worse": lexicon.write_text(prefer.worse.text),
+        }
         for prefer in s.prefer
     ]
     inner = [f"<Prefer{_write_attributes(pair)}/>" for pair in pairs]
-    yield from _print_element("Preference", _take_scalars(s, ("score", "top")), inner)
-    yield from _print_element("Lifetime", _take_quantities(s, ("valid_for", "expiry")), [])
-    attributes = _take_scalars(s, ("relative_band", "hysteresis"))
+    yield from _print_element("Preference", _take(s, "score", "top"), inner)
+    yield from _print_element("Lifetime", _take(s, "valid_for", "expiry"))
+    attributes = _take(s, "relative_band", "hysteresis")
     if s.persistence is not None:
-        attributes |= _take_scalars(s.persistence, ("hits", "window"))
-    attributes |= _take_quantities(s, ("heartbeat", "quiet"))
+        attributes |= _take(s.persistence, "hits", "window")
+    attributes |= _take(s, "heartbeat", "quiet")
     inner = [
-        f"<Dead-band attribute={quoteattr(write_text(band.attribute.text))}>"
-        f"{escape(write_quantity(band.width))}</Dead-band>"
+        f"<Dead-band attribute={quoteattr(lexicon.write_text(band.attribute.text))}>"
+        f"{escape(lexicon.write_quantity(band.width))}</Dead-band>"
         for band in s.dead_bands
     ]
     yield from _print_element("Significance", attributes, inner)
@@ -252,32 +225,33 @@ def _print_options(s: syntax.SubscriptionTree) -> Iterator[str]:
         yield "<Why/>"
 
 
-def _print_element(tag: str, attributes: _Attributes, inner: list[str]) -> Iterator[str]:
-    if inner:
-        yield f"<{tag}{_write_attributes(attributes)}>"
-        yield from (f"  {line}" for line in inner)
-        yield f"</{tag}>"
+def _write_rule(rule: syntax.SugenoRule) -> str:
+    attributes = {"first": str(rule.first), "second": str(rule.second)} | _take(rule, "constant")
+    slopes = zip(("slope-first", "slope-second"), rule.slopes or (), strict=False)
+    attributes |= {key: lexicon.format_number(slope.value) for key, slope in slopes}
+    return f"<Rule{_write_attributes(attributes)}/>"
+
+
+def _print_element(tag: str, attributes: _Attributes, inner: Iterable[str] = ()) -> Iterator[str]:
+    """Yield an element, unless it would say nothing."""
+    lines = [f"  {line}" for line in inner]
+    if lines:
+        yield from (f"<{tag}{_write_attributes(attributes)}>", *lines, f"</{tag}>")
     elif attributes:
         yield f"<{tag}{_write_attributes(attributes)}/>"
 
 
-def _take_scalars(node: object, fields: tuple[str, ...]) -> _Attributes:
-    scalars: dict[str, syntax.Scalar | None] = {field: getattr(node, field) for field in fields}
-    return {
-        field.replace("_", "-"): format_number(scalar.value)
-        for field, scalar in scalars.items()
-        if scalar is not None
-    }
-
-
-def _take_quantities(node: object, fields: tuple[str, ...]) -> _Attributes:
-    quantities: dict[str, syntax.Quantity | None] = {
-        field: getattr(node, field) for field in fields
+def _take(node: object, *fields: str) -> _Attributes:
+    """Return the fields that are set as attributes: `valid_for` is "valid-for"."""
+    values: dict[str, syntax.Scalar | syntax.Quantity | None] = {
+        field.replace("_", "-"): getattr(node, field) for field in fields
     }
     return {
-        field.replace("_", "-"): write_quantity(quantity)
-        for field, quantity in quantities.items()
-        if quantity is not None
+        key: lexicon.write_quantity(value)
+        if isinstance(value, syntax.Quantity)
+        else lexicon.format_number(value.value)
+        for key, value in values.items()
+        if value is not None
     }
 
 
@@ -306,9 +280,8 @@ def write_pattern(condition: syntax.Condition, predicates: list[syntax.Predicate
             inner = write_pattern(operand, predicates)
             return f"not {inner if isinstance(operand, syntax.PredicateNode) else f'({inner})'}"
         case syntax.And(operands=operands) | syntax.Or(operands=operands):
-            joint = " and " if isinstance(condition, syntax.And) else " or "
             parts = []
             for operand in operands:
                 inner = write_pattern(operand, predicates)
                 parts.append(f"({inner})" if isinstance(operand, syntax.And | syntax.Or) else inner)
-            return joint.join(parts)
+            return (" and " if isinstance(condition, syntax.And) else " or ").join(parts)

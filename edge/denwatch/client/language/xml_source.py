@@ -17,6 +17,7 @@ from typing import Any
 from xml.parsers import expat
 
 from denwatch.client.errors import LanguageError
+from denwatch.client.language.lexicon import check_length
 from denwatch.client.plugins import Named, PluginRegistry
 from denwatch.client.syntax import SourceSpan
 from lxml import etree
@@ -71,9 +72,7 @@ class Element:
 
 def parse_source(text: str, tags: Mapping[str, str]) -> Element:
     """Return the root element; `tags` gives the canonical tag of each one in small letters."""
-    if len(text) > MAX_CHARACTERS:
-        message = f"{len(text)} characters, {MAX_CHARACTERS} is the limit"
-        raise LanguageError(message, MAX_CHARACTERS + 1)
+    check_length(text, MAX_CHARACTERS)
     return _ExpatReader(text, tags).read()
 
 

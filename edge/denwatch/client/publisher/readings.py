@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import Moment, Name, Quantity, SourceSpan, Text
-from denwatch.client.vocabulary.attributes import Attribute, EventType, ValueKind
+from denwatch.client.vocabulary.attributes import Attribute, ValueKind
 from denwatch.client.vocabulary.values import read_value, read_width
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol.vectors import NotificationVector, Reading
@@ -47,7 +47,11 @@ def parse_reading(
 ) -> NotificationVector:
     """Return the notification vector of a reading; LanguageError has the place of an error."""
     event_name, pairs = _split(text)
-    event = _find_event(event_name, pairs, vocabulary, organisation)
+    if event_name is not None:
+        event = vocabulary.find_event(event_name, organisation)
+    else:
+        names = [pair.name for pair in pairs]
+        event = vocabulary.find_common_event(names, organisation, "begin with one of them:")
     readings: dict[int, Reading] = {}
     faults = 0
     for pair in pairs:
@@ -96,28 +100,6 @@ def _split(text: str) -> tuple[Name | None, list[_Pair]]:
     if not pairs:
         raise LanguageError("the reading is empty: EVENT ATTRIBUTE=VALUE ...")
     return event, pairs
-
-
-def _find_event(
-    name: Name | None, pairs: list[_Pair], vocabulary: Vocabulary, organisation: str | None
-) -> EventType:
-    """Return the event that is named, or the only one that has all attributes."""
-    if name is not None:
-        return vocabulary.find_event(name, organisation)
-    common: list[str] | None = None
-    for pair in pairs:
-        found = vocabulary.find_attributes(pair.name, None, organisation)
-        events = [attribute.event for attribute in found]
-        common = events if common is None else [event for event in common if event in events]
-        if not common:
-            raise LanguageError.at_node(
-                f'no event has "{pair.name.text}" and the others', pair.name
-            )
-    assert common
-    if len(set(common)) > 1:
-        hint = f"begin with {' or '.join(dict.fromkeys(common))}"
-        raise LanguageError.at_node("several events have these attributes", pairs[0].name, hint)
-    return vocabulary.events[common[0]]
 
 
 def _read_points(

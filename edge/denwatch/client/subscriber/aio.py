@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from denwatch.client.subscriber.messages import ReceivedNotification, Reply, UnconfirmedError
 from denwatch.client.subscriber.session import find_name
 from denwatch.client.subscriber.store import Promise, SubscriptionStatus
-from denwatch.client.subscriber.subscriber import SubscriberBase, describe_wait
+from denwatch.client.subscriber.subscriber import (
+    SubscriberBase,
+    build_status,
+    describe_wait,
+    read_list,
+)
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree as Tree
@@ -32,12 +36,7 @@ class AsyncSubscriber(SubscriberBase):
         self._session.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self._session.close)
 
     async def subscribe(
@@ -50,10 +49,7 @@ class AsyncSubscriber(SubscriberBase):
     ) -> SubscriptionStatus:
         """Subscribe; see `Subscriber.subscribe`."""
         name, text = find_name(wanted, name)
-        reply = await self._ask("subscribe", name, text, timeout, wait)
-        if reply is None:
-            return SubscriptionStatus(name, text, "pending")
-        return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
+        return build_status(name, text, await self._ask("subscribe", name, text, timeout, wait))
 
     async def unsubscribe(
         self, which: str | SubscriptionStatus, timeout: float | None = 30.0, *, wait: bool = True
@@ -64,9 +60,7 @@ class AsyncSubscriber(SubscriberBase):
 
     async def list(self, timeout: float | None = 30.0) -> Sequence[Mapping[str, Any]]:
         """Return the subscriptions that the node has for us, as it describes them."""
-        reply = await self._ask("list", "", "", timeout, True)
-        found = reply.fields.get("subscriptions") if reply is not None else None
-        return list(found) if isinstance(found, list) else []
+        return read_list(await self._ask("list", "", "", timeout, True))
 
     async def subscriptions(self) -> Sequence[SubscriptionStatus]:
         """Return this app's subscriptions from its own store."""

@@ -18,24 +18,12 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from denwatch.client.subscriber.messages import (
-    ReceivedNotification,
-    Reply,
-    Topics,
-    read_notification,
-    read_reply,
-    write_list,
-    write_probe,
-    write_received,
-    write_subscribe,
-    write_unsubscribe,
-)
+from denwatch.client.subscriber import messages
 from denwatch.client.subscriber.servers import (
     BackOff,
     NodeUrl,
     ProbeOffer,
     ServerList,
-    choose_server,
     read_offer,
 )
 
@@ -45,7 +33,7 @@ from denwatch.client.subscriber.servers import (
 class StoreNotification(NamedTuple):
     """Store a notification in the inbox; one that is there already is only reported again."""
 
-    notification: ReceivedNotification
+    notification: messages.ReceivedNotification
     payload: bytes
     at: int
 
@@ -60,7 +48,7 @@ class StoreReply(NamedTuple):
     """Store a server's reply to a request."""
 
     request: SubscriberRequest
-    reply: Reply
+    reply: messages.Reply
     server: str
 
 
@@ -107,7 +95,7 @@ class CompleteRequest(NamedTuple):
     """Hand the reply to whoever waits for it."""
 
     request: str
-    reply: Reply
+    reply: messages.Reply
 
 
 StoreChange = StoreNotification | MarkReported | StoreReply
@@ -142,12 +130,13 @@ class SubscriberRequest(NamedTuple):
     text: str = ""
 
     def write(self) -> bytes:
-        """Return the request's bytes."""
-        if self.kind == "subscribe":
-            return write_subscribe(self.id, self.name, self.text)
-        if self.kind == "unsubscribe":
-            return write_unsubscribe(self.id, self.name)
-        return write_list(self.id)
+        """Return the request's bytes; sending them twice changes nothing."""
+        wanted = {
+            "subscribe": {"subscribe": self.text, "name": self.name},
+            "unsubscribe": {"unsubscribe": self.name},
+            "list": {"list": True},
+        }
+        return messages.write_document({**wanted[self.kind], "request": self.id})
 
 
 _MAX_PROBE = 12_000  # bytes: a node accepts no longer request
@@ -176,13 +165,9 @@ class SubscriberCore:
     """The state of one subscriber. Each method takes an event and returns actions."""
 
     def __init__(
-        self,
-        name: str,
-        servers: Iterable[NodeUrl],
-        rng: random.Random,
-        settings: SubscriberOptions,
+        self, name: str, servers: Iterable[NodeUrl], rng: random.Random, settings: SubscriberOptions
     ) -> None:
-        self.topics = Topics.of(name)
+        self.topics = messages.Topics(name)
         self.servers = ServerList(servers, settings.back_off, rng)
         self.state = ConnectionState.IDLE
         self.server: NodeUrl | None = None  # the one that the link is with
@@ -269,7 +254,9 @@ class SubscriberCore:
             self._probe = self._new_id()
             texts = self._wanted.values()
             return [
-                PublishMessage(self.topics.requests, write_probe(self._probe, texts, _MAX_PROBE))
+                PublishMessage(
+                    self.topics.requests, messages.write_probe(self._probe, texts, _MAX_PROBE)
+                )
             ]
         self.state = ConnectionState.ONLINE
         self.servers.record_success(self.server)
@@ -291,7 +278,7 @@ class SubscriberCore:
         """The server cannot be reached or refused us, or the link broke."""
         if self.server is None:
             return []
-        self.servers.record_failure(self.server, now, reason)
+        self.servers.record_failure(self.server, now)
         if self.state is ConnectionState.PROBING:
             return [
                 ConnectionStatus(ConnectionState.IDLE, self.server.url, reason),
@@ -303,14 +290,14 @@ class SubscriberCore:
         """Handle a message; `mid` is 0 where nothing is to be acknowledged."""
         actions: list[Action] = []
         if topic == self.topics.notifications:
-            notification = read_notification(payload)
+            notification = messages.read_notification(payload)
             if notification is not None:
                 actions.append(StoreNotification(notification, payload, now))
                 if not self._unreported:
                     self._report_due = now + self._settings.report_delay
                 self._unreported[notification.key] = None
         elif topic == self.topics.replies:
-            reply = read_reply(payload)
+            reply = messages.read_reply(payload)
             if reply is not None:
                 actions += self._handle_reply(reply, now)
         if mid:  # also what we cannot read: a second copy would not be better
@@ -374,10 +361,10 @@ class SubscriberCore:
             self._deadline = now + self._settings.probe_patience
             return [ConnectionStatus(self.state, self.server.url), OpenLink(self.server, True)]
         if self._offers:
-            return self._open(choose_server(self._offers), now)
+            return self._open(min(self._offers, key=self._offers.__getitem__), now)
         return self._go_idle("no node answers")
 
-    def _add_offer(self, reply: Reply | None, now: int) -> list[Action]:
+    def _add_offer(self, reply: messages.Reply | None, now: int) -> list[Action]:
         assert self.server is not None, "offers come from the server that the link is with"
         fields = reply.fields if reply is not None and reply.is_ok else None
         self._offers[self.server] = read_offer(self.server, fields)
@@ -419,7 +406,7 @@ class SubscriberCore:
         waiting.due = now + waiting.patience
         return [PublishMessage(self.topics.requests, waiting.request.write())]
 
-    def _handle_reply(self, reply: Reply, now: int) -> list[Action]:
+    def _handle_reply(self, reply: messages.Reply, now: int) -> list[Action]:
         if self.state is ConnectionState.PROBING:
             if not self._probe or reply.request != self._probe:
                 return []
@@ -457,12 +444,14 @@ class SubscriberCore:
                 del self._unreported[key]
             self._tokens += 1
             self._reporting[self._tokens] = keys
-            actions.append(PublishMessage(self.topics.requests, write_received(keys), self._tokens))
+            actions.append(
+                PublishMessage(self.topics.requests, messages.write_received(keys), self._tokens)
+            )
         return actions
 
     def _report_nothing(self) -> Action:
         """Let the node know that we are listening: a broker does not report that to it."""
-        return PublishMessage(self.topics.requests, write_received(()))
+        return PublishMessage(self.topics.requests, messages.write_received(()))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(64):016x}"

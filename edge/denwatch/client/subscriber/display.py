@@ -36,28 +36,16 @@ class RankedNotifications:
         for notification in notifications:
             self._notifications[notification.key] = notification
         if len(self._notifications) > self._limit:
-            self._notifications = {
-                notification.key: notification for notification in self.rank(now)[: self._limit]
-            }
+            self._notifications = {best.key: best for best in self.rank(now)[: self._limit]}
 
     def rank(self, now: int) -> list[ReceivedNotification]:
         """Return what has not expired: by score, then degree, then certainty, then freshness."""
-        kept = [
-            notification
-            for notification in list(self._notifications.values())
-            if not notification.is_expired(now)
-        ]
-        return sorted(kept, key=_weigh)
+        known = list(self._notifications.values())
+        return sorted((n for n in known if not n.is_expired(now)), key=_weigh)
 
 
-def _weigh(notification: ReceivedNotification) -> tuple[float, float, float, int, str]:
-    return (
-        -notification.score,
-        -notification.degree,
-        -notification.certain,
-        -(notification.at or 0),
-        notification.key,
-    )
+def _weigh(n: ReceivedNotification) -> tuple[float, float, float, int, str]:
+    return -n.score, -n.degree, -n.certain, -(n.at or 0), n.key
 
 
 def describe_notification(notification: ReceivedNotification, now: int) -> NotificationRow:
@@ -69,8 +57,9 @@ def describe_notification(notification: ReceivedNotification, now: int) -> Notif
         f"{notification.event} {device}" if device else notification.event,
         ", ".join(f"{name} {describe_value(value)}" for name, value in notification.values.items()),
         describe_why(notification.why),
-        describe_age(notification.at, now),
-        describe_rest(notification.expires, now),
+        # 0 s if its clock is ahead of ours
+        "" if notification.at is None else describe_span(max(0, now - notification.at)),
+        "" if notification.expires is None else describe_span(max(0, notification.expires - now)),
         ", ".join(notification.subscriptions),
         str(notification.why.get("attribute", "")) if isinstance(notification.why, Mapping) else "",
     )
@@ -102,16 +91,6 @@ def describe_why(why: Any) -> str:
             return str(why["words"])
         return " ".join(str(why[key]) for key in ("attribute", "degree") if key in why)
     return "" if why is None else str(why)
-
-
-def describe_age(at: int | None, now: int) -> str:
-    """Return how long ago something was; 0 s if its clock is ahead of ours."""
-    return "" if at is None else describe_span(max(0, now - at))
-
-
-def describe_rest(expires: int | None, now: int) -> str:
-    """Return how long something stays valid."""
-    return "" if expires is None else describe_span(max(0, expires - now))
 
 
 def describe_span(ms: int) -> str:

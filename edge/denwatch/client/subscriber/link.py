@@ -24,7 +24,6 @@ import paho.mqtt.client as mqtt
 from denwatch.client.subscriber.messages import STATUS, SubscriberError, read_object
 from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 MAX_INFLIGHT = 1_000
@@ -155,11 +154,7 @@ class MqttLink:
             client.username_pw_set(identity.name, identity.password)
         client.connect_timeout = timeout
         client.max_inflight_messages_set(MAX_INFLIGHT)
-        client.on_connect = self._on_connect
-        client.on_disconnect = self._on_disconnect
-        client.on_message = self._on_message
-        client.on_publish = self._on_publish
-        client.on_subscribe = self._on_subscribe
+        self._set_callbacks(client)
         self._keep_alive = keep_alive
 
     def open(self) -> None:
@@ -241,65 +236,35 @@ class MqttLink:
             self._is_open = False
             self._events.append(LinkFailed(reason))
 
-    # paho's callbacks ------------------------------------------------------------------------
+    # paho's callbacks: of its arguments only these are used ----------------------------------
 
-    def _on_connect(
-        self,
-        client: mqtt.Client,  # noqa: ARG002 - paho's interface
-        userdata: Any,  # noqa: ARG002
-        flags: mqtt.ConnectFlags,  # noqa: ARG002
-        reason: ReasonCode,
-        properties: Properties | None,  # noqa: ARG002
-    ) -> None:
+    def _set_callbacks(self, client: mqtt.Client) -> None:
+        client.on_connect = lambda *given: self._on_connect(given[3])
+        client.on_disconnect = lambda *given: self._fail(f"lost: {str(given[3]).lower()}")
+        client.on_message = lambda *given: self._on_message(given[2])
+        client.on_publish = lambda *given: self._on_publish(given[2])
+        client.on_subscribe = lambda *given: self._on_subscribe(given[3])
+
+    def _on_connect(self, reason: ReasonCode) -> None:
         if reason.is_failure:
             self._fail(f"refused: {str(reason).lower()}")
         else:
             self._events.append(LinkConnected())
 
-    def _on_disconnect(
-        self,
-        client: mqtt.Client,  # noqa: ARG002
-        userdata: Any,  # noqa: ARG002
-        flags: mqtt.DisconnectFlags,  # noqa: ARG002
-        reason: ReasonCode,
-        properties: Properties | None,  # noqa: ARG002
-    ) -> None:
-        self._fail(f"lost: {str(reason).lower()}")
-
-    def _on_message(
-        self,
-        client: mqtt.Client,  # noqa: ARG002
-        userdata: Any,  # noqa: ARG002
-        message: mqtt.MQTTMessage,
-    ) -> None:
+    def _on_message(self, message: mqtt.MQTTMessage) -> None:
         try:
             topic = message.topic
         except UnicodeDecodeError:
             topic = ""
-        self._events.append(
-            MessageArrived(topic, bytes(message.payload), message.mid if message.qos else 0)
-        )
+        mid = message.mid if message.qos else 0
+        self._events.append(MessageArrived(topic, bytes(message.payload), mid))
 
-    def _on_publish(
-        self,
-        client: mqtt.Client,  # noqa: ARG002
-        userdata: Any,  # noqa: ARG002
-        mid: int,
-        reason: ReasonCode,  # noqa: ARG002
-        properties: Properties | None,  # noqa: ARG002
-    ) -> None:
+    def _on_publish(self, mid: int) -> None:
         token = self._tokens.pop(mid, 0)
         if token:
             self._events.append(MessageSent(token))
 
-    def _on_subscribe(
-        self,
-        client: mqtt.Client,  # noqa: ARG002
-        userdata: Any,  # noqa: ARG002
-        mid: int,  # noqa: ARG002
-        reasons: list[ReasonCode],
-        properties: Properties | None,  # noqa: ARG002
-    ) -> None:
+    def _on_subscribe(self, reasons: list[ReasonCode]) -> None:
         if len(reasons) != self._granted or any(reason.is_failure for reason in reasons):
             self._fail("refused: we may not subscribe to these topics")
         else:

@@ -61,19 +61,14 @@ def check_name(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
 class Topics:
     """The three topics of one subscriber."""
 
-    requests: str
-    replies: str
-    notifications: str
-
-    @classmethod
-    def of(cls, name: str) -> Topics:
-        """Return the topics of a name."""
+    def __init__(self, name: str) -> None:
         check_name(name)
-        return cls(f"{ROOT}sub/{name}", f"{ROOT}reply/{name}", f"{ROOT}note/{name}")
+        self.requests = f"{ROOT}sub/{name}"
+        self.replies = f"{ROOT}reply/{name}"
+        self.notifications = f"{ROOT}note/{name}"
 
 
 # Requests -----------------------------------------------------------------------------------
@@ -95,21 +90,6 @@ def derive_name(text: str) -> str:
     return "s" + hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
 
 
-def write_subscribe(request: str, name: str, text: str) -> bytes:
-    """Return the request for a subscription; sending it twice changes nothing."""
-    return _write({"subscribe": text, "name": name, "request": request})
-
-
-def write_unsubscribe(request: str, name: str) -> bytes:
-    """Return the request to end a subscription."""
-    return _write({"unsubscribe": name, "request": request})
-
-
-def write_list(request: str) -> bytes:
-    """Return the request for the list of our subscriptions at a node."""
-    return _write({"list": True, "request": request})
-
-
 def write_probe(request: str, texts: Iterable[str], limit: int) -> bytes:
     """Return the request that asks what these subscriptions would add to a node; only the first
     ones, if all are more than `limit` bytes."""
@@ -119,15 +99,16 @@ def write_probe(request: str, texts: Iterable[str], limit: int) -> bytes:
         if limit < 0:
             break
         asked.append(text)
-    return _write({"probe": asked, "request": request})
+    return write_document({"probe": asked, "request": request})
 
 
 def write_received(keys: Iterable[str]) -> bytes:
     """Return the report that notifications are on our disk, by their ids as they came."""
-    return _write({"received": [json.loads(key) for key in keys]})
+    return write_document({"received": [json.loads(key) for key in keys]})
 
 
-def _write(document: Mapping[str, Any]) -> bytes:
+def write_document(document: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -77,16 +77,14 @@ class BackOff:
 class _Record:
     failures: int = 0
     not_before: int = 0
-    reason: str = ""
 
 
 class ServerList:
     """The servers with their recent failures; says which to try and when."""
 
     def __init__(self, servers: Iterable[NodeUrl], back_off: BackOff, rng: random.Random) -> None:
-        self._records = {server: _Record() for server in servers}
-        if not self._records:
-            raise SubscriberError("no node is named: give at least one address")
+        self._records: dict[NodeUrl, _Record] = {}
+        self.replace(servers)
         self._back_off = back_off
         self._rng = rng
 
@@ -98,15 +96,12 @@ class ServerList:
         """Return when the first of them may be tried."""
         return min(record.not_before for record in self._records.values())
 
-    def record_failure(self, server: NodeUrl, now: int, reason: str) -> int:
-        """Record that a server could not be used; return when it may be tried again."""
+    def record_failure(self, server: NodeUrl, now: int) -> None:
+        """Record that a server could not be used: it is left alone for a while."""
         record = self._records.get(server)
-        if record is None:  # no longer in the list
-            return now
-        record.failures += 1
-        record.not_before = now + self._back_off.draw_delay(record.failures, self._rng)
-        record.reason = reason
-        return record.not_before
+        if record is not None:  # it may no longer be in the list
+            record.failures += 1
+            record.not_before = now + self._back_off.draw_delay(record.failures, self._rng)
 
     def record_success(self, server: NodeUrl) -> None:
         """Record that a server serves us."""
@@ -115,10 +110,16 @@ class ServerList:
 
     def replace(self, servers: Iterable[NodeUrl]) -> None:
         """Use other servers; what is known of those that stay is kept."""
-        found = {server: self._records.get(server, _Record()) for server in servers}
+        found = self.check(servers)
+        self._records = {server: self._records.get(server, _Record()) for server in found}
+
+    @staticmethod
+    def check(servers: Iterable[NodeUrl]) -> list[NodeUrl]:
+        """Return the servers; refuse none at all."""
+        found = list(servers)
         if not found:
             raise SubscriberError("no node is named: give at least one address")
-        self._records = found
+        return found
 
     def __contains__(self, server: NodeUrl) -> bool:
         return server in self._records
@@ -136,11 +137,6 @@ def read_offer(server: NodeUrl, fields: Mapping[str, object] | None) -> ProbeOff
     """Return a probed server's offer; `fields` is None for one that did not reply."""
     roots, nodes = (_read_count(fields, key) for key in ("new_roots", "nodes"))
     return ProbeOffer(roots, nodes, server.url)
-
-
-def choose_server(offers: Mapping[NodeUrl, ProbeOffer]) -> NodeUrl:
-    """Return the server that the two criteria prefer."""
-    return min(offers, key=offers.__getitem__)
 
 
 def _read_count(fields: Mapping[str, object] | None, key: str) -> int:

@@ -28,23 +28,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from denwatch.client.subscriber.core import (
-    AcknowledgeMessage,
-    Action,
-    CloseLink,
-    CompleteRequest,
-    ConnectionState,
-    ConnectionStatus,
-    MarkReported,
-    OpenLink,
-    PublishMessage,
-    StoreNotification,
-    StoreReply,
-    SubscriberCore,
-    SubscriberOptions,
-    SubscriberRequest,
-    SubscribeTopics,
-)
+from denwatch.client.subscriber import core, messages
 from denwatch.client.subscriber.link import (
     Identity,
     LinkConnected,
@@ -56,17 +40,7 @@ from denwatch.client.subscriber.link import (
     TopicsSubscribed,
     Waker,
 )
-from denwatch.client.subscriber.messages import (
-    ReceivedNotification,
-    Reply,
-    SubscriberError,
-    SubscriberStoreError,
-    TransactionError,
-    check_name,
-    derive_name,
-    write_text,
-)
-from denwatch.client.subscriber.servers import NodeUrl, parse_server
+from denwatch.client.subscriber.servers import NodeUrl, ServerList, parse_server
 from denwatch.client.subscriber.store import (
     HandlerTransaction,
     Inbox,
@@ -86,8 +60,8 @@ _HANDLER_DISK_PAUSE = 1.0  # s, before the handler thread does
 _BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 T = TypeVar("T")
 
-Handler = Callable[[ReceivedNotification, HandlerTransaction], object]
-StatusListener = Callable[[ConnectionStatus], object]
+Handler = Callable[[messages.ReceivedNotification, HandlerTransaction], object]
+StatusListener = Callable[[core.ConnectionStatus], object]
 
 
 class RisingClock:
@@ -110,22 +84,22 @@ class SubscriberSession:
         servers: Iterable[str],
         store: str | Path,
         rng: random.Random,
-        settings: SubscriberOptions | None = None,
+        settings: core.SubscriberOptions | None = None,
     ) -> None:
-        name = check_name(identity.name)
+        name = messages.check_name(identity.name)
         self._rng = rng
         self._identity = identity
         self.now = RisingClock()
-        self.status = ConnectionStatus(ConnectionState.IDLE, "")
-        self._core = SubscriberCore(
-            name, self._parse_servers(servers), rng, settings or SubscriberOptions()
+        self.status = core.ConnectionStatus(core.ConnectionState.IDLE, "")
+        self._core = core.SubscriberCore(
+            name, self._parse_servers(servers), rng, settings or core.SubscriberOptions()
         )
         self._store = SubscriberStore(store, name, f"{name}-{self._draw_id()[:8]}")
         self.inbox = Inbox(store, self.now)
         self._link: MqttLink | None = None
         self._waker = Waker()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._answers: dict[str, Future[Reply]] = {}
+        self._answers: dict[str, Future[messages.Reply]] = {}
         self._tidied = self.now()
         self._is_started = self._is_closed = False
         self._is_stopping = self._is_finished = False  # the link thread: is to end; has ended
@@ -144,7 +118,7 @@ class SubscriberSession:
     def start(self) -> None:
         """Load what an earlier run left, connect, and handle notifications."""
         if self._is_started:
-            raise SubscriberError("a subscriber can be started only once")
+            raise messages.SubscriberError("a subscriber can be started only once")
         self._is_started = True
         store = self._store
         self._core.restore(
@@ -178,21 +152,21 @@ class SubscriberSession:
 
     def ask(
         self, kind: str, name: str = "", text: str = ""
-    ) -> tuple[SubscriberRequest, Future[None], Future[Reply]]:
+    ) -> tuple[core.SubscriberRequest, Future[None], Future[messages.Reply]]:
         """Send a request, now or when a node is in range.
 
         The first future completes when the request is stored, the second with the node's reply.
         """
         self._check_running(kind)
-        request = SubscriberRequest(self._draw_id(), kind, name, text)
-        answer: Future[Reply] = Future()
+        request = core.SubscriberRequest(self._draw_id(), kind, name, text)
+        answer: Future[messages.Reply] = Future()
 
         def run() -> None:
             if request.kind != "list":
                 try:
                     self._write(lambda: self._store.add_request(request), is_patient=False)
                 except sqlite3.Error as error:
-                    raise SubscriberStoreError(f"{self._store.path}: {error}") from None
+                    raise messages.SubscriberStoreError(f"{self._store.path}: {error}") from None
             self._answers[request.id] = answer
             self._perform(self._core.ask(request, self.now()))
 
@@ -214,16 +188,14 @@ class SubscriberSession:
 
     def use_servers(self, servers: Iterable[str]) -> None:
         """Use other nodes from now on."""
-        found = self._parse_servers(servers)
-        if not found:
-            raise SubscriberError("no node is named: give at least one address")
+        found = ServerList.check(self._parse_servers(servers))
         self.inbox.check_thread("use_servers")
         self._submit(lambda: self._perform(self._core.use_servers(found, self.now())))
 
     def _check_running(self, what: str) -> None:
         self.inbox.check_thread(what)
         if not self._is_started or self._is_closed:
-            raise SubscriberError(f"{what}: the subscriber is not running")
+            raise messages.SubscriberError(f"{what}: the subscriber is not running")
 
     def _parse_servers(self, servers: Iterable[str]) -> list[NodeUrl]:
         """Parse addresses; refuse now, not later, one that would send a password in the clear."""
@@ -243,7 +215,7 @@ class SubscriberSession:
             if not future.set_running_or_notify_cancel():
                 return
             if self._is_finished:
-                future.set_exception(SubscriberError("the subscriber has stopped"))
+                future.set_exception(messages.SubscriberError("the subscriber has stopped"))
                 return
             try:
                 future.set_result(work())
@@ -266,10 +238,10 @@ class SubscriberSession:
         """Return whether a node serves us, at the latest after so many seconds."""
         with self._status_changed:
             return self._status_changed.wait_for(
-                lambda: self.status.state is ConnectionState.ONLINE or self._is_closed, timeout
+                lambda: self.status.state is core.ConnectionState.ONLINE or self._is_closed, timeout
             )
 
-    def _report_status(self, status: ConnectionStatus) -> None:
+    def _report_status(self, status: core.ConnectionStatus) -> None:
         log.info("%s %s %s", status.state.value, status.server, status.reason)
         with self._status_changed:
             self.status = status
@@ -291,7 +263,7 @@ class SubscriberSession:
             except sqlite3.Error:
                 log.exception("a notification could not be marked as handled; it comes again")
                 self._stopped.wait(_HANDLER_DISK_PAUSE)
-            except TransactionError:
+            except messages.TransactionError:
                 log.exception("a handler broke its transaction; the notification was not handled")
             except Exception:
                 log.exception("a handler failed; what it wrote was rolled back")
@@ -306,7 +278,7 @@ class SubscriberSession:
         except Exception:
             log.exception("the subscriber stopped")
             reason = "stopped by an error: see the log"
-            self._report_status(ConnectionStatus(ConnectionState.IDLE, "", reason))
+            self._report_status(core.ConnectionStatus(core.ConnectionState.IDLE, "", reason))
         finally:
             self._is_stopping = True
             if self._link is not None:
@@ -314,7 +286,7 @@ class SubscriberSession:
             self._is_finished = True
             for answer in self._answers.values():
                 if answer.set_running_or_notify_cancel():
-                    answer.set_exception(SubscriberError("the subscriber has stopped"))
+                    answer.set_exception(messages.SubscriberError("the subscriber has stopped"))
             self._run_commands()
 
     def _step(self) -> None:
@@ -327,11 +299,11 @@ class SubscriberSession:
         if self._link is None:
             self._waker.sleep(pause)
             return
-        actions: list[Action] = []
+        actions: list[core.Action] = []
         for event in self._link.poll(pause, self._waker):
             found = self._handle_event(event)
             actions += found
-            if any(isinstance(action, CloseLink | OpenLink) for action in found):
+            if any(isinstance(action, core.CloseLink | core.OpenLink) for action in found):
                 break  # the remaining events belong to a link that is gone
         self._perform(actions)
 
@@ -342,7 +314,7 @@ class SubscriberSession:
             except queue.Empty:
                 return
 
-    def _handle_event(self, event: LinkEvent) -> list[Action]:
+    def _handle_event(self, event: LinkEvent) -> list[core.Action]:
         now = self.now()
         if isinstance(event, MessageArrived):
             return self._core.receive(event.topic, event.payload, event.mid, now)
@@ -358,28 +330,25 @@ class SubscriberSession:
             self._link = None
         return self._core.failed(event.reason, now)
 
-    def _perform(self, actions: Iterable[Action]) -> None:
+    def _perform(self, actions: Iterable[core.Action]) -> None:
         """Commit the store changes, then do everything else."""
         actions = list(actions)
         changes = [
-            a for a in actions if isinstance(a, StoreNotification | MarkReported | StoreReply)
+            a
+            for a in actions
+            if isinstance(a, core.StoreNotification | core.MarkReported | core.StoreReply)
         ]
         if changes:
-            new = 0
-
-            def write() -> None:
-                nonlocal new
-                new = self._store.apply(changes)
-
-            if not self._write(write):
+            new = self._write(lambda: self._store.apply(changes))
+            if new is None:
                 return
             if new:
                 self.inbox.announce()
         for action in actions:
             self._do(action)
 
-    def _write(self, work: Callable[[], None], *, is_patient: bool = True) -> bool:
-        """Change the store as soon as nobody else holds it; False if we are to stop first.
+    def _write(self, work: Callable[[], T], *, is_patient: bool = True) -> T | None:
+        """Change the store as soon as nobody else holds it; None if we are to stop first.
 
         A disk that is full or failing may recover: patient work waits for that, and nothing is
         acknowledged meanwhile.
@@ -387,8 +356,7 @@ class SubscriberSession:
         failure = ""
         while True:
             try:
-                work()
-                return True
+                return work()
             except sqlite3.OperationalError as error:
                 is_busy = error.sqlite_errorcode & 0xFF in _BUSY_CODES
                 if not is_busy and not is_patient:
@@ -398,37 +366,37 @@ class SubscriberSession:
                     log.error("%s: %s; nothing is acknowledged", self._store.path, failure)
                     server = self._link.server.url if self._link is not None else ""
                     reason = f"cannot write: {failure}"
-                    self._report_status(ConnectionStatus(self._core.state, server, reason))
+                    self._report_status(core.ConnectionStatus(self._core.state, server, reason))
             if self._is_stopping:
-                return False
+                return None
             if self._link is not None:
                 self._link.keep_alive()
             if failure:
                 self._waker.sleep(_DISK_PAUSE)
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: core.Action) -> None:
         link = self._link
-        if isinstance(action, OpenLink):
+        if isinstance(action, core.OpenLink):
             self._open(action)
-        elif isinstance(action, ConnectionStatus):
+        elif isinstance(action, core.ConnectionStatus):
             self._report_status(action)
-        elif isinstance(action, CompleteRequest):
+        elif isinstance(action, core.CompleteRequest):
             answer = self._answers.pop(action.request, None)
             if answer is not None and answer.set_running_or_notify_cancel():
                 answer.set_result(action.reply)
         elif link is None:
             return
-        elif isinstance(action, AcknowledgeMessage):
+        elif isinstance(action, core.AcknowledgeMessage):
             link.acknowledge(action.mid)
-        elif isinstance(action, PublishMessage):
+        elif isinstance(action, core.PublishMessage):
             link.send(action.topic, action.payload, action.token)
-        elif isinstance(action, SubscribeTopics):
+        elif isinstance(action, core.SubscribeTopics):
             link.listen(action.topics)
-        elif isinstance(action, CloseLink):
+        elif isinstance(action, core.CloseLink):
             link.close()
             self._link = None
 
-    def _open(self, action: OpenLink) -> None:
+    def _open(self, action: core.OpenLink) -> None:
         if self._link is not None:
             self._link.close()
         client_id = self._store.device + ("-probe" if action.is_probe else "")
@@ -436,7 +404,7 @@ class SubscriberSession:
             self._link = MqttLink(
                 action.server, self._identity, client_id, is_temporary=action.is_probe
             )
-        except SubscriberError as error:  # its certificates have gone
+        except messages.SubscriberError as error:  # its certificates have gone
             self._link = None
             self._perform(self._core.failed(str(error), self.now()))
             return
@@ -445,13 +413,13 @@ class SubscriberSession:
 
 def find_name(wanted: str | Tree | Mapping[str, Any], name: str | None) -> tuple[str, str]:
     """Return a subscription's name and text; the name is given, written in it, or derived."""
-    text = write_text(wanted)
+    text = messages.write_text(wanted)
     if not text.strip():
-        raise SubscriberError("the subscription is empty")
+        raise messages.SubscriberError("the subscription is empty")
     if name is None and text.lstrip("\ufeff \t\r\n").startswith("{"):
         try:
             written = json.loads(text).get("name")
         except ValueError:
             written = None  # the node reports what is wrong
         name = written if isinstance(written, str) and written.strip() else None
-    return name or derive_name(text), text
+    return name or messages.derive_name(text), text

@@ -25,18 +25,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
-from denwatch.client.subscriber.core import (
-    StoreChange,
-    StoreNotification,
-    StoreReply,
-    SubscriberRequest,
-)
+from denwatch.client.subscriber import core
 from denwatch.client.subscriber.messages import (
     ReceivedNotification,
     RequestRefusedError,
@@ -135,19 +130,15 @@ class SubscriberStore:
         self.path = Path(path)
         self._remember, self._keep = remember, keep
         self._lock = _lock(self.path)
-        try:
-            self._connection = connect(self.path, _PATIENCE)
-        except sqlite3.Error as error:
-            self._lock.close()
-            raise SubscriberStoreError(f"{self.path}: {error}") from None
-        try:
-            self.device = self._prepare(name, device)
-        except (sqlite3.Error, SubscriberStoreError) as error:
-            self._connection.close()
-            self._lock.close()
-            if isinstance(error, SubscriberStoreError):
-                raise
-            raise SubscriberStoreError(f"{self.path}: {error}") from None
+        with ExitStack() as undo:
+            undo.callback(self._lock.close)
+            try:
+                self._connection = connect(self.path, _PATIENCE)
+                undo.callback(self._connection.close)
+                self.device = self._prepare(name, device)
+            except sqlite3.Error as error:
+                raise SubscriberStoreError(f"{self.path}: {error}") from None
+            undo.pop_all()
         # From here on: try again later rather than block the link.
         self._connection.execute(f"PRAGMA busy_timeout={int(busy_ms)}")
 
@@ -198,7 +189,11 @@ class SubscriberStore:
         )
         return [
             SubscriptionStatus(
-                name, text, state, json.loads(id) if id else None, _read_error(error)
+                name,
+                text,
+                state,
+                json.loads(id) if id else None,
+                RequestRefusedError(*json.loads(error)) if error else None,
             )
             for name, text, state, id, error in rows
         ]
@@ -225,10 +220,10 @@ class SubscriberStore:
             found.setdefault(name, []).extend([server] if server else [])
         return list(found.items())
 
-    def list_requests(self) -> list[SubscriberRequest]:
+    def list_requests(self) -> list[core.SubscriberRequest]:
         """Return the requests that no node has answered, oldest first."""
         query = "SELECT id, kind, name, text FROM denwatch_requests ORDER BY sequence"
-        return [SubscriberRequest(*row) for row in self._connection.execute(query)]
+        return [core.SubscriberRequest(*row) for row in self._connection.execute(query)]
 
     def list_unreported(self) -> list[str]:
         """Return the keys of notifications that are not reported as received yet."""
@@ -237,7 +232,7 @@ class SubscriberStore:
 
     # Changing --------------------------------------------------------------------------------
 
-    def add_request(self, request: SubscriberRequest) -> None:
+    def add_request(self, request: core.SubscriberRequest) -> None:
         """Store a request until it is answered; it replaces an older one for the same name."""
         with transact(self._connection):
             run = self._connection.execute
@@ -255,7 +250,7 @@ class SubscriberStore:
                 (request.name, request.text, state),
             )
 
-    def apply(self, changes: Iterable[StoreChange]) -> int:
+    def apply(self, changes: Iterable[core.StoreChange]) -> int:
         """Make all changes in one transaction; return how many notifications were new.
 
         sqlite3.OperationalError: somebody else is writing, nothing was changed, try again.
@@ -263,9 +258,9 @@ class SubscriberStore:
         new = 0
         with transact(self._connection):
             for change in changes:
-                if isinstance(change, StoreNotification):
+                if isinstance(change, core.StoreNotification):
                     new += self._store_notification(change)
-                elif isinstance(change, StoreReply):
+                elif isinstance(change, core.StoreReply):
                     self._store_reply(change)
                 else:
                     self._connection.executemany(
@@ -274,7 +269,7 @@ class SubscriberStore:
                     )
         return new
 
-    def _store_notification(self, change: StoreNotification) -> int:
+    def _store_notification(self, change: core.StoreNotification) -> int:
         run = self._connection.execute
         notification = change.notification
         if notification.reading is not None and self._has_twin(notification):
@@ -301,7 +296,7 @@ class SubscriberStore:
         ).fetchone()
         return found is not None and found[0] != notification.key
 
-    def _store_reply(self, change: StoreReply) -> None:
+    def _store_reply(self, change: core.StoreReply) -> None:
         request, reply = change.request, change.reply
         run = self._connection.execute
         run("DELETE FROM denwatch_requests WHERE id = ?", (request.id,))
@@ -326,9 +321,11 @@ class SubscriberStore:
                 (request.name, change.server),
             )
         else:
+            error = reply.build_error()
+            fields = error.message, error.at, error.length, error.hint, error.suggestions
             run(
                 "UPDATE denwatch_subscriptions SET state = 'refused', error = ? WHERE name = ?",
-                (_write_error(reply.build_error()), request.name),
+                (json.dumps(fields), request.name),
             )
 
     def tidy(self) -> None:
@@ -363,14 +360,6 @@ def _lock(path: Path) -> IO[bytes]:
             ) from None
     os.set_inheritable(stream.fileno(), False)
     return stream
-
-
-def _write_error(error: RequestRefusedError) -> str:
-    return json.dumps([error.message, error.at, error.length, error.hint, error.suggestions])
-
-
-def _read_error(text: str | None) -> RequestRefusedError | None:
-    return None if text is None else RequestRefusedError(*json.loads(text))
 
 
 _BUSY_TIMEOUT = 60_000  # ms for a handler; the link thread's transactions are short
@@ -426,20 +415,15 @@ class Inbox:
         self._arrival = threading.Condition()
         self._arrived = 0
         self._listeners: list[Callable[[], None]] = []
-        self._is_closed = False
+        self.is_closed = False  # no more notifications come out
 
     def close(self) -> None:
         """Wake whoever waits, and close once the current notification is done."""
         with self._arrival:
-            self._is_closed = True
+            self.is_closed = True
         self.announce()
         with self._taking:
             self._connection.close()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more notifications come out."""
-        return self._is_closed
 
     def announce(self) -> None:
         """Wake whoever waits: notifications have arrived."""
@@ -468,7 +452,7 @@ class Inbox:
     def wait(self, timeout: float | None = None) -> bool:
         """Return when a note waits; False after the timeout (seconds), or when closed."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._is_closed:
+        while not self.is_closed:
             with self._arrival:
                 arrived = self._arrived
             due = self._find_due()
@@ -481,14 +465,14 @@ class Inbox:
                     return False
                 pause = left if pause is None else min(pause, left)
             with self._arrival:
-                if self._arrived == arrived and not self._is_closed:
+                if self._arrived == arrived and not self.is_closed:
                     self._arrival.wait(pause)
         return False
 
     def _find_due(self) -> int | None:
         """Return when the next notification may be handled, in ms; None if there is none."""
         with self._taking:
-            if self._is_closed:
+            if self.is_closed:
                 return None
             rows = self._connection.execute(
                 "SELECT sequence, not_before FROM denwatch_inbox WHERE NOT is_handled"
@@ -508,7 +492,7 @@ class Inbox:
         """
         self.check_thread("take")
         with self._taking:
-            found = None if self._is_closed else self._find()
+            found = None if self.is_closed else self._find()
             if found is None:
                 yield None
                 return
@@ -538,7 +522,7 @@ class Inbox:
         """Return the oldest waiting notification, with the number for `mark` or `put_back`."""
         self.check_thread("notifications")
         with self._taking:
-            found = None if self._is_closed else self._find()
+            found = None if self.is_closed else self._find()
             if found is None:
                 return None
             if promise is Promise.AT_MOST_ONCE:
@@ -550,7 +534,7 @@ class Inbox:
     def mark(self, sequence: int) -> None:
         """Mark a lent notification as handled."""
         with self._taking:
-            if not self._is_closed:
+            if not self.is_closed:
                 with transact(self._connection):
                     self._mark(sequence)
             self._lent.discard(sequence)
@@ -599,12 +583,12 @@ class Inbox:
             " ORDER BY sequence DESC LIMIT ?"
         )
         with self._taking:
-            rows = [] if self._is_closed else self._connection.execute(query, (limit,)).fetchall()
+            rows = [] if self.is_closed else self._connection.execute(query, (limit,)).fetchall()
         return [found for (payload,) in rows if (found := read_notification(payload)) is not None]
 
     def count_waiting(self) -> int:
         """Return how many notifications are not handled."""
         query = "SELECT count(*) FROM denwatch_inbox WHERE NOT is_handled"
         with self._taking:
-            found = (0,) if self._is_closed else self._connection.execute(query).fetchone()
+            found = (0,) if self.is_closed else self._connection.execute(query).fetchone()
         return int(found[0])

@@ -14,22 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from denwatch.client.subscriber.core import (
-    ConnectionStatus,
-    SubscriberOptions,
-    SubscriberRequest,
-)
+from denwatch.client.subscriber import core
 from denwatch.client.subscriber.link import Identity
 from denwatch.client.subscriber.messages import ReceivedNotification, Reply, UnconfirmedError
-from denwatch.client.subscriber.session import (
-    Handler,
-    StatusListener,
-    SubscriberSession,
-    find_name,
-)
+from denwatch.client.subscriber.session import Handler, StatusListener, SubscriberSession, find_name
 from denwatch.client.subscriber.store import HandlerTransaction, Promise, SubscriptionStatus
 
 if TYPE_CHECKING:
@@ -52,7 +42,7 @@ class SubscriberBase:
         promise: Promise = Promise.AT_LEAST_ONCE,
         on_status: StatusListener | None = None,
         rng: random.Random | None = None,
-        settings: SubscriberOptions | None = None,
+        settings: core.SubscriberOptions | None = None,
     ) -> None:
         identity = Identity(name, password, tls, is_insecure)
         self._session = SubscriberSession(
@@ -65,7 +55,7 @@ class SubscriberBase:
             self._session.handle(on_notification, promise)
 
     @property
-    def status(self) -> ConnectionStatus:
+    def status(self) -> core.ConnectionStatus:
         """What the connection is doing, with which node, and why."""
         return self._session.status
 
@@ -106,12 +96,7 @@ class Subscriber(SubscriberBase):
     def __enter__(self) -> Subscriber:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Subscriptions ---------------------------------------------------------------------------
@@ -132,10 +117,7 @@ class Subscriber(SubscriberBase):
         soon as the request is stored.
         """
         name, text = find_name(wanted, name)
-        reply = self._ask("subscribe", name, text, timeout, wait)
-        if reply is None:
-            return SubscriptionStatus(name, text, "pending")
-        return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
+        return build_status(name, text, self._ask("subscribe", name, text, timeout, wait))
 
     def unsubscribe(
         self, which: str | SubscriptionStatus, timeout: float | None = 30.0, *, wait: bool = True
@@ -146,9 +128,7 @@ class Subscriber(SubscriberBase):
 
     def list(self, timeout: float | None = 30.0) -> Sequence[Mapping[str, Any]]:
         """Return the subscriptions that the node has for us, as it describes them."""
-        reply = self._ask("list", "", "", timeout, True)
-        found = reply.fields.get("subscriptions") if reply is not None else None
-        return list(found) if isinstance(found, list) else []
+        return read_list(self._ask("list", "", "", timeout, True))
 
     def subscriptions(self) -> Sequence[SubscriptionStatus]:
         """Return this app's subscriptions from its own store, also those not confirmed yet."""
@@ -221,7 +201,20 @@ class Subscriber(SubscriberBase):
         return self._session.wait_until_connected(timeout)
 
 
-def describe_wait(request: SubscriberRequest, status: ConnectionStatus) -> str:
+def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatus:
+    """Return a subscription that a node has accepted; None is no answer yet."""
+    if reply is None:
+        return SubscriptionStatus(name, text, "pending")
+    return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
+
+
+def read_list(reply: Reply | None) -> Sequence[Mapping[str, Any]]:
+    """Return the subscriptions that a node lists."""
+    found = reply.fields.get("subscriptions") if reply is not None else None
+    return list(found) if isinstance(found, list) else []
+
+
+def describe_wait(request: core.SubscriberRequest, status: core.ConnectionStatus) -> str:
     """Return a sentence that says that no node answered, and why that may be."""
     where = (
         f"{status.server}: {status.reason or status.state.value}" if status.server else "no node"

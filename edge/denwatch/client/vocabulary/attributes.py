@@ -23,25 +23,10 @@ from functools import cached_property
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.plugins import MembershipFunction
-from denwatch.client.vocabulary.fitting import (
-    Demand,
-    Fit,
-    IdealSet,
-    Triple,
-    find_cut,
-    fit_triple,
-    measure_error,
-)
+from denwatch.client.vocabulary import fitting
 
 # Points of each kind; `fuzzifier` is the wire's own triple, see `denwatch.client.compiler`.
-KINDS = {
-    "trapezoid": 4,
-    "triangle": 3,
-    "falling": 2,
-    "rising": 2,
-    "bell": 3,
-    "gaussian": 2,
-}
+KINDS = {"trapezoid": 4, "triangle": 3, "falling": 2, "rising": 2, "bell": 3, "gaussian": 2}
 LINEAR = ("trapezoid", "triangle", "falling", "rising")
 
 
@@ -250,15 +235,17 @@ class Attribute:
         return {fold_name(symbol): code for code, symbol in enumerate(self.symbols)}
 
     @cached_property
-    def _ideals(self) -> dict[Membership, IdealSet]:
+    def _ideals(self) -> dict[Membership, fitting.IdealSet]:
         return {}
 
     @cached_property
-    def fits(self) -> dict[tuple[object, ...], Fit]:
+    def fits(self) -> dict[tuple[object, ...], fitting.Fit]:
         """What has been fitted so far, by everything that it depends on; see `remember_fit`."""
         return {}
 
-    def remember_fit(self, key: tuple[object, ...], compute: Callable[[], Fit]) -> Fit:
+    def remember_fit(
+        self, key: tuple[object, ...], compute: Callable[[], fitting.Fit]
+    ) -> fitting.Fit:
         """Return the fit of a key, computed when it is first asked for."""
         fit = self.fits.get(key)
         if fit is None:
@@ -280,14 +267,14 @@ class Attribute:
         """Return the nearest code of a measured value; beyond the domain its end."""
         return min(max(math.floor(self.to_position(value) + 0.5), 0), self.last)
 
-    def place(self, membership: Membership) -> IdealSet:
+    def place(self, membership: Membership) -> fitting.IdealSet:
         """Return an ideal function over the codes of this attribute."""
         ideal = self._ideals.get(membership)
         if ideal is None:
             low, high = membership.core
             core = self.to_position(low), self.to_position(high)
             function = membership.build_function(self.low, self.step)
-            ideal = IdealSet(function, core, self.last, membership.is_linear)
+            ideal = fitting.IdealSet(function, core, self.last, membership.is_linear)
             self._ideals[membership] = ideal
         return ideal
 
@@ -295,26 +282,26 @@ class Attribute:
         self,
         membership: Membership,
         wire_hedge: int = 0,
-        demands: tuple[Demand, ...] = (),
+        demands: tuple[fitting.Demand, ...] = (),
         symmetric: bool = False,
-    ) -> Fit:
+    ) -> fitting.Fit:
         """Return the triple that follows an ideal function best; see `fit_triple`."""
         return self.remember_fit(
             (membership, wire_hedge, demands, symmetric),
-            lambda: fit_triple(self.place(membership), wire_hedge, demands, symmetric),
+            lambda: fitting.fit_triple(self.place(membership), wire_hedge, demands, symmetric),
         )
 
-    def measure(self, membership: Membership, triple: Triple, wire_hedge: int = 0) -> float:
+    def measure(self, membership: Membership, triple: fitting.Triple, wire_hedge: int = 0) -> float:
         """Return the highest error of a triple under a hedge, in degrees (0..1)."""
-        return measure_error(self.place(membership), triple, wire_hedge)
+        return fitting.measure_error(self.place(membership), triple, wire_hedge)
 
-    def fit_term(self, term: VocabularyTerm) -> Fit:
+    def fit_term(self, term: VocabularyTerm) -> fitting.Fit:
         """Return the triple of a term and its error."""
         return self.fit(term.membership)
 
     def find_cut(self, membership: Membership, t: float) -> tuple[int, int] | None:
         """Return the first and last code whose ideal degree is at least t."""
-        return find_cut(self.place(membership), t)
+        return fitting.find_cut(self.place(membership), t)
 
     def check_overlap(self, membership: Membership) -> None:
         """Raise LanguageError if the core has nothing in common with the domain."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -30,12 +31,7 @@ from denwatch.client.vocabulary.attributes import (
 from denwatch.client.vocabulary.values import UnitError, find_unit
 from denwatch.client.vocabulary.vocabulary import PHRASES, Thesaurus, Vocabulary
 
-POWERS = {
-    Hedge.VERY: 2.0,
-    Hedge.EXTREMELY: 3.0,
-    Hedge.MORE_OR_LESS: 0.5,
-    Hedge.SOMEWHAT: 0.5,
-}
+POWERS = {Hedge.VERY: 2.0, Hedge.EXTREMELY: 3.0, Hedge.MORE_OR_LESS: 0.5, Hedge.SOMEWHAT: 0.5}
 SHIPPED = ("rescue", "weather")
 _HUGE = 1e300  # beyond, differences are no numbers any more
 
@@ -104,17 +100,8 @@ def _build_event(name: str, table: Mapping[str, Any], registry: PluginRegistry) 
 
 
 _ATTRIBUTE_KEYS = (
-    "bit",
-    "kind",
-    "domain",
-    "unit",
-    "resolution",
-    "symbols",
-    "ordered",
-    "about",
-    "period",
-    "terms",
-    "description",
+    *("bit", "kind", "domain", "unit", "resolution", "symbols", "ordered", "about", "period"),
+    *("terms", "description"),
 )
 
 
@@ -155,7 +142,7 @@ def _build_attribute(
     terms = _take(table, where, "terms", dict, {})
     if terms and kind is ValueKind.TEXT:
         raise LanguageError(f"{where}: a text has symbols, not terms")
-    return add_terms(attribute, terms, where, registry)
+    return replace(attribute, terms=_build_terms(attribute, terms, where, registry))
 
 
 def _take_kind(table: Mapping[str, Any], where: str) -> ValueKind:
@@ -169,11 +156,7 @@ def _take_kind(table: Mapping[str, Any], where: str) -> ValueKind:
 
 
 def _take_domain(
-    table: Mapping[str, Any],
-    where: str,
-    kind: ValueKind,
-    symbols: tuple[str, ...],
-    resolution: int,
+    table: Mapping[str, Any], where: str, kind: ValueKind, symbols: tuple[str, ...], resolution: int
 ) -> tuple[float, float]:
     if kind is ValueKind.TEXT:
         if "domain" in table:
@@ -225,24 +208,21 @@ def _take_unit(table: Mapping[str, Any], where: str, kind: ValueKind) -> str | N
         raise LanguageError(f"{where}: {error}") from None
 
 
-def add_terms(
+def _build_terms(
     attribute: Attribute, tables: Mapping[str, Any], where: str, registry: PluginRegistry
-) -> Attribute:
-    """Return the attribute with more terms; hedged ones stand after what they hedge."""
-    terms = dict(attribute.terms)
+) -> dict[str, VocabularyTerm]:
+    """Return the terms of an attribute; hedged ones stand after what they hedge."""
+    terms: dict[str, VocabularyTerm] = {}
     for name, table in tables.items():
         at = f"{where}.terms.{name}"
         _check_name(name, at)
-        if name in terms:
-            raise LanguageError(f"{at}: there is such a term already")
         if not isinstance(table, dict):
             raise LanguageError(f"{at}: a term is a table such as {{ rising = [38, 39] }}")
         try:
             terms[name] = _build_term(attribute, terms, name, table, registry)
         except LanguageError as error:
             raise LanguageError(f"{at}: {error.message}", suggestions=error.suggestions) from None
-    values = {key: getattr(attribute, key) for key in attribute.__dataclass_fields__}
-    return Attribute(**{**values, "terms": terms})
+    return terms
 
 
 def _build_term(
@@ -371,10 +351,7 @@ _LISTS = ("event", "attribute", "terms", "recent")
 
 
 def merge_vocabularies(
-    first: Vocabulary,
-    second: Vocabulary,
-    name: str | None = None,
-    registry: PluginRegistry | None = None,
+    first: Vocabulary, second: Vocabulary, name: str | None = None
 ) -> Vocabulary:
     """Return a vocabulary that says what both say; its name is "first+second" unless given."""
     document = _merge(dict(first.document), dict(second.document), "", first.name, second.name)
@@ -384,7 +361,7 @@ def merge_vocabularies(
         document["description"] = "; ".join(texts)
     _check_synonyms(document.get("thesaurus", {}))
     try:
-        return build_vocabulary(document, registry)
+        return build_vocabulary(document)
     except LanguageError as error:
         raise LanguageError(
             f"{first.name} and {second.name} do not go together: {error.message}"
@@ -395,33 +372,25 @@ def _merge(
     first: Mapping[str, Any], second: Mapping[str, Any], path: str, one: str, other: str
 ) -> dict[str, Any]:
     """Return both tables in one."""
+    parts = path.split(".")
+    # What may be on one side only: things that are listed, and descriptions.
+    is_list = not path or parts[-1] in _LISTS or parts[0] == "thesaurus"
     for has, lacks, owner in ((first, second, one), (second, first, other)):
         for key in has:
-            if key not in lacks and not _may_add(path, key):
+            if key not in lacks and not is_list and key not in ("terms", "description"):
                 raise LanguageError(f"conflict at {path}.{key}: only {owner} has it")
     merged = dict(first)
     for key, value in second.items():
         where = f"{path}.{key}" if path else key
         if key not in merged:
             merged[key] = value
-        elif isinstance(value, dict) and isinstance(merged[key], dict) and not _is_term(path):
+        elif isinstance(value, dict) and isinstance(merged[key], dict) and parts[-1] != "terms":
             merged[key] = _merge(merged[key], value, where, one, other)
         elif merged[key] != value and where not in ("name", "description"):
             raise LanguageError(
                 f"conflict at {where}: {one} says {merged[key]!r}, {other} says {value!r}"
             )
     return merged
-
-
-def _may_add(path: str, key: str) -> bool:
-    """Return whether a key may be on one side only: things that are listed, and descriptions."""
-    parts = path.split(".")
-    listed = not path or parts[-1] in _LISTS or parts[0] == "thesaurus"
-    return listed or key in ("terms", "description")
-
-
-def _is_term(path: str) -> bool:
-    return path.endswith(".terms")
 
 
 def _check_synonyms(thesaurus: Mapping[str, Mapping[str, str]]) -> None:
@@ -544,9 +513,7 @@ _READERS = {
 }
 
 
-def import_fll(
-    vocabulary: Vocabulary, text: str, registry: PluginRegistry | None = None
-) -> Vocabulary:
+def import_fll(vocabulary: Vocabulary, text: str) -> Vocabulary:
     """Return the vocabulary with the terms of an FLL text added.
 
     Each input variable is an attribute by any of its names, "event.attribute" if several events
@@ -555,7 +522,7 @@ def import_fll(
     variables = parse_fll(text)
     if not variables:
         raise LanguageError("no InputVariable in this FLL")
-    document: dict[str, Any] = dict(vocabulary.document)
+    document: dict[str, Any] = deepcopy(dict(vocabulary.document))
     for variable in variables.values():
         found = vocabulary.find_attributes(Name(variable.name))
         if len(found) > 1:
@@ -564,33 +531,13 @@ def import_fll(
         attribute = found[0]
         if attribute.kind is not ValueKind.NUMBER:
             raise LanguageError(f"{attribute.path} is a {attribute.kind.value} and has no terms")
-        terms = {
-            name: {kind: [_tidy(p) for p in points]}
-            for name, (kind, points) in variable.terms.items()
-        }
-        document = _add_terms(document, (attribute.event, attribute.name), terms)
-    return build_vocabulary(document, registry)
-
-
-def _tidy(number: float) -> float | int:
-    return int(number) if number.is_integer() else number
-
-
-def _add_terms(
-    document: Mapping[str, Any], path: tuple[str, str], terms: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a copy of the document in which an attribute has more terms."""
-    event, name = path
-    events = dict(document["event"])
-    table = dict(events[event])
-    attributes = dict(table["attribute"])
-    attribute = dict(attributes[name])
-    known = dict(attribute.get("terms", {}))
-    for term, definition in terms.items():
-        if known.setdefault(term, definition) != definition:
-            raise LanguageError(
-                f"{event}.{name} has a term {term} already: {known[term]!r}, not {definition!r}"
-            )
-    attributes[name] = {**attribute, "terms": known}
-    events[event] = {**table, "attribute": attributes}
-    return {**document, "event": events}
+        table = document["event"][attribute.event]["attribute"][attribute.name]
+        known = table.setdefault("terms", {})
+        for term, (kind, points) in variable.terms.items():
+            definition = {kind: [int(p) if p.is_integer() else p for p in points]}
+            if known.setdefault(term, definition) != definition:
+                raise LanguageError(
+                    f"{attribute.path} has a term {term} already: {known[term]!r}, not"
+                    f" {definition!r}"
+                )
+    return build_vocabulary(document)

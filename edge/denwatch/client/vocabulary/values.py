@@ -61,10 +61,7 @@ _TABLE: dict[str, list[tuple[str, float, float]]] = {
         ("mi mile miles", 1609.344, 0.0),
         ("nmi", 1852.0, 0.0),
     ],
-    "angle": [
-        ("° deg degree degrees", 1.0, 0.0),
-        ("rad radian radians", 57.29577951308232, 0.0),
-    ],
+    "angle": [("° deg degree degrees", 1.0, 0.0), ("rad radian radians", 57.29577951308232, 0.0)],
     "fraction": [
         ("% percent", 0.01, 0.0),
         ("ppm", 1e-6, 0.0),
@@ -191,11 +188,7 @@ def _read(value: Value, attribute: Attribute) -> float:
                 raise LanguageError.at_node(f"{number} is not a finite number", value)
             return number if unit is None else _convert(value, attribute, width=False)
         case Moment(text=text):
-            if attribute.kind not in (
-                ValueKind.DATE,
-                ValueKind.TIME,
-                ValueKind.DATETIME,
-            ):
+            if attribute.kind not in (ValueKind.DATE, ValueKind.TIME, ValueKind.DATETIME):
                 raise _refuse_type(value, attribute)
             try:
                 return parse_moment(text, attribute.kind)

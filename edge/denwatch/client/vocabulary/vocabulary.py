@@ -1,4 +1,4 @@
-"""The vocabulary as a whole, its thesaurus, who publishes what of it, and its description as text.
+"""The vocabulary as a whole, its thesaurus, and its description as text.
 
 `Vocabulary` is immutable; `loading` builds it. It finds events, attributes, terms and symbols by
 any synonym. Its own names are folded already (`loading` refuses others), so that finding one is a
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,7 +26,6 @@ from denwatch.client.vocabulary.attributes import (
     VocabularyTerm,
     fold_name,
 )
-from denwatch.protocol.vectors import SubscriptionVector
 
 
 @dataclass(frozen=True)
@@ -140,6 +139,31 @@ class Vocabulary:
             f'unknown event "{name.text}"', name, suggestions=suggest_names(name.text, known)
         )
 
+    def find_common_event(
+        self, names: Sequence[Name], organisation: str | None, advice: str
+    ) -> EventType:
+        """Return the event that has all of some attributes; `advice` is how to name one of them."""
+        common: list[str] | None = None
+        for name in names:
+            events = [a.event for a in self.find_attributes(name, None, organisation)]
+            kept = [e for e in dict.fromkeys(events) if common is None or e in common]
+            if common is not None and not kept:
+                raise LanguageError.at_node(
+                    f'"{name.text}" belongs to event {" or ".join(events)}, '
+                    f"but the attributes before it belong to {' or '.join(common)}",
+                    name,
+                    "all attributes are of one event",
+                )
+            common = kept
+        assert common, "there is a name, and every name has an attribute"
+        if len(common) > 1:
+            raise LanguageError.at_node(
+                f'"{names[0].text}" is an attribute of several events',
+                names[0],
+                f"{advice} {', '.join(common)}",
+            )
+        return self.events[common[0]]
+
     def find_attributes(
         self, name: Name, event: EventType | None = None, organisation: str | None = None
     ) -> list[Attribute]:
@@ -153,8 +177,7 @@ class Vocabulary:
             named = self.find_event(Name(qualifier, span=name.span), organisation)
             if event is not None and event.name != named.name:
                 raise LanguageError.at_node(
-                    f'"{name.text}" belongs to event {named.name}, not to {event.name}',
-                    name,
+                    f'"{name.text}" belongs to event {named.name}, not to {event.name}', name
                 )
             event = named
         found = self._match_attributes(text, event, organisation)
@@ -203,11 +226,7 @@ class Vocabulary:
         term = attribute.terms.get(fold_name(name.text))
         if term is not None:
             return term
-        for target in self.thesaurus.look_up(name.text, organisation):
-            path, _, last = target.rpartition(".")
-            if path == attribute.path and last in attribute.terms:
-                return attribute.terms[last]
-        return None
+        return attribute.terms.get(self._find_synonym(attribute, name.text, organisation))
 
     def find_symbol(
         self, attribute: Attribute, text: str, organisation: str | None = None
@@ -216,104 +235,19 @@ class Vocabulary:
         code = attribute.codes_by_word.get(fold_name(text))
         if code is not None:
             return code
-        for target in self.thesaurus.look_up(text, organisation):
-            path, _, last = target.rpartition(".")
-            if path == attribute.path and last in attribute.symbols:
-                return attribute.symbols.index(last)
-        return None
+        symbol = self._find_synonym(attribute, text, organisation)
+        return attribute.symbols.index(symbol) if symbol in attribute.symbols else None
+
+    def _find_synonym(self, attribute: Attribute, text: str, organisation: str | None) -> str:
+        """Return the attribute's term or symbol that a synonym stands for, "" for none."""
+        targets = self.thesaurus.look_up(text, organisation)
+        paths = (target.rpartition(".") for target in targets)
+        return next((last for path, _, last in paths if path == attribute.path), "")
 
     def list_choices(self, attribute: Attribute) -> list[str]:
         """Return what may follow "is" for an attribute: terms or symbols, and their synonyms."""
         own = attribute.symbols if attribute.kind is ValueKind.TEXT else tuple(attribute.terms)
         return [*own, *self.thesaurus.list_words(f"{attribute.path}.", 2)]
-
-
-# Who publishes what: the announcements of watchdogs, looked up by what a subscription needs.
-#
-# State without clock or I/O: the caller announces what devices report and forgets silent ones.
-
-
-@dataclass(frozen=True)
-class Publication:
-    """One event that a publisher senses, and the attributes of it, as a feature mask."""
-
-    publisher: str
-    event: int
-    features: int
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Which of the wanted attributes a publisher senses, and which it lacks."""
-
-    publisher: str
-    has: tuple[str, ...]
-    lacks: tuple[str, ...]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the publisher can evaluate the whole subscription."""
-        return not self.lacks
-
-
-class PublisherDirectory:
-    """The publishers that are known, by name."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self._publications: dict[tuple[str, int], Publication] = {}
-
-    def announce(self, publisher: str, event: int, features: int) -> None:
-        """Note what a publisher senses of an event; a new announcement replaces the old one."""
-        if not 0 < features <= 0xFFFF:
-            raise LanguageError(f'"{publisher}" announces no attributes of event {event}')
-        self._publications[publisher, event] = Publication(publisher, event, features)
-
-    def announce_names(self, publisher: str, names: Iterable[str]) -> None:
-        """Note what a publisher senses, by any names: "temp", "patient.heart_rate"."""
-        masks: dict[int, int] = {}
-        for text in names:
-            found = self.vocabulary.find_attributes(Name(text))
-            if len(found) > 1:
-                events = ", ".join(attribute.event for attribute in found)
-                raise LanguageError(f'"{text}" is an attribute of several events', hint=events)
-            event = self.vocabulary.events[found[0].event]
-            masks[event.number] = masks.get(event.number, 0) | 1 << found[0].bit
-        for number, mask in masks.items():
-            self.announce(publisher, number, mask)
-
-    def forget(self, publisher: str) -> None:
-        """Forget all that a publisher announced."""
-        for key in [key for key in self._publications if key[0] == publisher]:
-            del self._publications[key]
-
-    def iterate_publications(self) -> Iterator[Publication]:
-        """Yield what is known, by publisher and event."""
-        yield from (self._publications[key] for key in sorted(self._publications))
-
-    def find_publishers(self, subscription: SubscriptionVector) -> list[str]:
-        """Return who senses everything that a subscription asks for."""
-        wanted = subscription.features
-        return [
-            p.publisher
-            for p in self.iterate_publications()
-            if p.event == subscription.event and not wanted & ~p.features
-        ]
-
-    def look_up(self, names: Iterable[str], organisation: str | None = None) -> list[Finding]:
-        """Return who senses any of some attributes, by any names; complete ones first."""
-        wanted: list[Attribute] = []
-        for text in names:
-            wanted += self.vocabulary.find_attributes(Name(text), None, organisation)
-        found = []
-        for p in self.iterate_publications():
-            event = self.vocabulary.find_number(p.event)
-            own = [a for a in wanted if event is not None and a.event == event.name]
-            has = tuple(a.name for a in own if p.features >> a.bit & 1)
-            lacks = tuple(a.name for a in own if not p.features >> a.bit & 1)
-            if has:
-                found.append(Finding(p.publisher, has, lacks))
-        return sorted(found, key=lambda finding: len(finding.lacks))
 
 
 # A vocabulary as text to read: for the command line, and for people who look for a word.
@@ -331,11 +265,6 @@ def describe_vocabulary(vocabulary: Vocabulary) -> str:
     return "\n".join(lines)
 
 
-def describe_event(vocabulary: Vocabulary, event: EventType) -> str:
-    """Return one event with its attributes."""
-    return "\n".join(_list_event(vocabulary, event))
-
-
 def _list_event(vocabulary: Vocabulary, event: EventType) -> list[str]:
     title = f"{event.name} ({event.number})"
     lines = [f"{title}: {event.description}" if event.description else title]
@@ -349,10 +278,8 @@ def _list_event(vocabulary: Vocabulary, event: EventType) -> list[str]:
     return [*lines, f"  also: {', '.join(synonyms)}"] if synonyms else lines
 
 
-def describe_attribute(
-    vocabulary: Vocabulary, attribute: Attribute, directory: PublisherDirectory | None = None
-) -> str:
-    """Return all about one attribute: domain, terms with their fit, synonyms, publishers."""
+def describe_attribute(vocabulary: Vocabulary, attribute: Attribute) -> str:
+    """Return all about one attribute: domain, terms with their fit, synonyms."""
     bits = 16 if attribute.wide else 8
     lines = [
         attribute.path + (f": {attribute.description}" if attribute.description else ""),
@@ -366,9 +293,6 @@ def describe_attribute(
         elif entry.target.startswith(f"{attribute.path}."):
             term = entry.target.rpartition(".")[2]
             lines.append(f"  {entry.organisation}: {entry.word} = {term}")
-    if directory is not None:
-        names = [f.publisher for f in directory.look_up([attribute.path])]
-        lines.append(f"  published by {', '.join(names) if names else 'nobody'}")
     return "\n".join(lines)
 
 
@@ -379,14 +303,14 @@ def describe_term(attribute: Attribute, term: VocabularyTerm) -> str:
     else:
         points = " ".join(f"{point:g}" for point in term.membership.points)
         meaning = f"{term.membership.kind} {points}"
-    fit = attribute.fit_term(term)
-    return f"{term.name}: {meaning} (at most {fit.error:.1%} off)"
+    error = attribute.fit_term(term).error
+    return f"{term.name}: {meaning} (at most {error:.1%} off)"
 
 
-def browse(vocabulary: Vocabulary, word: str, directory: PublisherDirectory | None = None) -> str:
+def browse(vocabulary: Vocabulary, word: str) -> str:
     """Return what a word means: an event, or every attribute that is called so."""
     try:
-        return describe_event(vocabulary, vocabulary.find_event(Name(word)))
+        return "\n".join(_list_event(vocabulary, vocabulary.find_event(Name(word))))
     except LanguageError as not_an_event:
         try:
             found = vocabulary.find_attributes(Name(word))
@@ -395,4 +319,4 @@ def browse(vocabulary: Vocabulary, word: str, directory: PublisherDirectory | No
             raise LanguageError(
                 f'nothing is called "{word}"', suggestions=list(names)[:3]
             ) from None
-        return "\n\n".join(describe_attribute(vocabulary, a, directory) for a in found)
+        return "\n\n".join(describe_attribute(vocabulary, a) for a in found)
