@@ -20,7 +20,7 @@ TEXTS = (
 
 
 def propose(text: str) -> list[str]:
-    return [one.word for one in complete(text, len(text), RESCUE, None, ["fever"])]
+    return [one.word for one in complete(text, len(text), RESCUE, ["fever"])]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_only_attributes_of_the_event_that_is_spoken_of_follow() -> None:
 
 
 def test_an_organisations_own_words_go_first() -> None:
-    found = [o.word for o in complete("heat", 4, RESCUE, "fire_brigade")]
+    found = [o.word for o in complete("heat", 4, RESCUE.prefer("fire_brigade"))]
     assert found.index("heat_flux") < len(found)
     assert "heat" not in found  # it is written already
 
@@ -95,9 +95,9 @@ def test_whatever_is_taken_can_go_on(text: str) -> None:
     compile_subscription(parse(text), RESCUE)
     proposed = 0
     for caret in range(len(text) + 1):
-        for one in complete(text, caret, RESCUE, None, ["fire", "smoke"]):
+        for one in complete(text, caret, RESCUE, ["fire", "smoke"]):
             written = f"{text[: one.start]}{one.word} "
-            assert find_context(written, len(written), RESCUE, None).is_readable, written
+            assert find_context(written, len(written), RESCUE).is_readable, written
             proposed += 1
         assert len(complete(text, caret, RESCUE)) <= MOST
     assert proposed > 50

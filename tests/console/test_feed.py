@@ -27,7 +27,7 @@ NOW = 1_794_823_260_000  # 2026-11-16T10:01:00Z
 
 
 def explain_here(note: ReceivedNotification, text: str) -> dict[str, Any]:
-    return explain(note, text, RESCUE, None)
+    return explain(note, text, RESCUE)
 
 
 def list_keys(

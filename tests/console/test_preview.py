@@ -141,10 +141,10 @@ def test_who_can_answer_is_looked_up() -> None:
         Announcement("north", "bed-2", "patient", ("heart_rate",), True),
         Announcement("north", "bed-3", "patient", ("heart_rate", "pain"), False),
     ]
-    understood = preview("pulse is high and pain is severe", RESCUE, None, announced)
+    understood = preview("pulse is high and pain is severe", RESCUE, announced)
     assert understood.answered_by == ("bed-1",)
     assert understood.is_known
-    assert not preview("smoke is dense", RESCUE, None, announced).answered_by
+    assert not preview("smoke is dense", RESCUE, announced).answered_by
 
 
 # Changing -----------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_organisation_decides_between_two_meanings() -> None:
     rescue = load_shipped("rescue")
     both = [a.path for a in rescue.find_attributes(Name("oxygen level"))]
     assert both == ["patient.oxygen_saturation", "gas.oxygen"]
-    own = rescue.find_attributes(Name("oxygen level"), organisation="red_cross")
+    own = rescue.prefer("red_cross").find_attributes(Name("oxygen level"))
     assert [a.path for a in own] == ["patient.oxygen_saturation"]
 
 

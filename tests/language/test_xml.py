@@ -106,7 +106,7 @@ def test_what_is_printed_is_valid_and_reads_back() -> None:
 
 def test_a_self_contained_document_says_domain_terms_and_fuzzifiers() -> None:
     tree = parse_words("temp is very high and triage is red and measured_at after 14:30")
-    text = print_xml(tree, self_contained=True, vocabulary=RESCUE)
+    text = print_xml(tree, vocabulary=RESCUE)
     assert "<Fuzzy-Terms>very_low, low, normal, high, very_high</Fuzzy-Terms>" in text
     assert "<Domain_min>25 °C</Domain_min>" in text
     assert "<Fuzzifier>rising(37.5, 39.5 °C)</Fuzzifier>" in text
@@ -119,13 +119,8 @@ def test_a_self_contained_document_says_domain_terms_and_fuzzifiers() -> None:
 
 def test_a_derived_term_is_written_as_its_hedge_and_its_base() -> None:
     tree = parse_words("heart_rate is very_high")
-    text = print_xml(tree, self_contained=True, vocabulary=RESCUE)
+    text = print_xml(tree, vocabulary=RESCUE)
     assert parse_xml(text) == parse_words("heart_rate is very rising(100, 140 bpm)")
-
-
-def test_self_contained_needs_a_vocabulary() -> None:
-    with pytest.raises(LanguageError, match="needs the vocabulary"):
-        print_xml(parse_words("temp is high"), self_contained=True)
 
 
 @pytest.mark.parametrize(

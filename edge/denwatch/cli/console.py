@@ -62,7 +62,7 @@ def run(argv: list[str]) -> int:
         for server in servers:  # refuse now, not at a login, to send keys in the clear
             identity = Identity("name", "key", nodes.tls, nodes.is_insecure)
             identity.build_context(parse_server(server))
-        users = ConsoleUsers(nodes, folder, vocabulary, arguments.organisation)
+        users = ConsoleUsers(nodes, folder, vocabulary.prefer(arguments.organisation))
         listen = ListenAddress(
             *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name or ())
         )

@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
     text, name = read_input(arguments.what, arguments.file)
     vocabulary = load_vocabulary(arguments.vocabulary)
     try:
-        panels = find_panels(text, vocabulary, arguments.organisation)
+        panels = find_panels(text, vocabulary.prefer(arguments.organisation))
     except LanguageError as error:
         raise CommandError(point_at(error, text, name)) from None
     draw(panels, output, text if len(text) <= 90 and "\n" not in text else "")
@@ -72,7 +72,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def find_panels(text: str, vocabulary: Vocabulary, organisation: str | None) -> list[Panel]:
+def find_panels(text: str, vocabulary: Vocabulary) -> list[Panel]:
     """Return what is to be drawn: an attribute's terms, or a subscription's predicates."""
     from denwatch.client.errors import LanguageError
     from denwatch.client.language import parse
@@ -80,11 +80,11 @@ def find_panels(text: str, vocabulary: Vocabulary, organisation: str | None) -> 
 
     name = Name(text.strip(), span=SourceSpan(0, len(text)))
     try:
-        attributes = vocabulary.find_attributes(name, None, organisation)
+        attributes = vocabulary.find_attributes(name)
     except LanguageError as unknown:
         if len(text.split()) == 1 and text[:1] not in "<{":
             raise unknown from None
-        return list_predicates(parse(text), vocabulary, organisation)
+        return list_predicates(parse(text), vocabulary)
     return [panel for attribute in attributes for panel in [list_terms(attribute)] if panel.curves]
 
 
@@ -103,9 +103,7 @@ def list_terms(attribute: Attribute) -> Panel:
     return Panel(attribute, tuple(curves))
 
 
-def list_predicates(
-    tree: SubscriptionTree, vocabulary: Vocabulary, organisation: str | None
-) -> list[Panel]:
+def list_predicates(tree: SubscriptionTree, vocabulary: Vocabulary) -> list[Panel]:
     """Return the predicates of a subscription as curves, by attribute."""
     from denwatch.client.compiler import compile_subscription
     from denwatch.client.compiler.compiler import Lowerer, lower_aggregator, resolve_event
@@ -116,9 +114,9 @@ def list_predicates(
     from denwatch.protocol.degrees import fuzzify, hedge
 
     registry = load_registry()
-    compiled = compile_subscription(tree, vocabulary, organisation=organisation)
-    event = resolve_event(tree, vocabulary, organisation)
-    lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
+    compiled = compile_subscription(tree, vocabulary)
+    event = resolve_event(tree, vocabulary)
+    lowerer = Lowerer(ConstraintReader(vocabulary, registry), event)
     lowerer.lower(lower_aggregator(tree, registry).condition)
     curves: dict[int, list[Curve]] = {}
     for draft in lowerer.drafts:

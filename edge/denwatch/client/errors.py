@@ -52,6 +52,13 @@ class LanguageError(ValueError):
             return cls(message, None, 1, hint, suggestions)
         return cls(message, span.start + 1, span.end - span.start, hint, suggestions)
 
+    @classmethod
+    def of_unknown(
+        cls, what: str, name: str, known: Iterable[str], node: SyntaxNode | None = None
+    ) -> LanguageError:
+        """Return the error of a name that does not exist, with those that look like it."""
+        return cls.at_node(f'{what} "{name}"', node, suggestions=suggest_names(name, known))
+
     def describe(self) -> str:
         """Return message, suggestions and hint as sentences, without the place."""
         words = self.message

@@ -38,30 +38,20 @@ class Parameter:
 
 
 class Named(Protocol):
-    """What every extension has: its name in the tree, its words, its XML tag, its parameters.
+    """What every extension has: its name in the syntax tree and in JSON, the phrases that name it
+    in words, its XML tag, and its arguments in order.
 
     Optional parameters may be left out from the right.
     """
 
     @property
-    def name(self) -> str:
-        """The name in the syntax tree and in JSON."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def words(self) -> tuple[str, ...]:
-        """The phrases that name it in words."""
-        ...
-
+    def words(self) -> tuple[str, ...]: ...
     @property
-    def tag(self) -> str:
-        """The XML tag."""
-        ...
-
+    def tag(self) -> str: ...
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The arguments, in order."""
-        ...
+    def parameters(self) -> tuple[Parameter, ...]: ...
 
 
 class PredicateType(Named, Protocol):
@@ -73,11 +63,9 @@ class PredicateType(Named, Protocol):
         Negation, hedges and thresholds of the predicate are already taken off and are put back
         onto the answer, hedges and thresholds only if that is a single predicate.
         """
-        ...
 
     def evaluate(self, x: float, arguments: Sequence[syntax.Value], attribute: Attribute) -> float:
         """Return the ideal degree (0..1) of x, in the attribute's unit."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +79,6 @@ class Recogniser(Protocol):
 
         The pair comes in both orders. The decompiler checks the answer by compiling it.
         """
-        ...
 
 
 class MembershipFunction(Named, Protocol):
@@ -99,11 +86,9 @@ class MembershipFunction(Named, Protocol):
 
     def find_core(self, points: Sequence[float]) -> tuple[float, float]:
         """Return where the function is highest; LanguageError if the points make no sense."""
-        ...
 
     def evaluate(self, x: float, points: Sequence[float]) -> float:
         """Return the degree (0..1) of x; rising before the core, falling after it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -125,11 +110,9 @@ class AggregatorType(Named, Protocol):
         self, operands: tuple[syntax.Condition, ...], arguments: Sequence[syntax.Quantity]
     ) -> Lowered:
         """Return the aggregation in core terms."""
-        ...
 
     def evaluate(self, degrees: Sequence[float], arguments: Sequence[float]) -> float:
         """Return the ideal degree (0..1) of the whole."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -154,11 +137,15 @@ class PluginRegistry:
     aggregators: Mapping[str, AggregatorType] = field(default_factory=dict)
 
     @cached_property
+    def constraints(self) -> tuple[PredicateType | MembershipFunction, ...]:
+        """What may follow an attribute."""
+        return (*self.predicates.values(), *self.shapes.values())
+
+    @cached_property
     def words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words that the grammar must know: of constraints, and before their arguments."""
-        constraints = (*self.predicates.values(), *self.shapes.values())
-        phrases = {word for extension in constraints for word in extension.words}
-        named: tuple[Named, ...] = (*constraints, *self.aggregators.values())
+        phrases = {word for extension in self.constraints for word in extension.words}
+        named: tuple[Named, ...] = (*self.constraints, *self.aggregators.values())
         parameters = {p.word for extension in named for p in extension.parameters if p.word}
         return tuple(sorted(phrases)), tuple(sorted(parameters))
 

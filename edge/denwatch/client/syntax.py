@@ -226,12 +226,7 @@ class Aggregator(SyntaxNode):
 
 
 AGGREGATORS = (
-    "minimum",
-    "maximum",
-    "product",
-    "arithmetic_mean",
-    "geometric_mean",
-    "harmonic_mean",
+    *("minimum", "maximum", "product", "arithmetic_mean", "geometric_mean", "harmonic_mean"),
     "weighted_mean",
 )
 

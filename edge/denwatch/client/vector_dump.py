@@ -6,7 +6,6 @@ For `denwatch compile --verbose`, `denwatch explain` and the console's preview. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from denwatch.client.errors import LanguageError
@@ -70,7 +69,7 @@ def format_code(attribute: Attribute | None, code: int) -> str:
     value = attribute.to_value(code)
     if attribute.kind is not ValueKind.NUMBER:
         return format_moment(value, attribute.kind)
-    return f"{value:.5g}" + (f" {attribute.unit}" if attribute.unit else "")
+    return f"{value:.5g}{attribute.suffix}"
 
 
 def format_duration(seconds: float) -> str:
@@ -83,7 +82,9 @@ def format_duration(seconds: float) -> str:
 
 def describe_bytes(data: bytes, vocabulary: Vocabulary) -> list[VectorField]:
     """Return the fields of a subscription vector in order; ProtocolError if it is malformed."""
-    return list(_VectorWalker(subscription_codec.decode(data), data, vocabulary).walk())
+    walker = _VectorWalker(subscription_codec.decode(data), data, vocabulary)
+    walker.walk()
+    return walker.rows
 
 
 def format_rows(rows: list[VectorField]) -> str:
@@ -96,134 +97,141 @@ def format_rows(rows: list[VectorField]) -> str:
     )
 
 
-class _VectorWalker:
+class _Rows:
+    """The fields of a vector so far, in the order of its bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.rows: list[VectorField] = []
+
+    def add(self, length: int, field: str, meaning: str) -> None:
+        """Add the next field, of so many bytes."""
+        part = self.data[self.at : self.at + length]
+        self.rows.append(VectorField(self.at, part, field, meaning))
+        self.at += length
+
+
+class _VectorWalker(_Rows):
     """Walks through a subscription vector in the order of its bytes."""
 
     def __init__(self, vector: SubscriptionVector, data: bytes, vocabulary: Vocabulary) -> None:
+        super().__init__(data)
         self.vector = vector
-        self.data = data
-        self.at = 0
         self.event = vocabulary.find_number(vector.event)
-        self.names = [self.name(p.attribute) for p in vector.predicates]
+        self.names = [name_bit(self.event, p.attribute) for p in vector.predicates]
 
     def find(self, bit: int) -> Attribute | None:
         return self.event.find_bit(bit) if self.event else None
 
-    def name(self, bit: int) -> str:
-        attribute = self.find(bit)
-        return attribute.name if attribute else f"attribute {bit}"
-
-    def row(self, length: int, field: str, meaning: str) -> VectorField:
-        row = VectorField(self.at, self.data[self.at : self.at + length], field, meaning)
-        self.at += length
-        return row
-
-    def walk(self) -> Iterator[VectorField]:
+    def walk(self) -> None:
         vector = self.vector
         event = self.event.name if self.event else f"event {vector.event}"
-        yield self.row(1, "type and event", f"subscription, {event}")
+        self.add(1, "type and event", f"subscription, {event}")
         flags = self.data[1]
         parts = [AGGREGATORS[vector.aggregator]]
         negated = [name for i, name in enumerate(self.names[:4]) if flags >> 4 >> i & 1]
         parts += [f"not: {', '.join(negated)}"] if negated else []
         parts += ["sections follow"] if flags & 8 else []
-        yield self.row(1, "flags", "; ".join(parts))
-        yield self.row(2, "handle", str(vector.handle))
-        yield self.row(1, "threshold", f"at least {vector.threshold / 255:.3f}")
+        self.add(1, "flags", "; ".join(parts))
+        self.add(2, "handle", str(vector.handle))
+        self.add(1, "threshold", f"at least {vector.threshold / 255:.3f}")
         lasts = format_duration(decode_duration(vector.validity)) if vector.validity else ""
-        yield self.row(1, "validity", lasts or "until removed")
-        bits = [self.name(bit) for bit in range(16) if vector.features >> bit & 1]
-        yield self.row(2, "features", ", ".join(bits))
+        self.add(1, "validity", lasts or "until removed")
+        bits = [name_bit(self.event, bit) for bit in range(16) if vector.features >> bit & 1]
+        self.add(2, "features", ", ".join(bits))
         if flags & 8:
-            yield from self.walk_sections()
+            self.walk_sections()
         for p, name in zip(vector.predicates, self.names, strict=True):
-            yield from self.walk_triple(p, name)
+            self.walk_triple(p, name)
 
-    def walk_sections(self) -> Iterator[VectorField]:
+    def walk_sections(self) -> None:
         vector = self.vector
         sections = self.data[self.at]
-        yield self.row(1, "sections", _list_bits(sections, _SECTIONS))
+        self.add(1, "sections", _list_bits(sections, _SECTIONS))
         more = 0
         if sections & subscription_codec.MORE:
             more = self.data[self.at]
-            yield self.row(1, "more sections", _list_bits(more, _MORE))
+            self.add(1, "more sections", _list_bits(more, _MORE))
         count = len(vector.predicates)
         if sections & subscription_codec.REPEATS:
             extra = self.data[self.at]
             meaning = f"{extra} more: {', '.join(self.names[count - extra :])}"
-            yield self.row(1 + extra, "repeats", meaning)
+            self.add(1 + extra, "repeats", meaning)
         if sections & subscription_codec.NEGATIONS:
             later = [n for i, n in enumerate(self.names) if i >= 4 and vector.predicates[i].negated]
-            yield self.row(2, "negations", f"not: {', '.join(later)}")
+            self.add(2, "negations", f"not: {', '.join(later)}")
         if sections & subscription_codec.HEDGES:
-            described = [f"{_describe_hedge(p.hedge)} {n}" for p, n in self.pairs() if p.hedge]
-            yield self.row((count + 1) // 2, "hedges", ", ".join(described))
+            described = [
+                f"{_HEDGES[p.hedge >> 2]} {_HEDGES[p.hedge & 3]} {n}".strip()
+                for p, n in self.pairs()
+                if p.hedge
+            ]
+            self.add((count + 1) // 2, "hedges", ", ".join(described))
         if sections & subscription_codec.ASYMMETRIC:
             described = [n for p, n in self.pairs() if p.left != p.right]
-            yield self.row(2, "second gammas", ", ".join(described))
+            self.add(2, "second gammas", ", ".join(described))
         if sections & subscription_codec.WIDE:
             described = [n for p, n in self.pairs() if p.wide]
-            yield self.row(2, "16-bit attributes", ", ".join(dict.fromkeys(described)))
+            self.add(2, "16-bit attributes", ", ".join(dict.fromkeys(described)))
         if sections & subscription_codec.PATTERN:
             packed = pack_pattern(vector.pattern)
-            yield self.row(len(packed), "pattern", _describe_pattern(vector.pattern, count))
-        yield from self.walk_conditions(more)
+            self.add(len(packed), "pattern", _describe_pattern(vector.pattern, count))
+        self.walk_conditions(more)
 
-    def walk_conditions(self, more: int) -> Iterator[VectorField]:
+    def walk_conditions(self, more: int) -> None:
         vector = self.vector
         if more & subscription_codec.CERTAIN:
-            yield self.row(1, "certain", f"at least {vector.certain / 255:.3f}")
+            self.add(1, "certain", f"at least {vector.certain / 255:.3f}")
         if more & subscription_codec.THETAS:
             for p, name in self.pairs():
                 meaning = f"possible {p.possible / 255:.3f}, certain {p.certain / 255:.3f}"
-                yield self.row(2, f"thresholds of {name}", meaning)
+                self.add(2, f"thresholds of {name}", meaning)
         if more & subscription_codec.WEIGHTS:
             for p, name in self.pairs():
-                yield self.row(1, f"weight of {name}", str(p.weight))
+                self.add(1, f"weight of {name}", str(p.weight))
         if more & subscription_codec.SIGNIFICANCE:
-            yield from self.walk_significance()
+            self.walk_significance()
         if vector.recent:
             until, gone = map(decode_duration, vector.recent)
             meaning = f"fully until {format_duration(until)}, not from {format_duration(gone)}"
-            yield self.row(2, "recent", meaning)
+            self.add(2, "recent", meaning)
         if vector.consequents:
             first = self.data[self.at]
-            yield self.row(1, "rules", "first order" if first else "zero order")
+            self.add(1, "rules", "first order" if first else "zero order")
             for rule in vector.consequents:
                 values = ", ".join(map(str, rule))
-                yield self.row(4 if first else 1, "consequent", f"{values} (of 255)")
+                self.add(4 if first else 1, "consequent", f"{values} (of 255)")
 
-    def walk_significance(self) -> Iterator[VectorField]:
+    def walk_significance(self) -> None:
         s = self.vector.significance
         assert s is not None
-        yield self.row(1, "significance", "which of its fields follow")
+        self.add(1, "significance", "which of its fields follow")
         if s.bands:
             bits = [bit for bit in range(16) if self.vector.features >> bit & 1]
             for bit, band in zip(bits, s.bands, strict=True):
                 attribute = self.find(bit)
                 span = (attribute.high - attribute.low) * band / 255 if attribute else band
-                unit = f" {attribute.unit}" if attribute and attribute.unit else ""
-                width = f"{span:.4g}{unit}" if band else "none"
-                yield self.row(1, f"dead band of {self.name(bit)}", width)
-        if s.relative:
-            yield self.row(1, "relative band", f"{s.relative / 255:.1%}")
-        if s.hysteresis:
-            yield self.row(1, "hysteresis", f"{s.hysteresis / 255:.3f}")
-        if s.window:
-            yield self.row(1, "persistence", f"{s.hits} of {s.window}")
-        if s.heartbeat:
-            yield self.row(1, "heartbeat", format_duration(decode_duration(s.heartbeat)))
-        if s.quiet:
-            yield self.row(1, "quiet", format_duration(decode_duration(s.quiet)))
+                width = f"{span:.4g}{attribute.suffix if attribute else ''}" if band else "none"
+                self.add(1, f"dead band of {name_bit(self.event, bit)}", width)
+        for code, field, meaning in (
+            (s.relative, "relative band", f"{s.relative / 255:.1%}"),
+            (s.hysteresis, "hysteresis", f"{s.hysteresis / 255:.3f}"),
+            (s.window, "persistence", f"{s.hits} of {s.window}"),
+            (s.heartbeat, "heartbeat", format_duration(decode_duration(s.heartbeat))),
+            (s.quiet, "quiet", format_duration(decode_duration(s.quiet))),
+        ):
+            if code:
+                self.add(1, field, meaning)
 
-    def walk_triple(self, p: Predicate, name: str) -> Iterator[VectorField]:
+    def walk_triple(self, p: Predicate, name: str) -> None:
         attribute = self.find(p.attribute)
         size = 2 if p.wide else 1
-        yield self.row(size, f"{name} from", format_code(attribute, p.low))
-        yield self.row(size, f"{name} to", format_code(attribute, p.high))
+        self.add(size, f"{name} from", format_code(attribute, p.low))
+        self.add(size, f"{name} to", format_code(attribute, p.high))
         sides = [p.left] if p.left == p.right else [p.left, p.right]
         for side, code in zip(("gamma", "second gamma"), sides, strict=False):
-            yield self.row(1, f"{name} {side}", _describe_gamma(code, attribute, p.wide))
+            self.add(1, f"{name} {side}", _describe_gamma(code, attribute, p.wide))
 
     def pairs(self) -> list[tuple[Predicate, str]]:
         return list(zip(self.vector.predicates, self.names, strict=True))
@@ -233,18 +241,14 @@ def _list_bits(byte: int, names: dict[int, str]) -> str:
     return ", ".join(name for bit, name in names.items() if byte & bit)
 
 
-def _describe_hedge(code: int) -> str:
-    return f"{_HEDGES[code >> 2]} {_HEDGES[code & 3]}".strip()
-
-
 def _describe_gamma(code: int, attribute: Attribute | None, wide: bool) -> str:
     if code == CRISP:
         return "crisp"
     gamma = (SLOPES[2 * code] << 8 | SLOPES[2 * code + 1]) / 256
     if attribute is None or attribute.kind is not ValueKind.NUMBER:
         return f"{gamma:.3g}"
-    unit = f" {attribute.unit}" if attribute.unit else ""
-    return f"{gamma:.3g}: nothing from {find_width(code, wide) * attribute.step:.4g}{unit} away"
+    width = f"{find_width(code, wide) * attribute.step:.4g}{attribute.suffix}"
+    return f"{gamma:.3g}: nothing from {width} away"
 
 
 def _describe_pattern(pattern: bytes, count: int) -> str:
@@ -303,9 +307,9 @@ def explain_notification(data: bytes, vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
-def name_bit(event: EventType, bit: int) -> str:
+def name_bit(event: EventType | None, bit: int) -> str:
     """Return the name of an attribute, or its number if the vocabulary has none."""
-    attribute = event.find_bit(bit)
+    attribute = event.find_bit(bit) if event else None
     return attribute.name if attribute else f"attribute {bit}"
 
 
@@ -342,11 +346,8 @@ def list_notification_fields(
     data: bytes, vector: NotificationVector, event: EventType
 ) -> list[VectorField]:
     """Return the fields of the vector in order."""
-    rows: list[VectorField] = []
-
-    def add(length: int, field: str, meaning: str) -> None:
-        at = sum(len(row.data) for row in rows)
-        rows.append(VectorField(at, data[at : at + length], field, meaning))
+    rows = _Rows(data)
+    add = rows.add
 
     def list_names(mask: int) -> str:
         return ", ".join(name_bit(event, bit) for bit in range(16) if mask >> bit & 1)
@@ -370,4 +371,4 @@ def list_notification_fields(
     if vector.why:
         add(1, "why", name_bit(event, vector.why[0]))
         add(1, "why's degree", f"{vector.why[1] / 255:.3f}")
-    return rows
+    return rows.rows

@@ -152,7 +152,7 @@ class ConfigBuilder:
         return row
 
     def _find_attribute(self, sentence: Sentence) -> Attribute:
-        found = self.vocabulary.find_attributes(sentence.attribute, None, self.organisation)
+        found = self.vocabulary.prefer(self.organisation).find_attributes(sentence.attribute)
         if len(found) > 1:
             paths = [attribute.path for attribute in found]
             raise LanguageError.at_span(

@@ -10,12 +10,12 @@ shorter vector is worth an approximation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from denwatch.client import plugins, syntax
 from denwatch.client.compiler import fit, settings, structure
 from denwatch.client.compiler.constraints import ConstraintReader
-from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, EventType, Fit, ValueKind, Vocabulary
 from denwatch.protocol import degrees, vectors
 from denwatch.protocol import subscription as codec
@@ -52,8 +52,9 @@ def compile_subscription(
     away if that brings up to three predicates down to 17 bytes.
     """
     registry = plugins.load_registry() if registry is None else registry
-    event = resolve_event(tree, vocabulary, organisation)
-    work = _Compilation(tree, event, vocabulary, registry, organisation)
+    vocabulary = vocabulary.prefer(organisation)
+    event = resolve_event(tree, vocabulary)
+    work = _Compilation(tree, event, vocabulary, registry)
     vector, fits = work.build(handle)
     data = codec.encode(vector)
     if compact and len(data) > COMPACT_LENGTH:
@@ -75,15 +76,13 @@ class _Compilation:
         event: EventType,
         vocabulary: Vocabulary,
         registry: plugins.PluginRegistry,
-        organisation: str | None,
     ) -> None:
         self.source = source
         self.event = event
         self.vocabulary = vocabulary
-        self.organisation = organisation
         self.report: list[settings.Approximation] = []
         plan = lower_aggregator(source, registry)
-        lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
+        lowerer = Lowerer(ConstraintReader(vocabulary, registry), event)
         tree = lowerer.lower(plan.condition)
         self.drafts = lowerer.drafts
         self.rules = plan.rules
@@ -217,9 +216,7 @@ class _Compilation:
     def _find_bands(self, features: set[int]) -> dict[int, syntax.Quantity]:
         bands: dict[int, syntax.Quantity] = {}
         for band in self.source.dead_bands:
-            (attribute,) = self.vocabulary.find_attributes(
-                band.attribute, self.event, self.organisation
-            )
+            (attribute,) = self.vocabulary.find_attributes(band.attribute, self.event)
             if attribute.bit not in features:
                 raise LanguageError.at_node(
                     f"{attribute.name} has a dead band but no predicate", band.attribute
@@ -279,16 +276,14 @@ def _check_flat(tree: structure.Tree, drafts: Sequence[fit.Draft], kind: int) ->
 MAX_DEPTH = 64
 
 
-def resolve_event(
-    tree: syntax.SubscriptionTree, vocabulary: Vocabulary, organisation: str | None
-) -> EventType:
+def resolve_event(tree: syntax.SubscriptionTree, vocabulary: Vocabulary) -> EventType:
     """Return the event that is named, or the one that has all attributes."""
     if tree.event is not None:
-        return vocabulary.find_event(tree.event, organisation)
+        return vocabulary.find_event(tree.event)
     names = [p.attribute for p in syntax.iterate_predicates(tree.condition)]
     if not names:
         raise LanguageError.at_node("a subscription needs a predicate", tree)
-    return vocabulary.find_common_event(names, organisation, "add one of them: event")
+    return vocabulary.find_common_event(names, "add one of them: event")
 
 
 def lower_aggregator(
@@ -302,11 +297,8 @@ def lower_aggregator(
         return plugins.Lowered(tree.condition, aggregator.name if aggregator else None, tree.rules)
     known = registry.aggregators
     if aggregator.name not in known:
-        raise LanguageError.at_node(
-            f'unknown aggregator "{aggregator.name}"',
-            aggregator,
-            suggestions=suggest_names(aggregator.name, [*syntax.AGGREGATORS, *known]),
-        )
+        names = (*syntax.AGGREGATORS, *known)
+        raise LanguageError.of_unknown("unknown aggregator", aggregator.name, names, aggregator)
     extension = known[aggregator.name]
     plugins.check_arguments(extension, aggregator.arguments, aggregator)
     if tree.rules:
@@ -316,13 +308,13 @@ def lower_aggregator(
     return extension.lower(operands, aggregator.arguments)
 
 
+@dataclass
 class Lowerer:
     """Collects the predicates of a condition as drafts while it rewrites the tree."""
 
-    def __init__(self, reader: ConstraintReader, event: EventType) -> None:
-        self.reader = reader
-        self.event = event
-        self.drafts: list[fit.Draft] = []
+    reader: ConstraintReader
+    event: EventType
+    drafts: list[fit.Draft] = field(default_factory=list)
 
     def lower(self, condition: syntax.Condition, depth: int = 0) -> structure.Tree:
         """Return the tree over the numbers of drafts."""
@@ -340,8 +332,8 @@ class Lowerer:
                 return structure.Connective(isinstance(condition, syntax.Or), parts)
 
     def _lower_predicate(self, predicate: syntax.PredicateNode, depth: int) -> structure.Tree:
-        vocabulary, organisation = self.reader.vocabulary, self.reader.organisation
-        (attribute,) = vocabulary.find_attributes(predicate.attribute, self.event, organisation)
+        vocabulary = self.reader.vocabulary
+        (attribute,) = vocabulary.find_attributes(predicate.attribute, self.event)
         if isinstance(predicate.constraint, syntax.Extension):
             return self._lower_extension(predicate, predicate.constraint, attribute, depth)
         predicate = self._resolve_derived(predicate, attribute)
@@ -349,7 +341,12 @@ class Lowerer:
         possible, certain = settings.encode_thresholds(predicate.possible, predicate.certain)
         meaning = self.reader.read(predicate, attribute)
         draft = fit.Draft(predicate, attribute, meaning, hedge, power, possible, certain)
-        fit.check_hedges(draft)
+        if predicate.hedges and draft.is_crisp:
+            raise LanguageError.at_node(
+                f'"{predicate.hedges[0]}" needs a fuzzy set',
+                predicate,
+                "a crisp comparison is true or false",
+            )
         if len(self.drafts) >= 4 * MAX_PREDICATES:
             raise LanguageError.at_node(
                 f"too many predicates: a vector stores at most {MAX_PREDICATES}", predicate
@@ -366,7 +363,7 @@ class Lowerer:
             and attribute.kind is not ValueKind.TEXT
         ):
             name = predicate.constraint.name
-            term = self.reader.vocabulary.find_term(attribute, name, self.reader.organisation)
+            term = self.reader.vocabulary.find_term(attribute, name)
             if term is None or term.base is None:
                 break
             hedges = predicate.hedges + tuple(syntax.Hedge(word) for word in term.hedges)
@@ -385,11 +382,8 @@ class Lowerer:
     ) -> structure.Tree:
         known = self.reader.registry.predicates
         if constraint.name not in known:
-            raise LanguageError.at_node(
-                f'no plug-in adds the predicate "{constraint.name}"',
-                constraint,
-                suggestions=suggest_names(constraint.name, known),
-            )
+            missing = "no plug-in adds the predicate"
+            raise LanguageError.of_unknown(missing, constraint.name, known, constraint)
         extension = known[constraint.name]
         plugins.check_arguments(extension, constraint.arguments, constraint)
         bare = syntax.PredicateNode(predicate.attribute, constraint, span=predicate.span)

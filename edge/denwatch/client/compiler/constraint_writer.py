@@ -61,10 +61,7 @@ def write_rule(
 ) -> syntax.SugenoRule:
     """Return the rule of a consequent, with the shortest numbers that are encoded so."""
     if len(coefficients) == 1:
-        found = shorten(
-            (coefficients[0] / 255,),
-            lambda n: settings.encode_constant(syntax.Scalar(n[0])) == coefficients[0],
-        )
+        found = shorten((coefficients[0] / 255,), lambda n: round(255 * n[0]) == coefficients[0])
         assert found is not None  # the full number is encoded so
         return syntax.SugenoRule(first, second, syntax.Scalar(found[0]))
     constant = coefficients[0] / 255
@@ -131,9 +128,7 @@ class Wording:
                 return constraint, hedges
         return self._find_shape() or write_literal(target, attribute), self.hedges
 
-    def _list_candidates(
-        self,
-    ) -> Iterator[tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]]:
+    def _list_candidates(self) -> Iterator[tuple[syntax.Constraint, tuple[syntax.Hedge, ...]]]:
         target, attribute = self.target, self.attribute
         terms = [syntax.NamedTerm(syntax.Name(name)) for name in attribute.terms]
         for term in terms:

@@ -41,15 +41,12 @@ class FuzzySet:
 Meaning = CrispSet | FuzzySet
 
 
+@dataclass(frozen=True)
 class ConstraintReader:
-    """Reads constraints with one vocabulary, for one organisation."""
+    """Reads constraints with one vocabulary."""
 
-    def __init__(
-        self, vocabulary: Vocabulary, registry: PluginRegistry, organisation: str | None
-    ) -> None:
-        self.vocabulary = vocabulary
-        self.registry = registry
-        self.organisation = organisation
+    vocabulary: Vocabulary
+    registry: PluginRegistry
 
     def read(self, predicate: syntax.PredicateNode, attribute: Attribute) -> Meaning:
         """Return what a predicate's constraint means on its attribute, without hedges."""
@@ -76,18 +73,18 @@ class ConstraintReader:
                 raise AssertionError("extensions are lowered before sets are read")
 
     def _find_term(self, constraint: syntax.NamedTerm, attribute: Attribute) -> Membership:
-        term = self.vocabulary.find_term(attribute, constraint.name, self.organisation)
+        term = self.vocabulary.find_term(attribute, constraint.name)
         if term is None:
-            known = self.vocabulary.list_choices(attribute)
-            names = suggest_names(constraint.name.text, known)
-            hint = "" if names else f"there are {', '.join(attribute.terms) or 'none'}"
-            raise LanguageError.at_node(
-                f'{attribute.name} has no term "{constraint.name.text}"',
-                constraint.name,
-                hint,
-                names,
-            )
+            hint = f"there are {', '.join(attribute.terms) or 'none'}"
+            raise self._refuse_word("term", constraint.name.text, constraint.name, attribute, hint)
         return term.membership
+
+    def _refuse_word(
+        self, kind: str, word: str, node: syntax.SyntaxNode, attribute: Attribute, hint: str
+    ) -> LanguageError:
+        names = suggest_names(word, self.vocabulary.list_choices(attribute))
+        message = f'{attribute.name} has no {kind} "{word}"'
+        return LanguageError.at_node(message, node, "" if names else hint, names)
 
     # Texts ----------------------------------------------------------------------------------
 
@@ -123,14 +120,10 @@ class ConstraintReader:
         if not isinstance(value, syntax.Text):
             read_value(value, attribute)  # refuses the type
             raise AssertionError("a text attribute reads nothing but texts")
-        code = self.vocabulary.find_symbol(attribute, value.value, self.organisation)
+        code = self.vocabulary.find_symbol(attribute, value.value)
         if code is None:
-            known = self.vocabulary.list_choices(attribute)
-            names = suggest_names(value.value, known)
-            hint = "" if names else f"one of {', '.join(attribute.symbols)}"
-            raise LanguageError.at_node(
-                f'{attribute.name} has no symbol "{value.value}"', value, hint, names
-            )
+            hint = f"one of {', '.join(attribute.symbols)}"
+            raise self._refuse_word("symbol", value.value, value, attribute, hint)
         return code
 
     # Functions ------------------------------------------------------------------------------
@@ -143,11 +136,8 @@ class ConstraintReader:
         if function is not None:
             check_arguments(function, shape.points, shape)
         elif shape.kind not in KINDS:
-            raise LanguageError.at_node(
-                f'unknown membership function "{shape.kind}"',
-                shape,
-                suggestions=suggest_names(shape.kind, [*KINDS, *known, "fuzzifier"]),
-            )
+            names = (*KINDS, *known, "fuzzifier")
+            raise LanguageError.of_unknown("unknown membership function", shape.kind, names, shape)
         points = _read_points(shape, attribute)
         try:
             membership = Membership(shape.kind, points, function=function)

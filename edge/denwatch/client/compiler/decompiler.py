@@ -42,13 +42,11 @@ def decompile(
     vector: vectors.SubscriptionVector | bytes,
     vocabulary: Vocabulary,
     options: Options | None = None,
-    *,
-    registry: PluginRegistry | None = None,
 ) -> syntax.SubscriptionTree:
     """Return the tree of a vector or of its bytes; ProtocolError if the bytes are no vector."""
     if isinstance(vector, (bytes, bytearray)):
         vector = codec.decode(bytes(vector))
-    registry = load_registry() if registry is None else registry
+    registry = load_registry()
     work = _Decompilation(vector, vocabulary, registry, options or Options())
     readable = work.build(work.word())
     condition = raise_condition(readable.condition, work.event, registry)
@@ -90,7 +88,7 @@ class _Decompilation:
         overall = vector.threshold, vector.certain
         own = [(p.possible, p.certain) for p in vector.predicates]
         levels = find_levels(self.tree, lambda i: own[i], overall, is_lattice)
-        reader = ConstraintReader(self.vocabulary, self.registry, None)
+        reader = ConstraintReader(self.vocabulary, self.registry)
         may_be_fitted = len(vector.predicates) <= compiler.COMPACT_PREDICATES
         for i, (p, attribute) in enumerate(zip(vector.predicates, self.attributes, strict=True)):
             own_levels = levels[Leaf(i, p.negated)]
@@ -151,7 +149,7 @@ class _Decompilation:
             **self._write_significance(),
         )
         try:
-            resolved = compiler.resolve_event(bare, self.vocabulary, None)
+            resolved = compiler.resolve_event(bare, self.vocabulary)
         except LanguageError:
             resolved = None
         if resolved is self.event:  # the attributes alone say which event it is

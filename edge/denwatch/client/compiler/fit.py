@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from denwatch.client.compiler.constraints import CrispSet, FuzzySet, Meaning
-from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import Hedge, PredicateNode
 from denwatch.client.vocabulary import Attribute, Fit, Membership, Triple
 from denwatch.client.vocabulary.fitting import Demand, find_power, find_width
@@ -51,6 +50,14 @@ class Draft:
         return self.source.negated != inner
 
     @property
+    def is_crisp(self) -> bool:
+        """Whether the set has no slope that a hedge could modify."""
+        meaning = self.meaning
+        return isinstance(meaning, CrispSet) and (
+            meaning.triple.left == meaning.triple.right == CRISP
+        )
+
+    @property
     def has_thresholds(self) -> bool:
         """Whether the predicate has thresholds of its own."""
         return bool(self.possible or self.certain)
@@ -74,19 +81,6 @@ def encode_hedges(hedges: Sequence[Hedge]) -> tuple[int, float]:
     return 0, power
 
 
-def check_hedges(draft: Draft) -> None:
-    """Raise LanguageError where a hedge has nothing to modify."""
-    meaning = draft.meaning
-    if draft.source.hedges and isinstance(meaning, CrispSet):
-        triple = meaning.triple
-        if triple.left == triple.right == CRISP:
-            raise LanguageError.at_node(
-                f'"{draft.source.hedges[0]}" needs a fuzzy set',
-                draft.source,
-                "a crisp comparison is true or false",
-            )
-
-
 def cut_triple(triple: Triple, hedge: int, level: int, attribute: Attribute) -> Demand:
     """Return the codes whose hedged degree is at least a level."""
     base = invert_hedge(hedge, level)
@@ -103,13 +97,14 @@ def fit_draft(draft: Draft, levels: Sequence[int]) -> Fit:
     """
     meaning = draft.meaning
     if isinstance(meaning, CrispSet) and draft.extra_power == 1.0:
-        # Without a slope nothing is left to modify.
-        hedge = 0 if meaning.triple.left == meaning.triple.right == CRISP else draft.hedge
-        return Fit(meaning.triple, 0.0, hedge, meaning.note)
+        return Fit(meaning.triple, 0.0, 0 if draft.is_crisp else draft.hedge, meaning.note)
     if isinstance(meaning, FuzzySet):
         membership = meaning.membership
-    else:
-        membership = rebuild_membership(meaning.triple, draft.attribute)
+    else:  # the ideal function that the triple stands for
+        triple, wide = meaning.triple, draft.attribute.wide
+        left, right = find_width(triple.left, wide), find_width(triple.right, wide)
+        positions = (triple.low - left, triple.low, triple.high, triple.high + right)
+        membership = Membership("trapezoid", tuple(map(draft.attribute.to_value, positions)))
     base, hedge = membership.hedged(draft.extra_power), draft.hedge
     key = base, hedge, tuple(levels)
     return draft.attribute.remember_fit(
@@ -162,14 +157,6 @@ def _is_off(found: Demand, wanted: Demand, attribute: Attribute, ideal: Membersh
             if abs(degree - threshold) > _TOLERANCE:
                 return True
     return False
-
-
-def rebuild_membership(triple: Triple, attribute: Attribute) -> Membership:
-    """Return the ideal function that a triple stands for."""
-    left = find_width(triple.left, attribute.wide)
-    right = find_width(triple.right, attribute.wide)
-    positions = (triple.low - left, triple.low, triple.high, triple.high + right)
-    return Membership("trapezoid", tuple(attribute.to_value(p) for p in positions))
 
 
 def fit_away(draft: Draft, exact: Fit, levels: Sequence[int], symmetric: bool) -> Fit | None:

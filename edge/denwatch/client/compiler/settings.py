@@ -13,7 +13,7 @@ from typing import Any
 
 from denwatch.client import syntax
 from denwatch.client.compiler.fit import Draft
-from denwatch.client.errors import LanguageError, suggest_names
+from denwatch.client.errors import LanguageError
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind, Vocabulary, fold_name
 from denwatch.client.vocabulary.values import read_duration, read_width
 from denwatch.protocol.errors import ProtocolError
@@ -84,11 +84,14 @@ _TINY = 1e-9
 
 def encode_threshold(scalar: syntax.Scalar | None, what: str) -> int:
     """Return the lowest degree that is at least a threshold; 0 for none."""
-    if scalar is None:
-        return 0
+    return 0 if scalar is None else math.ceil(255 * check_share(scalar, what) - _TINY)
+
+
+def check_share(scalar: syntax.Scalar, what: str) -> float:
+    """Return a number between 0 and 1."""
     if not 0.0 <= scalar.value <= 1.0:
         raise LanguageError.at_node(f"{what} {scalar.value:g} is not between 0 and 1", scalar)
-    return math.ceil(255 * scalar.value - _TINY)
+    return scalar.value
 
 
 def encode_thresholds(
@@ -139,11 +142,8 @@ def encode_recent(
     if recent.phrase is not None:
         phrase = fold_name(recent.phrase).replace("_", " ")
         if phrase not in vocabulary.phrases:
-            raise LanguageError.at_node(
-                f'unknown phrase of time "{recent.phrase}"',
-                recent,
-                suggestions=suggest_names(phrase, vocabulary.phrases),
-            )
+            known = vocabulary.phrases
+            raise LanguageError.of_unknown("unknown phrase of time", recent.phrase, known, recent)
         seconds = vocabulary.phrases[phrase]
         within, gone = (syntax.Quantity(max(s, 1e-3)) for s in seconds)
         quiet: list[Approximation] = []
@@ -184,7 +184,13 @@ def encode_significance(
         raise LanguageError.at_node(
             "contradictory thresholds: the hysteresis is above the threshold", tree.hysteresis
         )
-    hits, window = _encode_persistence(tree.persistence)
+    hits = window = 0
+    if tree.persistence is not None:
+        window = read_count(tree.persistence.window, "the window", 15)
+        hits = read_count(tree.persistence.hits, "the number of matches", 15)
+        if hits > window:
+            message = f"{hits} of {window} samples can never match"
+            raise LanguageError.at_node(message, tree.persistence.hits)
     relative = encode_threshold(tree.relative_band, "relative dead band")
     values = (relative, hysteresis, hits, window, heartbeat, quiet)
     if not any(widths) and not any(values):
@@ -211,10 +217,8 @@ def _encode_band(
     if abs(share * 255 - code) > 0.01:
         taken = code / 255 * (attribute.high - attribute.low)
         message = f"{width.value:g} {width.unit or ''}".strip() + f" rounded to {taken:.4g}"
-        unit = f" {attribute.unit}" if attribute.unit else ""
-        report.append(
-            Approximation(f"dead band of {attribute.name}", message + unit, None, width.span)
-        )
+        subject = f"dead band of {attribute.name}"
+        report.append(Approximation(subject, message + attribute.suffix, None, width.span))
     return code
 
 
@@ -227,21 +231,8 @@ def read_count(scalar: syntax.Scalar, what: str, most: int) -> int:
     return int(scalar.value)
 
 
-def _encode_persistence(persistence: syntax.Persistence | None) -> tuple[int, int]:
-    if persistence is None:
-        return 0, 0
-    window = read_count(persistence.window, "the window", 15)
-    hits = read_count(persistence.hits, "the number of matches", 15)
-    if hits > window:
-        raise LanguageError.at_node(f"{hits} of {window} samples can never match", persistence.hits)
-    return hits, window
-
-
 def read_options(tree: syntax.SubscriptionTree) -> Options:
     """Return what the node keeps beside the vector."""
-    score = tree.score
-    if score is not None and not 0.0 <= score.value <= 1.0:
-        raise LanguageError.at_node(f"score {score.value:g} is not between 0 and 1", score)
     pairs = []
     for prefer in tree.prefer:
         if prefer.better.text == prefer.worse.text:
@@ -251,7 +242,7 @@ def read_options(tree: syntax.SubscriptionTree) -> Options:
         pairs.append((prefer.better.text, prefer.worse.text))
     return Options(
         name=tree.name.text if tree.name is not None else None,
-        score=score.value if score is not None else None,
+        score=check_share(tree.score, "score") if tree.score is not None else None,
         top=read_count(tree.top, "top", 65535) if tree.top is not None else None,
         prefer=tuple(pairs),
         expiry=read_duration(tree.expiry) if tree.expiry is not None else None,
@@ -344,7 +335,7 @@ def encode_rules(
         if is_linear:
             table[first, second] = encode_linear(rule, slopes, pair, report)
         else:
-            table[first, second] = (encode_constant(rule.constant),)
+            table[first, second] = (round(255 * check_share(rule.constant, "consequent")),)
     found = []
     for i in range(count):
         for j in range(i + 1, count):
@@ -353,14 +344,6 @@ def encode_rules(
                 raise LanguageError.at_node(f"the rule of {names} is missing", rules[-1])
             found.append(table[i, j])
     return found
-
-
-def encode_constant(constant: syntax.Scalar) -> int:
-    if not 0.0 <= constant.value <= 1.0:
-        raise LanguageError.at_node(
-            f"consequent {constant.value:g} is not between 0 and 1", constant
-        )
-    return round(255 * constant.value)
 
 
 def encode_linear(

@@ -176,7 +176,7 @@ def _collect(branch: _WireBranch, unique: dict[tuple[object, ...], Predicate]) -
 
 def _sort(predicates: list[Predicate]) -> list[Predicate]:
     """Return predicates by attribute, second ones on an attribute last, as the wire wants them."""
-    ordered = sorted(predicates, key=lambda p: (p.attribute, *map(int, p.fields())))
+    ordered = sorted(predicates, key=lambda p: (p.attribute, *map(int, p.fields())))  # type: ignore[arg-type]
     seen: set[int] = set()
     first: list[Predicate] = []
     later: list[Predicate] = []
@@ -251,12 +251,12 @@ def find_levels(
 Interval = tuple[int, int]
 
 
+@dataclass(frozen=True)
 class EmptinessSearch:
     """Looks for the predicate because of which nothing can ever match."""
 
-    def __init__(self, kind: int, wires: Mapping[Leaf, Predicate]) -> None:
-        self.kind = kind
-        self.wires = wires
+    kind: int
+    wires: Mapping[Leaf, Predicate]
 
     def find(self, tree: Tree, level: int) -> Leaf | None:
         """Return the leaf that makes a tree empty at a level, None if it is not known to be."""

@@ -31,9 +31,8 @@ from denwatch.client.console.user_session import (
     load_settings,
     remember_key,
 )
-from denwatch.client.subscriber.link import Identity, LinkConnected, LinkFailed, MqttLink, Waker
+from denwatch.client.subscriber.link import Identity, StatusReader
 from denwatch.client.subscriber.messages import SubscriberError, check_name
-from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.vocabulary import Vocabulary
 
 Scope = MutableMapping[str, Any]
@@ -166,7 +165,6 @@ class ConsoleUsers:
     nodes: NodeServers
     folder: Path
     vocabulary: Vocabulary
-    organisation: str | None = None
     single: UserSession | None = None
     _users: dict[str, UserSession] = field(default_factory=dict)
     _logins: dict[str, _Login] = field(default_factory=dict)
@@ -178,7 +176,7 @@ class ConsoleUsers:
 
         The secret is stored beside the store, so that a link still works after a restart.
         """
-        user = UserSession(name, password, self.nodes, store, self.vocabulary, self.organisation)
+        user = UserSession(name, password, self.nodes, store, self.vocabulary)
         user.start()
         self._users[name] = self.single = user
         if not user.settings.token:
@@ -221,14 +219,14 @@ class ConsoleUsers:
         store = self.folder / f"{name}.db"
         settings_path = store.with_suffix(".console.json")
         refusal = ask_nodes(Identity(name, key, self.nodes.tls, self.nodes.is_insecure), self.nodes)
+        message = ""
         if refusal is not None and refusal.startswith("refused"):
+            message = "The node does not accept this name with this key."
+        elif refusal is not None and not check_key(load_settings(settings_path), key):
+            message = "No node answers, so this key cannot be checked; it was not used here before."
+        if message:
             self._failures.setdefault(name, []).append(time.monotonic())
-            raise LoginError("The node does not accept this name with this key.")
-        if refusal is not None and not check_key(load_settings(settings_path), key):
-            self._failures.setdefault(name, []).append(time.monotonic())
-            raise LoginError(
-                "No node answers, so this key cannot be checked; it was not used here before."
-            )
+            raise LoginError(message)
         try:
             user = self._open_user(name, key, store)
         except SubscriberError as error:
@@ -278,7 +276,7 @@ class ConsoleUsers:
                 return user
             if user is not None:  # the key was rotated
                 self._users.pop(name).close()
-            user = UserSession(name, key, self.nodes, store, self.vocabulary, self.organisation)
+            user = UserSession(name, key, self.nodes, store, self.vocabulary)
             user.start()
             self._users[name] = user
             return user
@@ -296,28 +294,14 @@ class ConsoleUsers:
 
 def ask_nodes(identity: Identity, nodes: NodeServers) -> str | None:
     """Return None if a node accepts a login, else why none does; a refusal takes precedence."""
-    reasons = []
-    for url in nodes.servers:
-        waker = Waker()
-        link = None
-        try:
-            link = MqttLink(
-                parse_server(url), identity, f"login-{secrets.token_hex(6)}", is_temporary=True
-            )
-            link.open()
-            until = time.monotonic() + _PATIENCE
-            while time.monotonic() < until:
-                for event in link.poll(0.5, waker):
-                    if isinstance(event, LinkConnected):
-                        return None
-                    if isinstance(event, LinkFailed):
-                        reasons.append(event.reason)
-                        until = 0.0
-        except SubscriberError as error:
-            reasons.append(str(error))
-        finally:
-            if link is not None:
-                link.close()
-            waker.close()
-    refused = [reason for reason in reasons if reason.startswith("refused")]
-    return next(iter(refused + reasons), "no answer")
+    reader = StatusReader(identity, nodes.servers, "login")
+    until = time.monotonic() + _PATIENCE
+    try:
+        while not reader.listening and not reader.is_settled and time.monotonic() < until:
+            reader.step(0.5)
+    finally:
+        reader.close()
+    if reader.listening:
+        return None
+    reasons = [*reader.failures.values(), "no answer"]
+    return next((reason for reason in reasons if reason.startswith("refused")), reasons[0])

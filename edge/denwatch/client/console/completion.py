@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import detect_surface
 from denwatch.client.language.grammar import load_parser
-from denwatch.client.language.words_printer import print_condition
+from denwatch.client.language.words_printer import print_name
 from denwatch.client.plugins import load_registry
-from denwatch.client.syntax import AGGREGATORS, Name, PredicateNode
-from denwatch.client.syntax import NamedTerm as TermSyntax
+from denwatch.client.syntax import AGGREGATORS, Name
 from denwatch.client.vocabulary import (
     Attribute,
     EventType,
@@ -85,9 +85,7 @@ class _Reading:
     accepts: frozenset[str] | None = None
 
 
-def find_context(
-    text: str, caret: int, vocabulary: Vocabulary, organisation: str | None
-) -> CaretContext:
+def find_context(text: str, caret: int, vocabulary: Vocabulary) -> CaretContext:
     """Return what may be written at the caret; nothing inside quotes, XML and JSON."""
     head = text[: max(0, caret)]
     if detect_surface(text) != "words" or head.count('"') % 2:
@@ -97,7 +95,7 @@ def find_context(
     reading = _read(head[:start])
     if reading.accepts is None:
         return CaretContext()
-    subject, used = _find_subject(reading.tokens, vocabulary, organisation)
+    subject, used = _find_subject(reading.tokens, vocabulary)
     events = {attribute.event for attribute in used}
     event = vocabulary.events[events.pop()] if len(events) == 1 else None
     places = [(place, start) for place in _find_places(reading)]
@@ -123,14 +121,12 @@ def find_context(
 
 def _read(text: str) -> _Reading:
     parser = load_parser(load_registry()).parse_interactive(text)
-    tokens: list[Token] = []
-    try:
+    reading = _Reading()
+    with suppress(UnexpectedInput):
         for token in parser.iter_parse():
-            tokens.append(token)
-        accepts = parser.accepts()  # type: ignore[no-untyped-call]
-        return _Reading(tokens, frozenset(accepts))
-    except UnexpectedInput:
-        return _Reading(tokens)
+            reading.tokens.append(token)
+        reading.accepts = frozenset(parser.accepts())  # type: ignore[no-untyped-call]
+    return reading
 
 
 def _find_places(reading: _Reading) -> list[ExpectedKind]:
@@ -145,11 +141,8 @@ def _find_places(reading: _Reading) -> list[ExpectedKind]:
         found = [ExpectedKind.VERB] if "_IS" in accepts else []
         return found + ([ExpectedKind.JOINT] if "_AND" in accepts else [])
     if {"_NOT", "LPAR"} <= accepts:
-        return (
-            [ExpectedKind.TERM, ExpectedKind.ATTRIBUTE]
-            if last == "_OR"
-            else [ExpectedKind.ATTRIBUTE]
-        )
+        found = [ExpectedKind.TERM] if last == "_OR" else []
+        return [*found, ExpectedKind.ATTRIBUTE]
     if "EXTREMELY" in accepts:
         return [ExpectedKind.TERM]
     if {"NAME", "NUMBER"} <= accepts:
@@ -188,7 +181,7 @@ def _is_in_options(tokens: list[Token]) -> bool:
 
 
 def _find_subject(
-    tokens: list[Token], vocabulary: Vocabulary, organisation: str | None
+    tokens: list[Token], vocabulary: Vocabulary
 ) -> tuple[Attribute | None, tuple[Attribute, ...]]:
     """Return the attribute of the last predicate, and all of them."""
     used: list[Attribute] = []
@@ -201,17 +194,15 @@ def _find_subject(
         after = tokens[end].type if end < len(tokens) else ""
         if end > place and after in _VERB_TOKENS and before not in _AFTER_VERB:
             name = " ".join(str(token).strip('"') for token in tokens[place:end])
-            used += _look_up(name, used, vocabulary, organisation)
+            used += _look_up(name, used, vocabulary)
         place = max(end, place + 1)
     return (used[-1] if used else None), tuple(used)
 
 
-def _look_up(
-    name: str, used: list[Attribute], vocabulary: Vocabulary, organisation: str | None
-) -> list[Attribute]:
+def _look_up(name: str, used: list[Attribute], vocabulary: Vocabulary) -> list[Attribute]:
     """Return the attribute of a name: of several, the one of the event that is spoken of."""
     try:
-        found = vocabulary.find_attributes(Name(name), None, organisation)
+        found = vocabulary.find_attributes(Name(name))
     except LanguageError:
         return []
     events = {attribute.event for attribute in used}
@@ -221,12 +212,16 @@ def _look_up(
 # The words -----------------------------------------------------------------------------------
 
 MOST = 8
-_VERBS = (
-    ("is", "a word follows: high, normal, red"),
-    ("is not", "the contrary of a word"),
+_CRISP = (
     ("above", "more than a value"),
     ("below", "less than a value"),
     ("between", "from one value to another"),
+)
+_COMPARISONS = (*_CRISP, ("about", "near a value, fading"))
+_VERBS = (
+    ("is", "a word follows: high, normal, red"),
+    ("is not", "the contrary of a word"),
+    *_CRISP,
     ("is about", "near a value, fading"),
 )
 _HEDGES = (
@@ -234,12 +229,6 @@ _HEDGES = (
     ("extremely", "much stricter"),
     ("somewhat", "more lenient"),
     ("more or less", "more lenient"),
-)
-_COMPARISONS = (
-    ("above", "more than a value"),
-    ("below", "less than a value"),
-    ("between", "from one value to another"),
-    ("about", "near a value, fading"),
 )
 _JOINTS = (
     ("and", "both must hold"),
@@ -288,18 +277,14 @@ class _Candidate:
 
 
 def complete(
-    text: str,
-    caret: int,
-    vocabulary: Vocabulary,
-    organisation: str | None = None,
-    subscriptions: Sequence[str] = (),
+    text: str, caret: int, vocabulary: Vocabulary, subscriptions: Sequence[str] = ()
 ) -> list[WordCompletion]:
     """Return what may be written at the caret, best first; `subscriptions` are names to prefer."""
-    context = find_context(text, caret, vocabulary, organisation)
+    context = find_context(text, caret, vocabulary)
     found: dict[str, tuple[tuple[int, int, int, int], WordCompletion]] = {}
     for order, (place, start) in enumerate(context.places):
         fragment = text[start:caret]
-        candidates = _list_candidates(place, context, vocabulary, organisation, subscriptions)
+        candidates = _list_candidates(place, context, vocabulary, subscriptions)
         for number, candidate in enumerate(candidates):
             fit = _rate(candidate.word, fragment)
             if fit is None or fold_name(candidate.word) == fold_name(fragment):
@@ -328,8 +313,6 @@ _NAMED = (
 def _rate(word: str, fragment: str) -> int | None:
     """Return how well a word goes on with what is written, 0 best; None if it does not."""
     wanted, name = fold_name(fragment), fold_name(word)
-    if not wanted:
-        return 0
     if name.startswith(wanted):
         return 0
     if any(part.startswith(wanted) for part in name.split("_")):
@@ -341,19 +324,15 @@ def _quote(word: str) -> str:
     """Return a name as the grammar reads it: in quotes where it looks like a keyword."""
     if word in dict(_HEDGES) or word in dict(_COMPARISONS) or word in ("not", "("):
         return word
-    return print_condition(PredicateNode(Name(word), TermSyntax(Name("x")))).removesuffix(" is x")
+    return print_name(word)
 
 
 def _list_candidates(
-    place: ExpectedKind,
-    context: CaretContext,
-    vocabulary: Vocabulary,
-    organisation: str | None,
-    subscriptions: Sequence[str],
+    place: ExpectedKind, context: CaretContext, vocabulary: Vocabulary, subscriptions: Sequence[str]
 ) -> Iterable[_Candidate]:
     subject = context.subject
     if place is ExpectedKind.ATTRIBUTE:
-        return _list_attributes(context, vocabulary, organisation)
+        return _list_attributes(context, vocabulary)
     if place in (ExpectedKind.TERM, ExpectedKind.VALUE):
         return _list_terms(place, context, vocabulary) if subject is not None else ()
     if place is ExpectedKind.UNIT:
@@ -379,9 +358,7 @@ def _list_candidates(
     ]
 
 
-def _list_attributes(
-    context: CaretContext, vocabulary: Vocabulary, organisation: str | None
-) -> Iterator[_Candidate]:
+def _list_attributes(context: CaretContext, vocabulary: Vocabulary) -> Iterator[_Candidate]:
     """Yield attributes and their synonyms; only those of the event that is spoken of."""
     if context.last == "OF":
         for attribute in context.used:
@@ -395,7 +372,7 @@ def _list_attributes(
     for entry in vocabulary.thesaurus.entries:
         target = paths.get(entry.target)
         if target is not None:
-            rank = 0 if entry.organisation == organisation else 1
+            rank = 0 if entry.organisation == vocabulary.organisation else 1
             yield _Candidate(
                 entry.word, f"{_name(entry.organisation)}: {entry.word} = {target.name}", rank
             )
@@ -463,7 +440,7 @@ def describe_term(attribute: Attribute, term: VocabularyTerm) -> str:
     if term.base is not None:
         return f"{' '.join(term.hedges)} {term.base}"
     points = [_say(attribute, point) for point in term.membership.points]
-    unit = f" {attribute.unit}" if attribute.unit and attribute.kind is ValueKind.NUMBER else ""
+    unit = attribute.suffix
     match term.membership.kind:
         case "rising":
             return f"begins at {points[0]}, fully from {points[1]}{unit}"

@@ -206,7 +206,7 @@ def _format_value(attribute: Attribute, code: float, has_unit: bool = True) -> s
     value = attribute.to_value(code)
     if attribute.kind is not ValueKind.NUMBER:
         return format_moment(min(max(value, attribute.low), attribute.high), attribute.kind)
-    unit = f" {attribute.unit}" if attribute.unit and has_unit else ""
+    unit = attribute.suffix if has_unit else ""
     return f"{value:.4g}{unit}" if abs(value) < 10_000 else f"{value:.0f}{unit}"
 
 
@@ -276,7 +276,7 @@ def _draw_node(node: NodeView, place: Point) -> str:
     said = {"up": node.lag or "alone", "silent": "silent", "stopped": "stopped"}
     label = "you are here" if node.is_ours and node.state == "up" else said.get(node.state, "")
     return (
-        f'<g class="node {node.state}">{ring if node.is_ours else ""}'
+        f'<g class="node {node.state}">{ring}'
         f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{_SIZE}"/>'
         f'<text class="count" x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">'
         f"{node.devices if node.state == 'up' else ''}</text>"

@@ -17,6 +17,7 @@ from denwatch.client.console import preview
 from denwatch.client.errors import LanguageError
 from denwatch.client.language import parse
 from denwatch.client.subscriber import ReceivedNotification
+from denwatch.client.subscriber.display import describe_value
 from denwatch.client.vocabulary import Vocabulary
 
 _FULL = 0.995
@@ -50,14 +51,11 @@ def describe_fit(low: float, high: float) -> str:
 
 
 def list_reasons(
-    notification: ReceivedNotification,
-    text: str,
-    vocabulary: Vocabulary,
-    organisation: str | None = None,
+    notification: ReceivedNotification, text: str, vocabulary: Vocabulary
 ) -> list[Reason]:
     """Return the predicates of a subscription that a notification matches; the limit is marked."""
     try:
-        event, meanings = preview.list_meanings(parse(text), vocabulary, organisation)
+        event, meanings = preview.list_meanings(parse(text), vocabulary)
     except LanguageError:
         return []
     if event.name != notification.event:
@@ -75,15 +73,7 @@ def list_reasons(
 
 def format_value(value: object) -> str:
     """Return a delivered value for people: no meaningless digits, a range where in doubt."""
-    if not isinstance(value, Mapping):
-        return _format_number(value)
-    unit = f" {value['unit']}" if value.get("unit") else ""
-    if "low" in value and "high" in value:
-        low, high = _format_number(value["low"]), _format_number(value["high"])
-        return f"{low} to {high}{unit}"
-    if isinstance(value.get("among"), list):
-        return " or ".join(map(str, value["among"]))
-    return f"{_format_number(value.get('value', value.get('code', '?')))}{unit}"
+    return describe_value(value, " to ", _format_number)
 
 
 def _format_number(value: object) -> str:
@@ -165,10 +155,10 @@ Explain = Callable[[ReceivedNotification, str], dict[str, Any]]
 
 
 def explain(
-    notification: ReceivedNotification, text: str, vocabulary: Vocabulary, organisation: str | None
+    notification: ReceivedNotification, text: str, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Return why a notification matches one subscription, as JSON."""
-    reasons = list_reasons(notification, text, vocabulary, organisation)
+    reasons = list_reasons(notification, text, vocabulary)
     return {
         "summary": summarise(notification, reasons),
         "reasons": [reason.to_dict() for reason in reasons],
@@ -213,10 +203,7 @@ def build_feed(
 
 
 def _build_row(
-    notification: ReceivedNotification,
-    rank: int,
-    labels: list[str],
-    reasons: dict[str, Any],
+    notification: ReceivedNotification, rank: int, labels: list[str], reasons: dict[str, Any]
 ) -> dict[str, Any]:
     worst = min(notification.certain, notification.possible)
     return {

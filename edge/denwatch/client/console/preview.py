@@ -8,7 +8,7 @@ the vector differs by two hundredths at most.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +42,12 @@ class PredicateMeaning:
 
 
 def list_meanings(
-    tree: syntax.SubscriptionTree, vocabulary: Vocabulary, organisation: str | None = None
+    tree: syntax.SubscriptionTree, vocabulary: Vocabulary
 ) -> tuple[EventType, list[PredicateMeaning]]:
     """Return the event of a subscription and its predicates; LanguageError if it is wrong."""
     registry = load_registry()
-    event = resolve_event(tree, vocabulary, organisation)
-    lowerer = Lowerer(ConstraintReader(vocabulary, registry, organisation), event)
+    event = resolve_event(tree, vocabulary)
+    lowerer = Lowerer(ConstraintReader(vocabulary, registry), event)
     lowerer.lower(lower_aggregator(tree, registry).condition)
     return event, [_build(draft) for draft in lowerer.drafts]
 
@@ -57,17 +57,16 @@ def _build(draft: Draft) -> PredicateMeaning:
     if isinstance(meaning, FuzzySet):
         membership = meaning.membership.hedged(draft.extra_power * find_power(draft.hedge))
 
-        def evaluate(code: float) -> float:
-            degree = membership.evaluate(attribute.to_value(code))
-            return 1 - degree if draft.negated else degree
+        def measure(code: float) -> float:
+            return membership.evaluate(attribute.to_value(code))
     else:
-        triple = meaning.triple
+        t = meaning.triple
 
-        def evaluate(code: float) -> float:
-            sides = triple.low, triple.high, triple.left, triple.right
-            degree = hedge(fuzzify(round(code), *sides, attribute.wide), draft.hedge) / 255
-            return 1 - degree if draft.negated else degree
+        def measure(code: float) -> float:
+            degree = fuzzify(round(code), t.low, t.high, t.left, t.right, attribute.wide)
+            return hedge(degree, draft.hedge) / 255
 
+    evaluate = (lambda code: 1 - measure(code)) if draft.negated else measure
     return PredicateMeaning(attribute, print_condition(draft.source), evaluate)
 
 
@@ -171,18 +170,11 @@ class Preview:
     graphs: tuple[MembershipGraph, ...] = ()
     remarks: tuple[str, ...] = ()  # what the vector only approximates
     answered_by: tuple[str, ...] = ()  # devices that sense all its attributes
-    is_known: bool = field(default=False)  # whether any device is known at all
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return asdict(self)
+    is_known: bool = False  # whether any device is known at all
 
 
 def preview(
-    text: str,
-    vocabulary: Vocabulary,
-    organisation: str | None = None,
-    announcements: Iterable[Announcement] = (),
+    text: str, vocabulary: Vocabulary, announcements: Iterable[Announcement] = ()
 ) -> Preview:
     """Return what a text means, and which of the announced devices can answer it."""
     if not text.strip():
@@ -193,8 +185,8 @@ def preview(
                 f"too long: {MOST_CHARACTERS} characters at most", MOST_CHARACTERS + 1
             )
         tree = parse(text)
-        compiled = compile_subscription(tree, vocabulary, organisation=organisation)
-        graphs = _draw(tree, compiled, vocabulary, organisation)
+        compiled = compile_subscription(tree, vocabulary)
+        graphs = _draw(tree, compiled, vocabulary)
         words = print_words(tree)
     except LanguageError as error:
         return Preview(find_problem(error, text))
@@ -236,12 +228,9 @@ def find_problem(error: LanguageError, text: str) -> TextProblem:
 
 
 def _draw(
-    tree: syntax.SubscriptionTree,
-    compiled: CompiledSubscription,
-    vocabulary: Vocabulary,
-    organisation: str | None,
+    tree: syntax.SubscriptionTree, compiled: CompiledSubscription, vocabulary: Vocabulary
 ) -> list[MembershipGraph]:
-    event, meanings = list_meanings(tree, vocabulary, organisation)
+    event, meanings = list_meanings(tree, vocabulary)
     vector = compiled.vector
     threshold = max(vector.threshold, vector.certain) / 255
     graphs = []

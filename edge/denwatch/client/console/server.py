@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
@@ -119,8 +119,14 @@ class ConsolePage:
         except SubscriberError:  # the session was closed meanwhile: the next tick handles it
             return
         before, self._situation = self._situation, situation
-        self._show_link(situation)
-        feed = situation.feed
+        status, feed = situation.status, situation.feed
+        self._bar.show(
+            online=situation.is_online,
+            link=describe_link(status.state, status.server, status.reason, situation.network.nodes),
+            since=self._user.since,
+            now=self._bar._props.get("now") or situation.now,
+        )
+        self._composer.show(online=situation.is_online)
         self._feed.show(
             rows=list(feed.rows),
             hidden=feed.hidden,
@@ -141,16 +147,6 @@ class ConsolePage:
             found = build_sources(situation.announcements, vocabulary, situation.notifications)
             self._sources.show(sources=found, more=situation.uncounted)
 
-    def _show_link(self, situation: Situation) -> None:
-        status = situation.status
-        self._bar.show(
-            online=situation.is_online,
-            link=describe_link(status.state, status.server, status.reason, situation.network.nodes),
-            since=self._user.since,
-            now=self._bar._props.get("now") or situation.now,
-        )
-        self._composer.show(online=situation.is_online)
-
     # From the browser --------------------------------------------------------------------------
 
     def _type(self, event: GenericEventArguments) -> None:
@@ -161,22 +157,22 @@ class ConsolePage:
         user, situation = self._user, self._situation
         announcements = situation.announcements if situation is not None else ()
         names = [s.name for s in situation.subscriptions] if situation is not None else []
-        understood = preview(text, user.vocabulary, user.organisation, announcements)
-        found = complete(text, caret, user.vocabulary, user.organisation, names)
+        understood = preview(text, user.vocabulary, announcements)
+        found = complete(text, caret, user.vocabulary, names)
         replaces = understood.name in names and understood.problem is None
         self._composer.show(
             answer={
                 "text": text,
                 "caret": caret,
                 "completions": [asdict(one) for one in found],
-                "preview": understood.to_dict(),
+                "preview": asdict(understood),
                 "replaces": understood.name if replaces else "",
             }
         )
 
     async def _send(self, event: GenericEventArguments) -> None:
         text = _read_text(event.args.get("text"))
-        problem = preview(text, self._user.vocabulary, self._user.organisation).problem
+        problem = preview(text, self._user.vocabulary).problem
         if problem is not None or not text.strip():
             self._answer(text, len(text))
             return
@@ -195,28 +191,24 @@ class ConsolePage:
     async def _mute(self, event: GenericEventArguments) -> None:
         name = self._find_name(event)
         if name is not None:
-            await asyncio.to_thread(self._user.mute, name, bool(event.args.get("muted")))
-            await self._tick()
+            await self._change(self._user.mute, name, bool(event.args.get("muted")))
 
     async def _set_top(self, event: GenericEventArguments) -> None:
         name, top = self._find_name(event), event.args.get("top")
         text = next((s.text for s in self._list_subscriptions() if s.name == name), None)
-        if name is None or text is None or not (top is None or isinstance(top, int)):
-            return
-        try:
-            changed = set_top(text, top)
-            await asyncio.to_thread(self._user.subscribe, changed, name)
-        except (LanguageError, SubscriberError) as error:
-            self._report(str(error), is_wrong=True)
-        await self._tick()
+        if name is not None and text is not None and (top is None or isinstance(top, int)):
+            await self._change(lambda: self._user.subscribe(set_top(text, top), name))
 
     async def _end(self, event: GenericEventArguments) -> None:
         name = self._find_name(event)
-        if name is None:
-            return
+        if name is not None:
+            await self._change(self._user.unsubscribe, name)
+
+    async def _change(self, work: Callable[..., object], *arguments: object) -> None:
+        """Change the user's subscriptions, on another thread, and show the outcome."""
         try:
-            await asyncio.to_thread(self._user.unsubscribe, name)
-        except SubscriberError as error:
+            await asyncio.to_thread(work, *arguments)
+        except (LanguageError, SubscriberError) as error:
             self._report(str(error), is_wrong=True)
         await self._tick()
 
@@ -283,11 +275,6 @@ class ListenAddress:
     def scheme(self) -> str:
         """The scheme of the console's address."""
         return "http" if self.certificate is None else "https"
-
-
-def list_hosts(listen: ListenAddress) -> Iterable[str]:
-    """Return the host names that requests may have."""
-    return {listen.host, "localhost", "127.0.0.1", "::1", *listen.names}
 
 
 def build_app(users: ConsoleUsers, cookie: str, is_tls: bool) -> FastAPI:
@@ -409,9 +396,8 @@ def serve(users: ConsoleUsers, listen: ListenAddress, report: Callable[[str], No
     # Browsers send cookies to every port of a host: another console's would replace ours.
     cookie = f"denwatch_{listen.port or secrets.token_hex(4)}"
     app = build_app(users, cookie, listen.certificate is not None)
-    guard = AccessGuard(
-        app, list_hosts(listen), cookie, lambda session: users.find(session) is not None
-    )
+    hosts = {listen.host, "localhost", "127.0.0.1", "::1", *listen.names}
+    guard = AccessGuard(app, hosts, cookie, lambda session: users.find(session) is not None)
     config = uvicorn.Config(
         guard,
         host=listen.host,

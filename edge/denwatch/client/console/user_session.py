@@ -133,12 +133,10 @@ class UserSession:
         nodes: NodeServers,
         store: Path,
         vocabulary: Vocabulary,
-        organisation: str | None = None,
     ) -> None:
         self.name = name
         self.password = password
         self.vocabulary = vocabulary
-        self.organisation = organisation
         self._path = store.with_suffix(".console.json")
         self.settings = load_settings(self._path)
         self._lock = threading.Lock()
@@ -257,7 +255,7 @@ class UserSession:
         if known is None:
             if len(self._reasons) >= _KEPT_REASONS:
                 self._reasons = {}
-            known = explain(notification, text, self.vocabulary, self.organisation)
+            known = explain(notification, text, self.vocabulary)
             self._reasons[key] = known
         return known
 

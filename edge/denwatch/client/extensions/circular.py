@@ -88,14 +88,10 @@ class Near:
         main, ramp = pair
         if attribute.period is None or main.negated or not ramp.negated:
             return None
-        is_ramp = isinstance(ramp.constraint, syntax.Shape) and ramp.constraint.kind in (
-            "rising",
-            "falling",
-        )
-        if not is_ramp or not isinstance(main.constraint, syntax.About):
-            return None
-        spread = main.constraint.spread
-        return syntax.Extension(self.name, (main.constraint.value, *((spread,) if spread else ())))
+        match ramp.constraint, main.constraint:
+            case syntax.Shape(kind="rising" | "falling"), syntax.About(value=value, spread=spread):
+                return syntax.Extension(self.name, (value, spread) if spread else (value,))
+        return None
 
     def _read(
         self, arguments: Sequence[syntax.Value], attribute: Attribute, period: float
@@ -131,19 +127,15 @@ class Sector:
         last = syntax.Quantity(min(end, attribute.high), span=constraint.span)
         if start <= end:
             return _join(predicate, [(False, syntax.CrispRange(first, last, span=constraint.span))])
-        parts: list[tuple[bool, syntax.Constraint]] = []
+        comparisons = []
         if start <= attribute.high:
-            parts.append(
-                (
-                    False,
-                    syntax.CrispComparison(syntax.Operator.AT_LEAST, first, span=constraint.span),
-                )
-            )
+            comparisons.append((syntax.Operator.AT_LEAST, first))
         if end >= attribute.low:
-            parts.append(
-                (False, syntax.CrispComparison(syntax.Operator.AT_MOST, last, span=constraint.span))
-            )
-        return _join(predicate, parts)
+            comparisons.append((syntax.Operator.AT_MOST, last))
+        return _join(
+            predicate,
+            [(False, syntax.CrispComparison(*pair, span=constraint.span)) for pair in comparisons],
+        )
 
     def evaluate(self, x: float, arguments: Sequence[syntax.Value], attribute: Attribute) -> float:
         """Return 1 in the sector and 0 elsewhere."""
@@ -158,14 +150,13 @@ class Sector:
         high, low = pair
         if attribute.period is None or high.negated or low.negated:
             return None
-        if not isinstance(high.constraint, syntax.CrispComparison) or not isinstance(
-            low.constraint, syntax.CrispComparison
-        ):
-            return None
-        operators = high.constraint.operator, low.constraint.operator
-        if operators != (syntax.Operator.AT_LEAST, syntax.Operator.AT_MOST):
-            return None
-        return syntax.Extension(self.name, (high.constraint.value, low.constraint.value))
+        match high.constraint, low.constraint:
+            case (
+                syntax.CrispComparison(operator=syntax.Operator.AT_LEAST, value=start),
+                syntax.CrispComparison(operator=syntax.Operator.AT_MOST, value=end),
+            ):
+                return syntax.Extension(self.name, (start, end))
+        return None
 
     def _read(
         self,

@@ -36,22 +36,19 @@ def parse(text: str, registry: PluginRegistry | None = None) -> SubscriptionTree
 
 
 def print_as(
-    surface: str,
-    subscription: SubscriptionTree,
-    registry: PluginRegistry | None = None,
-    vocabulary: Vocabulary | None = None,
+    surface: str, subscription: SubscriptionTree, vocabulary: Vocabulary | None = None
 ) -> str:
     """Return the subscription in a surface; with a vocabulary, XML is self-contained."""
     if surface == "xml":
         from denwatch.client.language.xml_printer import print_xml
 
-        return print_xml(subscription, registry, vocabulary is not None, vocabulary)
+        return print_xml(subscription, None, vocabulary)
     if surface == "json":
         from denwatch.client.language.json import print_json
 
-        return print_json(subscription, registry)
+        return print_json(subscription)
     if surface != "words":
         raise ValueError(f'unknown surface "{surface}": words, xml or json')
     from denwatch.client.language.words_printer import print_words
 
-    return print_words(subscription, registry)
+    return print_words(subscription)

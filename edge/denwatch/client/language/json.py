@@ -381,13 +381,10 @@ class _ConditionReader:
 
 
 def print_json(
-    subscription: syntax.SubscriptionTree,
-    registry: PluginRegistry | None = None,
-    indent: int | None = None,
+    subscription: syntax.SubscriptionTree, registry: PluginRegistry | None = None
 ) -> str:
     """Return the subscription as JSON: `parse_json(print_json(tree)) == tree`."""
-    document = to_document(subscription, registry)
-    return json.dumps(document, ensure_ascii=False, indent=indent, allow_nan=False)
+    return json.dumps(to_document(subscription, registry), ensure_ascii=False, allow_nan=False)
 
 
 def to_document(

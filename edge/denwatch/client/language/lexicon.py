@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from denwatch.client import syntax
@@ -76,14 +76,9 @@ def find_extension_by_word(
 ) -> tuple[bool, PredicateType | MembershipFunction]:
     """Return whether a plug-in's word is a shape's, and what it stands for."""
     folded = fold(word)
-    kinds: tuple[Mapping[str, PredicateType | MembershipFunction], ...] = (
-        registry.predicates,
-        registry.shapes,
-    )
-    for shape, known in enumerate(kinds):
-        for extension in known.values():
-            if folded in map(fold, extension.words):
-                return bool(shape), extension
+    for extension in registry.constraints:
+        if folded in map(fold, extension.words):
+            return registry.shapes.get(extension.name) is extension, extension
     raise KeyError(word)  # the lexer knows only words of the registry
 
 

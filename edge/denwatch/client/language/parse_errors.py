@@ -14,13 +14,8 @@ from denwatch.client.errors import LanguageError, join_choices
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 _OPTIONS = (
-    "at least 0.7",
-    "possible 0.6",
-    "certain 0.2",
-    "by harmonic mean",
-    "top 5",
-    "valid for 2 days",
-    "recent",
+    *("at least 0.7", "possible 0.6", "certain 0.2", "by harmonic mean", "top 5"),
+    *("valid for 2 days", "recent"),
 )
 _OPTION_WORDS = (
     *("at least", "possible", "certain", "by", "top", "score", "valid for", "expires after"),
@@ -61,6 +56,7 @@ _SITUATIONS = (
 )
 _WORD = re.compile("[^\\W\\d][\\w°'\u2019.-]*")
 _NAME = re.compile(rf"{_WORD.pattern}(\s+{_WORD.pattern})*\s*$")
+_BRACKET = re.compile(r'"(?:\\.|[^"\\\n])*"|["()]')  # or a whole text in quotes
 _DECIMAL_COMMA = re.compile(r"\d(,)\d+\s*$")
 _LOOK_BACK = 200  # characters: a longer name is no slip
 _SHOWN = 30  # characters shown of what is not expected
@@ -80,33 +76,18 @@ _SAYINGS = {
 def check_brackets(text: str) -> None:
     """Raise LanguageError for a bracket or a quote without its partner."""
     opened: list[int] = []
-    place = 0
-    while place < len(text):
-        character = text[place]
-        if character == '"':
-            end = _find_quote(text, place)
-            if end < 0:
-                raise LanguageError("the quotes are never closed", place + 1)
-            place = end
-        elif character == "(":
+    for match in _BRACKET.finditer(text):
+        place = match.start()
+        if match.group() == '"':
+            raise LanguageError("the quotes are never closed", place + 1)
+        if match.group() == "(":
             opened.append(place)
-        elif character == ")":
+        elif match.group() == ")":
             if not opened:
                 raise LanguageError('this ")" has no matching "("', place + 1)
             opened.pop()
-        place += 1
     if opened:
         raise LanguageError('this "(" is never closed', opened[-1] + 1)
-
-
-def _find_quote(text: str, start: int) -> int:
-    """Return where the quotes that open at `start` close, or -1."""
-    place = start + 1
-    while place < len(text) and text[place] != "\n":
-        if text[place] == '"':
-            return place
-        place += 2 if text[place] == "\\" else 1
-    return -1
 
 
 def explain_failure(error: UnexpectedInput, text: str) -> LanguageError:

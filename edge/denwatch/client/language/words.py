@@ -213,14 +213,13 @@ class _TreeReader:
     def read_threshold(self, span: SourceSpan, _: Token, scalar: syntax.Scalar) -> _Option:
         return "threshold", scalar, span
 
-    def read_number(self, span: SourceSpan, word: Token, scalar: syntax.Scalar) -> _Option:
-        return word.type.lower(), scalar, span
+    def read_number(self, span: SourceSpan, word: Token, value: Any) -> _Option:
+        return _FIELDS.get(word.type, word.type.lower()), value, span
+
+    read_naming = read_number
 
     def read_duration(self, span: SourceSpan, word: Token, time: syntax.Quantity) -> _Option:
-        return _FIELDS.get(word.type, word.type.lower()), _settle_unit(time), span
-
-    def read_naming(self, span: SourceSpan, word: Token, name: syntax.Name) -> _Option:
-        return _FIELDS.get(word.type, word.type.lower()), name, span
+        return self.read_number(span, word, _settle_unit(time))
 
     def read_aggregator(self, span: SourceSpan, *parts: Any) -> _Option:
         _, said, *rest = parts

@@ -36,9 +36,14 @@ def print_words(
     return _WordsPrinter(registry or load_registry()).print_subscription(subscription)
 
 
-def print_condition(condition: syntax.Condition, registry: PluginRegistry | None = None) -> str:
+def print_condition(condition: syntax.Condition) -> str:
     """Return a condition in words."""
-    return _WordsPrinter(registry or load_registry()).print_condition(condition)
+    return _WordsPrinter(load_registry()).print_condition(condition)
+
+
+def print_name(name: str) -> str:
+    """Return a name as the grammar reads it: in quotes where it looks like a keyword."""
+    return _WordsPrinter(load_registry()).print_name(name)
 
 
 class _WordsPrinter:
@@ -82,10 +87,8 @@ class _WordsPrinter:
         for field in fields:
             value: syntax.Scalar | syntax.Quantity | None = getattr(s, field)
             if value is not None:
-                is_scalar = isinstance(value, syntax.Scalar)
-                text = (
-                    lexicon.format_number(value.value) if is_scalar else self.print_quantity(value)
-                )
+                unit = value.unit if isinstance(value, syntax.Quantity) else None
+                text = self.print_quantity(syntax.Quantity(value.value, unit))
                 yield f"{_SAID.get(field, field.replace('_', ' '))} {text}"
 
     # Conditions ------------------------------------------------------------------------------

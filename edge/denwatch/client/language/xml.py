@@ -182,8 +182,9 @@ class _XmlReader:
             }
         if element.text or "within" not in element.attributes:
             raise LanguageError.at_span('a phrase or "within" is expected', span)
-        durations = {key: self.read_quantity(element, key) for key in element.attributes}
-        return {"recent": syntax.Recent(**durations, span=span)}
+        gone = self.read_quantity(element, "gone") if "gone" in element.attributes else None
+        within = self.read_quantity(element, "within")
+        return {"recent": syntax.Recent(None, within, gone, span=span)}
 
     def read_local_linear_model(self, element: Element) -> dict[str, Any]:
         return {"rules": tuple(map(self.read_rule, element.children))}

@@ -11,10 +11,10 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from denwatch.client import syntax
-from denwatch.client.errors import LanguageError
 from denwatch.client.language import lexicon
 from denwatch.client.plugins import Named, PluginRegistry, load_registry
 from denwatch.client.vocabulary import (
@@ -32,20 +32,17 @@ _KIND = re.compile(r"[\w-]+")
 def print_xml(
     subscription: syntax.SubscriptionTree,
     registry: PluginRegistry | None = None,
-    self_contained: bool = False,
     vocabulary: Vocabulary | None = None,
 ) -> str:
-    """Return the subscription as an XML document."""
-    if self_contained and vocabulary is None:
-        raise LanguageError("a self-contained document needs the vocabulary of its terms")
-    printer = _XmlPrinter(registry or load_registry(), vocabulary if self_contained else None)
+    """Return the subscription as an XML document; with a vocabulary, it is self-contained."""
+    printer = _XmlPrinter(registry or load_registry(), vocabulary)
     return "\n".join(printer.print_subscription(subscription)) + "\n"
 
 
+@dataclass(frozen=True)
 class _XmlPrinter:
-    def __init__(self, registry: PluginRegistry, vocabulary: Vocabulary | None) -> None:
-        self.registry = registry
-        self.vocabulary = vocabulary
+    registry: PluginRegistry
+    vocabulary: Vocabulary | None
 
     def print_subscription(self, s: syntax.SubscriptionTree) -> Iterator[str]:
         names = {"event": s.event, "name": s.name}

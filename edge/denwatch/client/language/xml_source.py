@@ -159,7 +159,7 @@ def list_tags(registry: PluginRegistry) -> dict[str, str]:
     """Return the canonical tag of each one in small letters."""
     elements = etree.parse(SCHEMA).getroot().iter(f"{_XS}element")
     core = {str(name).casefold(): str(name) for e in elements if (name := e.get("name"))}
-    for extension in _list_extensions(registry):
+    for extension in (*registry.constraints, *registry.aggregators.values()):
         if extension.tag.casefold() in core:
             raise LanguageError(f'the tag "{extension.tag}" of a plug-in is one of the core')
         core[extension.tag.casefold()] = extension.tag
@@ -168,11 +168,10 @@ def list_tags(registry: PluginRegistry) -> dict[str, str]:
 
 def validate(root: Element, registry: PluginRegistry) -> None:
     """Raise LanguageError at the first element or attribute that the schema does not allow."""
-    predicates = [_describe(extension) for extension in registry.predicates.values()]
-    shapes = [_describe(extension) for extension in registry.shapes.values()]
-    aggregators = [_describe(extension) for extension in registry.aggregators.values()]
-    schema = _load_schema((*predicates, *shapes), tuple(aggregators))
-    places: dict[str, Element] = {}
+    schema = _load_schema(
+        tuple(map(_describe, registry.constraints)),
+        tuple(map(_describe, registry.aggregators.values())),
+    )
     try:
         tree = _build(root)
     except ValueError:
@@ -180,20 +179,12 @@ def validate(root: Element, registry: PluginRegistry) -> None:
     document = etree.ElementTree(tree)
     if schema.validate(document):
         return
-    for node, element in zip(tree.iter(), _iterate(root), strict=True):
-        places[document.getpath(node)] = element
+    pairs = zip(tree.iter(), _iterate(root), strict=True)
+    places = {document.getpath(node): element for node, element in pairs}
     entries: Any = schema.error_log  # its stub lacks what a list has
     entry = entries[0]
     culprit = places.get(str(entry.path), root)
     raise LanguageError.at_span(_tidy(str(entry.message)), culprit.start)
-
-
-def _list_extensions(registry: PluginRegistry) -> tuple[Named, ...]:
-    return (
-        *registry.predicates.values(),
-        *registry.shapes.values(),
-        *registry.aggregators.values(),
-    )
 
 
 def _describe(extension: Named) -> _Tag:

@@ -32,7 +32,7 @@ from denwatch.client.subscriber.link import (
     Waker,
 )
 from denwatch.client.subscriber.messages import SubscriberError
-from denwatch.client.subscriber.servers import NodeUrl, parse_server
+from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol import frames, notification, subscription
 from denwatch.protocol.errors import ProtocolError
@@ -214,7 +214,12 @@ class SimulatedDevice:
         vectors: list[bytes] = []
         room = ROOM
         for waiting in self._waiting[:BATCH]:
-            vector = _write_vector(waiting, now)
+            n = waiting.reading
+            age = encode_age(max(0, now - waiting.taken) * AGES_PER_SECOND // 1000)
+            sequence = waiting.sequence & 0xFFFF
+            vector = notification.encode(
+                NotificationVector(n.event, n.readings, sequence, age, n.why, n.faults)
+            )
             room -= len(vector) + 1
             if vectors and room < 0:
                 break
@@ -271,20 +276,8 @@ class SimulatedDevice:
 
     def matches(self, reading: NotificationVector) -> bool:
         """Return whether an installed subscription matches a reading, as on a watchdog."""
-        return any(
-            found is not None and found.matched
-            for found in (match(vector, reading) for vector in self.vectors.values())
-        )
-
-
-def _write_vector(waiting: UnacknowledgedReading, now: int) -> bytes:
-    """Return a notification vector with its sequence number and its age."""
-    n = waiting.reading
-    age = encode_age(max(0, now - waiting.taken) * AGES_PER_SECOND // 1000)
-    sequence = waiting.sequence & 0xFFFF
-    return notification.encode(
-        NotificationVector(n.event, n.readings, sequence, age, n.why, n.faults)
-    )
+        found = (match(vector, reading) for vector in self.vectors.values())
+        return any(one is not None and one.matched for one in found)
 
 
 # The device on a connection ------------------------------------------------------------------
@@ -306,20 +299,20 @@ class Publisher:
         capacity: int = 0,
         is_insecure: bool = False,
         timeout: float = 10.0,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         """`server` is the node's address and `ca` the authority to trust; default: the key file's.
 
         `timeout` is in seconds, `capacity` in bytes of subscription vectors.
         """
-        self._server = _parse(server or key.url)
-        context: ssl.SSLContext | None = None
+        try:
+            self._server = parse_server(server or key.url)
+        except SubscriberError as error:
+            raise PublisherError(str(error)) from None
         authority = ca or key.ca
-        if self._server.is_tls and authority is not None:
-            context = _read_context(authority)
+        is_own = self._server.is_tls and authority is not None
+        context = _read_context(authority) if is_own and authority is not None else None
         self._identity = Identity(key.user or key.link.device, key.password, context, is_insecure)
         self._timeout = timeout
-        self._clock = clock
         self._waker = Waker()
         self._link: MqttLink | None = None
         self._started = time.monotonic()
@@ -327,7 +320,7 @@ class Publisher:
             key.link,
             bytes.fromhex(vocabulary.hash)[:8],
             coverage,
-            int(clock() * 1_000_000),
+            int(time.time() * 1_000_000),
             capacity,
         )
 
@@ -358,7 +351,12 @@ class Publisher:
         )
         self._run_until(lambda: self.device.is_answered, until)
         if not self.device.is_answered:
-            raise UnacknowledgedError(self._explain_silence())
+            raise UnacknowledgedError(
+                f"{self._server.url}: the node does not answer {self.device.link.device} at"
+                f" {self.device.link.node}: the key is of another node, the node does not have the"
+                " vocabulary, or it has readings of this device from a later time than this"
+                " machine's; see its log"
+            )
 
     def publish(self, readings: Iterable[NotificationVector], age: float = 0.0) -> list[int]:
         """Send readings taken `age` seconds ago; return their numbers once the node has them."""
@@ -413,21 +411,6 @@ class Publisher:
                 if one.mid:
                     self._link.acknowledge(one.mid)
         return [type(one) for one in events]
-
-    def _explain_silence(self) -> str:
-        names = f"{self.device.link.device} at {self.device.link.node}"
-        reasons = "the key is of another node, the node does not have the vocabulary, or it has"
-        return (
-            f"{self._server.url}: the node does not answer {names}: {reasons} readings of this"
-            " device from a later time than this machine's; see its log"
-        )
-
-
-def _parse(text: str) -> NodeUrl:
-    try:
-        return parse_server(text)
-    except SubscriberError as error:
-        raise PublisherError(str(error)) from None
 
 
 def _read_context(path: Path) -> ssl.SSLContext:

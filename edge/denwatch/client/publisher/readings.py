@@ -46,22 +46,23 @@ def parse_reading(
     text: str, vocabulary: Vocabulary, organisation: str | None = None
 ) -> NotificationVector:
     """Return the notification vector of a reading; LanguageError has the place of an error."""
+    vocabulary = vocabulary.prefer(organisation)
     event_name, pairs = _split(text)
     if event_name is not None:
-        event = vocabulary.find_event(event_name, organisation)
+        event = vocabulary.find_event(event_name)
     else:
         names = [pair.name for pair in pairs]
-        event = vocabulary.find_common_event(names, organisation, "begin with one of them:")
+        event = vocabulary.find_common_event(names, "begin with one of them:")
     readings: dict[int, Reading] = {}
     faults = 0
     for pair in pairs:
-        (attribute,) = vocabulary.find_attributes(pair.name, event, organisation)
+        (attribute,) = vocabulary.find_attributes(pair.name, event)
         if attribute.bit in readings or faults >> attribute.bit & 1:
             raise LanguageError.at_node(f"{attribute.name} has a value already", pair.name)
         if pair.text == BROKEN and vocabulary.find_symbol(attribute, BROKEN) is None:
             faults |= 1 << attribute.bit
         else:
-            points = _read_points(pair, attribute, vocabulary, organisation)
+            points = _read_points(pair, attribute, vocabulary)
             readings[attribute.bit] = Reading(attribute.bit, points, attribute.wide)
     ordered = [readings[bit] for bit in sorted(readings)]
     return NotificationVector(event.number, ordered, faults=faults)
@@ -103,11 +104,11 @@ def _split(text: str) -> tuple[Name | None, list[_Pair]]:
 
 
 def _read_points(
-    pair: _Pair, attribute: Attribute, vocabulary: Vocabulary, organisation: str | None
+    pair: _Pair, attribute: Attribute, vocabulary: Vocabulary
 ) -> tuple[int, int, int, int]:
     """Return the four points of a value: one if it is exact."""
     if attribute.kind is ValueKind.TEXT:
-        code = vocabulary.find_symbol(attribute, pair.text, organisation)
+        code = vocabulary.find_symbol(attribute, pair.text)
         if code is None:
             known = vocabulary.list_choices(attribute)
             names = suggest_names(pair.text, known)

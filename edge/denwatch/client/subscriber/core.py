@@ -19,13 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from denwatch.client.subscriber import messages
-from denwatch.client.subscriber.servers import (
-    BackOff,
-    NodeUrl,
-    ProbeOffer,
-    ServerList,
-    read_offer,
-)
+from denwatch.client.subscriber.servers import BackOff, NodeUrl, ProbeOffer, ServerList, read_offer
 
 # Actions ------------------------------------------------------------------------------------
 
@@ -131,7 +125,7 @@ class SubscriberRequest(NamedTuple):
 
     def write(self) -> bytes:
         """Return the request's bytes; sending them twice changes nothing."""
-        wanted = {
+        wanted: dict[str, dict[str, object]] = {
             "subscribe": {"subscribe": self.text, "name": self.name},
             "unsubscribe": {"unsubscribe": self.name},
             "list": {"list": True},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from denwatch.client.subscriber.messages import ReceivedNotification
@@ -72,16 +72,16 @@ def describe_degree(notification: ReceivedNotification) -> str:
     return f"{notification.certain:.2f}..{notification.possible:.2f}"
 
 
-def describe_value(value: object) -> str:
+def describe_value(value: object, up_to: str = "..", write: Callable[[Any], str] = str) -> str:
     """Return a value with its unit; a range or alternatives where it is in doubt."""
     if not isinstance(value, Mapping):
-        return str(value)
+        return write(value)
     unit = f" {value['unit']}" if value.get("unit") else ""
     if "low" in value and "high" in value:
-        return f"{value['low']}..{value['high']}{unit}"
+        return f"{write(value['low'])}{up_to}{write(value['high'])}{unit}"
     if isinstance(value.get("among"), list):
         return " or ".join(map(str, value["among"]))
-    return f"{value.get('value', value.get('code'))}{unit}"
+    return f"{write(value.get('value', value.get('code', '?')))}{unit}"
 
 
 def describe_why(why: Any) -> str:

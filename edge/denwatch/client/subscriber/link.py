@@ -27,6 +27,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 MAX_INFLIGHT = 1_000
+KEEP_ALIVE = 15  # s
 # Not select, which is limited to descriptors below 1,024; not epoll, which costs a call per change.
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
@@ -131,7 +132,6 @@ class MqttLink:
         client_id: str,
         *,
         is_temporary: bool = False,
-        keep_alive: int = 15,
         timeout: float = 4.0,
     ) -> None:
         self.server = server
@@ -155,12 +155,11 @@ class MqttLink:
         client.connect_timeout = timeout
         client.max_inflight_messages_set(MAX_INFLIGHT)
         self._set_callbacks(client)
-        self._keep_alive = keep_alive
 
     def open(self) -> None:
         """Connect; `poll` returns the outcome."""
         try:
-            self._client.connect(self.server.host, self.server.port, self._keep_alive)
+            self._client.connect(self.server.host, self.server.port, KEEP_ALIVE)
         except (OSError, ValueError) as error:
             self._fail(_describe(error))
             return

@@ -64,14 +64,10 @@ Handler = Callable[[messages.ReceivedNotification, HandlerTransaction], object]
 StatusListener = Callable[[core.ConnectionStatus], object]
 
 
-class RisingClock:
-    """Milliseconds since 1970, by the machine's clock at the start; never falls."""
-
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
-
-    def __call__(self) -> int:
-        return int((time.monotonic() + self._offset) * 1000)
+def make_clock() -> Callable[[], int]:
+    """Return a clock: ms since 1970, by the machine's clock at the start; never falls."""
+    offset = time.time() - time.monotonic()
+    return lambda: int((time.monotonic() + offset) * 1000)
 
 
 class SubscriberSession:
@@ -89,7 +85,7 @@ class SubscriberSession:
         name = messages.check_name(identity.name)
         self._rng = rng
         self._identity = identity
-        self.now = RisingClock()
+        self.now = make_clock()
         self.status = core.ConnectionStatus(core.ConnectionState.IDLE, "")
         self._core = core.SubscriberCore(
             name, self._parse_servers(servers), rng, settings or core.SubscriberOptions()
@@ -317,7 +313,7 @@ class SubscriberSession:
     def _handle_event(self, event: LinkEvent) -> list[core.Action]:
         now = self.now()
         if isinstance(event, MessageArrived):
-            return self._core.receive(event.topic, event.payload, event.mid, now)
+            return self._core.receive(*event, now)
         if isinstance(event, MessageSent):
             return self._core.sent(event.token)
         if isinstance(event, LinkConnected):
@@ -389,7 +385,7 @@ class SubscriberSession:
         elif isinstance(action, core.AcknowledgeMessage):
             link.acknowledge(action.mid)
         elif isinstance(action, core.PublishMessage):
-            link.send(action.topic, action.payload, action.token)
+            link.send(*action)
         elif isinstance(action, core.SubscribeTopics):
             link.listen(action.topics)
         elif isinstance(action, core.CloseLink):

@@ -47,7 +47,8 @@ except ImportError:  # not on this system: nothing keeps a second process out th
 
 _APPLICATION = 0x64656E73  # "dens": whose file it is
 _VERSION = 2
-_PATIENCE = 10_000  # ms
+_PATIENCE = 10_000  # ms, while a store is opened
+_BUSY = 50  # ms, afterwards
 _SCHEMA = """
 CREATE TABLE denwatch_about (name TEXT NOT NULL, device TEXT NOT NULL);
 CREATE TABLE denwatch_subscriptions (
@@ -125,7 +126,6 @@ class SubscriberStore:
         *,
         remember: int = 1_000_000,
         keep: int = 10_000,
-        busy_ms: int = 50,
     ) -> None:
         self.path = Path(path)
         self._remember, self._keep = remember, keep
@@ -134,13 +134,14 @@ class SubscriberStore:
             undo.callback(self._lock.close)
             try:
                 self._connection = connect(self.path, _PATIENCE)
+                self._run = self._connection.execute
                 undo.callback(self._connection.close)
                 self.device = self._prepare(name, device)
             except sqlite3.Error as error:
                 raise SubscriberStoreError(f"{self.path}: {error}") from None
             undo.pop_all()
         # From here on: try again later rather than block the link.
-        self._connection.execute(f"PRAGMA busy_timeout={int(busy_ms)}")
+        self._connection.execute(f"PRAGMA busy_timeout={_BUSY}")
 
     def _prepare(self, name: str, device: str) -> str:
         """Check whose file it is before changing anything; return the MQTT client id."""
@@ -184,7 +185,7 @@ class SubscriberStore:
 
     def list_subscriptions(self) -> list[SubscriptionStatus]:
         """Return our subscriptions, by name."""
-        rows = self._connection.execute(
+        rows = self._run(
             "SELECT name, text, state, id, error FROM denwatch_subscriptions ORDER BY name"
         )
         return [
@@ -200,51 +201,43 @@ class SubscriberStore:
 
     def list_wanted(self) -> list[tuple[str, str, list[str]]]:
         """Return name, text and confirming servers of the subscriptions that are not refused."""
-        servers: dict[str, list[str]] = {}
-        for name, server in self._connection.execute("SELECT * FROM denwatch_confirmations"):
-            servers.setdefault(name, []).append(server)
-        return [
-            (s.name, s.text, servers.get(s.name, []))
-            for s in self.list_subscriptions()
-            if s.state in ("pending", "active")
-        ]
+        return self._list_in("pending", "active")
 
     def list_ended(self) -> list[tuple[str, list[str]]]:
         """Return the ended subscriptions, with the servers that may still have them."""
-        found: dict[str, list[str]] = {}
-        for name, server in self._connection.execute(
-            "SELECT s.name, server FROM denwatch_subscriptions s"
-            " LEFT JOIN denwatch_confirmations c ON s.name = c.name"
-            " WHERE state IN ('ending', 'ended')"
-        ):
-            found.setdefault(name, []).extend([server] if server else [])
-        return list(found.items())
+        return [(name, servers) for name, _, servers in self._list_in("ending", "ended")]
+
+    def _list_in(self, *states: str) -> list[tuple[str, str, list[str]]]:
+        servers: dict[str, list[str]] = {}
+        for name, server in self._run("SELECT * FROM denwatch_confirmations"):
+            servers.setdefault(name, []).append(server)
+        found = [status for status in self.list_subscriptions() if status.state in states]
+        return [(one.name, one.text, servers.get(one.name, [])) for one in found]
 
     def list_requests(self) -> list[core.SubscriberRequest]:
         """Return the requests that no node has answered, oldest first."""
         query = "SELECT id, kind, name, text FROM denwatch_requests ORDER BY sequence"
-        return [core.SubscriberRequest(*row) for row in self._connection.execute(query)]
+        return [core.SubscriberRequest(*row) for row in self._run(query)]
 
     def list_unreported(self) -> list[str]:
         """Return the keys of notifications that are not reported as received yet."""
         query = "SELECT key FROM denwatch_inbox WHERE NOT is_reported ORDER BY sequence"
-        return [key for (key,) in self._connection.execute(query)]
+        return [key for (key,) in self._run(query)]
 
     # Changing --------------------------------------------------------------------------------
 
     def add_request(self, request: core.SubscriberRequest) -> None:
         """Store a request until it is answered; it replaces an older one for the same name."""
         with transact(self._connection):
-            run = self._connection.execute
-            run("DELETE FROM denwatch_requests WHERE name = ?", (request.name,))
+            self._run("DELETE FROM denwatch_requests WHERE name = ?", (request.name,))
             if request.kind == "subscribe":
-                run("DELETE FROM denwatch_confirmations WHERE name = ?", (request.name,))
-            run(
+                self._run("DELETE FROM denwatch_confirmations WHERE name = ?", (request.name,))
+            self._run(
                 "INSERT INTO denwatch_requests (id, kind, name, text) VALUES (?, ?, ?, ?)",
                 (request.id, request.kind, request.name, request.text),
             )
             state = "pending" if request.kind == "subscribe" else "ending"
-            run(
+            self._run(
                 "INSERT OR REPLACE INTO denwatch_subscriptions (name, text, state)"
                 " VALUES (?, ?, ?)",
                 (request.name, request.text, state),
@@ -270,75 +263,73 @@ class SubscriberStore:
         return new
 
     def _store_notification(self, change: core.StoreNotification) -> int:
-        run = self._connection.execute
         notification = change.notification
         if notification.reading is not None and self._has_twin(notification):
-            run(
+            self._run(
                 "INSERT INTO denwatch_inbox (key, at, is_handled) VALUES (?, ?, 1)"
                 " ON CONFLICT (key) DO UPDATE SET is_reported = 0",
                 (notification.key, change.at),
             )
             return 0
-        cursor = run(
+        cursor = self._run(
             "INSERT OR IGNORE INTO denwatch_inbox (key, payload, at, reading) VALUES (?, ?, ?, ?)",
             (notification.key, change.payload, change.at, notification.reading),
         )
         if cursor.rowcount:
             return 1
         # A second time: the node does not know yet that we have it.
-        run("UPDATE denwatch_inbox SET is_reported = 0 WHERE key = ?", (notification.key,))
+        self._run("UPDATE denwatch_inbox SET is_reported = 0 WHERE key = ?", (notification.key,))
         return 0
 
     def _has_twin(self, notification: ReceivedNotification) -> bool:
         """Return whether the same reading came before through another node, by another id."""
-        found = self._connection.execute(
-            "SELECT key FROM denwatch_inbox WHERE reading = ?", (notification.reading,)
-        ).fetchone()
+        query = "SELECT key FROM denwatch_inbox WHERE reading = ?"
+        found = self._run(query, (notification.reading,)).fetchone()
         return found is not None and found[0] != notification.key
 
     def _store_reply(self, change: core.StoreReply) -> None:
         request, reply = change.request, change.reply
-        run = self._connection.execute
-        run("DELETE FROM denwatch_requests WHERE id = ?", (request.id,))
+        self._run("DELETE FROM denwatch_requests WHERE id = ?", (request.id,))
         if request.kind == "unsubscribe":  # also refused: the node does not have it for us
-            run(
+            self._run(
                 "DELETE FROM denwatch_confirmations WHERE name = ? AND server = ?",
                 (request.name, change.server),
             )
-            run("UPDATE denwatch_subscriptions SET state = 'ended' WHERE name = ?", (request.name,))
-            run(
+            self._run(
+                "UPDATE denwatch_subscriptions SET state = 'ended' WHERE name = ?", (request.name,)
+            )
+            self._run(
                 "DELETE FROM denwatch_subscriptions WHERE name = ?1 AND NOT EXISTS"
                 " (SELECT * FROM denwatch_confirmations WHERE name = ?1)",
                 (request.name,),
             )
         elif reply.is_ok:
-            run(
+            self._run(
                 "UPDATE denwatch_subscriptions SET state = 'active', id = ? WHERE name = ?",
                 (json.dumps(reply.fields.get("id")), request.name),
             )
-            run(
+            self._run(
                 "INSERT OR IGNORE INTO denwatch_confirmations VALUES (?, ?)",
                 (request.name, change.server),
             )
         else:
             error = reply.build_error()
             fields = error.message, error.at, error.length, error.hint, error.suggestions
-            run(
+            self._run(
                 "UPDATE denwatch_subscriptions SET state = 'refused', error = ? WHERE name = ?",
                 (json.dumps(fields), request.name),
             )
 
     def tidy(self) -> None:
         """Delete what is long done: first the content of handled notifications, then their keys."""
-        run = self._connection.execute
         with transact(self._connection):
-            (last,) = run("SELECT coalesce(max(sequence), 0) FROM denwatch_inbox").fetchone()
-            run(
+            (last,) = self._run("SELECT coalesce(max(sequence), 0) FROM denwatch_inbox").fetchone()
+            self._run(
                 "UPDATE denwatch_inbox SET payload = NULL"
                 " WHERE is_handled AND payload IS NOT NULL AND sequence <= ?",
                 (last - self._keep,),
             )
-            run(
+            self._run(
                 "DELETE FROM denwatch_inbox WHERE is_handled AND sequence <= ?",
                 (last - self._remember,),
             )
@@ -390,10 +381,8 @@ class HandlerTransaction:
 
     def end(self) -> None:
         """End the loan; the handler may not use it any more."""
-        connection = self._use()
+        self._use()
         self._connection = None
-        if not connection.in_transaction:
-            raise TransactionError("the handler ended the transaction that was lent to it")
 
     def _use(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -67,15 +67,10 @@ class Membership:
         points = self.points
         if self.function is not None:
             return self.function.find_core(points)
-        if self.kind == "trapezoid":
-            return points[1], points[2]
-        if self.kind == "triangle":
-            return points[1], points[1]
-        if self.kind == "falling":
-            return -math.inf, points[0]
-        if self.kind == "rising":
-            return points[1], math.inf
-        return points[0], points[0]
+        if self.kind in ("trapezoid", "triangle"):
+            return points[1], points[-2]
+        low = {"falling": -math.inf, "rising": points[1]}.get(self.kind, points[0])
+        return low, math.inf if self.kind == "rising" else points[0]
 
     def hedged(self, power: float) -> Membership:
         """Return the function under hedges, as the power that they amount to."""
@@ -220,6 +215,11 @@ class Attribute:
         return f"{self.event}.{self.name}"
 
     @cached_property
+    def suffix(self) -> str:
+        """What follows a number: " °C"; "" without a unit."""
+        return f" {self.unit}" if self.unit else ""
+
+    @cached_property
     def last(self) -> int:
         """The highest code."""
         return 65535 if self.wide else 255
@@ -318,8 +318,7 @@ class Attribute:
             return ", ".join(self.symbols)
         if self.kind is not ValueKind.NUMBER:
             return f"{format_moment(self.low, self.kind)} to {format_moment(self.high, self.kind)}"
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.low:g} to {self.high:g}{unit}"
+        return f"{self.low:g} to {self.high:g}{self.suffix}"
 
 
 @dataclass(frozen=True)

@@ -119,21 +119,19 @@ class Fit:
     message: str = ""
 
 
+@dataclass(eq=False)
 class IdealSet:
     """An ideal function over the codes of one attribute, which a triple has to follow."""
 
-    def __init__(
-        self,
-        evaluate: Callable[[float], float],
-        core: tuple[float, float],
-        last: int,
-        straight: bool,
-    ) -> None:
-        self.evaluate = evaluate  # of any position, also between two codes or outside the domain
-        self.core = core
-        self.last = last
-        self.wide = last > 255
-        self.straight = straight  # the sides are straight, so that the first guess is nearly right
+    evaluate: Callable[[float], float]  # of any position, also between codes or outside the domain
+    core: tuple[float, float]
+    last: int
+    straight: bool  # the sides are straight, so that the first guess is nearly right
+
+    @property
+    def wide(self) -> bool:
+        """Whether codes have 16 bits."""
+        return self.last > 255
 
     @cached_property
     def degrees(self) -> list[float]:

@@ -150,9 +150,7 @@ def _take_kind(table: Mapping[str, Any], where: str) -> ValueKind:
     try:
         return ValueKind(text)
     except ValueError:
-        raise LanguageError(
-            f'{where}: unknown kind "{text}"', suggestions=suggest_names(text, list(ValueKind))
-        ) from None
+        raise LanguageError.of_unknown(f"{where}: unknown kind", text, ValueKind) from None
 
 
 def _take_domain(
@@ -245,9 +243,7 @@ def _build_term(
         power = 1.0
         for word in words:
             if word not in list(Hedge):
-                raise LanguageError(
-                    f'unknown hedge "{word}"', suggestions=suggest_names(str(word), list(Hedge))
-                )
+                raise LanguageError.of_unknown("unknown hedge", str(word), Hedge)
             power *= POWERS[Hedge(word)]
         membership = base.membership.hedged(power)
         return VocabularyTerm(name, membership, tuple(words), base.name)
@@ -255,10 +251,8 @@ def _build_term(
         raise LanguageError("a term is one function, such as { rising = [38, 39] }")
     kind, points = next(iter(table.items()))
     if kind not in KINDS and kind not in registry.shapes:
-        raise LanguageError(
-            f'unknown membership function "{kind}"',
-            suggestions=suggest_names(kind, [*KINDS, *registry.shapes]),
-        )
+        known = (*KINDS, *registry.shapes)
+        raise LanguageError.of_unknown("unknown membership function", kind, known)
     if not isinstance(points, list):
         raise LanguageError(f"{kind} takes a list of points")
     numbers = tuple(_take_point(point, kind, attribute.kind) for point in points)
@@ -285,10 +279,8 @@ def _build_thesaurus(tables: object, events: Mapping[str, EventType]) -> Thesaur
             if not fold_name(word):
                 raise LanguageError(f"{where}: an empty word")
             if not isinstance(target, str) or target not in known:
-                raise LanguageError(
-                    f'{where}.{word}: nothing is called "{target}"',
-                    suggestions=suggest_names(str(target), known),
-                )
+                missing = f"{where}.{word}: nothing is called"
+                raise LanguageError.of_unknown(missing, str(target), known)
         words[organisation] = dict(table)
     return Thesaurus(words)
 
@@ -317,9 +309,7 @@ def _check_keys(table: object, where: str, known: tuple[str, ...]) -> None:
         raise LanguageError(f"{where}: a table is missing")
     for key in table:
         if key not in known:
-            raise LanguageError(
-                f'{where}: unknown key "{key}"', suggestions=suggest_names(key, known)
-            )
+            raise LanguageError.of_unknown(f"{where}: unknown key", key, known)
 
 
 _MISSING = object()

@@ -93,18 +93,13 @@ _TABLE: dict[str, list[tuple[str, float, float]]] = {
 }
 
 
-def _build() -> dict[str, Unit]:
-    units = {}
-    for dimension, lines in _TABLE.items():
-        for spellings, factor, offset in lines:
-            names = spellings.split()
-            unit = Unit(names[0], dimension, factor, offset)
-            for name in names:
-                units[name] = unit
-    return units
-
-
-_UNITS = _build()
+_UNITS = {
+    name: unit
+    for dimension, lines in _TABLE.items()
+    for spellings, factor, offset in lines
+    for unit in [Unit(spellings.split()[0], dimension, factor, offset)]
+    for name in spellings.split()
+}
 # People write "KM/H" and "Celsius". A spelling that means two things without its case ("mW", "MW")
 # is left out.
 _FOLDED: dict[str, Unit | None] = {}
@@ -123,10 +118,8 @@ def find_unit(text: str) -> Unit:
 
 def list_units(dimension: str | None = None) -> list[str]:
     """Return the units of a dimension, or all, as they are written."""
-    names = dict.fromkeys(
-        unit.name for unit in _UNITS.values() if dimension in (None, unit.dimension)
-    )
-    return list(names)
+    units = (unit for unit in _UNITS.values() if dimension in (None, unit.dimension))
+    return list(dict.fromkeys(unit.name for unit in units))
 
 
 def list_spellings() -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from denwatch.client.errors import LanguageError, suggest_names
@@ -97,6 +97,7 @@ class Vocabulary:
     )
     description: str = ""
     document: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    organisation: str | None = field(default=None, compare=False)  # whose synonyms go first
 
     @cached_property
     def hash(self) -> str:
@@ -111,6 +112,18 @@ class Vocabulary:
         """The first digits of the hash, for people."""
         return self.hash[:12]
 
+    @cached_property
+    def _preferring(self) -> dict[str, Vocabulary]:
+        return {}
+
+    def prefer(self, organisation: str | None) -> Vocabulary:
+        """Return the same vocabulary, with an organisation's synonyms before all others."""
+        if organisation is None:
+            return self
+        if organisation not in self._preferring:
+            self._preferring[organisation] = replace(self, organisation=organisation)
+        return self._preferring[organisation]
+
     def iterate_attributes(self) -> Iterator[Attribute]:
         """Yield every attribute of every event."""
         for event in self.events.values():
@@ -122,12 +135,12 @@ class Vocabulary:
 
     # Names ----------------------------------------------------------------------------------
 
-    def find_event(self, name: Name, organisation: str | None = None) -> EventType:
+    def find_event(self, name: Name) -> EventType:
         """Return the event that is called so."""
         event = self.events.get(fold_name(name.text))
         if event is not None:
             return event
-        targets = [t for t in self.thesaurus.look_up(name.text, organisation) if t in self.events]
+        targets = [target for target in self._look_up(name.text) if target in self.events]
         if len(targets) == 1:
             return self.events[targets[0]]
         if targets:
@@ -135,17 +148,13 @@ class Vocabulary:
                 f'"{name.text}" may be {" or ".join(targets)}', name, "use one of these names"
             )
         known = [*self.events, *self.thesaurus.list_words("", 0)]
-        raise LanguageError.at_node(
-            f'unknown event "{name.text}"', name, suggestions=suggest_names(name.text, known)
-        )
+        raise LanguageError.of_unknown("unknown event", name.text, known, name)
 
-    def find_common_event(
-        self, names: Sequence[Name], organisation: str | None, advice: str
-    ) -> EventType:
+    def find_common_event(self, names: Sequence[Name], advice: str) -> EventType:
         """Return the event that has all of some attributes; `advice` is how to name one of them."""
         common: list[str] | None = None
         for name in names:
-            events = [a.event for a in self.find_attributes(name, None, organisation)]
+            events = [a.event for a in self.find_attributes(name)]
             kept = [e for e in dict.fromkeys(events) if common is None or e in common]
             if common is not None and not kept:
                 raise LanguageError.at_node(
@@ -164,23 +173,21 @@ class Vocabulary:
             )
         return self.events[common[0]]
 
-    def find_attributes(
-        self, name: Name, event: EventType | None = None, organisation: str | None = None
-    ) -> list[Attribute]:
+    def find_attributes(self, name: Name, event: EventType | None = None) -> list[Attribute]:
         """Return the attributes that are called so, one in each event that has one.
 
         With an event, exactly one or an error.
         """
         text = name.text
-        if "." in text and not self._match_attributes(text, event, organisation):
+        if "." in text and not self._match_attributes(text, event):
             qualifier, text = text.split(".", 1)
-            named = self.find_event(Name(qualifier, span=name.span), organisation)
+            named = self.find_event(Name(qualifier, span=name.span))
             if event is not None and event.name != named.name:
                 raise LanguageError.at_node(
                     f'"{name.text}" belongs to event {named.name}, not to {event.name}', name
                 )
             event = named
-        found = self._match_attributes(text, event, organisation)
+        found = self._match_attributes(text, event)
         if not found:
             self._refuse_attribute(name, text, event)
         if event is not None and len(found) > 1:
@@ -190,11 +197,12 @@ class Vocabulary:
             )
         return found
 
-    def _match_attributes(
-        self, text: str, event: EventType | None, organisation: str | None
-    ) -> list[Attribute]:
+    def _look_up(self, word: str) -> list[str]:
+        return self.thesaurus.look_up(word, self.organisation)
+
+    def _match_attributes(self, text: str, event: EventType | None) -> list[Attribute]:
         events = [event] if event is not None else list(self.events.values())
-        targets = self.thesaurus.look_up(text, organisation)
+        targets = self._look_up(text)
         word = fold_name(text)
         found = []
         for candidate in events:
@@ -212,36 +220,31 @@ class Vocabulary:
         known = [attribute for e in events for attribute in e.attributes]
         known += self.thesaurus.list_words(prefix, 1)
         hint = ""
-        elsewhere = self._match_attributes(text, None, None) if event else []
+        elsewhere = self._match_attributes(text, None) if event else []
         if elsewhere:
             hint = f"it belongs to event {elsewhere[0].event}"
         raise LanguageError.at_node(
             f'unknown attribute "{name.text}"{where}', name, hint, suggest_names(text, known)
         )
 
-    def find_term(
-        self, attribute: Attribute, name: Name, organisation: str | None = None
-    ) -> VocabularyTerm | None:
+    def find_term(self, attribute: Attribute, name: Name) -> VocabularyTerm | None:
         """Return the attribute's term that is called so, or None."""
         term = attribute.terms.get(fold_name(name.text))
         if term is not None:
             return term
-        return attribute.terms.get(self._find_synonym(attribute, name.text, organisation))
+        return attribute.terms.get(self._find_synonym(attribute, name.text))
 
-    def find_symbol(
-        self, attribute: Attribute, text: str, organisation: str | None = None
-    ) -> int | None:
+    def find_symbol(self, attribute: Attribute, text: str) -> int | None:
         """Return the code of a text attribute's symbol, or None."""
         code = attribute.codes_by_word.get(fold_name(text))
         if code is not None:
             return code
-        symbol = self._find_synonym(attribute, text, organisation)
+        symbol = self._find_synonym(attribute, text)
         return attribute.symbols.index(symbol) if symbol in attribute.symbols else None
 
-    def _find_synonym(self, attribute: Attribute, text: str, organisation: str | None) -> str:
+    def _find_synonym(self, attribute: Attribute, text: str) -> str:
         """Return the attribute's term or symbol that a synonym stands for, "" for none."""
-        targets = self.thesaurus.look_up(text, organisation)
-        paths = (target.rpartition(".") for target in targets)
+        paths = (target.rpartition(".") for target in self._look_up(text))
         return next((last for path, _, last in paths if path == attribute.path), "")
 
     def list_choices(self, attribute: Attribute) -> list[str]:
