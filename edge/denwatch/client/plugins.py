@@ -10,11 +10,10 @@ This is the only file that looks for entry points.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from denwatch.client import syntax
 from denwatch.client.errors import LanguageError
@@ -125,9 +124,6 @@ class LanguagePlugin:
     aggregators: tuple[AggregatorType, ...] = ()
 
 
-T = TypeVar("T", PredicateType, MembershipFunction, AggregatorType)
-
-
 @dataclass(frozen=True)
 class PluginRegistry:
     """All plug-ins that are there, by what they add."""
@@ -152,23 +148,17 @@ class PluginRegistry:
     @classmethod
     def of(cls, plugins: Iterable[LanguagePlugin]) -> PluginRegistry:
         """Return the registry of some plug-ins; a name may be added once."""
-        predicates: dict[str, PredicateType] = {}
-        shapes: dict[str, MembershipFunction] = {}
-        aggregators: dict[str, AggregatorType] = {}
+        found: dict[str, dict[str, Any]] = {"predicates": {}, "shapes": {}, "aggregators": {}}
         for plugin in plugins:
-            _add(predicates, plugin.predicates, plugin)
-            _add(shapes, plugin.shapes, plugin)
-            _add(aggregators, plugin.aggregators, plugin)
-        return cls(predicates, shapes, aggregators)
-
-
-def _add(known: dict[str, T], extensions: Iterable[T], plugin: LanguagePlugin) -> None:
-    for extension in extensions:
-        if extension.name in known:
-            raise LanguageError(
-                f'plug-in "{plugin.name}" adds "{extension.name}", which another one has added'
-            )
-        known[extension.name] = extension
+            for kind, known in found.items():
+                for extension in getattr(plugin, kind):
+                    if extension.name in known:
+                        raise LanguageError(
+                            f'plug-in "{plugin.name}" adds "{extension.name}", which another one'
+                            " has added"
+                        )
+                    known[extension.name] = extension
+        return cls(**found)
 
 
 def order_arguments(extension: Named, given: Container[str], span: syntax.SourceSpan) -> list[str]:
@@ -196,12 +186,15 @@ def check_arguments(extension: Named, arguments: Sequence[object], node: syntax.
 @cache
 def load_registry() -> PluginRegistry:
     """Return the shipped plug-ins and those that are installed; read once."""
-    from importlib.metadata import entry_points  # slow to import: only who compiles pays
+    from importlib.metadata import (  # slow to import: only who compiles pays
+        EntryPoint,
+        entry_points,
+    )
 
-    plugins = {plugin.name: plugin for plugin in map(_load_shipped, SHIPPED)}
-    for entry in entry_points(group=GROUP):
-        if entry.value in SHIPPED:
-            continue
+    shipped = [EntryPoint("shipped", value, GROUP) for value in SHIPPED]
+    others = [entry for entry in entry_points(group=GROUP) if entry.value not in SHIPPED]
+    plugins: dict[str, LanguagePlugin] = {}
+    for entry in (*shipped, *others):
         plugin = entry.load()
         if not isinstance(plugin, LanguagePlugin):
             raise LanguageError(f"entry point {entry.name} of {GROUP} is not a LanguagePlugin")
@@ -209,10 +202,3 @@ def load_registry() -> PluginRegistry:
             raise LanguageError(f'two plug-ins are called "{plugin.name}"')
         plugins[plugin.name] = plugin
     return PluginRegistry.of(plugins.values())
-
-
-def _load_shipped(path: str) -> LanguagePlugin:
-    module, name = path.split(":")
-    plugin = getattr(importlib.import_module(module), name)
-    assert isinstance(plugin, LanguagePlugin)
-    return plugin

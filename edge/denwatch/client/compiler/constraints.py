@@ -66,7 +66,10 @@ class ConstraintReader:
             case syntax.NamedTerm():
                 return FuzzySet(self._find_term(constraint, attribute))
             case syntax.About():
-                return _read_about(constraint, attribute)
+                centre, spread = read_value(constraint.value, attribute), attribute.about
+                if constraint.spread is not None:
+                    spread = read_width(constraint.spread, attribute)
+                return FuzzySet(Membership("triangle", (centre - spread, centre, centre + spread)))
             case syntax.Shape():
                 return self._read_shape(constraint, attribute)
             case syntax.Extension():
@@ -159,12 +162,6 @@ def _read_points(shape: syntax.Shape, attribute: Attribute) -> tuple[float, ...]
         else:
             numbers.append(read_value(point, attribute, anywhere=True))
     return tuple(numbers)
-
-
-def _read_about(about: syntax.About, attribute: Attribute) -> FuzzySet:
-    centre = read_value(about.value, attribute)
-    spread = attribute.about if about.spread is None else read_width(about.spread, attribute)
-    return FuzzySet(Membership("triangle", (centre - spread, centre, centre + spread)))
 
 
 def _read_fuzzifier(shape: syntax.Shape, attribute: Attribute) -> CrispSet:

@@ -130,12 +130,14 @@ class _Decompilation:
         vector, options = self.vector, self.options
         predicates = [self._dress(place, words) for place, words in enumerate(worded)]
         condition = _write_condition(self.tree, predicates)
+        kind = vector.aggregator  # Or says maximum, rules say the fuzzy mean
+        is_or = kind == MAX and not vector.pattern
         possible = max(vector.threshold, vector.certain)
         default = max(DEFAULT_THRESHOLD, vector.certain)
         bare = syntax.SubscriptionTree(
             condition=condition,
             name=syntax.Name(options.name) if options.name is not None else None,
-            aggregator=self._find_aggregator(),
+            aggregator=None if kind in (MIN, SUGENO) or is_or else syntax.Aggregator(_NAMES[kind]),
             possible=None if possible == default else write_threshold(possible),
             certain=_write_share(vector.certain),
             rules=self._write_rules(),
@@ -155,12 +157,6 @@ class _Decompilation:
         if resolved is self.event:  # the attributes alone say which event it is
             return bare
         return replace(bare, event=syntax.Name(self.event.name))
-
-    def _find_aggregator(self) -> syntax.Aggregator | None:
-        kind = self.vector.aggregator
-        if kind in (MIN, SUGENO) or (kind == MAX and not self.vector.pattern):
-            return None  # Or says maximum, rules say the fuzzy mean
-        return syntax.Aggregator(_NAMES[kind])
 
     def _write_rules(self) -> tuple[syntax.SugenoRule, ...]:
         pairs = combinations(enumerate(self.attributes, 1), 2)

@@ -134,16 +134,14 @@ def lay_out(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> Layout:
     predicates = _sort(list(unique.values()))
     numbers = {p.fields(): i for i, p in enumerate(predicates)}
     kind = kind if uses_and else MIN
-    pattern = _write(branch, numbers, kind, chain=False)
-    try:
-        check_pattern(pattern, len(predicates))
-    except ProtocolError:
-        pattern = _write(branch, numbers, kind, chain=True)
+    for chain in (False, True):
+        pattern = _write(branch, numbers, kind, chain)
         try:
             check_pattern(pattern, len(predicates))
+            return Layout(tuple(predicates), pattern, kind)
         except ProtocolError as error:
-            raise LanguageError(f"too deeply nested for a vector: {error.what}") from None
-    return Layout(tuple(predicates), pattern, kind)
+            reason = error.what
+    raise LanguageError(f"too deeply nested for a vector: {reason}")
 
 
 def _simplify(tree: Tree, wires: Mapping[Leaf, Predicate], kind: int) -> _WireBranch:

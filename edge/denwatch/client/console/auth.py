@@ -77,7 +77,8 @@ class AccessGuard:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         refusal = self._find_refusal(headers)
-        if refusal is None and not self._may_enter(scope["path"], headers):
+        cookie = read_cookie(headers.get("cookie", ""), self._cookie)
+        if refusal is None and scope["path"] not in OPEN and not self._is_known(cookie):
             if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/":
                 await _answer(send, 303, b"", ((b"location", b"/login"),))
                 return
@@ -97,9 +98,6 @@ class AccessGuard:
         if origin is not None and urlsplit(origin).netloc.casefold() != host.casefold():
             return 403, b"Requested by another page.\n"
         return None
-
-    def _may_enter(self, path: str, headers: dict[str, str]) -> bool:
-        return path in OPEN or self._is_known(read_cookie(headers.get("cookie", ""), self._cookie))
 
 
 def split_host(host: str) -> str:
@@ -218,7 +216,7 @@ class ConsoleUsers:
         self._check_attempts(name)
         store = self.folder / f"{name}.db"
         settings_path = store.with_suffix(".console.json")
-        refusal = ask_nodes(Identity(name, key, self.nodes.tls, self.nodes.is_insecure), self.nodes)
+        refusal = ask_nodes(self.nodes.identify(name, key), self.nodes)
         message = ""
         if refusal is not None and refusal.startswith("refused"):
             message = "The node does not accept this name with this key."

@@ -103,6 +103,10 @@ class NodeServers:
     tls: str | None = None
     is_insecure: bool = False
 
+    def identify(self, name: str, key: str | None) -> Identity:
+        """Return a subscriber as the nodes know it."""
+        return Identity(name, key, self.tls, self.is_insecure)
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -151,8 +155,9 @@ class UserSession:
             on_notification=self._receive,
             on_status=self._follow_status,
         )
-        identity = Identity(name, password, nodes.tls, nodes.is_insecure)
-        self._monitor = status_monitor.StatusMonitor(identity, nodes.servers, self._subscriber.now)
+        self._monitor = status_monitor.StatusMonitor(
+            nodes.identify(name, password), nodes.servers, self._subscriber.now
+        )
         self.since = self._subscriber.now()  # ms: when the connection was made or lost
         self._is_online = False
         self._reasons: dict[tuple[str, str], dict[str, Any]] = {}

@@ -15,6 +15,7 @@ from denwatch.client.errors import LanguageError
 from denwatch.client.language import lexicon
 from denwatch.client.language.grammar import KEYWORD, load_parser
 from denwatch.client.plugins import PluginRegistry, load_registry
+from lark import Lark
 
 _OPERATORS = {
     syntax.Operator.EQUAL: "=",
@@ -49,7 +50,7 @@ def print_name(name: str) -> str:
 class _WordsPrinter:
     def __init__(self, registry: PluginRegistry) -> None:
         self.registry = registry
-        self.names, self.unit, self.own, self.keyword = _compile_lexer(registry)
+        self.names, self.unit, self.own, self.keyword = _compile_lexer(load_parser(registry))
 
     def print_subscription(self, s: syntax.SubscriptionTree) -> str:
         parts = [self.print_condition(s.condition)]
@@ -209,26 +210,19 @@ class _WordsPrinter:
         return f"{number} {json.dumps(unit, ensure_ascii=False)}"
 
 
-def _compile_lexer(registry: PluginRegistry) -> tuple[re.Pattern[str], ...]:
+@lru_cache(maxsize=8)
+def _compile_lexer(parser: Lark) -> tuple[re.Pattern[str], ...]:
     """Return the grammar's own patterns: of names, units, plug-ins' words, and all keywords."""
-    terminals = {terminal.name: terminal for terminal in load_parser(registry).terminals}
+    terminals = {terminal.name: terminal for terminal in parser.terminals}
     name, unit, own = (terminals[key].pattern.value for key in ("NAME", "UNIT", "EXTENSION"))
-    keywords = tuple(
-        terminal.pattern.value
+    keywords = [
+        f"(?:{terminal.pattern.value})"
         for key, terminal in sorted(terminals.items())
         if terminal.priority == KEYWORD and key not in ("_END", "PERCENT")
-    )
-    return _compile_patterns(name, unit, own, keywords)
-
-
-@lru_cache(maxsize=8)
-def _compile_patterns(
-    name: str, unit: str, own: str, keywords: tuple[str, ...]
-) -> tuple[re.Pattern[str], ...]:
-    keyword = "|".join(f"(?:{pattern})" for pattern in (*keywords, r"the\b"))
+    ]
     return (
         re.compile(f"(?:{name})(?: (?:{name}))*"),
         re.compile(unit),
         re.compile(own, re.IGNORECASE),
-        re.compile(keyword, re.IGNORECASE),
+        re.compile("|".join((*keywords, r"the\b")), re.IGNORECASE),
     )

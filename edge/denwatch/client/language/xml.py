@@ -344,7 +344,7 @@ class FuzzySets:
     def find(
         self, attribute: syntax.Name, term: syntax.Name
     ) -> tuple[syntax.Shape | syntax.NamedTerm, tuple[syntax.Hedge, ...]]:
-        """Return what a term means in this document, and its hedges; else it is a word's."""
+        """Return what a term means, and its hedges; one that is not defined is the vocabulary's."""
         hedges: tuple[syntax.Hedge, ...] = ()
         seen: set[str] = set()
         name = term

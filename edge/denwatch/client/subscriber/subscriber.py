@@ -202,7 +202,7 @@ class Subscriber(SubscriberBase):
 
 
 def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatus:
-    """Return a subscription that a node has accepted; None is no answer yet."""
+    """Return a subscription: active by a node's reply, pending without one."""
     if reply is None:
         return SubscriptionStatus(name, text, "pending")
     return SubscriptionStatus(name, text, "active", reply.fields.get("id"))

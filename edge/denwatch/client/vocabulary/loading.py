@@ -117,7 +117,10 @@ def _build_attribute(
     resolution = _take(table, where, "resolution", int, 8)
     if resolution not in (8, 16):
         raise LanguageError(f"{where}: resolution is 8 or 16 bits, not {resolution}")
-    kind = _take_kind(table, where)
+    text = _take(table, where, "kind", str, "text" if "symbols" in table else "number")
+    if text not in list(ValueKind):
+        raise LanguageError.of_unknown(f"{where}: unknown kind", text, ValueKind)
+    kind = ValueKind(text)
     symbols = tuple(_take(table, where, "symbols", list, []))
     low, high = _take_domain(table, where, kind, symbols, resolution)
     attribute = Attribute(
@@ -143,14 +146,6 @@ def _build_attribute(
     if terms and kind is ValueKind.TEXT:
         raise LanguageError(f"{where}: a text has symbols, not terms")
     return replace(attribute, terms=_build_terms(attribute, terms, where, registry))
-
-
-def _take_kind(table: Mapping[str, Any], where: str) -> ValueKind:
-    text = _take(table, where, "kind", str, "text" if "symbols" in table else "number")
-    try:
-        return ValueKind(text)
-    except ValueError:
-        raise LanguageError.of_unknown(f"{where}: unknown kind", text, ValueKind) from None
 
 
 def _take_domain(
