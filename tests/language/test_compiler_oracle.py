@@ -19,7 +19,6 @@ import pytest
 from denwatch.client.compiler import (
     CompiledSubscription,
     compile_subscription,
-    compiler,
     fit,
     settings,
 )
@@ -148,7 +147,7 @@ def test_the_oracle_notices_when_a_rule_is_missing(
     if rule == "cuts":  # sets are no longer fitted to the threshold
         monkeypatch.setattr(fit, "list_demands", lambda *_: None)
     elif rule == "hedges":
-        monkeypatch.setattr(compiler, "encode_hedges", lambda _: (0, 1.0))
+        monkeypatch.setattr(fit, "encode_hedges", lambda _: (0, 1.0))
     elif rule == "negation":
         monkeypatch.setattr(fit.Draft, "negated", False)
     else:  # every threshold is 12 degrees too low

@@ -297,7 +297,9 @@ def _recognise(
     event: EventType,
     registry: PluginRegistry,
 ) -> syntax.PredicateNode | None:
-    if pair[0].attribute != pair[1].attribute or any(map(_is_dressed, pair)):
+    if pair[0].attribute != pair[1].attribute or any(
+        p.hedges or p.possible or p.certain or p.weight for p in pair
+    ):
         return None
     first, second = (replace(p, negated=p.negated != turned) for p in pair)
     attribute = event.attributes[first.attribute.text]
@@ -308,8 +310,3 @@ def _recognise(
                 if constraint is not None:
                     return syntax.PredicateNode(first.attribute, constraint, negated=turned)
     return None
-
-
-def _is_dressed(predicate: syntax.PredicateNode) -> bool:
-    """Return whether a predicate has something that belongs to it alone."""
-    return any((predicate.hedges, predicate.possible, predicate.certain, predicate.weight))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,12 @@ def _load(extensions: Sequence[str], parameters: Sequence[str]) -> lark.Lark:
         # What the core says already keeps its meaning: "from 40 to 50" is a range.
         free = [phrase for phrase in phrases if not any(word.match(phrase) for word in core)]
         if free:
-            _replace_pattern(terminals[name]["pattern"], free)
+            longest_first = sorted(free, key=lambda phrase: (-len(phrase), phrase))
+            choices = [r"\s+".join(map(re.escape, phrase.split())) for phrase in longest_first]
+            value = rf"(?:{'|'.join(choices)})(?!\w)"
+            terminals[name]["pattern"] |= {"value": value, "raw": None, "_width": [1, _WIDEST]}
     load: Callable[..., lark.Lark] = lark.Lark._load_from_dict  # as lark's stand-alone parsers do
     return load(data, memo)
-
-
-def _replace_pattern(pattern: dict[str, Any], phrases: Iterable[str]) -> None:
-    longest_first = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
-    choices = [r"\s+".join(map(re.escape, phrase.split())) for phrase in longest_first]
-    pattern["value"] = rf"(?:{'|'.join(choices)})(?!\w)"
-    pattern["raw"] = None
-    pattern["_width"] = [1, _WIDEST]
 
 
 def _serialize(parser: lark.Lark) -> tuple[dict[str, Any], dict[int, Any]]:

@@ -213,6 +213,11 @@ def _take_all(read: _Read, least: int = 0, most: int | None = None) -> _Read:
     return take
 
 
+def _take_pair(kind: Callable[..., syntax.SyntaxNode], read: _Read) -> _Read:
+    """Return what reads a list of two as a node."""
+    return lambda item: kind(*_take_all(read, 2, 2)(item), span=item.span)
+
+
 def _take_object(
     item: JsonValue, what: str, known: Iterable[str] | None = None, required: Iterable[str] = ()
 ) -> dict[str, JsonValue]:
@@ -262,17 +267,9 @@ def _read_recent(item: JsonValue) -> syntax.Recent:
     return syntax.Recent(**fields, span=item.span)
 
 
-def _read_prefer(item: JsonValue) -> syntax.Prefer:
-    return syntax.Prefer(*_take_all(_take_name, 2, 2)(item), span=item.span)
-
-
 def _read_dead_band(item: JsonValue) -> syntax.DeadBand:
     readers = {"attribute": _take_name, "width": _take_quantity}
     return syntax.DeadBand(**_take_fields(item, "a dead band", readers, readers), span=item.span)
-
-
-def _read_persistence(item: JsonValue) -> syntax.Persistence:
-    return syntax.Persistence(*_take_all(_take_scalar, 2, 2)(item), span=item.span)
 
 
 # The fields of a subscription besides its condition, in the order in which they are written.
@@ -284,9 +281,9 @@ _OPTIONS: dict[str, _Read] = {
     **dict.fromkeys(lexicon.DURATIONS, _take_quantity),
     "rules": _take_all(_read_rule),
     "recent": _read_recent,
-    "prefer": _take_all(_read_prefer),
+    "prefer": _take_all(_take_pair(syntax.Prefer, _take_name)),
     "dead_bands": _take_all(_read_dead_band),
-    "persistence": _read_persistence,
+    "persistence": _take_pair(syntax.Persistence, _take_scalar),
     "why": _take_flag,
 }
 _OPERATORS = tuple(operator.value for operator in syntax.Operator)
@@ -358,7 +355,8 @@ class _ConditionReader:
         if key in _OPERATORS:
             return syntax.CrispComparison(syntax.Operator(key), _take_value(item), span=item.span)
         if key == "between":
-            return syntax.CrispRange(*_take_all(_take_value, 2, 2)(item), span=item.span)
+            found: syntax.CrispRange = _take_pair(syntax.CrispRange, _take_value)(item)
+            return found
         if key == "about":
             spread = None if partner is None else _take_quantity(partner)
             return syntax.About(_take_value(item), spread, span=item.span)

@@ -27,6 +27,18 @@ def parse_xml(text: str, registry: PluginRegistry | None = None) -> syntax.Subsc
     return _XmlReader(registry, root).read()
 
 
+def read_name(element: Element) -> syntax.Name:
+    """Return the name that is the text of an element."""
+    if not element.text:
+        raise LanguageError.at_span(f"<{element.tag}> has no name", element.start)
+    return syntax.Name(lexicon.read_text(element.text, element.text_span), span=element.text_span)
+
+
+def read_hedge(element: Element) -> syntax.Hedge:
+    """Return the hedge that is the text of an element."""
+    return lexicon.read_hedge(element.text, element.text_span)
+
+
 class _XmlReader:
     def __init__(self, registry: PluginRegistry, root: Element) -> None:
         self.root = root
@@ -41,7 +53,7 @@ class _XmlReader:
         found = [child for child in root.children if child.tag.endswith("-Predicate")]
         for element in found:
             attribute = element.children[0]
-            self.sets.add(self.read_name(attribute), attribute)
+            self.sets.add(read_name(attribute), attribute)
         predicates = [self.read_predicate(element) for element in found]
         fields: dict[str, Any] = {}
         condition: syntax.Condition = predicates[0]
@@ -71,13 +83,13 @@ class _XmlReader:
     # Predicates ------------------------------------------------------------------------------
 
     def read_predicate(self, element: Element) -> syntax.PredicateNode:
-        attribute, last = self.read_name(element.children[0]), element.children[-1]
+        attribute, last = read_name(element.children[0]), element.children[-1]
         operator = element.find("Relational-operator")
         negated, hedges = self.read_operator(operator) if operator else (False, ())
-        hedges += tuple(lexicon.read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
+        hedges += tuple(map(read_hedge, element.find_all("Hedge")))
         constraint: syntax.Constraint
         if last.tag == "term":
-            constraint, own = self.sets.find(attribute, self.read_name(last))
+            constraint, own = self.sets.find(attribute, read_name(last))
             hedges += own
         else:
             constraint = self.read_constraint(last)
@@ -237,13 +249,6 @@ class _XmlReader:
 
     # Names and values ------------------------------------------------------------------------
 
-    def read_name(self, element: Element) -> syntax.Name:
-        if not element.text:
-            raise LanguageError.at_span(f"<{element.tag}> has no name", element.start)
-        return syntax.Name(
-            lexicon.read_text(element.text, element.text_span), span=element.text_span
-        )
-
     def read_label(self, element: Element, key: str) -> syntax.Name:
         span = element.find_attribute(key)
         return syntax.Name(lexicon.read_text(element.attributes[key], span), span=span)
@@ -337,7 +342,12 @@ class FuzzySets:
             if names is not None and lexicon.fold(term) not in names:
                 raise LanguageError.at_span(f'<Fuzzy-Terms> does not list "{term}"', head.text_span)
             key = lexicon.fold(attribute.text), lexicon.fold(term)
-            defined = _read_set(child)
+            defined: syntax.Shape | _Derived
+            if child.children[-1].tag == "Fuzzifier":
+                defined = read_fuzzifier(child.children[-1])
+            else:
+                hedges = map(read_hedge, child.find_all("Hedge"))
+                defined = _Derived(tuple(hedges), read_name(child.children[-1]))
             if self._sets.setdefault(key, defined) != defined:
                 raise LanguageError.at_span(f'"{term}" is defined twice', head.text_span)
 
@@ -372,16 +382,6 @@ class FuzzySets:
                 raise LanguageError.at_node("the ends of a domain have one unit", high)
             if low.value >= high.value:
                 raise LanguageError.at_node("the domain is empty: its ends must rise", high)
-
-
-def _read_set(element: Element) -> syntax.Shape | _Derived:
-    last = element.children[-1]
-    if last.tag == "Fuzzifier":
-        return read_fuzzifier(last)
-    hedges = tuple(lexicon.read_hedge(h.text, h.text_span) for h in element.find_all("Hedge"))
-    return _Derived(
-        hedges, syntax.Name(lexicon.read_text(last.text, last.text_span), span=last.text_span)
-    )
 
 
 # Predicate patterns of the XML surface: how numbered predicates are joined.
