@@ -18,7 +18,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from denwatch.spark.daemon import keep_memory
 from denwatch.spark.matching import SharedIndex, build_index, match_files, match_notes
 from denwatch.spark.matching.job import list_parts, match_batch, read_parts
 from pyspark.sql import DataFrame, SparkSession
@@ -74,10 +73,8 @@ def _collect(matches: DataFrame) -> Check:
 def prepare_alone(index: SharedIndex) -> Contender:
     """Return the same work in this process on two threads, without Spark.
 
-    The same files are read, the same columns are made, and then summed; memory is kept as in
-    Spark's workers.
+    The same files are read, the same columns are made, and then summed.
     """
-    keep_memory()
 
     def run(work: Work) -> Check:
         with ThreadPoolExecutor(CORES) as pool:

@@ -151,7 +151,7 @@ def write_batch(spark: SparkSession, logs: Path, folder: Path) -> None:
     with be_quick(spark):
         kept = RecordTables(folder / "records")
         kept.update(spark, [logs])
-        study = Study(Logs(lambda kind: kept.read(spark, kind).drop("day")), late=LATE)
+        study = Study(Logs(lambda kind: kept.read(spark, kind)), late=LATE)
         (folder / "tables").mkdir()
         listed = study.list_tables()
         for name in COMPARED:

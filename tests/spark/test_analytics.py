@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from denwatch.spark.analytics.contacts import join_spans
 from denwatch.spark.analytics.costs import count_replicas
 from denwatch.spark.analytics.outcomes import choose_step, judge_outcomes
 from denwatch.spark.analytics.subscriptions import _list_terms
-from denwatch.spark.analytics.timeline import Bound, Logs, Run, solve_offsets
+from denwatch.spark.analytics.timeline import Bound, Logs, Run, solve_clocks
 from denwatch.spark.analytics.what_if import recommend
 from denwatch.spark.source import build_schema
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 A: Run = ("a", 1)
 B: Run = ("b", 1)
 C: Run = ("c", 1)
+
+
+def solve_offsets(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, int]:
+    return {run: clock.offset for run, clock in solve_clocks(bounds, runs).items()}
 
 
 # Clocks ---------------------------------------------------------------------------------------

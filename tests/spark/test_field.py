@@ -45,7 +45,7 @@ def run_day(plan: Plan, spark: SparkSession, folder: Path) -> Judged:
     day.run()
     tables = RecordTables(folder / "tables")
     assert "quarantine" not in tables.update(spark, [logs])
-    study = Study(Logs(lambda kind: tables.read(spark, kind).drop("day")), late=LATE)
+    study = Study(Logs(lambda kind: tables.read(spark, kind)), late=LATE)
     truth = {(_sign(note), owner): each for (note, owner), each in day.judge(LATE).items()}
     read_at = {_sign(note): time for note, time in day.read_at.items()}
     return Judged(truth, study.outcomes.collect(), study.headline.first(), read_at)

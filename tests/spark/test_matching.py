@@ -22,7 +22,6 @@ from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, Su
 from denwatch.spark.matching import (
     build_index,
     find_notes,
-    find_unreadable,
     find_windows,
     match_files,
     match_globally,
@@ -240,9 +239,6 @@ def test_what_cannot_be_read_is_told(spark: SparkSession, tmp_path: Path) -> Non
     right = notification.encode(NotificationVector(1, [Reading(0, (5, 5, 5, 5))]))
     notes = make_frame(spark, [Note(7, NOW, 0, right), Note(8, NOW, 0, right + b"\x00")])
     assert {row[:2] for row in collect(match_notes(notes, index))} == {(7, 1)}
-    ((note, reason),) = find_unreadable(notes).collect()
-    assert note == 8
-    assert "bytes that follow" in reason
 
 
 def test_vocabularies_and_typed_content(spark: SparkSession, tmp_path: Path) -> None:

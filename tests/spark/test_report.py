@@ -18,7 +18,7 @@ from denwatch.cli import spark as commands
 from denwatch.cli.errors import CommandError
 from denwatch.spark.report import EmptyLogsError, Report, analyze
 from denwatch.spark.report import pictures as draw
-from denwatch.spark.report.page import Picture, ReportPage, ReportSection, write_page, write_table
+from denwatch.spark.report.page import Picture, ReportPage, write_page, write_table
 from denwatch.spark.report.svg import (
     AxisScale,
     choose_spans,
@@ -163,12 +163,9 @@ def test_a_browser_shows_every_picture_and_asks_for_nothing(done: Done) -> None:
 
 def test_texts_of_the_logs_stay_texts() -> None:
     evil = '<img src="http://example.org/x" onerror="alert(1)">'
-    picture = Picture(
-        "p", evil, draw.draw_bars([(evil, 3.0, "main", evil)], evil), evil, "", "", evil
-    )
-    page = ReportPage(
-        evil, evil, [ReportSection(evil, evil)], evil, [evil], [picture], [], [(evil, evil)]
-    )
+    row = draw.BarRow(evil, [(3.0, "main", evil)], evil)
+    picture = Picture("p", evil, draw.draw_rows([row], evil, [("main", evil)]), evil, "", "", evil)
+    page = ReportPage(evil, evil, [(evil, evil)], evil, [evil], [picture], [], [(evil, evil)])
     html = write_page(page) + write_table([evil], [[evil]], 1)
     assert "<img" not in html
     assert "&lt;img" in html
@@ -203,7 +200,7 @@ def test_scales_and_ticks() -> None:
     [
         draw.draw_delivery(pd.DataFrame(columns=["time", "hit", "late", "missed", "wrong"]), 1_000),
         draw.draw_latency(pd.DataFrame(columns=["share", "latency_ms", "best_ms"])),
-        draw.draw_bars([], "none"),
+        draw.draw_rows([], "none"),
         draw.draw_graph(pd.DataFrame(columns=["first", "second", "up_ms"]), {}),
     ],
 )

@@ -96,9 +96,8 @@ def test_a_session_keeps_time_in_utc_and_warms_its_workers(spark: SparkSession) 
     assert spark.sparkContext.getConf().get("spark.python.daemon.module") == "denwatch.spark.daemon"
     assert spark.sparkContext.master == "local[2]"
     require_shared(spark, [Path("/there/is/nothing")])  # one machine shares with itself
-    assert [row.path for row in find_unseen(spark, ["/", "/there/is/nothing"])] == [
-        "/there/is/nothing"
-    ]
+    unseen = find_unseen(spark, ["/", "/there/is/nothing"])
+    assert [path for _, path in unseen] == ["/there/is/nothing"]
 
 
 def test_only_noise_is_left_out_of_errors(capfd: pytest.CaptureFixture[str]) -> None:
@@ -129,27 +128,3 @@ def test_only_the_complaint_of_an_idle_process_is_dropped() -> None:
         [closed],
     ):
         assert list(drop_noise(kept)) == kept
-
-
-_FAULTS = """
-import resource, sys
-import numpy as np
-from denwatch.spark.daemon import keep_memory
-if sys.argv[1] == "kept":
-    keep_memory()
-[np.ones(250_000) for _ in range(8)]
-begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
-    [np.ones(250_000) for _ in range(8)]
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begin)
-"""
-
-
-def test_workers_keep_the_memory_of_a_batch() -> None:
-    """Eight arrays of 2 MB, again and again, take their pages once."""
-    faults = {}
-    for how in ("kept", "freed"):
-        command = [sys.executable, "-c", _FAULTS, how]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        faults[how] = int(told)
-    assert faults["kept"] * 10 < faults["freed"], faults

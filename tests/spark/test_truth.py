@@ -58,7 +58,7 @@ def case(
     tables = RecordTables(folder / "tables")
     counts = tables.update(spark, [folder / "logs"])
     assert "quarantine" not in counts
-    logs = Logs(lambda kind: tables.read(spark, kind).drop("day"))
+    logs = Logs(lambda kind: tables.read(spark, kind))
     study = Study(logs, late=1_000 * LATE, strategies=("direct", "epidemic"))
     signed = {id - (id >> 63 << 64): number for number, id in ids.items()}
     # What most clocks say is taken as true: the middle one of three is right.
@@ -74,7 +74,7 @@ def seconds(ms: int | None) -> float | None:
 
 
 def test_clocks_are_found_out_exactly(case: Case) -> None:
-    offsets = {node: offset for (node, _), offset in case.study.logs.offsets.items()}
+    offsets = {node: clock.offset for (node, _), clock in case.study.logs.clocks.items()}
     assert offsets == {"north": 0, "middle": 0, "south": 0} | case.skews
 
 

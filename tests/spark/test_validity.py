@@ -13,6 +13,7 @@ from denwatch.spark.analytics.timeline import (
     Bound,
     Run,
     RunClock,
+    correct_times,
     keep_valid,
     solve_clocks,
     widen_notes,
@@ -88,3 +89,25 @@ def test_the_doubt_of_clocks_is_what_transfers_leave_open() -> None:
     assert solve_clocks([*both, Bound(c, b, 3)])[c] == RunClock(0, 23 + LINK // 2)
     later = ("north", 2)  # a restart: the node's timeline goes on
     assert solve_clocks(both, [later])[later] == RunClock(0, 0)
+
+
+def test_a_site_with_hundreds_of_runs_is_planned_and_corrected(spark: SparkSession) -> None:
+    runs = [(f"node-{n // 10}", n % 10 + 1) for n in range(700)]
+    clocks = {run: RunClock(n + 1, 2 * n + 1) for n, run in enumerate(runs)}
+    columns = "note_id bigint, origin string, run bigint, at bigint, doubt bigint, expires bigint"
+    rows = [(n, *run, 10_000, 5, 0 if n % 2 else 20_000) for n, run in enumerate(runs)]
+    rows.append((700, "elsewhere", 1, 10_000, 5, 20_000))  # nothing is known of its clock
+    notes = correct_times(spark.createDataFrame(rows, columns), clocks, (), ("at", "expires"))
+    wide = widen_notes(notes, clocks)
+    assert wide.columns == notes.columns == [word.split()[0] for word in columns.split(", ")]
+    found = {row["note_id"]: row for row in wide.collect()}
+    for n in (0, 1, 699):
+        at, doubt = 10_000 - (n + 1), 2 * n + 1
+        expires = 0 if n % 2 else 20_000 - (n + 1)
+        assert found[n][3:] == (at - doubt, 5 + 2 * doubt, expires)
+    assert found[700][3:] == (10_000, 5, 20_000)
+    asked = spark.createDataFrame(
+        [(1, *runs[699], 1_000, FOREVER)],
+        "subscription_id bigint, origin string, run bigint, begins bigint, ends bigint",
+    )
+    assert widen_windows(asked, clocks).first()[3:] == (1_000 - 1_399, FOREVER)  # type: ignore[index]

@@ -9,7 +9,7 @@ from denwatch.node.matching.search import pack_notifications
 from denwatch.protocol import notification, subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
-from denwatch.spark.matching.kernels import decode_notes, decode_subscriptions, explain_note
+from denwatch.spark.matching.kernels import decode_notes, decode_subscriptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,15 +69,12 @@ def test_notes_are_read_as_the_protocol_reads_them(
     frames = [data.draw(spoil(notification.encode(note))) for note in drawn]
     kept: list[NotificationVector] = []
     is_right: list[bool] = []
-    reasons: dict[bytes, str] = {}
     for frame in frames:
         try:
             kept.append(notification.decode(frame))
             is_right.append(True)
-        except ProtocolError as error:
+        except ProtocolError:
             is_right.append(False)
-            reasons[frame] = str(error)
-    assert {frame: explain_note(frame) for frame in reasons} == reasons
     column = pa.array([b"x", *frames], pa.binary()).slice(1)  # as Arrow hands out a part
     readings, found = decode_notes(column)
     assert found.tolist() == is_right

@@ -24,19 +24,8 @@ if TYPE_CHECKING:
     from denwatch.spark.session import build_session
     from denwatch.spark.source import QUARANTINE, read_kind, stream_kind
 
-__all__ = [
-    "QUARANTINE",
-    "Report",
-    "Study",
-    "analyze",
-    "build_session",
-    "find_notes",
-    "find_windows",
-    "match_globally",
-    "open_study",
-    "read_kind",
-    "stream_kind",
-]
+__all__ = ["QUARANTINE", "Report", "Study", "analyze", "build_session", "find_notes"]
+__all__ += ["find_windows", "match_globally", "open_study", "read_kind", "stream_kind"]
 _HOMES = {
     "analytics.study": ("Study", "open_study"),
     "matching": ("find_notes", "find_windows", "match_globally"),

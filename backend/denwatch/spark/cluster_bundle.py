@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import hashlib
 import importlib.util
-import io
 import os
 import shutil
 import socket
@@ -20,7 +19,6 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -34,13 +32,6 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 class ArchiveError(ValueError):
     """An environment that cannot be sent; the message says why."""
-
-
-class Unseen(NamedTuple):
-    """A machine of the cluster and a path of the driver that it does not see."""
-
-    host: str
-    path: str
 
 
 def list_settings(archive: str | Path | None = None) -> dict[str, str]:
@@ -66,16 +57,12 @@ def check_archive(path: Path) -> Path:
         raise ArchiveError(f"{path}: no such file")
     try:
         with tarfile.open(path) as archive:
-            found = any(_is_interpreter(member) for member in archive)
+            found = any(member.name.removeprefix("./") == "bin/python" for member in archive)
     except tarfile.TarError:
         raise ArchiveError(f"{path}: not a tar archive, as venv-pack and conda-pack make") from None
     if not found:
         raise ArchiveError(f"{path}: it contains no bin/python")
     return path.resolve()
-
-
-def _is_interpreter(member: tarfile.TarInfo) -> bool:
-    return member.name.removeprefix("./") == "bin/python"
 
 
 def make_scratch() -> Path:
@@ -87,12 +74,16 @@ def make_scratch() -> Path:
 
 def pack_code(folder: Path) -> Path:
     """Write our packages into an archive for executors; return where it is."""
+
+    def leave_out(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if "__pycache__" in member.name else member
+
     path = folder / f"{CODE}.tar.gz"
     with tarfile.open(path, "w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
         for package in PACKAGES:
-            archive.add(_find_package(package), f"denwatch/{package}", filter=_leave_out_caches)
+            archive.add(_find_package(package), f"denwatch/{package}", filter=leave_out)
         for source, name in find_kernels():
-            archive.addfile(_describe(source, name), io.BytesIO(source.read_bytes()))
+            archive.add(source, name)
     return path
 
 
@@ -106,17 +97,6 @@ def _find_package(name: str) -> Path:
     assert spec is not None, name
     assert spec.origin is not None, name
     return Path(spec.origin).resolve().parent
-
-
-def _leave_out_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "__pycache__" in member.name else member
-
-
-def _describe(source: Path, name: str) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    status = source.stat()
-    member.size, member.mtime, member.mode = status.st_size, status.st_mtime, 0o644
-    return member
 
 
 def find_kernels() -> Iterator[tuple[Path, str]]:
@@ -137,8 +117,8 @@ def find_kernels() -> Iterator[tuple[Path, str]]:
                     yield kernel, f"denwatch/{package}/{place.as_posix()}"
 
 
-def find_unseen(session: SparkSession, paths: Iterable[str | Path]) -> list[Unseen]:
-    """Return what executors do not see of the driver's files and folders."""
+def find_unseen(session: SparkSession, paths: Iterable[str | Path]) -> list[tuple[str, str]]:
+    """Return (host, path) of the driver's files and folders that an executor does not see."""
     wanted = [str(Path(path).resolve()) for path in paths]
     context = session.sparkContext
     tasks = _ASKS * max(1, context.defaultParallelism)
@@ -147,4 +127,4 @@ def find_unseen(session: SparkSession, paths: Iterable[str | Path]) -> list[Unse
         return [(socket.gethostname(), path) for path in wanted if not Path(path).exists()]
 
     found = context.parallelize(range(tasks), tasks).flatMap(look).distinct().collect()
-    return [Unseen(*row) for row in sorted(found)]
+    return sorted(found)

@@ -10,23 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from denwatch.node import services as finders
 from denwatch.node.matching.plugins import FUZZY
-from denwatch.node.services import (
-    BasicSvdFinder,
-    ExactFinder,
-    ExhaustiveFinder,
-    FeasibilityRule,
-    Finder,
-    RandomFinder,
-    ServiceRequest,
-    SumFinder,
-    WeightedSvdFinder,
-)
+from denwatch.node.services import FeasibilityRule, ServiceRequest
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.spark.matching.windows import Meanings
@@ -35,25 +27,18 @@ from pyspark.sql import functions as F
 
 WISHES = "region string, wish string, wants array<string>, against array<string>"
 FOUND = "region string, wish string, place int, service string, squared int, probes bigint"
+_TEXT, _INT = pa.string(), pa.int32()
 _ARROW = pa.schema(
-    [
-        ("region", pa.string()),
-        ("wish", pa.string()),
-        ("place", pa.int32()),
-        ("service", pa.string()),
-        ("squared", pa.int32()),
-        ("probes", pa.int64()),
-    ]
+    {"region": _TEXT, "wish": _TEXT, "place": _INT, "service": _TEXT, "squared": _INT}
+    | {"probes": pa.int64()}
 )
-
-Make = Callable[[int, np.random.Generator], Finder]
-METHODS: dict[str, Make] = {
-    "exact": lambda width, _: ExactFinder(width),
-    "basic": lambda width, _: BasicSvdFinder(width),
-    "weighted": WeightedSvdFinder,
-    "sums": lambda width, _: SumFinder(width),
-    "random": lambda width, _: RandomFinder(width),
-    "exhaustive": lambda width, _: ExhaustiveFinder(width),
+METHODS: dict[str, Callable[[int, np.random.Generator], finders.Finder]] = {
+    "exact": lambda width, _: finders.ExactFinder(width),
+    "basic": lambda width, _: finders.BasicSvdFinder(width),
+    "weighted": finders.WeightedSvdFinder,
+    "sums": lambda width, _: finders.SumFinder(width),
+    "random": lambda width, _: finders.RandomFinder(width),
+    "exhaustive": lambda width, _: finders.ExhaustiveFinder(width),
 }
 
 
@@ -179,25 +164,29 @@ def read_offers(device: DataFrame, names: Names) -> DataFrame:
 
 
 def _make_offers(names: Names) -> Callable[[Frames], Frames]:
-    def read(batches: Frames) -> Frames:
-        for batch in batches:
-            rows: list[tuple[object, ...]] = []
-            for row in batch.itertuples(index=False):
-                has = None
-                if row.is_up:
-                    has = [
-                        name
-                        for sense in map(int, row.senses)
-                        for name in name_features(
-                            names, bytes(row.vocabulary or b""), sense >> 32, sense & 0xFFFF
-                        )
-                    ]
-                version = {"epoch": int(row.epoch), "number": int(row.number)}
-                rows.append((row.node, row.device, version, has, []))
-            columns = ["region", "service", "version", "has", "against"]
-            yield pd.DataFrame(rows, columns=columns)
+    def read(row: Any) -> tuple[object, ...]:
+        has = None
+        if row.is_up:
+            senses, vocabulary = map(int, row.senses), bytes(row.vocabulary or b"")
+            parts = (name_features(names, vocabulary, s >> 32, s & 0xFFFF) for s in senses)
+            has = [name for part in parts for name in part]
+        version = {"epoch": int(row.epoch), "number": int(row.number)}
+        return row.node, row.device, version, has, []
 
-    return read
+    return _map_rows(read, _COLUMNS)
+
+
+def _map_rows(
+    read: Callable[[Any], tuple[object, ...] | None], columns: Sequence[str]
+) -> Callable[[Frames], Frames]:
+    """Return a function for `mapInPandas` that makes a row of a row, or none."""
+
+    def map_frames(batches: Frames) -> Frames:
+        for batch in batches:
+            rows = filter(None, map(read, batch.itertuples(index=False)))
+            yield pd.DataFrame(rows, columns=list(columns))
+
+    return map_frames
 
 
 def read_wishes(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> DataFrame:
@@ -225,21 +214,16 @@ def read_wishes(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> 
 
 
 def _make_wishes(names: Names) -> Callable[[Frames], Frames]:
-    def read(batches: Frames) -> Frames:
-        for batch in batches:
-            rows: list[tuple[object, ...]] = []
-            for row in batch.itertuples(index=False):
-                try:
-                    vector = codec.decode(bytes(row.vector or b""))
-                except ProtocolError:  # matching tells of it
-                    continue
-                wants = name_features(
-                    names, bytes(row.vocabulary or b""), vector.event, vector.features
-                )
-                rows.append((row.region, row.wish, wants, []))
-            yield pd.DataFrame(rows, columns=["region", "wish", "wants", "against"])
+    def read(row: Any) -> tuple[object, ...] | None:
+        try:
+            vector = codec.decode(bytes(row.vector or b""))
+        except ProtocolError:  # matching tells of it
+            return None
+        vocabulary = bytes(row.vocabulary or b"")
+        wants = name_features(names, vocabulary, vector.event, vector.features)
+        return row.region, row.wish, wants, []
 
-    return read
+    return _map_rows(read, ("region", "wish", "wants", "against"))
 
 
 # Keeping services current ---------------------------------------------------------------
@@ -252,6 +236,7 @@ SERVICES = (
     "has array<string>, against array<string>"
 )
 _KEY = ("region", "service")
+_COLUMNS = (*_KEY, "version", "has", "against")
 
 
 def refresh_services(services: DataFrame, updates: DataFrame) -> DataFrame:
@@ -260,7 +245,7 @@ def refresh_services(services: DataFrame, updates: DataFrame) -> DataFrame:
     `has` lists the attributes that a service has, `against` those that it refuses (ternary ones);
     a null in `has` withdraws it.
     """
-    both = services.select(*_columns()).unionByName(updates.select(*_columns()))
+    both = services.select(*_COLUMNS).unionByName(updates.select(*_COLUMNS))
     said = F.struct("has", "against")
     latest = both.groupBy(*_KEY).agg(
         F.max("version").alias("version"), F.max_by(said, F.col("version")).alias("said")
@@ -271,10 +256,6 @@ def refresh_services(services: DataFrame, updates: DataFrame) -> DataFrame:
 def list_live(services: DataFrame) -> DataFrame:
     """Return the services that are offered now."""
     return services.where("has is not null")
-
-
-def _columns() -> list[str]:
-    return [*_KEY, "version", "has", "against"]
 
 
 # Recommendations ------------------------------------------------------------------------
@@ -294,16 +275,13 @@ def recommend_services(services: DataFrame, wishes: DataFrame, windows: DataFram
     here), beyond (attributes that it has and nobody asked for), probes, svd_service, svd_beyond,
     svd_probes, elsewhere (region and device, where there is none here).
     """
-    exact = find_services(services, wishes, method="exact", parts=_PARTS).select(
-        "region", "wish", "service", F.col("squared").alias("beyond"), "probes"
-    )
-    svd = find_services(services, wishes, method="weighted", parts=_PARTS).select(
-        "region",
-        "wish",
-        F.col("service").alias("svd_service"),
-        F.col("squared").alias("svd_beyond"),
-        F.col("probes").alias("svd_probes"),
-    )
+    both = []
+    for method, prefix in (("exact", ""), ("weighted", "svd_")):
+        found = find_services(services, wishes, method=method, parts=_PARTS)
+        named = (("service", "service"), ("squared", "beyond"), ("probes", "probes"))
+        columns = (F.col(name).alias(prefix + called) for name, called in named)
+        both.append(found.select("region", "wish", *columns))
+    exact, svd = both
     here = wishes.join(exact, ["region", "wish"], "left").join(svd, ["region", "wish"], "left")
     unserved = here.where("service is null").withColumn("region", F.lit(EVERYWHERE))
     anywhere = services.withColumn("service", F.concat_ws(": ", "region", "service")).withColumn(
@@ -334,16 +312,12 @@ def sum_regions(services: DataFrame, recommended: DataFrame) -> DataFrame:
     beyond and svd_beyond (mean), probes and svd_probes (mean).
     """
     offered = services.groupBy("region").agg(F.count("*").alias("services"))
-    is_here, is_there = F.col("service").isNotNull(), F.col("elsewhere").isNotNull()
-    asked = recommended.groupBy("region").agg(
-        F.count("*").alias("wishes"),
-        F.count_if(is_here).alias("served"),
-        F.count_if(~is_here & is_there).alias("elsewhere"),
-        F.count_if(~is_here & ~is_there).alias("unserved"),
-        *(
-            F.round(F.avg(name), 2).alias(name)
-            for name in ("beyond", "svd_beyond", "probes", "svd_probes")
-        ),
+    sums = (
+        *("count(*) as wishes", "count(service) as served"),
+        "count_if(service is null and elsewhere is not null) as elsewhere",
+        "count_if(service is null and elsewhere is null) as unserved",
     )
+    means = (f"round(avg({x}), 2) as {x}" for x in ("beyond", "svd_beyond", "probes", "svd_probes"))
+    asked = recommended.groupBy("region").agg(*map(F.expr, (*sums, *means)))
     counts = ["services", "wishes", "served", "elsewhere", "unserved"]
     return offered.join(asked, "region", "full").fillna(0, counts).orderBy("region")

@@ -25,20 +25,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Spark's generated code for wide rows passes HotSpot's limit of 8,000 bytecodes, and would be
 # interpreted: 4 to 16 times slower.
 _HUGE = "-XX:-DontCompileHugeMethods"
-# Arrow's Java looks twice at every number it is asked for: at its place, and whether it is null.
-# Spark asks within a batch's rows only, and looks for nulls itself. A sixth of the cost of a row.
-_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # Planning calls much of Spark once in a while. Java 17 throws away compiled code that it takes for
 # cold, and a stream's next batch, or an analysis's next query, would be planned by an interpreter.
 _KEEP = "-XX:-UseCodeCacheFlushing -XX:ReservedCodeCacheSize=512m"
-# Java compiles a second time, with a core's whole time, what was called 5,000 times. In a driver
-# that is the planner, for minutes: a third of the processor time that Java took for a query.
-# What is called for every row gets to ten times as many at once.
-_PATIENT = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
-    " -XX:Tier4CompileThreshold=150000"
-)
-_JAVA = f"{_HUGE} {_ARROW} {_KEEP} {_PATIENT}"
+_JAVA = f"{_HUGE} {_KEEP}"
 _LOGGING = Path(__file__).with_name("log4j2.json")
 
 
@@ -63,10 +53,12 @@ def build_session(
             conf.set(key, value)
     for key, value in (options or {}).items():
         conf.set(key, value)
+    from denwatch.spark.source import LogSource
+
     with filter_errors():
         session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    register_sources(session)
+    session.dataSource.register(LogSource)
     return session
 
 
@@ -80,7 +72,8 @@ def prepare_environment(uses_archive: bool) -> None:
     # For the workers on this machine, and those that plan the reading of a source.
     paths = [*find_roots(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(_find_cache()))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache / "denwatch" / "numba"))
 
 
 def list_common() -> dict[str, str]:
@@ -130,28 +123,16 @@ def list_place(master: str, archive: str | Path | None) -> dict[str, str]:
     return settings
 
 
-def register_sources(session: SparkSession) -> None:
-    """Register the format `denwatch` in a session."""
-    from denwatch.spark.source import LogSource
-
-    session.dataSource.register(LogSource)
-
-
 def is_local(master: str) -> bool:
     """Return whether executors are threads of this machine's one process."""
     return master == "local" or master.startswith("local[")
 
 
-def _find_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "denwatch" / "numba"
-
-
 # Log noise ------------------------------------------------------------------------------
 # A virtual machine that is started within `filter_errors` writes its errors into a pipe for as long
 # as it lives; a thread passes on every line that is not in `NOISE`, and every traceback except one:
-# Spark closes a Python process of its own that was idle for a minute, and that process reports that
-# it cannot answer any more (for our own workers `daemon` handles it).
+# Spark closes a Python process that was idle for a minute, and that process reports that it cannot
+# answer any more.
 
 NOISE = (  # what no setting of Spark's or Java's keeps back
     b"WARNING: Using incubator modules",

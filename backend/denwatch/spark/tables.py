@@ -24,18 +24,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.log.kinds import KINDS
 from denwatch.node.log.segments import write_name
-from denwatch.spark.source.decoding import (
-    ALL,
-    QUARANTINE,
-    Wanted,
-    build_problems,
-    build_schema,
-    convert_schema,
-    read_tables,
-)
+from denwatch.spark.source import decoding
+from denwatch.spark.source.decoding import ALL, QUARANTINE
 from denwatch.spark.source.listing import Piece, Quarantined, list_segments, plan_reading
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DateType, StructField, StructType
 
 PLAN = "plan.json"
 FORMAT = 1  # of the plan and the tables; another one is built anew
@@ -50,22 +42,11 @@ class RecordTables:
         self.folder = Path(folder).resolve()
 
     def read(self, spark: SparkSession, kind: str) -> DataFrame:
-        """Return the records of a kind, with their `day`; none if none were logged."""
-        # A schema of its own: the one of the kind is shared by all who read it.
-        schema = StructType([*build_schema(kind).fields, StructField("day", DateType())])
+        """Return the records of a kind; none if none were logged."""
         found = self.folder / f"kind={kind}"
         if not found.is_dir():
-            return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(str(found))
-
-    def count(self) -> dict[str, int]:
-        """Return how many rows each kind has."""
-        counts: dict[str, int] = {}
-        for entry in self._load_plan().values():
-            for name, rows in entry["files"].items():
-                kind = name.split("/")[0].removeprefix("kind=")
-                counts[kind] = counts.get(kind, 0) + rows
-        return counts
+            return spark.createDataFrame([], decoding.build_schema(kind))
+        return spark.read.schema(decoding.build_schema(kind)).parquet(str(found)).drop("day")
 
     def update(self, spark: SparkSession, folders: Iterable[str | Path]) -> dict[str, int]:
         """Bring the tables to what the folders of logs hold; return the rows of each kind."""
@@ -75,7 +56,8 @@ class RecordTables:
         fresh: list[Piece] = []
         for piece in plan.pieces:
             name = _name_piece(piece)
-            stamp = _stamp_piece(piece)
+            status = Path(piece.path).stat()
+            stamp = [piece.path, piece.start, piece.stop, status.st_size, status.st_mtime_ns]
             if name in old and old[name]["stamp"] == stamp:
                 entries[name] = old[name]
             else:
@@ -87,17 +69,17 @@ class RecordTables:
         entries["problems"] = {"stamp": [], "files": self._write_problems(plan.problems)}
         self._save_plan(entries)
         self._remove_others(entries)
-        return self.count()
+        counts: dict[str, int] = {}
+        for entry in entries.values():
+            for name, rows in entry["files"].items():
+                counts[get_kind(name)] = counts.get(get_kind(name), 0) + rows
+        return counts
 
     def _write_problems(self, problems: Sequence[Quarantined]) -> dict[str, int]:
         """Write what the listing found; one that is not read has no day: the first."""
-        if not problems:
-            return {}
-        schema = convert_schema(build_schema(QUARANTINE))
-        batch = build_problems(list(problems), schema)
-        name = f"kind={QUARANTINE}/day=1970-01-01/problems.parquet"
-        write_parquet(self.folder / name, pa.Table.from_batches([batch]))
-        return {name: batch.num_rows}
+        schema = decoding.convert_schema(decoding.build_schema(QUARANTINE))
+        batch = decoding.build_problems(list(problems), schema)
+        return write_tables(self.folder, [(QUARANTINE, batch)], "problems")
 
     def _load_plan(self) -> dict[str, dict[str, Any]]:
         try:
@@ -108,9 +90,8 @@ class RecordTables:
         return entries
 
     def _save_plan(self, entries: dict[str, dict[str, Any]]) -> None:
-        temporary = self.folder / f".{PLAN}"
-        temporary.write_text(json.dumps({"format": FORMAT, "pieces": entries}), encoding="utf-8")
-        temporary.replace(self.folder / PLAN)
+        text = json.dumps({"format": FORMAT, "pieces": entries})
+        replace_file(self.folder / PLAN, text.encode())
 
     def _remove_others(self, entries: dict[str, dict[str, Any]]) -> None:
         named = {name for entry in entries.values() for name in entry["files"]}
@@ -122,11 +103,6 @@ class RecordTables:
 def _name_piece(piece: Piece) -> str:
     """Return a name for a piece's files: the same when its segment is closed, or lies elsewhere."""
     return write_name(piece.node, piece.epoch, piece.start, ending="")
-
-
-def _stamp_piece(piece: Piece) -> list[Any]:
-    status = Path(piece.path).stat()
-    return [piece.path, piece.start, piece.stop, status.st_size, status.st_mtime_ns]
 
 
 def _write_pieces(
@@ -142,30 +118,37 @@ def _write_pieces(
 def write_piece(piece: Piece, folder: Path) -> tuple[str, dict[str, int]]:
     """Write the files of a piece; return its name, and the rows of each file."""
     name = _name_piece(piece)
-    parts: dict[tuple[str, str], list[pa.Table]] = {}
-    schemas = {kind: convert_schema(build_schema(kind)) for kind in (*KINDS, QUARANTINE)}
-    for kind, batch in read_tables(piece, Wanted(ALL), schemas):
-        for day, table in _split_days(kind, piece, batch):
-            parts.setdefault((kind, day), []).append(table)
-    files: dict[str, int] = {}
-    for (kind, day), tables in sorted(parts.items()):
-        path = f"kind={kind}/day={day}/{name}.parquet"
-        table = pa.concat_tables(tables)
-        write_parquet(folder / path, table)
-        files[path] = table.num_rows
-    return name, files
+    schemas = {
+        kind: decoding.convert_schema(decoding.build_schema(kind)) for kind in (*KINDS, QUARANTINE)
+    }
+    batches = decoding.read_tables(piece, decoding.Wanted(ALL), schemas)
+    return name, write_tables(folder, batches, name, piece.begun)
 
 
-def _split_days(kind: str, piece: Piece, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each day: of the record, or of the segment for what is damaged."""
-    table = pa.Table.from_batches([batch])
-    if kind == QUARANTINE:
-        yield name_day(piece.begun), table
-        return
-    days = [time // _DAY for time in batch.column("time").to_pylist()]
-    for day in sorted(set(days)):
-        name = name_day(day * _DAY)
-        yield name, table.filter(pa.array([other == day for other in days]))
+def write_tables(
+    folder: Path, batches: Iterable[tuple[str, pa.RecordBatch]], stem: str, undated: int = 0
+) -> dict[str, int]:
+    """Write (kind, records) by kind and day; return the rows of each file.
+
+    What is damaged has no time and goes to the day of `undated` (ms).
+    """
+    parts: dict[str, list[pa.RecordBatch]] = {}
+    for kind, batch in batches:
+        is_dated = kind != QUARANTINE
+        times = batch["time"].to_pylist() if is_dated else [undated] * batch.num_rows
+        days = [time // _DAY for time in times]
+        for day in sorted(set(days)):
+            name = f"kind={kind}/day={name_day(day * _DAY)}/{stem}.parquet"
+            rows = batch.filter(pa.array([other == day for other in days]))
+            parts.setdefault(name, []).append(rows)
+    for name, found in sorted(parts.items()):
+        write_parquet(folder / name, pa.Table.from_batches(found))
+    return {name: sum(rows.num_rows for rows in found) for name, found in sorted(parts.items())}
+
+
+def get_kind(name: str) -> str:
+    """Return the kind whose records a file has."""
+    return name.split("/")[0].removeprefix("kind=")
 
 
 def name_day(ms: int) -> str:
@@ -181,4 +164,11 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
+    temporary.replace(path)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write any other file, all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
     temporary.replace(path)

@@ -1,6 +1,6 @@
 """The command `denwatch`: finds a sub-command and runs it.
 
-A sub-command is a string "module:function", imported only when it is called, so that
+A sub-command is a string "file:function", imported only when it is called, so that
 `denwatch compile` does not wait for what `denwatch node` needs. Each takes its arguments and
 returns an exit status.
 """
@@ -25,32 +25,24 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "compile": Command(
-        "denwatch.cli.compile:run_compile", "compile a subscription to the bytes a device evaluates"
+        "compile:run_compile", "compile a subscription to the bytes a device evaluates"
     ),
-    "explain": Command(
-        "denwatch.cli.compile:run_explain", "explain the bytes of a vector in words and values"
-    ),
-    "plot": Command("denwatch.cli.plot:run", "draw membership functions, ideal and quantised"),
+    "explain": Command("compile:run_explain", "explain the bytes of a vector in words and values"),
+    "plot": Command("plot:run", "draw membership functions, ideal and quantised"),
     "vocabulary": Command(
-        "denwatch.cli.vocabulary:run", "list, show, search, check, merge, import vocabularies"
+        "vocabulary:run", "list, show, search, check, merge, import vocabularies"
     ),
-    "device": Command(
-        "denwatch.cli.device:run", "configure a watchdog, compile it for a board, install it"
-    ),
-    "watchdog": Command("denwatch.cli.watchdog:run", "run a watchdog on this machine"),
-    "node": Command("denwatch.cli.node:run", "make or run a DENS node"),
-    "keys": Command("denwatch.cli.keys:run", "manage names, keys and certificates of a site"),
-    "subscribe": Command("denwatch.cli.subscribe:run", "subscribe in words, and see what matches"),
-    "publish": Command("denwatch.cli.publish:run", "send a reading as a device would"),
-    "console": Command("denwatch.cli.console:run", "serve a web page for subscribing"),
-    "status": Command("denwatch.cli.status:run", "show the state of the nodes"),
-    "analyze": Command(
-        "denwatch.cli.spark:run_analyze", "analyse all nodes' logs on Spark, and write a report"
-    ),
-    "stream": Command(
-        "denwatch.cli.spark:run_stream", "analyse all nodes' logs on Spark, as they grow"
-    ),
-    "sql": Command("denwatch.cli.spark:run_sql", "query all nodes' logs in SQL"),
+    "device": Command("device:run", "configure a watchdog, compile it for a board, install it"),
+    "watchdog": Command("watchdog:run", "run a watchdog on this machine"),
+    "node": Command("node:run", "make or run a DENS node"),
+    "keys": Command("keys:run", "manage names, keys and certificates of a site"),
+    "subscribe": Command("subscribe:run", "subscribe in words, and see what matches"),
+    "publish": Command("publish:run", "send a reading as a device would"),
+    "console": Command("console:run", "serve a web page for subscribing"),
+    "status": Command("status:run", "show the state of the nodes"),
+    "analyze": Command("spark:run_analyze", "analyse all nodes' logs on Spark, and write a report"),
+    "stream": Command("spark:run_stream", "analyse all nodes' logs on Spark, as they grow"),
+    "sql": Command("spark:run_sql", "query all nodes' logs in SQL"),
 }
 
 _USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"
@@ -86,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def load_command(name: str) -> Callable[[list[str]], int]:
     """Import a sub-command."""
     module, _, function = COMMANDS[name].path.partition(":")
-    command: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
+    found = importlib.import_module(f"denwatch.cli.{module}")
+    command: Callable[[list[str]], int] = getattr(found, function)
     return command
 
 
@@ -94,19 +87,9 @@ def print_help(stream: TextIO) -> None:
     """Print all commands."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {command.summary}" for name, command in sorted(COMMANDS.items())]
-    print(
-        "denwatch - approximate publish/subscribe for networks that are mostly broken",
-        "",
-        _USAGE,
-        "       denwatch COMMAND --help",
-        "",
-        "commands:",
-        *lines,
-        "",
-        EXIT_STATUS,
-        sep="\n",
-        file=stream,
-    )
+    about = "denwatch - approximate publish/subscribe for networks that are mostly broken"
+    usage = f"{_USAGE}\n       denwatch COMMAND --help"
+    print(about, usage, "\n".join(["commands:", *lines]), EXIT_STATUS, sep="\n\n", file=stream)
 
 
 def suggest(name: str) -> str:

@@ -1,13 +1,18 @@
-"""What the sub-commands share: arguments, files, vocabularies, underlined errors."""
+"""What the sub-commands share: arguments, files, vocabularies, errors, tables."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import signal
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from denwatch.cli.errors import EXIT_STATUS, MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.errors import EXIT_STATUS, MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.errors import LanguageError
@@ -32,18 +37,31 @@ def build_parser(
     )
 
 
+def add_option(parser: argparse._ActionsContainer, usage: str, words: str, **settings: Any) -> None:
+    """Add an option as its usage shows it: "--json", "-o, --output FILE" or "--node URL ...".
+
+    One without a value is a flag; one with "..." may be repeated.
+    """
+    names = [word.rstrip(",") for word in usage.split() if word.startswith("-")]
+    value = [word for word in usage.split() if not word.startswith("-")]
+    if value:
+        settings["metavar"] = value[0]
+    elif "choices" not in settings:
+        settings["action"] = "store_true"
+    if value[1:] == ["..."]:
+        settings |= {"action": "append", "default": []}
+    parser.add_argument(*names, help=words, **settings)
+
+
 def add_vocabulary(parser: argparse.ArgumentParser) -> None:
     """Add the options for the vocabulary and the organisation."""
-    parser.add_argument(
-        "--vocabulary",
-        action="append",
-        metavar="NAME|FILE",
-        help=f"a shipped vocabulary or a TOML file; several are merged ({DEFAULT_VOCABULARY})",
+    add_option(
+        parser,
+        "--vocabulary NAME|FILE ...",
+        f"a shipped vocabulary or a TOML file; several are merged ({DEFAULT_VOCABULARY})",
     )
-    parser.add_argument(
-        "--organisation",
-        metavar="NAME",
-        help="whose synonyms take precedence where a word is ambiguous",
+    add_option(
+        parser, "--organisation NAME", "whose synonyms take precedence where a word is ambiguous"
     )
 
 
@@ -56,10 +74,8 @@ def load_vocabulary(names: list[str] | None) -> Vocabulary:
     for vocabulary in found[1:]:
         from denwatch.client.vocabulary.loading import merge_vocabularies
 
-        try:
+        with refuse(LanguageError, before=f"{merged.name} and {vocabulary.name}: "):
             merged = merge_vocabularies(merged, vocabulary)
-        except LanguageError as error:
-            raise CommandError(f"{merged.name} and {vocabulary.name}: {error}") from None
     return merged
 
 
@@ -73,10 +89,8 @@ def _load_one(name: str) -> Vocabulary:
     if not path.suffix and not path.exists():
         known = ", ".join(SHIPPED)
         raise CommandError(f'no vocabulary "{name}": shipped are {known}, or name a file', MISSING)
-    try:
+    with refuse(LanguageError, before=f"{path}: "):
         return parse_vocabulary(read_file(path))
-    except LanguageError as error:
-        raise CommandError(f"{path}: {error}") from None
 
 
 def read_input(text: str | None, file: str | None) -> tuple[str, str]:
@@ -94,11 +108,8 @@ def read_input(text: str | None, file: str | None) -> tuple[str, str]:
 
 def read_file(path: Path) -> str:
     """Return the text of a file."""
-    try:
-        with path.open("rb") as stream:
-            return _decode(stream.read(MAX_INPUT + 1), str(path))
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", MISSING) from None
+    with reach(path), path.open("rb") as stream:
+        return _decode(stream.read(MAX_INPUT + 1), str(path))
 
 
 def _decode(data: bytes, name: str) -> str:
@@ -112,10 +123,21 @@ def _decode(data: bytes, name: str) -> str:
 
 def write_file(path: Path, text: str) -> None:
     """Write a text file."""
-    try:
+    with reach(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", MISSING) from None
+
+
+def make_folder(path: Path, mode: int = 0o777) -> Path:
+    """Make a folder unless it is there, and return it."""
+    with reach(path):
+        path.mkdir(parents=True, exist_ok=True, mode=mode)
+    return path
+
+
+def find_data_home() -> Path:
+    """Return the folder in which programs of this user keep their data."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "denwatch"
 
 
 def point_at(error: LanguageError, text: str, name: str) -> str:
@@ -131,3 +153,69 @@ def point_at(error: LanguageError, text: str, name: str) -> str:
     if not name and "\n" in text:
         where = f"line {line}, column {column}"
     return f"{where}: {error.describe()}\n  {source}\n  {caret}"
+
+
+def print_mistake(error: LanguageError, text: str, name: str = "", *, as_json: bool) -> None:
+    """Print an error in a text: as one JSON object, or underlined on standard error."""
+    if as_json:
+        print(json.dumps(error.to_reply(), ensure_ascii=False))
+    else:
+        print(point_at(error, text, name), file=sys.stderr)
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines, with columns of equal width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
+    return [line.rstrip() for line in lines]
+
+
+# Failures -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def need_extra(extra: str, otherwise: str = "") -> Iterator[None]:
+    """Report a package that is not installed: what to install, or to do otherwise."""
+    try:
+        yield
+    except ImportError as error:
+        words = f"{error.name} is missing: pip install 'denwatch[{extra}]'{otherwise}"
+        raise CommandError(words, MISSING) from None
+
+
+@contextmanager
+def refuse(*kinds: type[Exception], before: str = "", status: int = WRONG_INPUT) -> Iterator[None]:
+    """Report errors of these kinds in one line; `before` stands before their own words."""
+    try:
+        yield
+    except kinds as error:
+        raise CommandError(f"{before}{error}", status) from None
+
+
+@contextmanager
+def underline(text: str, name: str = "") -> Iterator[None]:
+    """Report an error in a text, underlined."""
+    from denwatch.client.errors import LanguageError
+
+    try:
+        yield
+    except LanguageError as error:
+        raise CommandError(point_at(error, text, name)) from None
+
+
+@contextmanager
+def reach(path: Path) -> Iterator[None]:
+    """Report what the file system refuses, with the path."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", MISSING) from None
+
+
+def stop_at_sigterm() -> None:
+    """End at SIGTERM like at Ctrl-C: everything is stored and closed."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)

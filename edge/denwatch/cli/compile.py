@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from denwatch.cli.common import add_vocabulary, build_parser, load_vocabulary, point_at, read_input
+from denwatch.cli import common
 from denwatch.cli.errors import WRONG_INPUT, CommandError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def run_compile(argv: list[str]) -> int:
     from denwatch.client.errors import LanguageError
     from denwatch.client.language import parse, print_as
 
-    text, name = read_input(arguments.subscription, arguments.file)
-    vocabulary = load_vocabulary(arguments.vocabulary)
+    text, name = common.read_input(arguments.subscription, arguments.file)
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
     try:
         tree = parse(text)
         compiled = compile_subscription(
@@ -43,11 +43,8 @@ def run_compile(argv: list[str]) -> int:
             compact=not arguments.exact,
         )
     except LanguageError as error:
-        if arguments.json:
-            print(json.dumps(error.to_reply(), ensure_ascii=False))
-        else:
-            print(point_at(error, text, name), file=sys.stderr)
-        return 1
+        common.print_mistake(error, text, name, as_json=arguments.json)
+        return WRONG_INPUT
     if arguments.to:
         with_sets = vocabulary if arguments.self_contained else None
         print(print_as(arguments.to, tree, vocabulary=with_sets).rstrip("\n"))
@@ -83,27 +80,24 @@ def run_compile(argv: list[str]) -> int:
 
 def _parse_compile(argv: list[str]) -> argparse.Namespace:
     summary = "Compile a subscription to the bytes that a device evaluates."
-    parser = build_parser("compile", summary, _COMPILE_DESCRIPTION, _COMPILE_EXAMPLES)
+    parser = common.build_parser("compile", summary, _COMPILE_DESCRIPTION, _COMPILE_EXAMPLES)
     parser.add_argument("subscription", nargs="?", help='the text; "-" or nothing reads stdin')
-    parser.add_argument("-f", "--file", help="read the subscription from a file")
-    add_vocabulary(parser)
-    parser.add_argument(
-        "--handle", type=_read_handle, default=0, help="the handle on the device link"
+    common.add_option(parser, "-f, --file FILE", "read the subscription from a file")
+    common.add_vocabulary(parser)
+    common.add_option(
+        parser, "--handle HANDLE", "the handle on the device link", type=_read_handle, default=0
     )
-    parser.add_argument(
-        "--exact", action="store_true", help="keep hedges and second slopes, even beyond 17 bytes"
-    )
+    common.add_option(parser, "--exact", "keep hedges and second slopes, even beyond 17 bytes")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("-v", "--verbose", action="store_true", help="add a table of every byte")
-    output.add_argument("--json", action="store_true", help="one JSON object, errors too")
-    output.add_argument(
-        "--to", choices=("words", "xml", "json"), help="print the subscription in another notation"
+    common.add_option(output, "-v, --verbose", "add a table of every byte")
+    common.add_option(output, "--json", "one JSON object, errors too")
+    common.add_option(
+        output,
+        "--to",
+        "print the subscription in another notation",
+        choices=("words", "xml", "json"),
     )
-    parser.add_argument(
-        "--self-contained",
-        action="store_true",
-        help="with --to xml: write out domains and fuzzy sets",
-    )
+    common.add_option(parser, "--self-contained", "with --to xml: write out domains and fuzzy sets")
     return parser.parse_args(argv)
 
 
@@ -136,16 +130,15 @@ def run_explain(argv: list[str]) -> int:
     from denwatch.client.errors import LanguageError
     from denwatch.protocol.errors import ProtocolError
 
-    text, _ = read_input(arguments.hex, None)
+    text, _ = common.read_input(arguments.hex, None)
     data = read_hex(text)
-    vocabulary = load_vocabulary(arguments.vocabulary)
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
     try:
-        answer = explain(data, vocabulary)
+        with common.refuse(LanguageError):
+            answer = explain(data, vocabulary)
     except ProtocolError as error:
         print(point_at_byte(error, data), file=sys.stderr)
         return WRONG_INPUT
-    except LanguageError as error:
-        raise CommandError(str(error)) from None
     lines, rows = answer.pop("lines"), answer.pop("rows")
     if arguments.json:
         print(json.dumps(answer, ensure_ascii=False))
@@ -207,12 +200,12 @@ def point_at_byte(error: ProtocolError, data: bytes) -> str:
 
 def _parse_explain(argv: list[str]) -> argparse.Namespace:
     summary = "Explain a vector in words and values."
-    parser = build_parser("explain", summary, _EXPLAIN_DESCRIPTION, _EXPLAIN_EXAMPLES)
+    parser = common.build_parser("explain", summary, _EXPLAIN_DESCRIPTION, _EXPLAIN_EXAMPLES)
     parser.add_argument(
         "hex", nargs="?", help='the vector in hexadecimal; "-" or nothing reads stdin'
     )
-    add_vocabulary(parser)
+    common.add_vocabulary(parser)
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("-v", "--verbose", action="store_true", help="add a table of every byte")
-    output.add_argument("--json", action="store_true", help="one JSON object")
+    common.add_option(output, "-v, --verbose", "add a table of every byte")
+    common.add_option(output, "--json", "one JSON object")
     return parser.parse_args(argv)

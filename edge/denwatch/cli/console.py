@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from denwatch.cli.common import add_vocabulary, build_parser, load_vocabulary
+from denwatch.cli import common
 from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
-from denwatch.cli.subscribe import add_link, read_password
+from denwatch.cli.subscribe import DEFAULT_NODE, add_link, read_password
 
 if TYPE_CHECKING:
     from denwatch.client.console.auth import ConsoleUsers
@@ -43,7 +40,7 @@ def run(argv: list[str]) -> int:
     """Serve until stopped."""
     arguments = _parse(argv)
     listen_at = _read_listen(arguments)
-    try:
+    with common.need_extra("console"):
         from denwatch.client.console.auth import ConsoleUsers
         from denwatch.client.console.preview import preview
         from denwatch.client.console.server import ListenAddress
@@ -51,25 +48,20 @@ def run(argv: list[str]) -> int:
         from denwatch.client.subscriber import SubscriberError
         from denwatch.client.subscriber.link import Identity
         from denwatch.client.subscriber.servers import parse_server
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[console]'"
-        raise CommandError(message, MISSING) from None
-    vocabulary = load_vocabulary(arguments.vocabulary)
-    folder = _make_folder(arguments)
-    servers = tuple(arguments.node or ["mqtt://127.0.0.1:1883"])
-    try:
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
+    folder = common.make_folder(Path(arguments.store or common.find_data_home() / "console"), 0o700)
+    servers = tuple(arguments.node or [DEFAULT_NODE])
+    with common.refuse(SubscriberError):
         nodes = NodeServers(servers, arguments.ca, arguments.insecure)
         for server in servers:  # refuse now, not at a login, to send keys in the clear
             identity = Identity("name", "key", nodes.tls, nodes.is_insecure)
             identity.build_context(parse_server(server))
         users = ConsoleUsers(nodes, folder, vocabulary.prefer(arguments.organisation))
         listen = ListenAddress(
-            *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name or ())
+            *listen_at, arguments.certificate, arguments.key, tuple(arguments.host_name)
         )
         preview("heart_rate is high", vocabulary)  # loads the grammar
         return _serve(arguments, users, listen, folder)
-    except SubscriberError as error:
-        raise CommandError(str(error)) from None
 
 
 def _serve(
@@ -87,8 +79,7 @@ def _serve(
         whose = f"the console of {arguments.name}" if token else "the console, with login,"
         print(f"{whose} is at {where}", flush=True)
 
-    # uvicorn stops cleanly and then raises the signal again: end like Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
+    common.stop_at_sigterm()  # uvicorn stops cleanly and then raises the signal again
     try:
         serve(users, listen, report)
     except SystemExit:  # uvicorn's, when it cannot listen; it has printed why
@@ -98,10 +89,6 @@ def _serve(
     finally:
         users.close()
     return 0
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
-    raise KeyboardInterrupt
 
 
 # Arguments ----------------------------------------------------------------------------------
@@ -133,43 +120,26 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _make_folder(arguments: argparse.Namespace) -> Path:
-    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    folder = Path(arguments.store or Path(home) / "denwatch" / "console")
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise CommandError(f"{folder}: {error.strerror}", MISSING) from None
-    return folder
-
-
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Serve the rescue console: subscribe in words and see what matches, in a browser."
-    parser = build_parser("console", summary, _DESCRIPTION, _EXAMPLES)
-    parser.add_argument(
-        "--as", dest="name", metavar="NAME", help="the subscriber whose console it is"
-    )
+    parser = common.build_parser("console", summary, _DESCRIPTION, _EXAMPLES)
+    common.add_option(parser, "--as NAME", "the subscriber whose console it is", dest="name")
     add_link(parser)
-    add_vocabulary(parser)
-    parser.add_argument(
-        "--listen",
+    common.add_vocabulary(parser)
+    common.add_option(
+        parser,
+        "--listen HOST:PORT",
+        "address of the page; with port 0 the system chooses (127.0.0.1:8080)",
         default="127.0.0.1:8080",
-        metavar="HOST:PORT",
-        help="address of the page; with port 0 the system chooses (127.0.0.1:8080)",
     )
-    parser.add_argument(
-        "--certificate", type=Path, metavar="FILE", help="certificate of the page, for https (PEM)"
+    common.add_option(
+        parser, "--certificate FILE", "certificate of the page, for https (PEM)", type=Path
     )
-    parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
-    parser.add_argument(
-        "--host-name",
-        action="append",
-        metavar="NAME",
-        help="a further host name for browsers; may be repeated",
+    common.add_option(parser, "--key FILE", "the certificate's key (PEM)", type=Path)
+    common.add_option(
+        parser, "--host-name NAME ...", "a further host name for browsers; may be repeated"
     )
-    parser.add_argument(
-        "--store",
-        metavar="FOLDER",
-        help="folder for notifications (~/.local/share/denwatch/console)",
+    common.add_option(
+        parser, "--store FOLDER", "folder for notifications (~/.local/share/denwatch/console)"
     )
     return parser.parse_args(argv)

@@ -11,23 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from denwatch.cli.common import (
-    DEFAULT_VOCABULARY,
-    add_vocabulary,
-    build_parser,
-    load_vocabulary,
-    read_file,
-    write_file,
-)
-from denwatch.cli.devices.images import (
-    ARCHITECTURES,
-    ROLES,
-    build_role,
-    build_romfs,
-    find_mpremote,
-)
+from denwatch.cli import common
+from denwatch.cli.devices import images
 from denwatch.cli.devices.schema import check_config, is_loopback
-from denwatch.cli.errors import EXIT_STATUS, MISSING, CommandError
+from denwatch.cli.errors import EXIT_STATUS, CommandError
 
 _DESCRIPTION = """
 `config` writes watchdog.json from the device's key and sentences that say what it senses. `build`
@@ -39,12 +26,6 @@ denwatch device build --architecture xtensawin --output build/esp32
 denwatch device build --role filter --architecture armv6m --output build/pico
 denwatch device install --port /dev/ttyUSB0
 denwatch device install --config watchdog.json --dry-run"""
-
-_ACTIONS = {
-    "config": "Write watchdog.json: which sensor gives which attribute, by whose key.",
-    "build": "Compile the watchdog to .mpy files, without a board.",
-    "install": "Build, configure, and copy everything to a board that is connected over USB.",
-}
 
 _SENTENCES = """\
 sentences: ATTRIBUTE from SENSOR, then in any order
@@ -76,12 +57,12 @@ def run(argv: list[str]) -> int:
 
 def _build(arguments: argparse.Namespace) -> int:
     target = Path(arguments.output)
-    sizes = build_role(arguments.role, arguments.architecture, target)
+    sizes = images.build_role(arguments.role, arguments.architecture, target)
     urls = [[name, name] for name in sizes]
     package = {"urls": urls, "deps": [], "version": "0.1.0"}
-    write_file(target / "package.json", json.dumps(package, indent=1) + "\n")
+    common.write_file(target / "package.json", json.dumps(package, indent=1) + "\n")
     if arguments.romfs:
-        build_romfs(target, Path(arguments.romfs))
+        images.build_romfs(target, Path(arguments.romfs))
     if arguments.json:
         print(json.dumps({"files": sizes, "bytes": sum(sizes.values())}))
     else:
@@ -97,7 +78,7 @@ def _install(arguments: argparse.Namespace) -> int:
             print(f"note: {words} (denwatch keys show --url)", file=sys.stderr)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        build_role("full", arguments.architecture, folder / "lib")
+        images.build_role("full", arguments.architecture, folder / "lib")
         for node in config["nodes"]:
             if "ca" in node:
                 node["ca"] = _copy_certificate(Path(node["ca"]), folder)
@@ -106,7 +87,9 @@ def _install(arguments: argparse.Namespace) -> int:
         for command in list_commands(folder, arguments.port):
             if arguments.dry_run:
                 print("mpremote", *command)
-            elif subprocess.run([find_mpremote(), *command], check=False).returncode:
+            elif subprocess.run(
+                [images.find_program("mpremote"), *command], check=False
+            ).returncode:
                 raise CommandError("mpremote failed; is the board connected?")
     return 0
 
@@ -116,25 +99,19 @@ def _find_config(arguments: argparse.Namespace) -> dict[str, Any]:
     if not arguments.config:
         from denwatch.cli.devices.wizard import ask_config
 
-        return ask_config(load_vocabulary(arguments.vocabulary))
+        return ask_config(common.load_vocabulary(arguments.vocabulary))
     path = Path(arguments.config)
-    try:
-        config: dict[str, Any] = json.loads(read_file(path))
-    except json.JSONDecodeError as error:
-        raise CommandError(f"{path}: {error}") from None
-    try:
+    text = common.read_file(path)
+    with common.refuse(json.JSONDecodeError, CommandError, before=f"{path}: "):
+        config: dict[str, Any] = json.loads(text)
         check_config(config)
-    except CommandError as error:
-        raise CommandError(f"{path}: {error}") from None
     return config
 
 
 def _copy_certificate(path: Path, folder: Path) -> str:
     """Put a certificate beside the configuration; return the name that it has there."""
-    try:
+    with common.reach(path):
         shutil.copy(path, folder / path.name)
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}", MISSING) from None
     return path.name
 
 
@@ -151,104 +128,101 @@ def list_commands(folder: Path, port: str | None) -> list[list[str]]:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Configure a watchdog, compile it for a board, and put it there."
-    parser = build_parser("device", summary, _DESCRIPTION, _EXAMPLES)
+    parser = common.build_parser("device", summary, _DESCRIPTION, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", required=True)
-    for name, words in _ACTIONS.items():
+    for name, words, add in (
+        (
+            "config",
+            "Write watchdog.json: which sensor gives which attribute, by whose key.",
+            _add_config,
+        ),
+        ("build", "Compile the watchdog to .mpy files, without a board.", _add_build),
+        (
+            "install",
+            "Build, configure, and copy everything to a board that is connected over USB.",
+            _add_install,
+        ),
+    ):
         action = actions.add_parser(name, help=words, description=words, allow_abbrev=False)
         action.epilog = EXIT_STATUS
         action.formatter_class = argparse.RawDescriptionHelpFormatter
-        {"config": _add_config, "build": _add_build, "install": _add_install}[name](action)
+        add(action)
     return parser.parse_args(argv)
 
 
 def _add_config(action: argparse.ArgumentParser) -> None:
     action.epilog = f"{_SENTENCES}\n\n{EXIT_STATUS}"
-    action.add_argument(
-        "--key",
-        metavar="FILE",
+    common.add_option(
+        action,
+        "--key FILE",
+        "what `denwatch keys show NAME --secrets --output FILE` wrote",
         required=True,
-        help="what `denwatch keys show NAME --secrets --output FILE` wrote",
     )
-    action.add_argument(
-        "--sense",
-        action="append",
-        default=[],
-        metavar="SENTENCE",
-        help="an attribute and where it comes from; see below",
+    common.add_option(
+        action, "--sense SENTENCE ...", "an attribute and where it comes from; see below"
     )
-    action.add_argument(
-        "--senses", action="append", default=[], metavar="FILE", help="sentences, one a line"
+    common.add_option(action, "--senses FILE ...", "sentences, one a line")
+    common.add_option(
+        action, "--sources FILE", "JSON with sources of your own, for sentences to name"
     )
-    action.add_argument(
-        "--sources", metavar="FILE", help="JSON with sources of your own, for sentences to name"
+    common.add_option(action, "--every TIME", 'where no sentence says "every" (5 s)', default="5 s")
+    common.add_option(action, "--wifi NAME", "the wireless network")
+    common.add_option(
+        action,
+        "--wifi-password-file FILE|-",
+        "its password, of mode 0600, or from the pipe; empty for an open network",
     )
-    action.add_argument(
-        "--every", metavar="TIME", default="5 s", help='where no sentence says "every" (5 s)'
-    )
-    action.add_argument("--wifi", metavar="NAME", help="the wireless network")
-    action.add_argument(
-        "--wifi-password-file",
-        metavar="FILE|-",
-        help="its password, of mode 0600, or from the pipe; empty for an open network",
-    )
-    action.add_argument(
-        "--spool",
-        metavar="WHERE",
+    common.add_option(
+        action,
+        "--spool WHERE",
+        "file:NAME[:BLOCKS], partition:NAME or flash:START:LENGTH (file:spool.bin)",
         default="file:spool.bin",
-        help="file:NAME[:BLOCKS], partition:NAME or flash:START:LENGTH (file:spool.bin)",
     )
-    action.add_argument(
-        "--ca", metavar="FILE", help="certificate of the nodes' authority, DER (the key file's)"
+    common.add_option(
+        action, "--ca FILE", "certificate of the nodes' authority, DER (the key file's)"
     )
-    action.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
+    common.add_option(
+        action,
+        "-o, --output FILE",
+        "written with mode 0600 (watchdog.json)",
         default="watchdog.json",
-        help="written with mode 0600 (watchdog.json)",
     )
-    add_vocabulary(action)
+    common.add_vocabulary(action)
 
 
 def _add_build(action: argparse.ArgumentParser) -> None:
     _add_architecture(action)
-    action.add_argument(
+    common.add_option(
+        action,
         "--role",
-        choices=sorted(ROLES),
+        "full: the whole watchdog; filter: its filter alone (full)",
+        choices=sorted(images.ROLES),
         default="full",
-        help="full: the whole watchdog; filter: its filter alone (full)",
     )
-    action.add_argument(
-        "--output",
-        metavar="DIR",
-        default="build/device",
-        help="the folder to fill (build/device)",
+    common.add_option(
+        action, "--output DIR", "the folder to fill (build/device)", default="build/device"
     )
-    action.add_argument(
-        "--romfs", metavar="FILE", help="also a ROM file system, for mpremote romfs deploy"
-    )
-    action.add_argument("--json", action="store_true", help="sizes as one JSON object")
+    common.add_option(action, "--romfs FILE", "also a ROM file system, for mpremote romfs deploy")
+    common.add_option(action, "--json", "sizes as one JSON object")
 
 
 def _add_install(action: argparse.ArgumentParser) -> None:
     _add_architecture(action)
-    action.add_argument("--config", metavar="FILE", help="a watchdog.json instead of questions")
-    action.add_argument(
-        "--vocabulary",
-        action="append",
-        metavar="NAME|FILE",
-        help=f"whose words the answers are in ({DEFAULT_VOCABULARY})",
+    common.add_option(action, "--config FILE", "a watchdog.json instead of questions")
+    common.add_option(
+        action,
+        "--vocabulary NAME|FILE ...",
+        f"whose words the answers are in ({common.DEFAULT_VOCABULARY})",
     )
-    action.add_argument(
-        "--port", metavar="DEVICE", help="the board's serial port (the first one found)"
-    )
-    action.add_argument("--dry-run", action="store_true", help="print what mpremote would do")
+    common.add_option(action, "--port DEVICE", "the board's serial port (the first one found)")
+    common.add_option(action, "--dry-run", "print what mpremote would do")
 
 
 def _add_architecture(action: argparse.ArgumentParser) -> None:
-    action.add_argument(
+    common.add_option(
+        action,
         "--architecture",
-        choices=ARCHITECTURES,
+        "xtensawin: ESP32 (default); armv6m: RP2040; armv7m: RP2350, STM32; x64, x86: PC",
+        choices=images.ARCHITECTURES,
         default="xtensawin",
-        help="xtensawin: ESP32 (default); armv6m: RP2040; armv7m: RP2350, STM32; x64, x86: PC",
     )

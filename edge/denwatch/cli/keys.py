@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from denwatch.cli.common import build_parser
+from denwatch.cli.common import add_option, build_parser, format_table, refuse
 from denwatch.cli.errors import WRONG_USAGE, CommandError
 from denwatch.node.config import NodeConfigError, ServerAddress, load_config
 from denwatch.node.config.loading import is_loopback, read_url
@@ -27,21 +28,6 @@ from denwatch.node.security.registrations import (
     Registrations,
     derive_device_password,
     derive_device_secret,
-)
-from denwatch.node.security.site import (
-    CA_FILE,
-    CERTIFICATE_FILE,
-    KeyFile,
-    invite_node,
-    join_site,
-    load_authority,
-    read_certificate,
-    read_invitation,
-    read_secret_file,
-    renew_certificate,
-    rotate_own_keys,
-    write_file,
-    write_invitation,
 )
 
 _DESCRIPTION = """
@@ -57,45 +43,41 @@ denwatch keys rotate dog-1
 denwatch keys retire dog-1
 denwatch keys revoke dog-1
 denwatch keys list"""
+Action = Callable[[argparse.Namespace], Iterator[str]]
 _SPREADS = "a running node applies it within seconds and sends it to the others"
 
 
 def run(argv: list[str]) -> int:
     """Run one of the actions."""
     arguments = _parse(argv)
-    action: Callable[[argparse.Namespace], Iterator[str]] = arguments.action
-    try:
+    action: Action = arguments.action
+    with refuse(SecurityError, NodeConfigError):
         for line in action(arguments):
             print(line)
-    except (SecurityError, NodeConfigError) as error:
-        raise CommandError(str(error)) from None
     return 0
 
 
 def _change(
-    arguments: argparse.Namespace, change: Callable[[Registrations], Registrations]
-) -> tuple[Registrations, Registrations]:
-    """Change the key file; return the registry before and after."""
-    file = KeyFile(Path(arguments.directory))
+    arguments: argparse.Namespace, change: Callable[[Registrations], tuple[Any, ...]]
+) -> list[Any]:
+    """Change the key file: `change` returns the new registry, and then what this returns."""
+    file = site.KeyFile(Path(arguments.directory))
     with file.lock():
-        before = file.load()
-        after = change(before)
-        file.save(after)
-    return before, after
+        registry, *rest = change(file.load())
+        file.save(registry)
+    return rest
 
 
-def _find_authority(arguments: argparse.Namespace, is_needed: bool = True) -> Authority | None:
-    folder = Path(arguments.directory)
-    path = Path(arguments.authority) if arguments.authority else folder / AUTHORITY_FILE
-    if not is_needed and not path.exists():
-        return None
-    return load_authority(folder, path)
+def _load_authority(arguments: argparse.Namespace) -> Authority:
+    return site.load_authority(Path(arguments.directory), _name_authority(arguments))
 
 
-def _need_authority(arguments: argparse.Namespace) -> Authority:
-    authority = _find_authority(arguments)
-    assert authority is not None
-    return authority
+def _find_authority(arguments: argparse.Namespace) -> Authority | None:
+    return _load_authority(arguments) if _name_authority(arguments).exists() else None
+
+
+def _name_authority(arguments: argparse.Namespace) -> Path:
+    return Path(arguments.authority or Path(arguments.directory) / AUTHORITY_FILE)
 
 
 def add_device(arguments: argparse.Namespace) -> Iterator[str]:
@@ -103,9 +85,9 @@ def add_device(arguments: argparse.Namespace) -> Iterator[str]:
     name = arguments.name
     secret = None
     if arguments.key_file:
-        text = read_secret_file(Path(arguments.key_file)).decode("ascii", "replace")
+        text = site.read_secret_file(Path(arguments.key_file)).decode("ascii", "replace")
         secret = read_secret(text.strip(), name)
-    _change(arguments, lambda r: site.add_device(r, name, secret, arguments.key_id))
+    _change(arguments, lambda r: (site.add_device(r, name, secret, arguments.key_id),))
     yield f"device {name} is registered, key {arguments.key_id}; {_SPREADS}"
     yield f"  denwatch keys show {name} --secrets --output {name}.json"
 
@@ -114,14 +96,8 @@ def add_subscriber(arguments: argparse.Namespace) -> Iterator[str]:
     """Register a subscriber and show its password, once."""
     name, role = arguments.name, arguments.role
     _warn_of_role(arguments, role)
-    password = ""
-
-    def add(registry: Registrations) -> Registrations:
-        nonlocal password
-        registry, password = site.add_subscriber(registry, name, role, _read_chosen(arguments))
-        return registry
-
-    _change(arguments, add)
+    chosen = _read_chosen(arguments)
+    [password] = _change(arguments, lambda r: site.add_subscriber(r, name, role, chosen))
     yield f"subscriber {name} is registered as {role}; {_SPREADS}"
     yield from _hand_over(arguments, name, password)
 
@@ -131,7 +107,7 @@ def _hand_over(arguments: argparse.Namespace, name: str, password: str) -> Itera
     if arguments.password_file:
         return
     if arguments.output:
-        write_file(Path(arguments.output), f"{password}\n".encode())
+        site.write_file(Path(arguments.output), f"{password}\n".encode())
         yield f"  the password is in {arguments.output}"
         return
     yield f"  password, shown this once: {password}"
@@ -143,7 +119,7 @@ def _read_chosen(arguments: argparse.Namespace) -> str | None:
         return None
     if arguments.password_file == "-":
         return sys.stdin.readline().rstrip("\r\n")
-    data = read_secret_file(Path(arguments.password_file))
+    data = site.read_secret_file(Path(arguments.password_file))
     return data.decode("utf-8", "replace").rstrip("\r\n")
 
 
@@ -156,7 +132,7 @@ def _warn_of_role(arguments: argparse.Namespace, role: str) -> None:
 def change_role(arguments: argparse.Namespace) -> Iterator[str]:
     """Give a subscriber another role."""
     _warn_of_role(arguments, arguments.role)
-    _change(arguments, lambda r: site.change_role(r, arguments.name, arguments.role))
+    _change(arguments, lambda r: (site.change_role(r, arguments.name, arguments.role),))
     yield f"{arguments.name} is {arguments.role} now; {_SPREADS}"
 
 
@@ -165,19 +141,13 @@ def rotate(arguments: argparse.Namespace) -> Iterator[str]:
     name = arguments.name
     registry = load_registry(arguments)
     if name == registry.name:
-        serial = rotate_own_keys(Path(arguments.directory), _need_authority(arguments))
+        serial = site.rotate_own_keys(Path(arguments.directory), _load_authority(arguments))
         yield f"{name} has the key {serial}, too; {_SPREADS}"
     elif name in registry.cards:
         raise CommandError(f"{name} is a node: `denwatch keys invite {name}` gives it new keys")
     else:
-        key_id, password = 0, ""
-
-        def add(registry: Registrations) -> Registrations:
-            nonlocal key_id, password
-            registry, key_id, password = site.rotate(registry, name, _read_chosen(arguments))
-            return registry
-
-        _change(arguments, add)
+        chosen = _read_chosen(arguments)
+        key_id, password = _change(arguments, lambda r: site.rotate(r, name, chosen))
         yield f"{name} has the key {key_id}, too; {_SPREADS}"
         if password:
             yield from _hand_over(arguments, name, password)
@@ -188,15 +158,8 @@ def rotate(arguments: argparse.Namespace) -> Iterator[str]:
 
 def retire(arguments: argparse.Namespace) -> Iterator[str]:
     """Revoke all keys of a name but the newest."""
-    ids: list[int] = []
-
-    def end(registry: Registrations) -> Registrations:
-        nonlocal ids
-        authority = _find_authority(arguments, is_needed=False)
-        registry, ids = site.retire(registry, arguments.name, authority)
-        return registry
-
-    _change(arguments, end)
+    authority = _find_authority(arguments)
+    [ids] = _change(arguments, lambda r: site.retire(r, arguments.name, authority))
     if not ids:
         yield f"{arguments.name} has no older key; nothing was changed"
     else:
@@ -207,7 +170,7 @@ def revoke(arguments: argparse.Namespace) -> Iterator[str]:
     """Revoke a name, or one key of it, at all nodes."""
     name, key_id = arguments.name, arguments.key_id
 
-    def end(registry: Registrations) -> Registrations:
+    def end(registry: Registrations) -> tuple[Registrations]:
         kind = registry.kind_of(name) or arguments.kind
         if kind is None:
             raise CommandError(
@@ -215,8 +178,8 @@ def revoke(arguments: argparse.Namespace) -> Iterator[str]:
             )
         if arguments.kind not in (None, kind):
             raise CommandError(f'"{name}" is a {kind}')
-        authority = _find_authority(arguments, is_needed=kind == "node")
-        return site.revoke(registry, kind, name, key_id, authority)
+        find = _load_authority if kind == "node" else _find_authority
+        return (site.revoke(registry, kind, name, key_id, find(arguments)),)
 
     _change(arguments, end)
     what = f"key {key_id} of {name}" if key_id else name
@@ -229,102 +192,85 @@ def invite(arguments: argparse.Namespace) -> Iterator[str]:
     if path.exists():
         raise CommandError(f"{path} exists already")
     peers = {load_registry(arguments).name: find_url(arguments)}
-    authority = _need_authority(arguments)
+    authority = _load_authority(arguments)
     addresses = [*arguments.address, "localhost", "127.0.0.1"]
     today = datetime.now(UTC)
-    invitation = invite_node(folder, authority, arguments.name, addresses, peers, today)
-    write_file(path, write_invitation(invitation))
+    invitation = site.invite_node(folder, authority, arguments.name, addresses, peers, today)
+    site.write_file(path, site.write_invitation(invitation))
     yield f"{path} has the keys of {arguments.name}: copy it there, then delete it"
     yield f"  denwatch node --init DIRECTORY --join {path.name} --listen mqtts://0.0.0.0:8883"
 
 
 def join(arguments: argparse.Namespace) -> Iterator[str]:
     """Install new keys from an invitation, in a node's own folder."""
-    file = KeyFile(Path(arguments.directory))
+    file = site.KeyFile(Path(arguments.directory))
     if not file.path.exists():
         raise CommandError(
             f"{arguments.directory} has no node: `denwatch node --init DIRECTORY --join FILE`"
         )
-    registry = join_site(Path(arguments.directory), read_invitation(Path(arguments.file)))
+    registry = site.join_site(Path(arguments.directory), site.read_invitation(Path(arguments.file)))
     yield f"{registry.name} has the keys {', '.join(map(str, sorted(registry.own)))}"
 
 
 def renew(arguments: argparse.Namespace) -> Iterator[str]:
     """Issue this node's certificate anew."""
     folder = Path(arguments.directory)
-    authority = _need_authority(arguments)
+    authority = _load_authority(arguments)
     addresses = [*arguments.address, "localhost", "127.0.0.1"] if arguments.address else []
-    names = renew_certificate(folder, authority, addresses, datetime.now(UTC))
-    yield f"{folder / CERTIFICATE_FILE} is for {', '.join(names)}; restart the node"
+    names = site.renew_certificate(folder, authority, addresses, datetime.now(UTC))
+    yield f"{folder / site.CERTIFICATE_FILE} is for {', '.join(names)}; restart the node"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Manage names and keys of a site."
     parser = build_parser("keys", summary, _DESCRIPTION, _EXAMPLES)
-    parser.add_argument("--directory", default=".", help="the node's folder (this one)")
-    parser.add_argument("--authority", metavar="FILE", help="authority.json, if it is elsewhere")
+    add_option(parser, "--directory DIRECTORY", "the node's folder (this one)", default=".")
+    add_option(parser, "--authority FILE", "authority.json, if it is elsewhere")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
-    def add(
-        name: str, action: Callable[[argparse.Namespace], Iterator[str]], words: str
-    ) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=words, description=words)
+    def add(name: str, action: Action, words: str, among: Any = actions) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = among.add_parser(name, help=words, description=words)
         made.set_defaults(action=action)
         return made
 
-    add("list", list_names, "list the names of the site").add_argument(
-        "--json", action="store_true", help="one JSON object"
-    )
+    add_option(add("list", list_names, "list the names of the site"), "--json", "one JSON object")
     kinds = actions.add_parser("add", help="register a device or a subscriber").add_subparsers(
         required=True, metavar="device|subscriber"
     )
-    words = "register a device"
-    device = kinds.add_parser("device", help=words, description=words)
-    device.set_defaults(action=add_device)
+    device = add("device", add_device, "register a device", kinds)
     device.add_argument("name", help="the device's name")
-    device.add_argument(
-        "--key-file", metavar="FILE", help="hexadecimal key that the device has already"
-    )
-    device.add_argument("--key-id", type=int, default=1, metavar="N", help="number of the key (1)")
+    add_option(device, "--key-file FILE", "hexadecimal key that the device has already")
+    add_option(device, "--key-id N", "number of the key (1)", type=int, default=1)
     words = "register a subscriber, and show the password once"
-    subscriber = kinds.add_parser("subscriber", help=words, description=words)
-    subscriber.set_defaults(action=add_subscriber)
+    subscriber = add("subscriber", add_subscriber, words, kinds)
     subscriber.add_argument("name", help="the person's or app's name")
-    subscriber.add_argument("--role", required=True, help="a role of node.toml")
+    add_option(subscriber, "--role ROLE", "a role of node.toml", required=True)
     role = add("role", change_role, "give a subscriber another role")
     role.add_argument("name")
     role.add_argument("role")
     turn = add("rotate", rotate, "add a key; the old ones stay valid")
     turn.add_argument("name")
     for made in (subscriber, turn):
-        made.add_argument("--password-file", metavar="FILE|-", help="use this password")
-        made.add_argument("--output", metavar="FILE", help="write the password to this file")
+        add_option(made, "--password-file FILE|-", "use this password")
+        add_option(made, "--output FILE", "write the password to this file")
     add("retire", retire, "end all keys of a name but the newest").add_argument("name")
     end = add("revoke", revoke, "end a name, or one key of it, at all nodes")
     end.add_argument("name")
-    end.add_argument("--key-id", type=int, metavar="N", help="only this key")
-    end.add_argument("--kind", choices=KINDS, help="if the name is not registered here")
+    add_option(end, "--key-id N", "only this key", type=int)
+    add_option(end, "--kind", "if the name is not registered here", choices=KINDS)
     shown = add("show", show, "show a device's configuration, or a subscriber's commands")
     shown.add_argument("name")
-    shown.add_argument("--secrets", action="store_true", help="include the keys")
-    shown.add_argument("--output", metavar="FILE", help="write it to a file of mode 0600")
-    shown.add_argument("--url", help="the address at which others reach this node")
+    add_option(shown, "--secrets", "include the keys")
+    add_option(shown, "--output FILE", "write it to a file of mode 0600")
+    add_option(shown, "--url URL", "the address at which others reach this node")
     guest = add("invite", invite, "invite a node to the site, or give it new keys")
     guest.add_argument("name")
-    guest.add_argument(
-        "--address",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="a name that others reach it by",
-    )
-    guest.add_argument("--output", required=True, metavar="FILE", help="the invitation")
-    guest.add_argument("--url", help="the address at which others reach this node")
+    add_option(guest, "--address HOST ...", "a name that others reach it by")
+    add_option(guest, "--output FILE", "the invitation", required=True)
+    add_option(guest, "--url URL", "the address at which others reach this node")
     add("join", join, "install new keys from an invitation").add_argument("file")
     new = add("renew", renew, "renew this node's certificate")
-    new.add_argument(
-        "--address", action="append", default=[], metavar="HOST", help="new names for it"
-    )
+    add_option(new, "--address HOST ...", "new names for it")
     add("acl", print_acl, "access rules for Mosquitto")
     add("check", check, "check keys, certificate and configuration")
     return parser.parse_args(argv)
@@ -378,7 +324,7 @@ _COLUMNS = ("kind", "name", "keys", "role", "state")
 
 def load_registry(arguments: argparse.Namespace) -> Registrations:
     """Load the key file."""
-    return KeyFile(Path(arguments.directory)).load()
+    return site.KeyFile(Path(arguments.directory)).load()
 
 
 def list_names(arguments: argparse.Namespace) -> Iterator[str]:
@@ -388,11 +334,7 @@ def list_names(arguments: argparse.Namespace) -> Iterator[str]:
     if arguments.json:
         yield json.dumps([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
         return
-    shown = [_COLUMNS, *rows]
-    widths = [max(len(str(row[i])) for row in shown) for i in range(len(_COLUMNS))]
-    for row in shown:
-        padded = (f"{cell!s:<{width}}" for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(padded).rstrip()
+    yield from format_table([_COLUMNS, *rows])
 
 
 def _list_rows(registry: Registrations) -> Iterator[tuple[str, str, str, str, str]]:
@@ -433,7 +375,7 @@ def show(arguments: argparse.Namespace) -> Iterator[str]:
         case None:
             raise CommandError(f'"{name}" is not registered here')
     if arguments.output:
-        write_file(Path(arguments.output), f"{text}\n".encode())
+        site.write_file(Path(arguments.output), f"{text}\n".encode())
         yield f"written to {arguments.output}"
     else:
         yield text
@@ -445,15 +387,10 @@ def _describe_device(registry: Registrations, arguments: argparse.Namespace) -> 
     device = registry.devices[name]
     key_id = max(device.keys)
     key = device.keys[key_id]
-    nodes = [registry.name]
-    if key.is_master:
-        nodes += [
-            node
-            for node in sorted(registry.cards)
-            if node != registry.name and not registry.is_revoked("node", node)
-        ]
+    others = sorted(registry.cards.keys() - {registry.name}) if key.is_master else []
+    valid = [node for node in others if not registry.is_revoked("node", node)]
     entries = []
-    for node in nodes[:4]:  # a watchdog has room for four
+    for node in (registry.name, *valid)[:4]:  # a watchdog has room for four
         secret = derive_device_secret(key, name, node, key_id)
         is_shown = arguments.secrets
         entry = {
@@ -474,14 +411,12 @@ def _describe_subscriber(registry: Registrations, arguments: argparse.Namespace)
     name = arguments.name
     address = read_url(find_url(arguments))
     assert isinstance(address, ServerAddress)
-    secure = f" --cafile {Path(arguments.directory) / CA_FILE}" if address.has_tls else ""
+    secure = f" --cafile {Path(arguments.directory) / site.CA_FILE}" if address.has_tls else ""
     start = f"-h {address.host} -p {address.port}{secure} -u {name} -P PASSWORD -q 1"
-    return "\n".join(
-        [
-            f"# {name}, role {registry.subscribers[name].role}",
-            f"mosquitto_sub {start} -t dens/1/reply/{name} -t dens/1/note/{name}",
-            f"mosquitto_pub {start} -t dens/1/sub/{name} -m 'patient_temperature is very high'",
-        ]
+    return (
+        f"# {name}, role {registry.subscribers[name].role}\n"
+        f"mosquitto_sub {start} -t dens/1/reply/{name} -t dens/1/note/{name}\n"
+        f"mosquitto_pub {start} -t dens/1/sub/{name} -m 'patient_temperature is very high'"
     )
 
 
@@ -500,7 +435,7 @@ def find_url(arguments: argparse.Namespace) -> str:
     first = listen[0]
     host = first.host
     if host in ("0.0.0.0", "::"):
-        names = list_addresses(read_certificate(folder / CERTIFICATE_FILE))
+        names = list_addresses(site.read_certificate(folder / site.CERTIFICATE_FILE))
         beyond = [name for name in names if name != config.name and not is_loopback(name)]
         host = (beyond or [config.name])[0]
     host = f"[{host}]" if ":" in host else host
@@ -529,7 +464,7 @@ def check(arguments: argparse.Namespace) -> Iterator[str]:
     """Check keys, certificate and configuration."""
     folder = Path(arguments.directory)
     registry = load_registry(arguments)
-    names = list_addresses(read_certificate(folder / CERTIFICATE_FILE))
+    names = list_addresses(site.read_certificate(folder / site.CERTIFICATE_FILE))
     config = load_config(folder / "node.toml")
     if config.name != registry.name:
         raise CommandError(f"node.toml is for {config.name}, keys.json for {registry.name}")

@@ -12,18 +12,18 @@ import dataclasses
 import os
 import shutil
 import socket
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from denwatch.cli.common import build_parser
-from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.common import add_option, build_parser, need_extra, reach, refuse
+from denwatch.cli.errors import WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.node.config import Broker
-    from denwatch.node.security.site import Invitation
 
 CONFIG_FILE = "node.toml"
 DEFAULT_LISTEN = "mqtt://127.0.0.1:1883"
@@ -42,17 +42,14 @@ denwatch node --init south --join south.invite --listen mqtt://127.0.0.1:1884"""
 def run(argv: list[str]) -> int:
     """Make or run a node."""
     arguments = _parse(argv)
-    try:
+    with need_extra("node"):
         from denwatch.node.config import load_config
         from denwatch.node.runtime.process import check_node, serve_node, start_logging
         from denwatch.node.store import StoreError
-    except ModuleNotFoundError as error:
-        raise CommandError(
-            f'a node needs the package {error.name}: pip install "denwatch[node]"', MISSING
-        ) from None
     if arguments.init:
         return run_init(Path(arguments.init), arguments)
-    try:
+    # Of the configuration, keys, store and ports.
+    with refuse(ValueError, StoreError, OSError):
         config = load_config(Path(arguments.config))
         if arguments.broker:
             config = dataclasses.replace(config, broker=_read_broker(arguments.broker))
@@ -62,8 +59,6 @@ def run(argv: list[str]) -> int:
             print(f"{config.name}: configuration, keys and store are valid")
         else:
             serve_node(config)
-    except (ValueError, StoreError, OSError) as error:  # of the configuration, keys, store, ports
-        raise CommandError(str(error)) from None
     return 0
 
 
@@ -84,19 +79,18 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "config", nargs="?", default="node.toml", help="its configuration (node.toml)"
     )
-    parser.add_argument("--init", metavar="FOLDER", help="make a node's folder, and exit")
-    parser.add_argument(
-        "--check", action="store_true", help="check configuration, keys and store, and exit"
+    add_option(parser, "--init FOLDER", "make a node's folder, and exit")
+    add_option(parser, "--check", "check configuration, keys and store, and exit")
+    add_option(parser, "--broker URL", "use this broker instead of an own server")
+    add_option(
+        parser, "--log", "log format on stderr (text)", choices=("text", "json"), default="text"
     )
-    parser.add_argument("--broker", metavar="URL", help="use this broker instead of an own server")
-    parser.add_argument(
-        "--log", choices=("text", "json"), default="text", help="log format on stderr (text)"
-    )
-    parser.add_argument(
+    add_option(
+        parser,
         "--level",
+        "log level (info)",
         choices=("debug", "info", "warning", "error"),
         default="info",
-        help="log level (info)",
     )
     add_init_arguments(parser.add_argument_group("with --init"))
     return parser.parse_args(argv)
@@ -107,57 +101,63 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def add_init_arguments(group: argparse._ActionsContainer) -> None:
     """Add the options of `--init`."""
-    group.add_argument("--name", help="the node's name (this machine's host name)")
-    group.add_argument(
-        "--listen",
-        action="append",
-        metavar="URL",
-        help=f"where to listen; mqtts:// beyond this machine ({DEFAULT_LISTEN})",
+    add_option(group, "--name NAME", "the node's name (this machine's host name)")
+    add_option(
+        group,
+        "--listen URL ...",
+        f"where to listen; mqtts:// beyond this machine ({DEFAULT_LISTEN})",
     )
-    group.add_argument(
-        "--address",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="a name that others reach it by",
+    add_option(group, "--address HOST ...", "a name that others reach it by")
+    add_option(
+        group,
+        "--peer NAME=URL ...",
+        "another node to connect to; the inviting node is added anyway",
     )
-    group.add_argument(
-        "--peer",
-        action="append",
-        default=[],
-        metavar="NAME=URL",
-        help="another node to connect to; the inviting node is added anyway",
-    )
-    group.add_argument("--join", metavar="FILE", help="the invitation from `denwatch keys invite`")
+    add_option(group, "--join FILE", "the invitation from `denwatch keys invite`")
 
 
 def init_node(
     folder: Path,
     name: str | None = None,
-    listen: list[str] | None = None,
-    addresses: list[str] | None = None,
+    listen: Sequence[str] = (),
+    addresses: Sequence[str] = (),
     invitation: Path | None = None,
-    peers: dict[str, str] | None = None,
+    peers: Mapping[str, str] | None = None,
 ) -> Path:
     """Make a node's folder and return the path of its configuration.
 
-    On a CommandError nothing is left behind.
+    Everything is made in a temporary folder and moved into its place: on a CommandError nothing is
+    left behind.
     """
-    from denwatch.node.config import NodeConfigError
+    from denwatch.node.config import NodeConfigError, parse_config
+    from denwatch.node.config.model import write_config
+    from denwatch.node.security import site
     from denwatch.node.security.credentials import SecurityError
-    from denwatch.node.security.site import read_invitation
 
-    today = datetime.now(UTC)
-    try:
-        invited = read_invitation(invitation) if invitation else None
+    listen = list(listen) or [DEFAULT_LISTEN]
+    with refuse(SecurityError, NodeConfigError), reach(folder):
+        invited = site.read_invitation(invitation) if invitation else None
         _refuse_present(folder)
-        return _fill(
-            folder, name, listen or [DEFAULT_LISTEN], addresses or [], peers or {}, invited, today
-        )
-    except (SecurityError, NodeConfigError) as error:
-        raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"{folder}: {error.strerror}", MISSING) from None
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            if invited is None:
+                name = name or socket.gethostname().partition(".")[0]
+                hosts = _collect_addresses(listen, addresses)
+                site.found_site(beside, name, hosts, datetime.now(UTC))
+            else:
+                name = site.join_site(beside, invited).name
+                peers = {**invited.peers, **(peers or {})}
+            text = write_config(name, listen, dict(peers or {}))
+            parse_config(text, beside)
+            site.write_file(beside / CONFIG_FILE, text.encode(), 0o644)
+            if folder.exists():
+                folder.rmdir()  # empty: checked before
+            beside.rename(folder)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+    return folder / CONFIG_FILE
 
 
 def run_init(folder: Path, arguments: argparse.Namespace) -> int:
@@ -203,41 +203,6 @@ def describe_next_steps(path: Path, is_first: bool) -> str:
     return "\n".join([*lines, f"  denwatch node {path}"])
 
 
-def _fill(
-    folder: Path,
-    name: str | None,
-    listen: list[str],
-    addresses: list[str],
-    peers: dict[str, str],
-    invited: Invitation | None,
-    today: datetime,
-) -> Path:
-    """Make everything in a temporary folder, and move it into its place."""
-    from denwatch.node.config import parse_config
-    from denwatch.node.config.model import write_config
-    from denwatch.node.security.site import found_site, join_site, write_file
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        if invited is None:
-            name = name or socket.gethostname().partition(".")[0]
-            found_site(beside, name, _collect_addresses(listen, addresses), today)
-        else:
-            name = join_site(beside, invited).name
-            peers = {**invited.peers, **peers}
-        text = write_config(name, listen, peers)
-        parse_config(text, beside)
-        write_file(beside / CONFIG_FILE, text.encode(), 0o644)
-        if folder.exists():
-            folder.rmdir()  # empty: checked before
-        beside.rename(folder)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
-    return folder / CONFIG_FILE
-
-
 def _refuse_present(folder: Path) -> None:
     """Refuse a folder that is not empty: no file is overwritten."""
     from denwatch.node.security.site import refuse_present
@@ -251,7 +216,7 @@ def _refuse_present(folder: Path) -> None:
         raise CommandError(f"{folder} is not empty; nothing was changed")
 
 
-def _collect_addresses(listen: list[str], addresses: list[str]) -> list[str]:
+def _collect_addresses(listen: list[str], addresses: Sequence[str]) -> list[str]:
     """Return the names for the certificate: those given, where it listens, and this machine."""
     from denwatch.node.config.loading import is_loopback, read_url
 

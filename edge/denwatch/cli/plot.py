@@ -11,14 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from denwatch.cli.common import (
-    add_vocabulary,
-    build_parser,
-    load_vocabulary,
-    point_at,
-    read_input,
-)
-from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli import common
+from denwatch.cli.errors import WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree
@@ -56,17 +50,13 @@ class Panel:
 def run(argv: list[str]) -> int:
     """Draw one attribute or one subscription."""
     arguments = _parse(argv)
-    from denwatch.client.errors import LanguageError
-
     output = Path(arguments.output)
     if output.suffix.casefold() not in _FORMATS:
         raise CommandError(f"{output}: a picture ends in {' or '.join(_FORMATS)}", WRONG_USAGE)
-    text, name = read_input(arguments.what, arguments.file)
-    vocabulary = load_vocabulary(arguments.vocabulary)
-    try:
-        panels = find_panels(text, vocabulary.prefer(arguments.organisation))
-    except LanguageError as error:
-        raise CommandError(point_at(error, text, name)) from None
+    text, name = common.read_input(arguments.what, arguments.file)
+    vocabulary = common.load_vocabulary(arguments.vocabulary).prefer(arguments.organisation)
+    with common.underline(text, name):
+        panels = find_panels(text, vocabulary)
     draw(panels, output, text if len(text) <= 90 and "\n" not in text else "")
     print(output)
     return 0
@@ -144,12 +134,10 @@ def list_predicates(tree: SubscriptionTree, vocabulary: Vocabulary) -> list[Pane
 
 def draw(panels: list[Panel], output: Path, title: str) -> None:
     """Draw the panels one under the other and write the picture."""
-    try:
+    with common.need_extra("plot"):
         from matplotlib import rc_context
         from matplotlib.colors import TABLEAU_COLORS
         from matplotlib.figure import Figure
-    except ImportError:
-        raise CommandError("matplotlib is missing: pip install 'denwatch[plot]'", MISSING) from None
     if not panels:
         raise CommandError("nothing to draw: this attribute has no fuzzy terms")
     figure = Figure(figsize=(8, 0.6 + 2.6 * len(panels)), layout="constrained")
@@ -160,11 +148,8 @@ def draw(panels: list[Panel], output: Path, title: str) -> None:
         figure.suptitle(title, fontsize=10)
     # The same input gives the same file: no date, no random ids.
     metadata = {"Date": None} if output.suffix.casefold() == ".svg" else {}
-    with rc_context({"svg.hashsalt": "denwatch"}):
-        try:
-            figure.savefig(output, dpi=130, metadata=metadata)
-        except OSError as error:
-            raise CommandError(f"{output}: {error.strerror}", MISSING) from None
+    with rc_context({"svg.hashsalt": "denwatch"}), common.reach(output):
+        figure.savefig(output, dpi=130, metadata=metadata)
 
 
 def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
@@ -184,26 +169,19 @@ def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
             degrees = [curve.device(code) / 255 for code in codes]
             colour = colours[used % len(colours)]
             label = f"{curve.label}, quantised" if curve.label else "quantised"
+            style = {"color": colour, "alpha": 0.5, "label": label}
             if is_text:
-                axis.plot(values, degrees, "o", color=colour, markersize=9, alpha=0.5, label=label)
+                axis.plot(values, degrees, "o", markersize=9, **style)
             else:
-                axis.step(
-                    values, degrees, where="mid", color=colour, linewidth=4, alpha=0.5, label=label
-                )
+                axis.step(values, degrees, where="mid", linewidth=4, **style)
             used += 1
         if curve.ideal is not None:
             label = (
                 f"{curve.label}, ideal" if curve.device is None else "ideal" if used == 1 else "_"
             )
             dashes = ("-", "--", ":", "-.")[place % 4] if curve.device is None else "-"
-            axis.plot(
-                fine,
-                [curve.ideal(x) for x in fine],
-                "k",
-                linestyle=dashes,
-                linewidth=1,
-                label=label,
-            )
+            degrees = [curve.ideal(x) for x in fine]
+            axis.plot(fine, degrees, "k", linestyle=dashes, linewidth=1, label=label)
     axis.set_ylim(-0.05, 1.08)
     axis.set_xlabel(f"{attribute.name} [{attribute.unit}]" if attribute.unit else attribute.name)
     axis.set_ylabel("degree")
@@ -224,9 +202,9 @@ def draw_panel(axis: Any, panel: Panel, colours: Any) -> None:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Draw membership functions, the quantised one over the ideal one."
-    parser = build_parser("plot", summary, _DESCRIPTION, _EXAMPLES)
+    parser = common.build_parser("plot", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("what", nargs="?", help='an attribute or a subscription; "-" reads stdin')
-    parser.add_argument("-f", "--file", help="read the subscription from a file")
-    parser.add_argument("-o", "--output", required=True, help="the picture, .png or .svg")
-    add_vocabulary(parser)
+    common.add_option(parser, "-f, --file FILE", "read the subscription from a file")
+    common.add_option(parser, "-o, --output OUTPUT", "the picture, .png or .svg", required=True)
+    common.add_vocabulary(parser)
     return parser.parse_args(argv)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from denwatch.cli.common import (
-    MAX_INPUT,
-    add_vocabulary,
-    build_parser,
-    load_vocabulary,
-    point_at,
-    read_input,
-)
+from denwatch.cli import common
 from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
+from denwatch.cli.subscribe import read_seconds
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
@@ -40,7 +33,7 @@ denwatch publish --device tester --key tester.json --node 127.0.0.1:1883 - < rea
 def run(argv: list[str]) -> int:
     """Publish readings."""
     arguments = _parse(argv)
-    vocabulary = load_vocabulary(arguments.vocabulary)
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
     texts = _list_texts(arguments)
     readings = _read_all(arguments, texts, vocabulary)
     if readings is None:
@@ -49,19 +42,16 @@ def run(argv: list[str]) -> int:
         for text, reading in zip(texts, readings, strict=True):
             _print_one(arguments, text, reading, None)
         return 0
-    try:
+    with common.need_extra("client"):
         from denwatch.client.publisher import (
             Publisher,
             PublisherError,
             UnacknowledgedError,
             read_key,
         )
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[client]'"
-        raise CommandError(message, MISSING) from None
     if arguments.key is None:
         raise CommandError("give the device's key file with --key FILE", WRONG_USAGE)
-    try:
+    with common.refuse(PublisherError), common.refuse(UnacknowledgedError, status=MISSING):
         key = read_key(Path(arguments.key), arguments.device, arguments.node_name)
         publisher = Publisher(
             key,
@@ -74,10 +64,6 @@ def run(argv: list[str]) -> int:
         )
         with publisher:
             numbers = publisher.publish(readings, arguments.age)
-    except UnacknowledgedError as error:
-        raise CommandError(str(error), MISSING) from None
-    except PublisherError as error:
-        raise CommandError(str(error)) from None
     for text, reading, number in zip(texts, readings, numbers, strict=True):
         _print_one(arguments, text, reading, (publisher.device.epoch, number))
     if not arguments.json:
@@ -104,14 +90,14 @@ def _list_texts(arguments: argparse.Namespace) -> list[str]:
     texts: list[str] = []
     for text in arguments.reading or ["-"]:
         if text == "-":
-            piped, _ = read_input("-" if arguments.reading else None, None)
+            piped, _ = common.read_input("-" if arguments.reading else None, None)
             texts += [line for line in piped.splitlines() if line.strip()]
         else:
             texts.append(text)
     if not texts:
         raise CommandError("no readings")
-    if sum(map(len, texts)) > MAX_INPUT:
-        raise CommandError(f"more than {MAX_INPUT} characters")
+    if sum(map(len, texts)) > common.MAX_INPUT:
+        raise CommandError(f"more than {common.MAX_INPUT} characters")
     return texts
 
 
@@ -126,10 +112,7 @@ def _read_all(
         try:
             readings.append(parse_reading(text, vocabulary, arguments.organisation))
         except LanguageError as error:
-            if arguments.json:
-                print(json.dumps(error.to_reply(), ensure_ascii=False))
-            else:
-                print(point_at(error, text, ""), file=sys.stderr)
+            common.print_mistake(error, text, as_json=arguments.json)
             return None
     return readings
 
@@ -151,49 +134,27 @@ def _print_one(
         print(f"{encode(reading).hex()}  {text}")
 
 
-def _read_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 3e7:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds below a year')
-    return seconds
-
-
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Send readings as a registered device."
-    parser = build_parser("publish", summary, _DESCRIPTION, _EXAMPLES)
+    parser = common.build_parser("publish", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
         "reading",
         nargs="*",
         help="EVENT ATTRIBUTE=VALUE ...; may be repeated; - reads lines from stdin",
     )
-    parser.add_argument("--device", metavar="NAME", help="the device (the key file's)")
-    parser.add_argument("--key", metavar="FILE", help="the key file of the device")
-    parser.add_argument(
-        "--node", metavar="URL", help="mqtt://HOST:PORT or mqtts://… (the key file's)"
+    common.add_option(parser, "--device NAME", "the device (the key file's)")
+    common.add_option(parser, "--key FILE", "the key file of the device")
+    common.add_option(parser, "--node URL", "mqtt://HOST:PORT or mqtts://… (the key file's)")
+    common.add_option(parser, "--node-name NAME", "which node of the key file (the first)")
+    common.add_option(parser, "--ca FILE", "authority to trust, PEM or DER (the key file's)")
+    common.add_option(
+        parser, "--age S", "age of the readings in seconds (0)", type=read_seconds, default=0.0
     )
-    parser.add_argument(
-        "--node-name", metavar="NAME", help="which node of the key file (the first)"
+    common.add_option(
+        parser, "--timeout S", "how long to wait (10)", type=read_seconds, default=10.0
     )
-    parser.add_argument(
-        "--ca", metavar="FILE", help="authority to trust, PEM or DER (the key file's)"
-    )
-    parser.add_argument(
-        "--age",
-        type=_read_seconds,
-        default=0.0,
-        metavar="S",
-        help="age of the readings in seconds (0)",
-    )
-    parser.add_argument(
-        "--timeout", type=_read_seconds, default=10.0, metavar="S", help="how long to wait (10)"
-    )
-    parser.add_argument(
-        "--insecure", action="store_true", help="allow the password in the clear to another machine"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only print the vectors")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a reading")
-    add_vocabulary(parser)
+    common.add_option(parser, "--insecure", "allow the password in the clear to another machine")
+    common.add_option(parser, "--dry-run", "only print the vectors")
+    common.add_option(parser, "--json", "print one JSON object a reading")
+    common.add_vocabulary(parser)
     return parser.parse_args(argv)

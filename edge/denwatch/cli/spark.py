@@ -7,55 +7,62 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import json
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from denwatch.cli.common import build_parser
+from denwatch.cli.common import (
+    add_option,
+    build_parser,
+    format_table,
+    make_folder,
+    need_extra,
+    refuse,
+)
 from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli.subscribe import add_login, read_password
 from denwatch.node.log.kinds import KINDS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-if TYPE_CHECKING:
     from denwatch.spark.stream.operator_link import OperatorLink
-if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    Views = dict[str, tuple[str, Callable[[], DataFrame]]]  # what each contains; how to build it
 
-def add_logs(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the folders of logs and for the cluster."""
+
+def add_logs(parser: argparse.ArgumentParser, words: str) -> None:
+    """Add the options of `analyze` and `stream`; `words` say what the folder DIR is for."""
     parser.add_argument(
         "logs", nargs="+", metavar="LOGS", help="a folder with nodes' logs, at any depth"
     )
     add_master(parser)
+    add_option(parser, "--out DIR", words, required=True)
+    add_option(
+        parser, "--late SECONDS", "a delivery is late after this time (60)", type=float, default=60
+    )
+    add_option(parser, "--strategies LIST", "to compare: direct,spray:8,utility:11,epidemic …")
+    add_option(parser, "--quiet", "print no progress")
+
+
+def _check_late(arguments: argparse.Namespace) -> None:
+    if not arguments.late > 0:
+        raise CommandError(f"--late {arguments.late}: must be above 0 seconds", WRONG_USAGE)
 
 
 def add_master(parser: argparse.ArgumentParser) -> None:
     """Add the options for the cluster."""
-    parser.add_argument(
-        "--master", metavar="URL", help="spark://…, yarn, k8s://… (this machine: local[*])"
+    add_option(parser, "--master URL", "spark://…, yarn, k8s://… (this machine: local[*])")
+    add_option(
+        parser, "--archive FILE", "a Python environment for executors, made with venv-pack (theirs)"
     )
-    parser.add_argument(
-        "--archive",
-        metavar="FILE",
-        help="a Python environment for executors, made with venv-pack (theirs)",
-    )
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a Spark setting; may be repeated",
-    )
+    add_option(parser, "--conf KEY=VALUE ...", "a Spark setting; may be repeated")
 
 
 def read_conf(pairs: Iterable[str]) -> dict[str, str]:
@@ -81,20 +88,20 @@ def find_folders(names: list[str]) -> list[Path]:
 
 
 @contextmanager
-def open_session(
-    master: str | None, name: str, archive: str | None = None, conf: Iterable[str] = ()
-) -> Iterator[SparkSession]:
+def open_session(arguments: argparse.Namespace, command: str) -> Iterator[SparkSession]:
     """Yield a Spark session that ends with the command."""
-    options = read_conf(conf)
-    try:
+    options = read_conf(arguments.conf)
+    with need_extra("spark"):
         import pyspark  # noqa: F401 — missing without the extra
         from denwatch.spark.cluster_bundle import ArchiveError
         from denwatch.spark.session import build_session
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[spark]'"
-        raise CommandError(message, MISSING) from None
     try:
-        session = build_session(master, name=name, options=options, archive=archive)
+        session = build_session(
+            arguments.master,
+            name=f"denwatch {command}",
+            options=options,
+            archive=arguments.archive,
+        )
     except ArchiveError as error:
         raise CommandError(f"--archive {error}", WRONG_USAGE) from None
     except Exception as error:  # noqa: BLE001 — Java and the network fail in many ways
@@ -171,45 +178,22 @@ def run_analyze(argv: list[str]) -> int:
         _ANALYZE_DESCRIPTION,
         _ANALYZE_EXAMPLES,
     )
-    add_logs(parser)
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the report")
-    parser.add_argument(
-        "--late",
-        type=float,
-        default=60,
-        metavar="SECONDS",
-        help="a delivery is late after this time (60)",
-    )
-    parser.add_argument(
-        "--strategies", metavar="LIST", help="to compare: direct,spray:8,utility:11,epidemic …"
-    )
-    parser.add_argument("--quiet", action="store_true", help="print no progress")
+    add_logs(parser, "folder for the report")
     arguments = parser.parse_args(argv)
     folders = find_folders(arguments.logs)
-    out = make_folder(Path(arguments.out))
-    if not arguments.late > 0:
-        raise CommandError(f"--late {arguments.late}: must be above 0 seconds", 2)
+    _check_late(arguments)
+    out = make_folder(Path(arguments.out)).resolve()
     tell = make_progress_printer(arguments.quiet)
     tell("starting Spark")
-    with open_session(
-        arguments.master, "denwatch analyze", arguments.archive, arguments.conf
-    ) as session:
+    with open_session(arguments, "analyze") as session:
         from denwatch.spark.analytics.what_if import STRATEGIES
         from denwatch.spark.report import EmptyLogsError, analyze
 
         strategies = read_strategies(arguments.strategies) or STRATEGIES
         require_shared(session, [*folders, out])
-        try:
-            report = analyze(
-                session,
-                folders,
-                out,
-                late=int(arguments.late * 1000),
-                strategies=strategies,
-                tell=tell,
-            )
-        except EmptyLogsError as error:
-            raise CommandError(str(error)) from None
+        late = int(arguments.late * 1000)
+        with refuse(EmptyLogsError):
+            report = analyze(session, folders, out, late=late, strategies=strategies, tell=tell)
     head = report.headline
     print(
         f"{int(head['wished'])} expected, {int(head['possible'])} reachable, "
@@ -223,15 +207,6 @@ def run_analyze(argv: list[str]) -> int:
     return 0
 
 
-def make_folder(path: Path) -> Path:
-    """Make a folder, and return its full path."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
-    return path.resolve()
-
-
 def read_strategies(text: str | None) -> tuple[str, ...]:
     """Return the strategies of a comma-separated list, checked."""
     if not text:
@@ -239,11 +214,9 @@ def read_strategies(text: str | None) -> tuple[str, ...]:
     from denwatch.spark.analytics.what_if import make_strategy
 
     names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        try:
+    with refuse(ValueError, before="--strategies: ", status=WRONG_USAGE):
+        for name in names:
             make_strategy(name)
-        except ValueError as error:
-            raise CommandError(f"--strategies: {error}", 2) from None
     return names
 
 
@@ -280,40 +253,36 @@ def run_stream(argv: list[str]) -> int:
     """Follow logs until the command is stopped."""
     arguments = _parse_stream(argv)
     folders = find_folders(arguments.logs)
-    if not arguments.late > 0:
-        raise CommandError(f"--late {arguments.late}: must be above 0 seconds", 2)
+    _check_late(arguments)
     if arguments.max_records < 1:
-        raise CommandError(f"--max-records {arguments.max_records}: 1 or more", 2)
+        raise CommandError(f"--max-records {arguments.max_records}: 1 or more", WRONG_USAGE)
     every = read_span(arguments.every)
     strategies = read_strategies(arguments.strategies)
     operator = _make_operator(arguments)
-    out = make_folder(Path(arguments.out))
+    out = make_folder(Path(arguments.out)).resolve()
     tell = make_progress_printer(arguments.quiet)
     tell("starting Spark")
-    with open_session(
-        arguments.master, "denwatch stream", arguments.archive, arguments.conf
-    ) as session:
+    with open_session(arguments, "stream") as session:
+        from denwatch.spark.analytics.what_if import STRATEGIES
         from denwatch.spark.stream.engine import StreamEngine, StreamSettings
         from denwatch.spark.stream.versions import VersionError
 
         require_shared(session, [*folders, out])
         settings = StreamSettings(
-            every=every, late=int(arguments.late * 1000), max_records=arguments.max_records
+            every=every,
+            late=int(arguments.late * 1000),
+            strategies=strategies or STRATEGIES,
+            max_records=arguments.max_records,
         )
-        if strategies:
-            settings = StreamSettings(**{**vars(settings), "strategies": strategies})
-        try:
-            engine = StreamEngine(session, folders, out, settings, tell=tell, loop=operator)
-        except VersionError as error:
-            raise CommandError(str(error)) from None
-        signal.signal(signal.SIGTERM, lambda *_: engine.stop())
-        tell(f"following {', '.join(map(str, folders))}; {out / 'live.html'} shows it")
-        try:
+        with (
+            refuse(VersionError),
+            closing(
+                StreamEngine(session, folders, out, settings, tell=tell, loop=operator)
+            ) as engine,
+        ):
+            signal.signal(signal.SIGTERM, lambda *_: engine.stop())
+            tell(f"following {', '.join(map(str, folders))}; {out / 'live.html'} shows it")
             summary = engine.run(once=arguments.once)
-        except VersionError as error:
-            raise CommandError(str(error)) from None
-        finally:
-            engine.close()
     print(
         f"{sum(summary['records'].values())} records, {summary['matches']} matches in"
         f" {out / 'tables'}"
@@ -325,42 +294,15 @@ def _parse_stream(argv: list[str]) -> argparse.Namespace:
     parser = build_parser(
         "stream", "Keep tables of all nodes' logs current.", _STREAM_DESCRIPTION, _STREAM_EXAMPLES
     )
-    add_logs(parser)
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder for the tables")
-    parser.add_argument(
-        "--once", action="store_true", help="exit when all present logs are in the tables"
-    )
-    parser.add_argument("--every", default="5s", metavar="TIME", help="time between batches (5s)")
-    parser.add_argument(
-        "--late",
-        type=float,
-        default=60,
-        metavar="SECONDS",
-        help="a delivery is late after this time (60)",
-    )
-    parser.add_argument(
-        "--strategies", metavar="LIST", help="to compare: direct,spray:8,utility:11,epidemic …"
-    )
-    parser.add_argument(
-        "--max-records",
-        type=int,
-        default=500_000,
-        metavar="N",
-        help="records in one batch; limits a worker's memory (500000)",
-    )
-    parser.add_argument("--quiet", action="store_true", help="print no progress")
+    add_logs(parser, "folder for the tables")
+    add_option(parser, "--once", "exit when all present logs are in the tables")
+    add_option(parser, "--every TIME", "time between batches (5s)", default="5s")
+    words = "records in one batch; limits a worker's memory (500000)"
+    add_option(parser, "--max-records N", words, type=int, default=500_000)
     back = parser.add_argument_group("back to the nodes")
-    back.add_argument(
-        "--mqtt", action="append", metavar="URL", help="a node, mqtt://… or mqtts://…; repeatable"
-    )
-    back.add_argument("--name", default="operator", help="name to log in with (operator)")
-    back.add_argument(
-        "--password-file", metavar="FILE", help="file with the password (or DENWATCH_PASSWORD)"
-    )
-    back.add_argument("--ca", metavar="FILE", help="authority to trust (the system's)")
-    back.add_argument(
-        "--insecure", action="store_true", help="allow the password in the clear to another machine"
-    )
+    add_option(back, "--mqtt URL ...", "a node, mqtt://… or mqtts://…; repeatable")
+    add_option(back, "--name NAME", "name to log in with (operator)", default="operator")
+    add_login(back)
     return parser.parse_args(argv)
 
 
@@ -369,32 +311,20 @@ def read_span(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
     seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
     if seconds <= 0:
-        raise CommandError(f"--every {text}: a time such as 500ms, 5s or 1m", 2)
+        raise CommandError(f"--every {text}: a time such as 500ms, 5s or 1m", WRONG_USAGE)
     return seconds
 
 
 def _make_operator(arguments: argparse.Namespace) -> OperatorLink | None:
     if not arguments.mqtt:
         return None
-    try:
-        from denwatch.cli.subscribe import read_password
+    with need_extra("spark,client"):
         from denwatch.client.subscriber.messages import SubscriberError
         from denwatch.spark.stream.operator_link import OperatorLink
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[spark,client]'"
-        raise CommandError(message, MISSING) from None
-    password = read_password(arguments)
-    try:
-        return OperatorLink(
-            arguments.mqtt,
-            arguments.name,
-            password,
-            Path(arguments.out) / "handed.json",
-            ca=arguments.ca,
-            is_insecure=arguments.insecure,
-        )
-    except SubscriberError as error:
-        raise CommandError(f"--mqtt: {error}", 2) from None
+    memory, is_insecure = Path(arguments.out) / "handed.json", arguments.insecure
+    user = arguments.name, read_password(arguments)
+    with refuse(SubscriberError, before="--mqtt: ", status=WRONG_USAGE):
+        return OperatorLink(arguments.mqtt, *user, memory, ca=arguments.ca, is_insecure=is_insecure)
 
 
 # `denwatch sql` ------------------------------------------------------------------------------
@@ -419,13 +349,15 @@ def run_sql(argv: list[str]) -> int:
     parser.add_argument(
         "logs", nargs="+", metavar="LOGS", help="folders; the last argument may be a query"
     )
-    parser.add_argument("--query", metavar="SQL", help="the query")
-    parser.add_argument(
-        "--format", choices=("table", "csv", "json"), default="table", help="output format (table)"
+    add_option(parser, "--query SQL", "the query")
+    add_option(
+        parser,
+        "--format",
+        "output format (table)",
+        choices=("table", "csv", "json"),
+        default="table",
     )
-    parser.add_argument(
-        "--limit", type=int, default=1_000, metavar="ROWS", help="print at most so many rows (1000)"
-    )
+    add_option(parser, "--limit ROWS", "print at most so many rows (1000)", type=int, default=1_000)
     add_master(parser)
     arguments = parser.parse_args(argv)
     logs, query = list(arguments.logs), arguments.query
@@ -436,15 +368,13 @@ def run_sql(argv: list[str]) -> int:
     if arguments.limit < 1:
         raise CommandError("--limit: 1 or more", WRONG_USAGE)
     folders = find_folders(logs)
-    with open_session(
-        arguments.master, "denwatch sql", arguments.archive, arguments.conf
-    ) as session:
+    with open_session(arguments, "sql") as session:
         require_shared(session, folders)
         from pyspark.errors import AnalysisException, ParseException
 
         views = build_views(session, [str(folder) for folder in folders])
         if query is None:
-            _print_views(views)
+            print(*format_table([(name, words) for name, (words, _) in views.items()]), sep="\n")
             return 0
         try:
             answer = ask(session, views, query)
@@ -455,9 +385,7 @@ def run_sql(argv: list[str]) -> int:
     return 0
 
 
-def build_views(
-    session: SparkSession, folders: list[str]
-) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
+def build_views(session: SparkSession, folders: list[str]) -> Views:
     """Return all views: what each contains, and how to build it."""
     from denwatch.spark.analytics.study import open_study
     from denwatch.spark.report.analysis import name_ids
@@ -476,20 +404,12 @@ def build_views(
     return views
 
 
-def ask(
-    session: SparkSession, views: dict[str, tuple[str, Callable[[], DataFrame]]], query: str
-) -> DataFrame:
+def ask(session: SparkSession, views: Views, query: str) -> DataFrame:
     """Return the answer; only views that the query names are built."""
     words = set(re.findall(r"\w+", query.lower()))
     for name in sorted(views.keys() & words):
         views[name][1]().createOrReplaceTempView(name)
     return session.sql(query)
-
-
-def _print_views(views: dict[str, tuple[str, Callable[[], DataFrame]]]) -> None:
-    width = max(map(len, views))
-    for name, (words, _) in views.items():
-        print(f"{name:<{width}}  {words}")
 
 
 def print_rows(names: list[str], rows: list[dict[str, Any]], form: str) -> None:
@@ -500,17 +420,10 @@ def print_rows(names: list[str], rows: list[dict[str, Any]], form: str) -> None:
         return
     texts = [[_write_text(row[name]) for name in names] for row in rows]
     if form == "csv":
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(texts)
-        sys.stdout.write(stream.getvalue())
+        csv.writer(sys.stdout, lineterminator="\n").writerows([names, *texts])
         return
-    widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(names)]
-    for line in [list(names), ["-" * width for width in widths], *texts]:
-        print(
-            "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
-        )
+    widths = [max(map(len, column)) for column in zip(names, *texts, strict=True)]
+    print(*format_table([names, ["-" * width for width in widths], *texts]), sep="\n")
 
 
 def _write_text(value: object) -> str:

@@ -7,11 +7,12 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
 
-from denwatch.cli.common import build_parser
+from denwatch.cli.common import add_option, build_parser, format_table, need_extra, refuse
 from denwatch.cli.errors import MISSING, CommandError
-from denwatch.cli.subscribe import add_link, read_password
+from denwatch.cli.subscribe import DEFAULT_NODE, add_link, read_password
 
 _DESCRIPTION = """
 Every node publishes a status: what it stores, what is queued, its peers and devices, and how far
@@ -21,20 +22,9 @@ denwatch status
 denwatch status --node mqtts://tent --node mqtts://truck --ca site.pem --as medic7
 denwatch status --once --json"""
 _SETTLE = 0.5  # s without a new status: all retained ones have arrived
-_COLUMNS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("node", ("node", "name")),
-    ("subscriptions", ("subscriptions",)),
-    ("notifications", ("notifications", "held")),
-    ("delivered", ("delivered",)),
-    ("queue", ("queue", "waiting")),
-    ("attached", ("attached",)),
-    ("devices", ("devices",)),
-    ("peers", ("peers",)),
-    ("lag", ("lag", "lag_ms")),
-    ("clock", ("clock", "clock_ms")),
-    ("doubt", ("doubt", "doubt_ms")),
-    ("up", ("uptime", "uptime_s")),
-    ("heard", ()),
+_FIELDS = (  # of a status, in the order of the columns
+    *("node", "subscriptions", "notifications", "delivered", "queue", "attached", "devices"),
+    *("peers", "lag_ms", "clock_ms", "doubt_ms", "uptime_s"),
 )
 
 
@@ -48,30 +38,22 @@ class ReportedStatus(NamedTuple):
 def run(argv: list[str]) -> int:
     """Show the nodes."""
     arguments = _parse(argv)
-    try:
+    with need_extra("client"):
         from denwatch.client.subscriber import SubscriberError
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[client]'"
-        raise CommandError(message, MISSING) from None
     is_live = not arguments.once and not arguments.json and sys.stdout.isatty()
-    try:
-        with StatusTable(arguments) as table:
-            if is_live:
-                return _show_live(table)
-            if arguments.json and not arguments.once:
-                return _follow(table)
-            table.settle(arguments.timeout)
-            if arguments.json:
-                for name in sorted(table.nodes):
-                    print(json.dumps({**table.nodes[name].fields, "node": name}, sort_keys=True))
-            else:
-                print(format_rows(build_rows(table.nodes, table.now())))
-            table.print_failures()
-            return 0
-    except SubscriberError as error:
-        raise CommandError(str(error)) from None
-    except KeyboardInterrupt:
-        return 0
+    with suppress(KeyboardInterrupt), refuse(SubscriberError), StatusTable(arguments) as table:
+        if is_live:
+            _show_live(table)
+        elif arguments.json and not arguments.once:
+            _follow(table)
+        table.settle(arguments.timeout)
+        if arguments.json:
+            for name in sorted(table.nodes):
+                print(json.dumps({**table.nodes[name].fields, "node": name}, sort_keys=True))
+        else:
+            print(*format_table(build_rows(table.nodes, table.now())), sep="\n")
+        table.print_failures()
+    return 0
 
 
 class StatusTable:
@@ -81,7 +63,7 @@ class StatusTable:
         from denwatch.client.subscriber.link import Identity, StatusReader
         from denwatch.client.subscriber.servers import parse_server
 
-        servers = arguments.node or ["mqtt://127.0.0.1:1883"]
+        servers = arguments.node or [DEFAULT_NODE]
         identity = Identity(
             arguments.name or "", read_password(arguments), arguments.ca, arguments.insecure
         )
@@ -135,44 +117,29 @@ def build_rows(nodes: Mapping[str, ReportedStatus], now: int) -> list[list[str]]
     """Return a table, its first row the titles; columns without any value are left out."""
     from denwatch.client.subscriber.display import describe_span
 
-    rows = [[title for title, _ in _COLUMNS]]
+    titles = [name.removesuffix("_ms").replace("uptime_s", "up") for name in _FIELDS]
+    rows = [[*titles, "heard"]]
     for name in sorted(nodes):
-        fields, heard = {"node": name, **nodes[name].fields}, nodes[name].heard
-        cells = [_describe(title, fields, keys) for title, keys in _COLUMNS[:-1]]
+        fields, heard = {**nodes[name].fields, "node": name}, nodes[name].heard
+        cells = [_describe(field, fields.get(field)) for field in _FIELDS]
         rows.append([*cells, f"{describe_span(max(0, now - heard))} ago"])
-    used = [i for i in range(len(_COLUMNS)) if len(rows) == 1 or any(row[i] for row in rows[1:])]
+    used = [i for i in range(len(rows[0])) if len(rows) == 1 or any(row[i] for row in rows[1:])]
     return [[row[i] for i in used] for row in rows]
 
 
-def _describe(title: str, fields: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+def _describe(field: str, value: Any) -> str:
     from denwatch.client.subscriber.display import describe_span
 
-    key = next((key for key in keys if fields.get(key) is not None), None)
-    if key is None:
+    if value is None:
         return ""
-    value = fields[key]
-    if title in ("lag", "clock", "doubt", "up") and isinstance(value, int | float):
-        ms = round(value * 1000) if key in ("uptime", "uptime_s") else round(value)
+    if field.endswith(("_ms", "_s")) and isinstance(value, int | float):
+        ms = round(value * 1000 if field.endswith("_s") else value)
         span = f"{ms} ms" if abs(ms) < 1000 else describe_span(abs(ms))
         return f"-{span}" if ms <= -1000 else span
-    if isinstance(value, Mapping):
-        if all(isinstance(inner, int | float) for inner in value.values()):
-            return ", ".join(f"{name} {inner:g}" for name, inner in value.items())
-        return ", ".join(map(str, value))
-    if isinstance(value, list):
-        named = [e.get("name", e) if isinstance(e, Mapping) else e for e in value]
-        return ", ".join(map(str, named))
-    return str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def format_rows(rows: list[list[str]]) -> str:
-    """Return a table as lines."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _follow(table: StatusTable) -> int:
+def _follow(table: StatusTable) -> NoReturn:
     """Print each status as one JSON object, as it comes."""
     while True:
         for name in sorted(table.step(0.5)):
@@ -181,15 +148,12 @@ def _follow(table: StatusTable) -> int:
             print(json.dumps({**document, "node": name}, sort_keys=True), flush=True)
 
 
-def _show_live(table: StatusTable) -> int:
-    try:
+def _show_live(table: StatusTable) -> NoReturn:
+    with need_extra("client", ", or --once"):
         from rich.console import Console
         from rich.live import Live
         from rich.table import Table
         from rich.text import Text
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[client]', or --once"
-        raise CommandError(message, MISSING) from None
 
     def build() -> Table:
         rows = build_rows(table.nodes, table.now())
@@ -215,14 +179,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Show the state of the nodes."
     parser = build_parser("status", summary, _DESCRIPTION, _EXAMPLES)
     add_link(parser)
-    parser.add_argument("--as", dest="name", metavar="NAME", help="who you are")
-    parser.add_argument("--once", action="store_true", help="print once, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, as it comes")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-        help="how long to wait for servers (10)",
+    add_option(parser, "--as NAME", "who you are", dest="name")
+    add_option(parser, "--once", "print once, also on a terminal")
+    add_option(parser, "--json", "one JSON object a line, as it comes")
+    add_option(
+        parser, "--timeout SECONDS", "how long to wait for servers (10)", type=float, default=10.0
     )
     return parser.parse_args(argv)

@@ -6,23 +6,21 @@ import argparse
 import json
 import math
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from denwatch.cli.common import build_parser, point_at, read_file, read_input
-from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
+from denwatch.cli import common
+from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.client.subscriber import ConnectionStatus, ReceivedNotification, Subscriber
     from rich.table import Table
 
+DEFAULT_NODE = "mqtt://127.0.0.1:1883"
 _STYLES = {"certain": "bold green", "possible": "yellow"}
 _DESCRIPTION = """
 Sends a subscription to a node, and shows what matches it, best first: whether the match is certain
@@ -42,15 +40,10 @@ denwatch subscribe 'pain is severe' --as medic7 --unsubscribe"""
 def run(argv: list[str]) -> int:
     """Subscribe, and show what matches until it is enough."""
     arguments = _parse(argv)
-    try:
+    with common.need_extra("client"):
         from denwatch.client.subscriber import SubscriberError
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[client]'"
-        raise CommandError(message, MISSING) from None
-    try:
+    with common.refuse(SubscriberError):
         return _run(arguments)
-    except SubscriberError as error:
-        raise CommandError(str(error)) from None
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -63,19 +56,18 @@ def _run(arguments: argparse.Namespace) -> int:
     subscriber = Subscriber(
         arguments.name,
         read_password(arguments),
-        arguments.node or ["mqtt://127.0.0.1:1883"],
+        arguments.node or [DEFAULT_NODE],
         store=_find_store(arguments),
         tls=arguments.ca,
         is_insecure=arguments.insecure,
         on_status=status.report,
     )
-    signal.signal(signal.SIGTERM, _interrupt)
+    common.stop_at_sigterm()
     with subscriber:
         name = None
         try:
             if arguments.unsubscribe:
-                names = _choose_ended(arguments, text, subscriber)
-                for name in names:
+                for name in _choose_ended(arguments, text, subscriber):
                     subscriber.unsubscribe(name, arguments.timeout)
                     print(f'"{name}" has ended', file=sys.stderr)
                 return 0
@@ -90,11 +82,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 raise CommandError(f"{error}", MISSING) from None
             print(f"denwatch subscribe: {error}", file=sys.stderr)
         except LanguageError as error:
-            if arguments.json:
-                print(json.dumps(error.to_reply(), ensure_ascii=False))
-            else:
-                print(point_at(error, text or "", ""), file=sys.stderr)
-            return 1
+            common.print_mistake(error, text or "", as_json=arguments.json)
+            return WRONG_INPUT
         return _show(arguments, subscriber, status, name)
 
 
@@ -104,7 +93,8 @@ def _show(
     wants_table = sys.stdout.isatty() and not arguments.json and not arguments.plain
     with suppress(KeyboardInterrupt):
         if wants_table:
-            _show_table(arguments, subscriber, status, name)
+            status.is_quiet = True  # the table shows it
+            _show_table(arguments, subscriber, f"{arguments.name}: {name or 'all'}")
         else:
 
             def print_one(notification: ReceivedNotification) -> None:
@@ -124,148 +114,94 @@ def _take_notifications(
     arguments: argparse.Namespace,
     subscriber: Subscriber,
     show: Callable[[ReceivedNotification], None],
+    repaint: Callable[[], None] = lambda: None,
 ) -> None:
     """Show notifications until there are enough or the time is over; mark each once shown."""
     until = math.inf if arguments.seconds is None else time.monotonic() + arguments.seconds
     left = 1 if arguments.once else arguments.count or math.inf
     while left > 0:
         # On some systems Ctrl-C does not interrupt a wait without end.
-        if subscriber.wait(max(0.0, min(1.0, until - time.monotonic()))):
+        if subscriber.wait(max(0.0, min(0.5, until - time.monotonic()))):
             with subscriber.take() as taken:
                 if taken is not None:
                     show(taken[0])
                     left -= 1
+        repaint()
         if time.monotonic() >= until:
             return
 
 
-def _show_table(
-    arguments: argparse.Namespace, subscriber: Subscriber, status: _StatusPrinter, name: str | None
-) -> None:
+def _show_table(arguments: argparse.Namespace, subscriber: Subscriber, title: str) -> None:
+    """Show a table that is repainted: ages grow, and what has expired disappears."""
     from denwatch.client.subscriber.display import RankedNotifications
 
-    now = subscriber.now
-    ranked = RankedNotifications()
-    ranked.add(subscriber.stored(), now())
-    stop = threading.Event()
-    try:
-        table = LiveTable(f"{arguments.name}: {name or 'all'}")
-    except ImportError as error:
-        message = f"{error.name} is missing: pip install 'denwatch[client]', or --plain"
-        raise CommandError(message, MISSING) from None
-    with table:
-        status.table = table
-        table.show_status(subscriber.status)
-
-        def repaint() -> None:  # ages grow, and what has expired disappears
-            while not stop.wait(0.5):
-                table.show(ranked.rank(now()), now())
-
-        def show(notification: ReceivedNotification) -> None:
-            ranked.add([notification], now())
-            table.count += 1
-
-        painter = threading.Thread(target=repaint, daemon=True)
-        painter.start()
-        try:
-            _take_notifications(arguments, subscriber, show)
-        finally:
-            stop.set()
-            painter.join()
-            status.table = None
-            table.show(ranked.rank(now()), now())
-
-
-class LiveTable:
-    """A table on the terminal that is repainted, with the connection's status below it.
-
-    rich is imported only when a table is made: it is an optional dependency.
-    """
-
-    def __init__(self, title: str) -> None:
-        from rich.console import Console
+    with common.need_extra("client", ", or --plain"):
         from rich.live import Live
-        from rich.text import Text
+    ranked, received, now = RankedNotifications(), 0, subscriber.now
+    ranked.add(subscriber.stored(), now())
 
-        self.count = 0
-        self._title = title
-        self._console = Console()
-        self._status = Text("")
-        self._lock = threading.Lock()
-        self._last: tuple[list[ReceivedNotification], int] = ([], 0)
-        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+    def show(notification: ReceivedNotification) -> None:
+        nonlocal received
+        ranked.add([notification], now())
+        received += 1
 
-    def __enter__(self) -> LiveTable:
-        self._live.__enter__()
-        return self
+    def repaint() -> None:
+        room = max(1, live.console.height - 7)
+        table = _build_table(ranked.rank(now()), now(), room, subscriber.status, received)
+        table.title = title
+        live.update(table, refresh=True)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+    with Live(auto_refresh=False) as live:
+        repaint()
+        _take_notifications(arguments, subscriber, show, repaint)
 
-    def show_status(self, status: ConnectionStatus) -> None:
-        """Show what the connection is doing."""
-        from denwatch.client.subscriber import ConnectionState
-        from rich.text import Text
 
-        style = "green" if status.state is ConnectionState.ONLINE else "red"
-        words = " ".join(filter(None, (status.state.value, status.server, status.reason)))
-        with self._lock:
-            self._status = Text(words, style=style)
-        self.show(*self._last)
+def _build_table(
+    notifications: list[ReceivedNotification],
+    now: int,
+    room: int,
+    status: ConnectionStatus,
+    received: int,
+) -> Table:
+    """Return the notifications, best first, in so many lines, with the status below them.
 
-    def show(self, notifications: list[ReceivedNotification], now: int) -> None:
-        """Paint the notifications, best first, as many as the terminal has lines for."""
-        with self._lock:
-            self._last = notifications, now
-            self._live.update(self._build(notifications, now), refresh=True)
+    rich is imported only here: it is an optional dependency.
+    """
+    from denwatch.client.subscriber import ConnectionState
+    from denwatch.client.subscriber.display import describe_notification
+    from rich.table import Table
+    from rich.text import Text
 
-    def _build(self, notifications: list[ReceivedNotification], now: int) -> Table:
-        from denwatch.client.subscriber.display import describe_notification
-        from rich.table import Table
-        from rich.text import Text
-
-        room = max(1, self._console.height - 7)
-        table = Table(title=Text(self._title, style="bold"), expand=True)
-        caption = Text.assemble(
-            self._status, f"  {self.count} received, {len(notifications)} valid"
-        )
-        if len(notifications) > room:
-            caption.append(f", best {room} shown")
-        table.caption = caption
-        table.add_column("", no_wrap=True)
-        table.add_column("degree", justify="right", no_wrap=True)
-        # One line a notification, or the table would not fit the terminal.
-        table.add_column("event", no_wrap=True, overflow="ellipsis", ratio=2)
-        table.add_column("values", no_wrap=True, overflow="ellipsis", ratio=4)
-        table.add_column("limited by", no_wrap=True, overflow="ellipsis", ratio=2)
-        table.add_column("age", justify="right", no_wrap=True)
-        table.add_column("valid for", justify="right", no_wrap=True)
-        for notification in notifications[:room]:
-            row = describe_notification(notification, now)
-            # Text, not markup: what a sensor sends is never interpreted as markup.
-            cells = (row.degree, row.event, row.values, row.limit, row.age, row.left)
-            table.add_row(Text(row.certainty, style=_STYLES[row.certainty]), *map(Text, cells))
-        return table
+    style = "green" if status.state is ConnectionState.ONLINE else "red"
+    words = " ".join(filter(None, (status.state.value, status.server, status.reason)))
+    counts = f"  {received} received, {len(notifications)} valid"
+    counts += f", best {room} shown" if len(notifications) > room else ""
+    table = Table(title_style="bold", expand=True, caption=Text.assemble((words, style), counts))
+    # One line a notification, or the table would not fit the terminal.
+    table.add_column("", no_wrap=True)
+    table.add_column("degree", justify="right", no_wrap=True)
+    for title, ratio in (("event", 2), ("values", 4), ("limited by", 2)):
+        table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=ratio)
+    for title in ("age", "valid for"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for notification in notifications[:room]:
+        row = describe_notification(notification, now)
+        # Text, not markup: what a sensor sends is never interpreted as markup.
+        cells = (row.degree, row.event, row.values, row.limit, row.age, row.left)
+        table.add_row(Text(row.certainty, style=_STYLES[row.certainty]), *map(Text, cells))
+    return table
 
 
 class _StatusPrinter:
-    """Reports the connection's status: in the table while there is one, otherwise in lines."""
+    """Reports the connection's status in lines, unless a table shows it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._last = ""
-        self.table: LiveTable | None = None
+        self.is_quiet = False
 
     def report(self, status: ConnectionStatus) -> None:
         """Report a change of the connection's status."""
-        if self.table is not None:
-            self.table.show_status(status)
-            return
         from denwatch.client.subscriber import ConnectionState
 
         if status.state is ConnectionState.ONLINE:
@@ -276,7 +212,7 @@ class _StatusPrinter:
             words = f"{status.server}: {words}; trying again" if status.server else words
         else:
             return
-        if words != self._last:
+        if words != self._last and not self.is_quiet:
             self._last = words
             print(words, file=self._stream, flush=True)
 
@@ -301,7 +237,7 @@ def _format_line(notification: ReceivedNotification, now: int, is_json: bool) ->
 def _read_words(arguments: argparse.Namespace) -> str | None:
     if arguments.subscription is None and arguments.file is None:
         return None
-    return read_input(arguments.subscription, arguments.file)[0]
+    return common.read_input(arguments.subscription, arguments.file)[0]
 
 
 def _choose_ended(
@@ -324,7 +260,7 @@ def read_password(arguments: argparse.Namespace) -> str | None:
     """Return the password from the file, else from DENWATCH_PASSWORD, else None."""
     if arguments.password_file:
         path = Path(arguments.password_file)
-        password = read_file(path).strip()
+        password = common.read_file(path).strip()
         if path.stat().st_mode & 0o077:
             print(f"{path}: other users can read this password: chmod 600 {path}", file=sys.stderr)
         return password
@@ -332,47 +268,35 @@ def read_password(arguments: argparse.Namespace) -> str | None:
 
 
 def _find_store(arguments: argparse.Namespace) -> Path:
-    if arguments.store:
-        path = Path(arguments.store)
-    else:
-        home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-        path = Path(home) / "denwatch" / f"{arguments.name}.db"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(f"{path.parent}: {error.strerror}", MISSING) from None
+    path = Path(arguments.store or common.find_data_home() / f"{arguments.name}.db")
+    common.make_folder(path.parent)
     return path
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
-    """End like Ctrl-C: the current notification is marked, and the store closed."""
-    raise KeyboardInterrupt
 
 
 def add_link(parser: argparse.ArgumentParser) -> None:
     """Add the options for the nodes' addresses and for logging in."""
-    parser.add_argument(
-        "--node",
-        action="append",
-        metavar="URL",
-        help="mqtt://HOST[:PORT] or mqtts://…; may be repeated (mqtt://127.0.0.1:1883)",
-    )
-    parser.add_argument(
-        "--password-file", metavar="FILE", help="file with the password (or DENWATCH_PASSWORD)"
-    )
-    parser.add_argument("--ca", metavar="FILE", help="authority to trust (the system's)")
-    parser.add_argument(
-        "--insecure", action="store_true", help="allow the password in the clear to another machine"
-    )
+    words = f"mqtt://HOST[:PORT] or mqtts://…; may be repeated ({DEFAULT_NODE})"
+    common.add_option(parser, "--node URL ...", words)
+    add_login(parser)
 
 
-def _read_seconds(text: str) -> float:
+def add_login(parser: argparse._ActionsContainer) -> None:
+    """Add the options for logging in."""
+    common.add_option(
+        parser, "--password-file FILE", "file with the password (or DENWATCH_PASSWORD)"
+    )
+    common.add_option(parser, "--ca FILE", "authority to trust (the system's)")
+    common.add_option(parser, "--insecure", "allow the password in the clear to another machine")
+
+
+def read_seconds(text: str) -> float:
+    """Return the value of an option that is a number of seconds."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds')
+    if not 0 <= seconds < 3e7:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds below a year')
     return seconds
 
 
@@ -384,34 +308,32 @@ def _read_count(text: str) -> int:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Subscribe in words, and see what matches."
-    parser = build_parser("subscribe", summary, _DESCRIPTION, _EXAMPLES)
+    parser = common.build_parser("subscribe", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("subscription", nargs="?", help="words, XML or JSON; - reads stdin")
-    parser.add_argument("-f", "--file", help="read the subscription from a file")
-    parser.add_argument("--as", dest="name", required=True, metavar="NAME", help="who you are")
+    common.add_option(parser, "-f, --file FILE", "read the subscription from a file")
+    common.add_option(parser, "--as NAME", "who you are", dest="name", required=True)
     add_link(parser)
-    parser.add_argument(
-        "--name", dest="subscription_name", metavar="NAME", help="name of the subscription"
+    common.add_option(parser, "--name NAME", "name of the subscription", dest="subscription_name")
+    common.add_option(
+        parser, "--store FILE", "file for notifications (~/.local/share/denwatch/NAME.db)"
     )
-    parser.add_argument(
-        "--store", metavar="FILE", help="file for notifications (~/.local/share/denwatch/NAME.db)"
-    )
-    parser.add_argument("--unsubscribe", action="store_true", help="end the subscription, and exit")
+    common.add_option(parser, "--unsubscribe", "end the subscription, and exit")
     ending = parser.add_mutually_exclusive_group()
-    ending.add_argument("--once", action="store_true", help="exit after one notification")
-    ending.add_argument("--count", type=_read_count, metavar="N", help="exit after N notifications")
-    parser.add_argument(
-        "--for", dest="seconds", type=_read_seconds, metavar="SECONDS", help="exit after this time"
+    common.add_option(ending, "--once", "exit after one notification")
+    common.add_option(ending, "--count N", "exit after N notifications", type=_read_count)
+    common.add_option(
+        parser, "--for SECONDS", "exit after this time", dest="seconds", type=read_seconds
     )
-    parser.add_argument(
-        "--timeout",
-        type=_read_seconds,
+    common.add_option(
+        parser,
+        "--timeout SECONDS",
+        "how long to wait for the node's answer (15)",
+        type=read_seconds,
         default=15.0,
-        metavar="SECONDS",
-        help="how long to wait for the node's answer (15)",
     )
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="one JSON object a line, errors too")
-    output.add_argument("--plain", action="store_true", help="print lines, also on a terminal")
+    common.add_option(output, "--json", "one JSON object a line, errors too")
+    common.add_option(output, "--plain", "print lines, also on a terminal")
     arguments = parser.parse_args(argv)
     arguments.is_short = arguments.once or arguments.count or arguments.seconds is not None
     return arguments

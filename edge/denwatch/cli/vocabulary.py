@@ -9,14 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from denwatch.cli.common import (
-    DEFAULT_VOCABULARY,
-    build_parser,
-    load_vocabulary,
-    point_at,
-    read_file,
-    write_file,
-)
+from denwatch.cli import common
 from denwatch.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -40,10 +33,8 @@ def run(argv: list[str]) -> int:
     from denwatch.client.errors import LanguageError
 
     arguments = _parse(argv)
-    try:
+    with common.refuse(LanguageError):
         lines = list(arguments.action(arguments))
-    except LanguageError as error:
-        raise CommandError(str(error)) from None
     print(*lines, sep="\n")
     return 0
 
@@ -54,7 +45,7 @@ def list_shipped(_: argparse.Namespace) -> Iterator[str]:
     from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
 
     for name in SHIPPED:
-        vocabulary = load_vocabulary([name])
+        vocabulary = common.load_vocabulary([name])
         digits = vocabulary.hash[:HASH_DIGITS]
         yield f"{name}  {digits}  {count(vocabulary)}: {vocabulary.description}"
 
@@ -73,7 +64,7 @@ def show(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield a vocabulary, or one word of it."""
     from denwatch.client.vocabulary.vocabulary import browse, describe_vocabulary
 
-    vocabulary = load_vocabulary(arguments.vocabulary)
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
     word = arguments.word
     yield describe_vocabulary(vocabulary) if word is None else browse(vocabulary, word)
 
@@ -85,15 +76,12 @@ def search(arguments: argparse.Namespace) -> Iterator[str]:
     wanted = fold_name(arguments.text)
     found = False
     for name in arguments.vocabulary or SHIPPED:
-        vocabulary = load_vocabulary([name])
+        vocabulary = common.load_vocabulary([name])
         for word, path in list_words(vocabulary):
             if wanted in fold_name(word):
                 found = True
-                yield (
-                    f"{vocabulary.name}  {path}"
-                    if path.endswith(word)
-                    else (f'{vocabulary.name}  {path}  "{word}"')
-                )
+                quoted = "" if path.endswith(word) else f'  "{word}"'
+                yield f"{vocabulary.name}  {path}{quoted}"
     if not found:
         raise CommandError(f'nothing contains "{arguments.text}"')
 
@@ -113,7 +101,7 @@ def list_words(vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
 def check(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield one line for each file that is a vocabulary; the first that is not ends it."""
     for name in arguments.name:
-        vocabulary = load_vocabulary([name])
+        vocabulary = common.load_vocabulary([name])
         yield f"{name}: {vocabulary.name} {vocabulary.version}, {count(vocabulary)}"
         for attribute in vocabulary.iterate_attributes():
             for term in attribute.terms.values():
@@ -125,20 +113,17 @@ def check(arguments: argparse.Namespace) -> Iterator[str]:
 
 def merge(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield several vocabularies as one, or write them to a file."""
-    yield from write_vocabulary(load_vocabulary(arguments.name), arguments.output)
+    yield from write_vocabulary(common.load_vocabulary(arguments.name), arguments.output)
 
 
 def import_terms(arguments: argparse.Namespace) -> Iterator[str]:
     """Yield a vocabulary with the terms of an FLL file, or write it to a file."""
-    from denwatch.client.errors import LanguageError
     from denwatch.client.vocabulary.loading import import_fll
 
-    text = read_file(Path(arguments.file))
-    vocabulary = load_vocabulary(arguments.vocabulary)
-    try:
+    text = common.read_file(Path(arguments.file))
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
+    with common.underline(text, arguments.file):
         extended = import_fll(vocabulary, text)
-    except LanguageError as error:
-        raise CommandError(point_at(error, text, arguments.file)) from None
     yield from write_vocabulary(extended, arguments.output)
 
 
@@ -149,13 +134,13 @@ def write_vocabulary(vocabulary: Vocabulary, output: str | None) -> Iterator[str
     if output is None:
         yield text.rstrip("\n")
     else:
-        write_file(Path(output), text)
+        common.write_file(Path(output), text)
         yield f"{output}: {vocabulary.name} {vocabulary.version}, {count(vocabulary)}"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "List, show, search, check, merge and import vocabularies."
-    parser = build_parser("vocabulary", summary, _DESCRIPTION, _EXAMPLES)
+    parser = common.build_parser("vocabulary", summary, _DESCRIPTION, _EXAMPLES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
     def add(
@@ -175,22 +160,21 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     searched = add("search", search, "names, terms and synonyms that contain a text")
     searched.add_argument("text", help="a part of a name")
     checked = add("check", check, "check vocabulary files, and how well terms fit", True)
-    checked.add_argument(
-        "--tolerance", type=float, default=0.05, help="report terms that are further off (0.05)"
+    common.add_option(
+        checked,
+        "--tolerance TOLERANCE",
+        "report terms that are further off (0.05)",
+        type=float,
+        default=0.05,
     )
     merged = add("merge", merge, "several vocabularies into one", True)
     imported = add("import-fll", import_terms, "add the terms of a fuzzylite file")
     imported.add_argument("file", help="a fuzzylite file, .fll")
     for sub in (shown, searched, imported):
-        known = "all shipped" if sub is searched else DEFAULT_VOCABULARY
-        sub.add_argument(
-            "--vocabulary",
-            action="append",
-            metavar="NAME",
-            help=f"a shipped vocabulary or a file ({known})",
-        )
+        known = "all shipped" if sub is searched else common.DEFAULT_VOCABULARY
+        common.add_option(sub, "--vocabulary NAME ...", f"a shipped vocabulary or a file ({known})")
     for sub in (merged, imported):
-        sub.add_argument("-o", "--output", metavar="FILE", help="write to this file")
+        common.add_option(sub, "-o, --output FILE", "write to this file")
     return parser.parse_args(argv)
 
 

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from types import FrameType
 
-from denwatch.cli.common import build_parser, read_file
+from denwatch.cli.common import add_option, build_parser, read_file, refuse, stop_at_sigterm
 from denwatch.cli.devices.images import link_library
 from denwatch.cli.devices.schema import check_config
 from denwatch.cli.errors import CommandError
@@ -29,10 +28,8 @@ def run(argv: list[str]) -> int:
     """Run until it is interrupted."""
     arguments = _parse(argv)
     path = Path(arguments.config)
-    try:
+    with refuse(json.JSONDecodeError, before=f"{path}: "):
         check_config(json.loads(read_file(path)))
-    except json.JSONDecodeError as error:
-        raise CommandError(f"{path}: {error}") from None
     if arguments.check:
         print(f"{path}: good")
         return 0
@@ -40,7 +37,7 @@ def run(argv: list[str]) -> int:
         return _run_micropython(arguments.micropython, path, arguments.report)
     from denwatch.watchdog.app import main
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    stop_at_sigterm()
     try:
         main(str(path), arguments.report)
     except (KeyError, ValueError, OSError) as error:
@@ -64,18 +61,11 @@ def _run_micropython(interpreter: str, path: Path, period: float) -> int:
                 process.wait()
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's interface
-    """End like Ctrl-C does: the spool is saved."""
-    raise KeyboardInterrupt
-
-
 def _parse(argv: list[str]) -> argparse.Namespace:
     summary = "Run a watchdog on this machine."
     parser = build_parser("watchdog", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("config", nargs="?", default="watchdog.json", help="the configuration")
-    parser.add_argument("--check", action="store_true", help="check the configuration and stop")
-    parser.add_argument(
-        "--report", type=float, default=0, metavar="SECONDS", help="print all counters as JSON"
-    )
-    parser.add_argument("--micropython", metavar="PROGRAM", help="run it under this MicroPython")
+    add_option(parser, "--check", "check the configuration and stop")
+    add_option(parser, "--report SECONDS", "print all counters as JSON", type=float, default=0)
+    add_option(parser, "--micropython PROGRAM", "run it under this MicroPython")
     return parser.parse_args(argv)

@@ -13,8 +13,8 @@ EXAMPLE    north meets middle 0..10 s, middle meets south 30..40 s. A reading at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,14 +135,6 @@ def find_meeting(
     return best
 
 
-def group_stays(rows: Iterable[tuple[str, str, int, int]]) -> Mapping[str, list[Stay]]:
-    """Return the stays of each subscriber, in order, from (subscriber, node, begin, end)."""
-    stays: dict[str, list[Stay]] = {}
-    for subscriber, node, begin, end in sorted(rows, key=lambda row: (row[0], row[2], row[3])):
-        stays.setdefault(subscriber, []).append(Stay(node, begin, end))
-    return stays
-
-
 # Contacts and stays from the logs -------------------------------------------------------
 # Both ends log a link; each may see it come and go a little sooner or later, crash before its end,
 # or lose its log. A span is the time in which either end reports the link; a transfer or a delivery
@@ -157,16 +149,10 @@ def find_contacts(logs: Logs) -> DataFrame:
     sides = (
         began.join(ended, key, "full")
         .join(logs.runs.select("node", "epoch", "ends"), ["node", "epoch"], "left")
-        .select(
-            "node",
-            "peer",
-            F.coalesce("begin", "contact").alias("begin"),
-            F.coalesce("end", "ends").alias("end"),
-        )
+        .selectExpr("node", "peer", "nvl(begin, contact) as begin", "nvl(end, ends) as end")
     )
     proven = logs.get("transfer").where("not is_out")
-    moment = F.col("time").alias("begin"), (F.col("time") + 1).alias("end")
-    proven = proven.select("node", "peer", *moment)
+    proven = proven.selectExpr("node", "peer", "time as begin", "time + 1 as end")
     spans = sides.unionByName(proven.distinct()).select(
         F.least("node", "peer").alias("first"),
         F.greatest("node", "peer").alias("second"),
@@ -188,19 +174,10 @@ def find_stays(logs: Logs) -> DataFrame:
         .withColumn("end", F.lead("time").over(moves))
         .where("is_up")
         .join(logs.runs.select("node", "epoch", last.alias("last")), ["node", "epoch"], "left")
-        .select(
-            "subscriber",
-            "node",
-            F.col("time").alias("begin"),
-            F.coalesce("end", "last").alias("end"),
-        )
+        .selectExpr("subscriber", "node", "time as begin", "nvl(end, last) as end")
     )
-    proven = logs.get("deliver").select(
-        F.col("owner").alias("subscriber"),
-        "node",
-        F.col("time").alias("begin"),
-        (F.col("time") + 1).alias("end"),
-    )
+    proven = logs.get("deliver")
+    proven = proven.selectExpr("owner as subscriber", "node", "time as begin", "time + 1 as end")
     return join_spans(stays.unionByName(proven), ["subscriber", "node"])
 
 
@@ -220,17 +197,19 @@ def join_spans(spans: DataFrame, key: list[str]) -> DataFrame:
 
 def collect_contacts(contacts: DataFrame) -> list[ContactSpan]:
     """Return contacts for `ContactGraph`: `end` is the last moment in which they exist."""
-    rows = contacts.orderBy("begin", "end", "first", "second").collect()
-    return [
-        ContactSpan(row["first"], row["second"], row["begin"], max(row["begin"], row["end"] - 1))
-        for row in rows
-    ]
+    last = F.expr("greatest(begin, end - 1)")
+    rows = contacts.orderBy("begin", "end", "first", "second")
+    return [ContactSpan(*row) for row in rows.select("first", "second", "begin", last).collect()]
 
 
 def collect_stays(stays: DataFrame) -> dict[str, list[Stay]]:
     """Return the stays of each subscriber, with the last moment of each."""
-    rows = stays.select("subscriber", "node", "begin", "end").collect()
-    return dict(group_stays((row[0], row[1], row[2], max(row[2], row[3] - 1)) for row in rows))
+    last = F.expr("greatest(begin, end - 1) as last")
+    rows = stays.select("subscriber", "node", "begin", last).orderBy("subscriber", "begin", "last")
+    found: dict[str, list[Stay]] = {}
+    for subscriber, node, begin, end in rows.collect():
+        found.setdefault(subscriber, []).append(Stay(node, begin, end))
+    return found
 
 
 def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:
@@ -241,22 +220,14 @@ def summarise_links(logs: Logs, contacts: DataFrame) -> DataFrame:
     """
     order = Window.partitionBy("first", "second").orderBy("begin")
     spans = contacts.withColumn("gap", F.col("begin") - F.lag("end").over(order))
-    pairs = spans.groupBy("first", "second").agg(
-        F.count("*").alias("contacts"),
-        F.sum(F.col("end") - F.col("begin")).alias("up_ms"),
-        F.max("gap").alias("longest_gap_ms"),
-    )
+    sums = "count(*) as contacts", "sum(end - begin) as up_ms", "max(gap) as longest_gap_ms"
+    pairs = spans.groupBy("first", "second").agg(*map(F.expr, sums))
     pair = (F.least("node", "peer").alias("first"), F.greatest("node", "peer").alias("second"))
-    sent = (
-        logs.get("contact_end")
-        .groupBy(*pair)
-        .agg(F.sum(F.expr("digest_out + known_out + items_out")).alias("bytes"))
-    )
-    moved = logs.get("transfer").where("not is_out").groupBy(*pair)
+    total = F.expr("sum(digest_out + known_out + items_out) as bytes")
+    sent = logs.get("contact_end").groupBy(*pair).agg(total)
     kinds = {"notes": "notification", "subscriptions": "subscription", "marks": "delivered"}
-    items = moved.agg(
-        *(F.count_if(F.col("what") == what).alias(name) for name, what in kinds.items())
-    )
+    counts = (F.expr(f"count_if(what = '{what}') as {name}") for name, what in kinds.items())
+    items = logs.get("transfer").where("not is_out").groupBy(*pair).agg(*counts)
     joined = pairs.join(sent, ["first", "second"], "left").join(items, ["first", "second"], "left")
     return joined.fillna(0, ["bytes", *kinds]).orderBy("first", "second")
 
@@ -290,46 +261,28 @@ def find_earliest(
     (whether the subscriber was anywhere while it was worth something).
     """
     names = sorted({stay.node for kept in stays.values() for stay in kept})
-    work = _build_work(ContactGraph(contacts, names), stays, end)
-    return pairs.select(*NEEDED).repartition("origin", "note_id").mapInPandas(work, ORACLE)
+    graph = ContactGraph(contacts, names)
 
-
-def _build_work(
-    graph: ContactGraph, stays: Mapping[str, Sequence[Stay]], end: int
-) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
     def work(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        @lru_cache(maxsize=4_096)
-        def find(origin: str, time: int) -> Times:
-            return graph.find_arrivals(origin, time, end)
+        find = lru_cache(maxsize=4_096)(partial(graph.find_arrivals, until=end))
+
+        def judge(row: Any) -> tuple[object, ...]:
+            limit, here = limit_time(row.until, end), stays.get(row.owner, ())
+            note = find(row.origin, int(row.born))
+            known = [find(each["origin"], int(each["begins"])) for each in row.asked]
+            best = find_meeting(graph, note, known, here, limit)
+            free = find_meeting(graph, note, known, here, NEVER)
+            is_present = any(stay.begin <= limit and stay.end >= row.born for stay in here)
+            found = best or (None, None, None)
+            return row.note_id, row.owner, *found, free and free.time, is_present
 
         for batch in batches:
-            rows = [_judge(graph, stays, end, find, row) for row in batch.itertuples(index=False)]
-            names = [column.split()[0] for column in ORACLE.split(", ")]
-            found = pd.DataFrame(rows, columns=names)
+            rows = [judge(row) for row in batch.itertuples(index=False)]
+            columns = [column.split()[0] for column in ORACLE.split(", ")]
+            found = pd.DataFrame(rows, columns=columns)
             yield found.astype({"best": "Int64", "open_best": "Int64"})
 
-    return work
-
-
-def _judge(
-    graph: ContactGraph,
-    stays: Mapping[str, Sequence[Stay]],
-    end: int,
-    find: Callable[[str, int], Times],
-    row: tuple[object, ...],
-) -> tuple[object, ...]:
-    note_id, owner, origin, born, until, asked = row
-    assert isinstance(owner, str)
-    limit = limit_time(until, end)
-    here = stays.get(owner, ())
-    note = find(str(origin), int(born))  # type: ignore[call-overload]
-    known = [find(each["origin"], int(each["begins"])) for each in asked]  # type: ignore[attr-defined]
-    best = find_meeting(graph, note, known, here, limit)
-    free = find_meeting(graph, note, known, here, NEVER)
-    is_present = any(stay.begin <= limit and stay.end >= int(born) for stay in here)  # type: ignore[call-overload]
-    if best is None:
-        return note_id, owner, None, None, None, free and free.time, is_present
-    return note_id, owner, best.time, best.node, best.awaited, free and free.time, is_present
+    return pairs.select(*NEEDED).repartition("origin", "note_id").mapInPandas(work, ORACLE)
 
 
 def limit_time(until: Any, end: int) -> int:
@@ -359,14 +312,11 @@ def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> 
         .join(notes, "note_id")
         .groupBy("note_id", "owner")
         .agg(
-            F.first("origin").alias("origin"),
-            F.first("born").alias("born"),
-            F.first("at").alias("at"),
+            *(F.first(name).alias(name) for name in ("origin", "born", "at", "expires")),
             F.max("possible").alias("degree"),
             F.max("certain").alias("certain"),
             F.sort_array(F.collect_set("subscription_id")).alias("subscriptions"),
             F.sort_array(F.collect_set("asked")).alias("asked"),
-            F.first("expires").alias("expires"),
             # Only if all have an end there is one; the last one counts.
             F.when(F.count("gone") == F.count("*"), F.max("gone")).alias("withdrawn"),
             F.when(F.count("refresh") == F.count("*"), F.max(fresh)).alias("stale"),

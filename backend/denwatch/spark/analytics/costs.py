@@ -28,21 +28,11 @@ def count_replicas(copies: DataFrame, begin: int, end: int, step: int) -> DataFr
     Columns: time, notes, copies, mean (copies of a notification), most.
     """
     times = copies.sparkSession.range(begin, end + 1, step).select(F.col("id").alias("time"))
-    is_held = (F.col("begin") <= F.col("time")) & (
-        F.col("end").isNull() | (F.col("end") > F.col("time"))
-    )
-    held = times.join(copies, is_held, "left")
+    held = times.join(copies, F.expr("begin <= time and (end is null or end > time)"), "left")
     each = held.groupBy("time", "note_id").agg(F.count("note_id").alias("copies"))
-    return (
-        each.groupBy("time")
-        .agg(
-            F.count_if(F.expr("copies > 0")).alias("notes"),
-            F.sum("copies").alias("copies"),
-            F.max("copies").alias("most"),
-        )
-        .withColumn("mean", F.coalesce(F.try_divide("copies", "notes"), F.lit(0.0)))
-        .orderBy("time")
-    )
+    counts = "count_if(copies > 0) as notes", "sum(copies) as copies", "max(copies) as most"
+    sums = each.groupBy("time").agg(*map(F.expr, counts))
+    return sums.selectExpr("*", "nvl(try_divide(copies, notes), 0.0D) as mean").orderBy("time")
 
 
 def measure_staleness(logs: Logs) -> DataFrame:
@@ -75,37 +65,27 @@ def measure_costs(logs: Logs, deliveries: int) -> DataFrame:
     moved = (
         logs.get("transfer")
         .where("not is_out")
-        .agg(
-            F.count_if(F.expr("what = 'notification'")).alias("relays"),
-            F.sum(F.expr("case when what = 'notification' then bytes else 0 end")).alias(
-                "note_bytes"
-            ),
-            F.sum("bytes").alias("item_bytes"),
+        .selectExpr(
+            "count_if(what = 'notification') as relays",
+            "sum(if(what = 'notification', bytes, 0)) as note_bytes",
+            "sum(bytes) as item_bytes",
         )
     )
-    links = logs.get("contact_end").agg(
-        F.sum(F.expr("digest_out + known_out + items_out")).alias("link_bytes"),
-        F.sum(F.expr("digest_out + known_out")).alias("comparing_bytes"),
+    links = logs.get("contact_end").selectExpr(
+        "sum(digest_out + known_out + items_out) as link_bytes",
+        "sum(digest_out + known_out) as comparing_bytes",
     )
-    needed = _count_remote(logs)
-    told = F.lit(deliveries)
-    return (
-        moved.crossJoin(links)
-        .crossJoin(needed)
-        .fillna(0)
-        .withColumn("deliveries", told)
-        .withColumn("copies_per_delivery", F.try_divide("relays", told))
-        .withColumn("bytes_per_delivery", F.try_divide("link_bytes", told))
-        .withColumn("overhead", F.try_divide(F.col("relays") - F.col("remote"), told))
-    )
-
-
-def _count_remote(logs: Logs) -> DataFrame:
-    """Return how many deliveries needed a hand-over: elsewhere than where it was read."""
     read = logs.get("note").where("source = ''").select(F.col("item").alias("note"), "origin")
     done = logs.get("deliver").select("note", "owner", "node").distinct()
     away = done.join(read.distinct(), "note").where("node != origin")
-    return away.agg(F.count("*").alias("remote"))
+    remote = away.agg(F.count("*").alias("remote"))  # deliveries that needed a hand-over
+    all_ = moved.crossJoin(links).crossJoin(remote).fillna(0)
+    return all_.withColumn("deliveries", F.lit(deliveries)).selectExpr(
+        "*",
+        "try_divide(relays, deliveries) as copies_per_delivery",
+        "try_divide(link_bytes, deliveries) as bytes_per_delivery",
+        "try_divide(relays - remote, deliveries) as overhead",
+    )
 
 
 # Readings filtered at the source --------------------------------------------------------
@@ -126,22 +106,17 @@ def measure_sources(logs: Logs) -> DataFrame:
     read = logs.get("note").where("source = ''")
     order = Window.partitionBy("device").orderBy("at", "device_epoch", "device_sequence")
     apart = read.withColumn("gap", F.col("at") - F.lag("at").over(order))
-    size = F.length("vector") + _FRAME
-    sent = apart.groupBy("device").agg(
-        F.max_by("node", "time").alias("node"),
-        F.count("*").alias("sent"),
-        F.sum(size).alias("bytes_sent"),
-        (F.max("at") - F.min("at")).alias("span"),
-        F.min(F.when(F.col("gap") >= _LEAST_PERIOD, F.col("gap"))).alias("period"),
+    seen = (
+        *("max_by(node, time) as node", "count(*) as sent", "max(at) - min(at) as span"),
+        f"sum(length(vector) + {_FRAME}) as bytes_sent",
+        f"min(if(gap >= {_LEAST_PERIOD}, gap, null)) as period",
     )
-    told = (
-        logs.get("source")
-        .groupBy("device")
-        .agg(
-            *(F.max(name).alias(f"told_{name}") for name in ("sampled", "sent", "bytes_saved")),
-            F.max("dropped").alias("dropped"),
-        )
+    sent = apart.groupBy("device").agg(*map(F.expr, seen))
+    counted = (
+        *("max(sampled) as told_sampled", "max(sent) as told_sent", "max(dropped) as dropped"),
+        "max(bytes_saved) as told_bytes_saved",
     )
+    told = logs.get("source").groupBy("device").agg(*map(F.expr, counted))
     least = F.floor(F.try_divide("span", "period")) + 1 - F.col("sent")
     filtered = F.coalesce(F.col("told_sampled") - F.col("told_sent"), F.greatest(F.lit(0), least))
     mean = F.try_divide("bytes_sent", "sent")

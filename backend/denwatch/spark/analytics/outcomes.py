@@ -28,6 +28,7 @@ from __future__ import annotations
 import pandas as pd
 from denwatch.node.backend_api import DecisionReplay, OfferedMatch
 from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.matching.windows import NOTE_COLUMNS
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -52,13 +53,16 @@ def judge_outcomes(
     read = notes.select(
         "note_id", F.col("at").alias("read_at"), F.col("origin").alias("read_where")
     )
+    sent = logs.get("send").selectExpr("note as note_id", "owner").distinct()
+    dropped = logs.get("drop").where("what = 'notification' and item is not null")
+    dropped = dropped.selectExpr("item as note_id").distinct()
     facts = (
         pairs.join(oracle, ["note_id", "owner"], "left")
         .withColumn("is_expected", F.lit(True))
         .join(_find_deliveries(logs), ["note_id", "owner"], "full")
         .join(_find_reasons(logs), ["note_id", "owner"], "left")
-        .join(_find_sent(logs), ["note_id", "owner"], "left")
-        .join(_find_dropped(logs), "note_id", "left")
+        .join(sent.withColumn("is_sent", F.lit(True)), ["note_id", "owner"], "left")
+        .join(dropped.withColumn("is_dropped", F.lit(True)), "note_id", "left")
         .join(read, "note_id", "left")
         .withColumn("at", F.coalesce("at", "read_at"))
         .withColumn("origin", F.coalesce("origin", "read_where"))
@@ -72,22 +76,18 @@ def judge_outcomes(
         .when(expected, "missed")
         .otherwise("wrong")
     )
+    cause = (
+        F.when(F.col("outcome") == "late", _explain_late(late))
+        .when(F.col("outcome") == "missed", _explain_missed())
+        .when(F.col("outcome") == "wrong", F.col("wrong_cause"))
+    )
+    is_open = f"outcome = 'missed' and reason is null and nvl(until > {logs.end}, true)"
     judged = (
         facts.withColumn("outcome", outcome)
         .join(_explain_wrong(facts.where(~expected), windows), ["note_id", "owner"], "left")
-        .withColumn(
-            "cause",
-            F.when(F.col("outcome") == "late", _explain_late(late))
-            .when(F.col("outcome") == "missed", _explain_missed())
-            .when(F.col("outcome") == "wrong", F.col("wrong_cause")),
-        )
+        .withColumn("cause", cause)
         .withColumn("is_deliberate", F.coalesce(F.col("cause").isin(*DELIBERATE), F.lit(False)))
-        .withColumn(
-            "is_open",
-            (F.col("outcome") == "missed")
-            & F.col("reason").isNull()
-            & (F.col("until").isNull() | (F.col("until") > logs.end)),
-        )
+        .withColumn("is_open", F.expr(is_open))
     )
     columns = (
         *("note_id", "owner", "origin", "at", "degree", "outcome", "cause", "is_deliberate"),
@@ -97,36 +97,17 @@ def judge_outcomes(
 
 
 def _find_deliveries(logs: Logs) -> DataFrame:
-    first = F.struct("time", "node", "number")
-    return (
-        logs.get("deliver")
-        .groupBy(F.col("note").alias("note_id"), "owner")
-        .agg(
-            F.min("time").alias("delivered"),
-            F.min_by("node", first).alias("node"),
-            F.flatten(F.collect_list("subscriptions")).alias("delivered_for"),
-        )
+    facts = (
+        *("min(time) as delivered", "min_by(node, struct(time, node, number)) as node"),
+        "flatten(collect_list(subscriptions)) as delivered_for",
     )
+    told = logs.get("deliver").groupBy(F.col("note").alias("note_id"), "owner")
+    return told.agg(*map(F.expr, facts))
 
 
 def _find_reasons(logs: Logs) -> DataFrame:
-    last = F.struct("time", "node", "number")
-    return (
-        logs.get("suppress")
-        .groupBy(F.col("note").alias("note_id"), "owner")
-        .agg(F.max_by("reason", last).alias("reason"))
-    )
-
-
-def _find_sent(logs: Logs) -> DataFrame:
-    sent = logs.get("send").select(F.col("note").alias("note_id"), "owner").distinct()
-    return sent.withColumn("is_sent", F.lit(True))
-
-
-def _find_dropped(logs: Logs) -> DataFrame:
-    dropped = logs.get("drop").where("what = 'notification' and item is not null")
-    dropped = dropped.select(F.col("item").alias("note_id")).distinct()
-    return dropped.withColumn("is_dropped", F.lit(True))
+    last = F.expr("max_by(reason, struct(time, node, number)) as reason")
+    return logs.get("suppress").groupBy(F.col("note").alias("note_id"), "owner").agg(last)
 
 
 def _explain_late(late: int) -> Column:
@@ -178,18 +159,10 @@ def _find_repeated(logs: Logs, notes: DataFrame) -> DataFrame:
         .where(F.size("all") > 1)
         .select("note_id", "owner", F.explode(F.expr("slice(all, 2, size(all) - 1)")).alias("one"))
     )
-    return many.join(notes.select("note_id", "origin", "at"), "note_id", "left").select(
-        "note_id",
-        "owner",
-        "origin",
-        "at",
-        F.lit("wrong").alias("outcome"),
-        F.lit("repeated").alias("cause"),
-        F.lit(False).alias("is_deliberate"),
-        F.lit(False).alias("is_open"),
-        F.col("one.time").alias("delivered"),
-        F.col("one.node").alias("node"),
-        (F.col("one.time") - F.col("at")).alias("latency"),
+    return many.join(notes.select("note_id", "origin", "at"), "note_id", "left").selectExpr(
+        *("note_id", "owner", "origin", "at", "'wrong' as outcome", "'repeated' as cause"),
+        *("false as is_deliberate", "false as is_open", "one.time as delivered"),
+        *("one.node as node", "one.time - at as latency"),
     )
 
 
@@ -263,11 +236,8 @@ def spread_latency(outcomes: DataFrame) -> DataFrame:
     zipped = quantiles.where("latency is not null").select(
         F.posexplode(F.arrays_zip("latency", "best")).alias("place", "both")
     )
-    return zipped.select(
-        (F.col("place") / 100).alias("share"),
-        F.col("both.latency").alias("latency_ms"),
-        F.col("both.best").alias("best_ms"),
-    ).orderBy("share")
+    columns = "place / 100 as share", "both.latency as latency_ms", "both.best as best_ms"
+    return zipped.selectExpr(*columns).orderBy("share")
 
 
 def sum_up(outcomes: DataFrame) -> DataFrame:
@@ -303,6 +273,10 @@ def sum_up(outcomes: DataFrame) -> DataFrame:
 # which is what a network without delays would have done, or when they were really offered, which
 # must give the node's own decisions. Roles are not in the logs: everybody may see everything here.
 
+ASKED_COLUMNS = (  # of a subscription
+    *("origin", "run", "sequence", "role", "words", "begins", "ends", "language"),
+    *("vocabulary", "vector", "options"),
+)
 DECISIONS = "note_id bigint, subscription_id bigint, owner string, offered bigint, verdict string"
 
 
@@ -313,14 +287,7 @@ def replay_decisions(offers: DataFrame, notes: DataFrame, windows: DataFrame) ->
     `offered`, when the node had to decide (ms); of one subscriber's, earlier ones go first, of
     those at one time the smaller id. `notes` and `windows` are those of `denwatch.spark.matching`.
     """
-    note = F.struct(
-        *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),
-        *("at", "doubt", "expires", "vocabulary", "vector"),
-    )
-    asked = F.struct(
-        *("origin", "run", "sequence", "role", "words", "begins", "language", "vocabulary"),
-        *("vector", "options"),
-    )
+    note, asked = F.struct(*NOTE_COLUMNS), F.struct(*ASKED_COLUMNS)
     joined = offers.join(notes.select("note_id", note.alias("note")), "note_id").join(
         windows.select("subscription_id", asked.alias("asked")), "subscription_id"
     )
@@ -334,15 +301,13 @@ def _decide_all(frame: pd.DataFrame) -> pd.DataFrame:
     rows: list[tuple[int, int, str, int, str]] = []
     frame = frame.sort_values(["offered", "note_id", "subscription_id"], kind="stable")
     for (offered, note_id), group in frame.groupby(["offered", "note_id"], sort=False):
+        columns = ["subscription_id", "possible", "certain", "attribute"]
+        numbers = group[columns].astype(int).to_numpy().tolist()
         matches = [
-            OfferedMatch(
-                int(row.subscription_id),
-                int(row.possible),
-                int(row.certain),
-                int(row.attribute),
-                row.asked,
+            OfferedMatch(id_, possible, certain, attribute, asked)
+            for (id_, possible, certain, attribute), asked in zip(
+                numbers, group["asked"], strict=True
             )
-            for row in group.itertuples(index=False)
         ]
         verdicts = replay.decide(int(offered), group["note"].iloc[0], matches)
         rows += [(int(note_id), key, owner, int(offered), why) for key, why in verdicts.items()]

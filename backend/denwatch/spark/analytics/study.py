@@ -10,57 +10,14 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
-from denwatch.spark.analytics.contacts import (
-    ContactSpan,
-    Stay,
-    collect_contacts,
-    collect_stays,
-    describe_pairs,
-    find_contacts,
-    find_earliest,
-    find_stays,
-    summarise_links,
-)
-from denwatch.spark.analytics.costs import (
-    count_refusals,
-    count_replicas,
-    find_copies,
-    measure_costs,
-    measure_sources,
-    measure_staleness,
-)
-from denwatch.spark.analytics.outcomes import (
-    LATE,
-    choose_step,
-    count_by,
-    count_causes,
-    count_over_time,
-    judge_outcomes,
-    replay_decisions,
-    spread_latency,
-    sum_up,
-)
-from denwatch.spark.analytics.subscriptions import count_terms, find_minimal, sum_minimal
-from denwatch.spark.analytics.timeline import Logs, keep_valid, widen_notes, widen_windows
-from denwatch.spark.analytics.what_if import (
-    STRATEGIES,
-    compare_strategies,
-    find_homes,
-    replay_strategies,
-)
+from denwatch.spark import services
+from denwatch.spark.analytics import contacts, costs, outcomes, subscriptions, timeline, what_if
+from denwatch.spark.analytics.contacts import ContactSpan, Stay
+from denwatch.spark.analytics.outcomes import LATE
+from denwatch.spark.analytics.timeline import Logs
+from denwatch.spark.analytics.what_if import STRATEGIES
 from denwatch.spark.cluster_bundle import make_scratch
 from denwatch.spark.matching import collect_meanings, find_notes, find_windows, match_globally
-from denwatch.spark.services import (
-    SERVICES,
-    Names,
-    list_live,
-    list_names,
-    read_offers,
-    read_wishes,
-    recommend_services,
-    refresh_services,
-    sum_regions,
-)
 from denwatch.spark.source import read_kind
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -117,49 +74,51 @@ class Study:
         clocks, words = self.logs.clocks, self.logs.get("vocabulary")
         if not any(clock.doubt for clock in clocks.values()):
             notes = self.notes  # which puts them into their files
-            matches, self.index = match_globally(
+            matches, _ = match_globally(
                 notes, self.subscriptions, words, files=self._note_files, folder=make_scratch()
             )
             return matches.cache()
-        notes = widen_notes(self.notes, clocks)
-        windows = widen_windows(self.subscriptions, clocks)
-        matches, self.index = match_globally(notes, windows, words, folder=make_scratch())
-        return keep_valid(matches, self.notes, self.subscriptions).cache()
+        wide = timeline.widen_notes(self.notes, clocks)
+        windows = timeline.widen_windows(self.subscriptions, clocks)
+        matches, _ = match_globally(wide, windows, words, folder=make_scratch())
+        return timeline.keep_valid(matches, self.notes, self.subscriptions).cache()
 
     @cached_property
     def pairs(self) -> DataFrame:
         """One row a notification and subscriber that match."""
-        return describe_pairs(self.matches, self.notes, self.subscriptions).cache()
+        return contacts.describe_pairs(self.matches, self.notes, self.subscriptions).cache()
 
     @cached_property
     def contacts(self) -> DataFrame:
         """One row a contact of two nodes."""
-        return find_contacts(self.logs).cache()
+        return contacts.find_contacts(self.logs).cache()
 
     @cached_property
     def stays(self) -> DataFrame:
         """One row a stay of a subscriber at a node."""
-        return find_stays(self.logs).cache()
+        return contacts.find_stays(self.logs).cache()
 
     @cached_property
     def contact_list(self) -> list[ContactSpan]:
         """The contacts, in order."""
-        return collect_contacts(self.contacts)
+        return contacts.collect_contacts(self.contacts)
 
     @cached_property
     def stay_lists(self) -> dict[str, list[Stay]]:
         """The stays of each subscriber."""
-        return collect_stays(self.stays)
+        return contacts.collect_stays(self.stays)
 
     @cached_property
     def oracle(self) -> DataFrame:
         """The earliest delivery possible, for each pair."""
-        return find_earliest(self.pairs, self.contact_list, self.stay_lists, self.logs.end).cache()
+        return contacts.find_earliest(
+            self.pairs, self.contact_list, self.stay_lists, self.logs.end
+        ).cache()
 
     @cached_property
     def outcomes(self) -> DataFrame:
         """The outcome of each pair, and its cause."""
-        return judge_outcomes(
+        return outcomes.judge_outcomes(
             self.pairs, self.oracle, self.logs, self.notes, self.subscriptions, self._late
         ).cache()
 
@@ -168,18 +127,18 @@ class Study:
     @cached_property
     def step(self) -> int:
         """The width of a step of time, in ms."""
-        return choose_step(self.logs.begin, self.logs.end)
+        return outcomes.choose_step(self.logs.begin, self.logs.end)
 
     @cached_property
     def headline(self) -> DataFrame:
         """All outcomes in one row."""
-        return sum_up(self.outcomes).cache()
+        return outcomes.sum_up(self.outcomes).cache()
 
     @cached_property
     def costs(self) -> DataFrame:
         """What replication cost, in one row."""
         row = self.headline.first()
-        return measure_costs(self.logs, 0 if row is None else int(row["delivered"])).cache()
+        return costs.measure_costs(self.logs, 0 if row is None else int(row["delivered"])).cache()
 
     @cached_property
     def strategies(self) -> DataFrame:
@@ -187,15 +146,15 @@ class Study:
         row = self.costs.first()
         relays = 0 if row is None else row["relays"]
         weight = row["note_bytes"] / relays if row is not None and relays else _NOTE_BYTES
-        replayed = replay_strategies(
+        replayed = what_if.replay_strategies(
             self.pairs,
             self.contact_list,
             self.stay_lists,
-            find_homes(self.subscriptions),
+            what_if.find_homes(self.subscriptions),
             self.logs.end,
             self._strategies,
         )
-        return compare_strategies(replayed.cache(), float(weight)).cache()
+        return what_if.compare_strategies(replayed.cache(), float(weight)).cache()
 
     @cached_property
     def ideal(self) -> DataFrame:
@@ -203,30 +162,34 @@ class Study:
         offers = self.matches.join(
             self.notes.select("note_id", F.col("at").alias("offered")), "note_id"
         )
-        return replay_decisions(offers, self.notes, self.subscriptions).cache()
+        return outcomes.replay_decisions(offers, self.notes, self.subscriptions).cache()
 
     @cached_property
     def covering(self) -> DataFrame:
         """One row a subscription in force when the logs end: whether it has to be sent."""
-        return find_minimal(self.subscriptions, self.logs.end).cache()
+        return subscriptions.find_minimal(self.subscriptions, self.logs.end).cache()
 
     @cached_property
-    def names(self) -> Names:
+    def names(self) -> services.Names:
         """How vocabularies call attributes."""
-        return list_names(collect_meanings(self.logs.get("vocabulary")))
+        return services.list_names(collect_meanings(self.logs.get("vocabulary")))
 
     @cached_property
     def offers(self) -> DataFrame:
         """One row a device that was there when the logs end: what it offers in its region."""
         device = self.logs.get("device")
-        nothing = device.sparkSession.createDataFrame([], SERVICES)
-        return list_live(refresh_services(nothing, read_offers(device, self.names))).cache()
+        nothing = device.sparkSession.createDataFrame([], services.SERVICES)
+        return services.list_live(
+            services.refresh_services(nothing, services.read_offers(device, self.names))
+        ).cache()
 
     @cached_property
     def services(self) -> DataFrame:
         """One row a subscription in force when the logs end: who serves it best there."""
-        wishes = read_wishes(self.subscriptions, self.stays, self.names, self.logs.end).cache()
-        return recommend_services(self.offers, wishes, self.subscriptions).cache()
+        wishes = services.read_wishes(
+            self.subscriptions, self.stays, self.names, self.logs.end
+        ).cache()
+        return services.recommend_services(self.offers, wishes, self.subscriptions).cache()
 
     def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
         """Return the tables for people: what each says, and how to get it."""
@@ -234,46 +197,57 @@ class Study:
         return {
             "headline": ("all outcomes in one row", lambda: self.headline),
             "outcomes": ("what became of each match of a subscriber", lambda: self.outcomes),
-            "causes": ("outcomes by cause", lambda: count_causes(self.outcomes)),
+            "causes": ("outcomes by cause", lambda: outcomes.count_causes(self.outcomes)),
             "delivery": (
                 "outcomes over time",
-                lambda: count_over_time(self.outcomes, logs.begin, self.step),
+                lambda: outcomes.count_over_time(self.outcomes, logs.begin, self.step),
             ),
-            "latency": ("how long deliveries took", lambda: spread_latency(self.outcomes)),
-            "subscribers": ("outcomes by subscriber", lambda: count_by(self.outcomes, "owner")),
+            "latency": ("how long deliveries took", lambda: outcomes.spread_latency(self.outcomes)),
+            "subscribers": (
+                "outcomes by subscriber",
+                lambda: outcomes.count_by(self.outcomes, "owner"),
+            ),
             "origins": (
                 "outcomes by the node that read",
-                lambda: count_by(self.outcomes, "origin"),
+                lambda: outcomes.count_by(self.outcomes, "origin"),
             ),
-            "links": ("the contact graph", lambda: summarise_links(self.logs, self.contacts)),
+            "links": (
+                "the contact graph",
+                lambda: contacts.summarise_links(self.logs, self.contacts),
+            ),
             "contacts": ("contacts of nodes", lambda: self.contacts.orderBy("begin", "first")),
             "stays": ("subscribers at nodes", lambda: self.stays.orderBy("begin", "subscriber")),
             "replicas": (
                 "copies over time",
-                lambda: count_replicas(find_copies(logs), logs.begin, logs.end, self.step),
+                lambda: costs.count_replicas(
+                    costs.find_copies(logs), logs.begin, logs.end, self.step
+                ),
             ),
             "staleness": (
                 "how old notifications were on arrival, by node",
-                lambda: measure_staleness(self.logs),
+                lambda: costs.measure_staleness(self.logs),
             ),
             "costs": ("bytes and copies a delivery", lambda: self.costs),
             "strategies": ("what other strategies would do", lambda: self.strategies),
             "sources": (
                 "what devices sent, and what they did not need to send",
-                lambda: measure_sources(self.logs),
+                lambda: costs.measure_sources(self.logs),
             ),
-            "refusals": ("what nodes refused", lambda: count_refusals(self.logs)),
+            "refusals": ("what nodes refused", lambda: costs.count_refusals(self.logs)),
             "terms": (
                 "attributes and terms asked for",
-                lambda: count_terms(self.subscriptions, self.matches),
+                lambda: subscriptions.count_terms(self.subscriptions, self.matches),
             ),
             "decisions": ("top-k in a network without delays", lambda: self.ideal),
             "covering": ("the minimal set of subscriptions", lambda: self.covering),
-            "savings": ("bytes that the minimal set saves", lambda: sum_minimal(self.covering)),
+            "savings": (
+                "bytes that the minimal set saves",
+                lambda: subscriptions.sum_minimal(self.covering),
+            ),
             "services": ("the best device for each subscription", lambda: self.services),
             "regions": (
                 "how well regions are served",
-                lambda: sum_regions(self.offers, self.services),
+                lambda: services.sum_regions(self.offers, self.services),
             ),
             "runs": ("runs of nodes", lambda: self.logs.runs.orderBy("node", "epoch")),
             "subscriptions": (

@@ -22,6 +22,7 @@ from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import SubscriptionVector
+from denwatch.spark.matching.job import find_event
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -42,9 +43,9 @@ def count_terms(windows: DataFrame, matches: DataFrame) -> DataFrame:
         .join(matched, "subscription_id", "left")
         .groupBy("attribute", "term")
         .agg(
-            F.countDistinct("subscription_id").alias("subscriptions"),
-            F.countDistinct("owner").alias("subscribers"),
-            F.coalesce(F.sum("matches"), F.lit(0)).alias("matches"),
+            F.expr("count(distinct subscription_id) as subscriptions"),
+            F.expr("count(distinct owner) as subscribers"),
+            F.expr("nvl(sum(matches), 0) as matches"),
         )
         .orderBy(F.desc("subscriptions"), F.desc("matches"), "attribute", "term")
     )
@@ -129,11 +130,9 @@ def find_minimal(windows: DataFrame, at: int, *, chunk: int = CHUNK) -> DataFram
     placed = (
         unique.where(F.col("why") == SAME).unionByName(near.where("why <> ''")).unionByName(far)
     )
-    # The first byte of a vector has the event.
-    event = F.conv(F.hex(F.substring("vector", 1, 1)), 16, 10).cast("int").bitwiseAND(63)
     return placed.select(
         "subscription_id",
-        event.alias("event"),
+        find_event(F.col("vector")).alias("event"),
         F.length("vector").alias("bytes"),
         F.col("why").isin("", UNREADABLE).alias("is_active"),
         "why",
@@ -181,15 +180,9 @@ def choose_active(vectors: dict[int, SubscriptionVector]) -> Iterable[int]:
 
 def sum_minimal(places: DataFrame) -> DataFrame:
     """Return one row an event: subscriptions, sent, bytes, and bytes saved to each device."""
-    return (
-        places.groupBy("event")
-        .agg(
-            F.count("*").alias("subscriptions"),
-            F.count_if(F.col("is_active")).alias("sent"),
-            F.count_if(F.col("why") == SAME).alias("same"),
-            F.count_if(F.col("why") == COVERED).alias("covered"),
-            F.sum("bytes").alias("bytes"),
-            F.sum(F.expr("case when is_active then 0 else bytes end")).alias("bytes_saved"),
-        )
-        .orderBy("event")
+    sums = (
+        *("count(*) as subscriptions", "count_if(is_active) as sent"),
+        *(f"count_if(why = '{SAME}') as same", f"count_if(why = '{COVERED}') as covered"),
+        *("sum(bytes) as bytes", "sum(if(is_active, 0, bytes)) as bytes_saved"),
     )
+    return places.groupBy("event").agg(*map(F.expr, sums)).orderBy("event")

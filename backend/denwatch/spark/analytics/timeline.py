@@ -10,7 +10,7 @@ what is possible. What most nodes say is taken as the truth.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import pairwise
 from statistics import median_low
@@ -21,9 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 Run = tuple[str, int]  # a node, and which of its runs
-LINK = (
-    30_000  # ms; how long a frame may have been on its way, if no answer says better: as on nodes
-)
+LINK = 30_000  # ms that a frame may have been on its way, if no answer says better: as on nodes
 _SAME_NODE = 1 << 50  # ms; how little is known of a restart: anything else is better
 
 
@@ -44,37 +42,18 @@ class RunClock(NamedTuple):
 
 def find_bounds(transfer: DataFrame) -> list[Bound]:
     """Return what transfers prove; `transfer` has the records of that kind."""
-    sent = transfer.where("is_out").select(
-        "item",
-        F.col("node").alias("sender"),
-        F.col("epoch").alias("sender_run"),
-        F.col("peer").alias("receiver"),
-        F.col("time").alias("acknowledged"),
-    )
-    received = transfer.where("not is_out").select(
-        "item",
-        F.col("node").alias("receiver"),
-        F.col("epoch").alias("receiver_run"),
-        F.col("peer").alias("sender"),
-        F.col("time").alias("taken"),
+    is_same = F.expr(
+        "sent.is_out and not taken.is_out and sent.item = taken.item"
+        " and sent.node = taken.peer and sent.peer = taken.node"
     )
     rows = (
-        sent.join(received, ["item", "sender", "receiver"])
-        .groupBy("sender", "sender_run", "receiver", "receiver_run")
-        .agg(F.min(F.col("acknowledged") - F.col("taken")).alias("most"))
+        transfer.alias("sent")
+        .join(transfer.alias("taken"), is_same)
+        .groupBy("sent.node", "sent.epoch", "taken.node", "taken.epoch")
+        .agg(F.expr("min(sent.time - taken.time)"))  # acknowledged after it was taken
         .collect()
     )
-    return [
-        Bound(
-            (row["sender"], row["sender_run"]), (row["receiver"], row["receiver_run"]), row["most"]
-        )
-        for row in rows
-    ]
-
-
-def solve_offsets(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, int]:
-    """Return by how many ms the clock of each run is ahead of the common timeline."""
-    return {run: clock.offset for run, clock in solve_clocks(bounds, runs).items()}
+    return [Bound((row[0], row[1]), (row[2], row[3]), row[4]) for row in rows]
 
 
 def solve_clocks(bounds: Iterable[Bound], runs: Iterable[Run] = ()) -> dict[Run, RunClock]:
@@ -131,25 +110,31 @@ def _walk(edges: Mapping[Run, list[tuple[int, int, Run]]], start: Run) -> dict[R
 
 
 def correct_times(
-    frame: DataFrame, offsets: Mapping[Run, int], own: Iterable[str], items: Iterable[str] = ()
+    frame: DataFrame, clocks: Mapping[Run, RunClock], own: Sequence[str], items: Sequence[str] = ()
 ) -> DataFrame:
     """Return records in the common timeline.
 
     `own` are columns in the clock of the node that wrote the record, `items` those in the clock of
     the item's origin; 0 stays 0, which means never.
     """
-    wrong = {run: offset for run, offset in offsets.items() if offset}
-    if not wrong:
-        return frame
-    columns: dict[str, Column] = {}
+    offsets = {run: clock.offset for run, clock in clocks.items() if clock.offset}
+    columns = frame.columns
     for names, node, run in ((own, "node", "epoch"), (items, "origin", "run")):
-        for name in names:
-            shifted = F.col(name)
-            for (wrong_node, wrong_run), offset in sorted(wrong.items()):
-                is_it = (F.col(node) == wrong_node) & (F.col(run) == wrong_run) & (F.col(name) != 0)
-                shifted = F.when(is_it, F.col(name) - offset).otherwise(shifted)
-            columns[name] = shifted
-    return frame.withColumns(columns)
+        if names and offsets:
+            shifted = {name: F.expr(f"if({name} = 0, 0, {name} - of_clock)") for name in names}
+            frame = _join_clocks(frame, offsets, node, run).withColumns(shifted).select(columns)
+    return frame
+
+
+def _join_clocks(frame: DataFrame, numbers: Mapping[Run, int], node: str, run: str) -> DataFrame:
+    """Return a frame with a number of each row's run in the column `of_clock`; 0 for other runs.
+
+    A join, not a condition for each run: a site may have had hundreds.
+    """
+    rows = [(*key, number) for key, number in numbers.items()]
+    schema = f"{node} string, {run} bigint, of_clock bigint"
+    table = F.broadcast(frame.sparkSession.createDataFrame(rows, schema))
+    return frame.join(table, [node, run], "left").fillna(0, ["of_clock"])
 
 
 # Records --------------------------------------------------------------------------------
@@ -179,17 +164,12 @@ class Logs:
         """What transfers prove of the clock of each run."""
         return solve_clocks(find_bounds(self._read("transfer")))
 
-    @cached_property
-    def offsets(self) -> dict[Run, int]:
-        """By how many ms the clock of each run was ahead."""
-        return {run: clock.offset for run, clock in self.clocks.items()}
-
     def get(self, kind: str) -> DataFrame:
         """Return the records of a kind, in the common timeline."""
         if kind not in self._kinds:
             own = ("time", *_OWN_TIMES.get(kind, ()))
             items = _ITEM_TIMES.get(kind, ())
-            self._kinds[kind] = correct_times(self._read(kind), self.offsets, own, items).cache()
+            self._kinds[kind] = correct_times(self._read(kind), self.clocks, own, items).cache()
         return self._kinds[kind]
 
     @cached_property
@@ -203,26 +183,21 @@ class Logs:
             for kind in _LIVELY
         ]
         together = reduce(DataFrame.unionByName, parts)
-        runs = together.groupBy("node", "epoch").agg(
-            F.min("time").alias("begins"),
-            F.max("time").alias("ends"),
-            F.count("*").alias("records"),
-            F.bool_or("is_stop").alias("is_stopped"),
-        )
+        facts = "min(time) as begins", "max(time) as ends", "count(*) as records"
+        is_stopped = F.bool_or("is_stop").alias("is_stopped")
+        runs = together.groupBy("node", "epoch").agg(*map(F.expr, facts), is_stopped)
         later = F.max("epoch").over(Window.partitionBy("node")) > F.col("epoch")
         return runs.withColumn("is_over", later | F.col("is_stopped")).drop("is_stopped").cache()
 
     @cached_property
     def end(self) -> int:
         """The time of the last record of all; 0 if there is none."""
-        row = self.runs.agg(F.max("ends").alias("end")).first()
-        return 0 if row is None or row["end"] is None else int(row["end"])
+        return int(self.runs.agg(F.expr("coalesce(max(ends), 0)")).collect()[0][0])
 
     @cached_property
     def begin(self) -> int:
         """The time of the first record of all; 0 if there is none."""
-        row = self.runs.agg(F.min("begins").alias("begin")).first()
-        return 0 if row is None or row["begin"] is None else int(row["begin"])
+        return int(self.runs.agg(F.expr("coalesce(min(begins), 0)")).collect()[0][0])
 
     def release(self) -> None:
         """Forget what is kept."""
@@ -242,15 +217,23 @@ class Logs:
 
 def widen_windows(windows: DataFrame, clocks: Mapping[Run, RunClock]) -> DataFrame:
     """Return subscriptions with the longest windows that their clocks allow."""
-    doubt = _find_doubt(clocks)
-    ends = F.when(F.col("ends") == FOREVER, F.col("ends")).otherwise(F.col("ends") + doubt)
-    return windows.withColumns({"begins": F.col("begins") - doubt, "ends": ends})
+    ends = F.expr(f"if(ends = {FOREVER}, ends, ends + of_clock)")
+    return _widen(windows, clocks, begins=F.expr("begins - of_clock"), ends=ends)
 
 
 def widen_notes(notes: DataFrame, clocks: Mapping[Run, RunClock]) -> DataFrame:
     """Return notifications as early as their clocks allow, with a doubt up to the latest."""
-    doubt = _find_doubt(clocks)
-    return notes.withColumns({"at": F.col("at") - doubt, "doubt": F.col("doubt") + 2 * doubt})
+    doubt = F.expr("doubt + 2 * of_clock")
+    return _widen(notes, clocks, at=F.expr("at - of_clock"), doubt=doubt)
+
+
+def _widen(frame: DataFrame, clocks: Mapping[Run, RunClock], **columns: Column) -> DataFrame:
+    """Return columns changed by the doubt of the clock of each row's origin."""
+    doubts = {run: clock.doubt for run, clock in clocks.items() if clock.doubt}
+    if not doubts:
+        return frame
+    joined = _join_clocks(frame, doubts, "origin", "run")
+    return joined.withColumns(columns).select(frame.columns)
 
 
 def keep_valid(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:
@@ -269,12 +252,3 @@ def keep_valid(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> Data
         .where((F.col("note_run") != F.col("own_run")) | is_exact)
         .select(*matches.columns)
     )
-
-
-def _find_doubt(clocks: Mapping[Run, RunClock]) -> Column:
-    found = F.lit(0)
-    for (node, run), clock in sorted(clocks.items()):
-        if clock.doubt:
-            is_it = (F.col("origin") == node) & (F.col("run") == run)
-            found = F.when(is_it, clock.doubt).otherwise(found)
-    return found.cast("bigint")

@@ -10,21 +10,17 @@ Under these rules notifications do not touch each other, so any part of them can
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import lru_cache
+from itertools import permutations
+from typing import Any, NamedTuple
 
 import pandas as pd
 from denwatch.node.core.items import Dot
-from denwatch.node.replication.strategies import (
-    Candidate,
-    Copy,
-    CopyChoice,
-    Encounters,
-    MetPeer,
-    Strategy,
-    build_strategy,
-)
+from denwatch.node.replication import strategies
+from denwatch.node.replication.strategies import Candidate, Copy, Encounters, Strategy
 from denwatch.spark.analytics.contacts import ContactGraph, ContactSpan, Stay, limit_time
 from denwatch.spark.analytics.outcomes import measure_latency
 from pyspark.sql import DataFrame
@@ -42,13 +38,13 @@ class Direct:
     def choose(
         self,
         candidates: Sequence[Candidate],
-        peer: MetPeer,
+        peer: strategies.MetPeer,
         encounters: Encounters,  # noqa: ARG002 — the interface of all strategies
         now: int,  # noqa: ARG002
-    ) -> list[CopyChoice]:
+    ) -> list[strategies.CopyChoice]:
         """Return what is for somebody there, of what is first-hand."""
         return [
-            CopyChoice(each.dot, 1, each.copy)
+            strategies.CopyChoice(each.dot, 1, each.copy)
             for each in candidates
             if peer.name in each.destinations and not each.copy.hops
         ]
@@ -56,7 +52,7 @@ class Direct:
 
 def make_strategy(text: str) -> Strategy:
     """Return the strategy of a word: those of a node, and `direct`."""
-    return Direct() if text == "direct" else build_strategy(text)
+    return Direct() if text == "direct" else strategies.build_strategy(text)
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ class _Run:
         self._links: dict[str, dict[str, int]] = {}  # how many contacts hold a link up
         self._seen: dict[str, int] = {}
         self._copies: dict[tuple[str, int], Copy] = {}
-        self._encounters: dict[str, Encounters] = {}
+        self._encounters: defaultdict[str, Encounters] = defaultdict(Encounters)
         self._place: dict[str, str] = {}
         self._alive = 0
         self._ends: list[tuple[int, int]] = []
@@ -126,8 +122,7 @@ class _Run:
             return
         last = max(note.until for note in self._notes)
         known: list[_Event] = []
-        for contact in self._world.contacts:
-            first, second, begin, end = contact
+        for first, second, begin, end in self._world.contacts:
             if begin <= last:
                 known.append(_Event(begin, _UP, first, second, -1))
                 known.append(_Event(end, _DOWN, first, second, -1))
@@ -159,50 +154,34 @@ class _Run:
             self._alive |= 1 << event.number
             heapq.heappush(self._ends, (self._notes[event.number].until, event.number))
             self._copies[event.first, event.number] = Copy(self._strategy.copies, 0, 0)
+            self._arrive(event.first, 1 << event.number, event.time)
             self._spread([(event.first, 1 << event.number)], event.time)
 
     def _expire(self, time: int) -> None:
         while self._ends and self._ends[0][0] < time:
             self._alive &= ~(1 << heapq.heappop(self._ends)[1])
 
-    def _find_encounters(self, node: str) -> Encounters:
-        if node not in self._encounters:
-            self._encounters[node] = Encounters()
-        return self._encounters[node]
-
     def _link(self, event: _Event) -> None:
-        one, other = event.first, event.second
-        for here, there in ((one, other), (other, one)):
+        for here, there in permutations((event.first, event.second)):
             links = self._links.setdefault(here, {})
             links[there] = links.get(there, 0) + 1
             if links[there] == 1:
-                self._find_encounters(here).meet(_forget, there, event.time, True)
-        self._exchange(one, other, event.time)
+                self._encounters[here].meet(_forget, there, event.time, True)
+        self._exchange(event.first, event.second, event.time)
 
     def _cut(self, event: _Event) -> None:
-        one, other = event.first, event.second
-        for here, there in ((one, other), (other, one)):
+        for here, there in permutations((event.first, event.second)):
             self._links[here][there] -= 1
             if not self._links[here][there]:
                 del self._links[here][there]
-                self._find_encounters(here).meet(_forget, there, event.time, False)
+                self._encounters[here].meet(_forget, there, event.time, False)
 
     def _exchange(self, one: str, other: str, time: int) -> None:
-        gained = []
-        for here, there in ((one, other), (other, one)):
-            bits = self._offer(here, there, -1, time)
-            if bits:
-                gained.append((there, bits))
-        self._spread(gained, time, is_counted=True)
+        pairs = permutations((one, other))
+        self._spread([(there, self._offer(here, there, -1, time)) for here, there in pairs], time)
 
-    def _spread(
-        self, gained: list[tuple[str, int]], time: int, *, is_counted: bool = False
-    ) -> None:
+    def _spread(self, queue: list[tuple[str, int]], time: int) -> None:
         """Let what nodes have got go on over the links that are up, until nothing moves."""
-        queue = list(gained)
-        if not is_counted:
-            for node, bits in queue:
-                self._arrive(node, bits, time)
         while queue:
             node, bits = queue.pop(0)
             for other in list(self._links.get(node, ())):
@@ -216,11 +195,11 @@ class _Run:
         if not bits:
             return 0
         candidates = [self._describe(here, number) for number in _list_bits(bits)]
-        theirs = self._find_encounters(there)
+        theirs = self._encounters[there]
         asked = {node for each in candidates for node in each.destinations}
         likely = {node: theirs.judge(node, time) for node in asked}
-        peer = MetPeer(there, likely, theirs.reach)
-        own = self._find_encounters(here)
+        peer = strategies.MetPeer(there, likely, theirs.reach)
+        own = self._encounters[here]
         moved = 0
         for choice in self._strategy.choose(candidates, peer, own, time):
             number = choice.dot.sequence
@@ -324,22 +303,34 @@ def replay_strategies(
     size = F.greatest(F.lit(1), F.ceil(F.lit(notes.count()) / _PART))
     parts = notes.withColumn("part", F.pmod(F.xxhash64("note_id"), size))
     names = notes.sparkSession.createDataFrame([(name,) for name in strategies], "strategy string")
-    work = _build_work(list(contacts), dict(stays), list_places(stays, homes), end)
-    return parts.crossJoin(names).groupBy("strategy", "part").applyInPandas(work, REPLAYED)
+    world = World(list(contacts), list_places(stays, homes))
+    graph = ContactGraph(contacts, {stay.node for kept in stays.values() for stay in kept})
 
-
-def _build_work(
-    contacts: list[ContactSpan],
-    stays: dict[str, Sequence[Stay]],
-    places: dict[str, list[tuple[int, str]]],
-    end: int,
-) -> Callable[[pd.DataFrame], pd.DataFrame]:
     def work(frame: pd.DataFrame) -> pd.DataFrame:
         name = str(frame["strategy"].iloc[0])
         frame = frame.sort_values("note_id")
-        graph = ContactGraph(contacts, {stay.node for kept in stays.values() for stay in kept})
-        notes = [_read_note(graph, stays, end, row) for row in frame.to_dict("records")]
-        done = replay(World(contacts, places), notes, make_strategy(name))
+        find = lru_cache(maxsize=4_096)(graph.find_arrivals)
+
+        def find_places(want: dict[str, Any], limit: int) -> list[Stay]:
+            """Return where a subscriber can be served: there, with the subscription, in time."""
+            known = [find(each["origin"], int(each["begins"])) for each in want["asked"]]
+            places = []
+            for stay in stays.get(want["owner"], ()):
+                ready = min((graph.read(times, stay.node) for times in known), default=limit + 1)
+                begin, until = max(stay.begin, ready), min(stay.end, limit)
+                if begin <= until:
+                    places.append(Stay(stay.node, begin, until))
+            return sorted(places, key=lambda stay: stay.begin)
+
+        notes = []
+        for row in frame.itertuples(index=False):
+            limits = [limit_time(want["until"], end) for want in row.wanted]
+            wanted = {
+                want["owner"]: (int(want["degree"]), find_places(want, limit))
+                for want, limit in zip(row.wanted, limits, strict=True)
+            }
+            notes.append(Carried(int(row.note_id), row.origin, int(row.born), max(limits), wanted))
+        done = replay(world, notes, make_strategy(name))
         rows = []
         for note, result, at in zip(notes, done, frame["at"], strict=True):
             for owner in note.wanted:
@@ -349,33 +340,7 @@ def _build_work(
         columns = [column.split()[0] for column in REPLAYED.split(", ")]
         return pd.DataFrame(rows, columns=columns).astype({"delivered": "Int64"})
 
-    return work
-
-
-def _read_note(
-    graph: ContactGraph, stays: Mapping[str, Sequence[Stay]], end: int, row: dict[str, object]
-) -> Carried:
-    wanted: dict[str, tuple[int, list[Stay]]] = {}
-    last = 0
-    for want in row["wanted"]:  # type: ignore[attr-defined]
-        owner = want["owner"]
-        limit = limit_time(want["until"], end)
-        last = max(last, limit)
-        wanted[owner] = int(want["degree"]), _limit_stays(graph, stays, want["asked"], owner, limit)
-    return Carried(int(row["note_id"]), str(row["origin"]), int(row["born"]), last, wanted)  # type: ignore[call-overload]
-
-
-def _limit_stays(
-    graph: ContactGraph, stays: Mapping[str, Sequence[Stay]], asked: object, owner: str, limit: int
-) -> list[Stay]:
-    """Return where a subscriber can be served: there, with the subscription known, in time."""
-    known = [graph.find_arrivals(each["origin"], int(each["begins"])) for each in asked]  # type: ignore[attr-defined]
-    kept = []
-    for stay in stays.get(owner, ()):
-        ready = min((graph.read(times, stay.node) for times in known), default=limit + 1)
-        if max(stay.begin, ready) <= min(stay.end, limit):
-            kept.append(Stay(stay.node, max(stay.begin, ready), min(stay.end, limit)))
-    return sorted(kept, key=lambda stay: stay.begin)
+    return parts.crossJoin(names).groupBy("strategy", "part").applyInPandas(work, REPLAYED)
 
 
 def compare_strategies(replayed: DataFrame, note_bytes: float) -> DataFrame:

@@ -13,25 +13,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from denwatch.spark.matching.index import SharedIndex, TooManyError, build_index
-from denwatch.spark.matching.job import MATCHES, find_unreadable, match_files, match_notes
+from denwatch.spark.matching.job import MATCHES, match_files, match_notes
 from denwatch.spark.matching.windows import FOREVER, Meanings, find_notes, find_windows
 from pyspark.sql import DataFrame
 
-__all__ = [
-    "FOREVER",
-    "MATCHES",
-    "Meanings",
-    "SharedIndex",
-    "TooManyError",
-    "build_index",
-    "collect_meanings",
-    "find_notes",
-    "find_unreadable",
-    "find_windows",
-    "match_files",
-    "match_globally",
-    "match_notes",
-]
+__all__ = ["FOREVER", "MATCHES", "Meanings", "SharedIndex", "TooManyError", "build_index"]
+__all__ += ["collect_meanings", "find_notes", "find_windows", "match_files", "match_globally"]
+__all__ += ["match_notes"]
 
 _INDEXED = ("subscription_id", "owner", "begins", "ends", "language", "vocabulary", "vector")
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,7 @@ from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
 from denwatch.node.matching.plugins import CONTENT, FUZZY
 from denwatch.node.matching.records import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.spark.matching.kernels import decode_subscriptions
-from denwatch.spark.matching.value_index import ValueIndex, build_value_index, load_value_index
+from denwatch.spark.matching.value_index import build_value_index, load_value_index
 from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.session import is_local
 from numpy.typing import NDArray
@@ -101,8 +100,10 @@ def build_index(
     folder.mkdir(parents=True, exist_ok=True)
     table = subscriptions.combine_chunks()
     size = table.num_rows
-    languages = _get_column(table, "language", np.zeros(size, np.int64))
-    vectors = _get_binary(table, "vector")
+    has_languages = "language" in table.column_names
+    languages = table["language"].to_numpy() if has_languages else np.zeros(size, np.int64)
+    chunks = table["vector"].cast(pa.large_binary()).chunks
+    vectors = pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
     ids = table["subscription_id"].to_numpy().astype(np.int64)
     fuzzy = np.flatnonzero(languages == FUZZY)
     batch, errors = decode_subscriptions(vectors.take(pa.array(fuzzy)))
@@ -121,15 +122,6 @@ def build_index(
     if index.is_shipped:
         _ship(spark, index)
     return index
-
-
-def _get_column(table: pa.Table, name: str, default: NDArray[Any]) -> NDArray[Any]:
-    return table[name].to_numpy() if name in table.column_names else default
-
-
-def _get_binary(table: pa.Table, name: str) -> pa.Array:
-    chunks = table[name].cast(pa.large_binary()).chunks
-    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
 
 
 def _build_rows(
@@ -276,16 +268,9 @@ def _ship(spark: SparkSession, index: SharedIndex) -> None:
         spark.sparkContext.addFile(str(copy))
 
 
-@lru_cache(maxsize=4)
-def load_shard(path: Path) -> FuzzyIndex:
-    """Return a shard's index, mapped; a worker keeps it for its next task."""
-    return load_index(path)
-
-
-@lru_cache(maxsize=2)
-def load_lists(path: Path) -> ValueIndex:
-    """Return a shard's lists by value, mapped."""
-    return load_value_index(path)
+# A worker keeps what it has mapped for its next task.
+load_shard = lru_cache(maxsize=4)(load_index)
+load_lists = lru_cache(maxsize=2)(load_value_index)
 
 
 @lru_cache(maxsize=2)
@@ -300,8 +285,3 @@ def load_names(path: Path) -> Names:
     names = json.loads(path.read_text(encoding="utf-8"))
     words = {bytes.fromhex(word): bit for bit, word in enumerate(names["vocabularies"])}
     return Names(pa.array(names["owners"], pa.string()), words)
-
-
-def load_owners(index: SharedIndex) -> pa.Array:
-    """Return the subscribers' names."""
-    return load_names(index.find(NAMES)).owners

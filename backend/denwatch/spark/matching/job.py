@@ -8,12 +8,11 @@ requested columns are built.
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +25,12 @@ from denwatch.node.matching.content_index import ContentIndex
 from denwatch.node.matching.search import MatchBatch, NotificationBatch
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
-from denwatch.spark.matching.index import (
-    CONTENTS,
-    NAMES,
-    ROWS,
-    Shard,
-    SharedIndex,
-    load_lists,
-    load_names,
-    load_owners,
-    load_rows,
-    load_shard,
-)
-from denwatch.spark.matching.kernels import (
-    count_readings,
-    decode_notes,
-    explain_note,
-    keep_hits,
-    read_notes,
-)
+from denwatch.spark.matching import index as files
+from denwatch.spark.matching import kernels
+from denwatch.spark.matching.index import CONTENTS, NAMES, ROWS, Shard, SharedIndex
 from denwatch.spark.matching.value_index import ValueIndex, find_exact, match_values
 from denwatch.spark.matching.windows import Meanings
+from denwatch.spark.source.decoding import convert_schema
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,14 +47,6 @@ MATCHES = StructType(
     ]
 )
 ALL_COLUMNS = tuple(MATCHES.names)
-_ARROW = {
-    "note_id": pa.int64(),
-    "subscription_id": pa.int64(),
-    "owner": pa.string(),
-    "possible": pa.int16(),
-    "certain": pa.int16(),
-    "attribute": pa.int16(),
-}
 NEEDED = ("note_id", "at", "doubt", "vector")
 
 
@@ -85,17 +61,20 @@ def match_notes(
     chosen = notes.select(*list_inputs(index, notes.columns))
     schema = choose_schema(columns)
     parts = []
-    for shard in index.shards:
+    for unit in list_units(index):
         part = chosen
-        if len(index.shards) > 1:
-            part = chosen.where(find_event(F.col("vector")).isin(*shard.events))
-        parts.append(map_blocks(part, make_matcher(index, shard, columns), schema))
-    if index.content:
-        matcher = match_content(index, choose_arrow(columns))
-        parts.append(map_blocks(chosen, matcher, schema))
+        if unit is not None and len(index.shards) > 1:
+            part = chosen.where(find_event(F.col("vector")).isin(*unit.events))
+        match = partial(match_batches, index=index, unit=unit, columns=columns)
+        parts.append(map_blocks(part, match, schema))
     if not parts:
         return notes.sparkSession.createDataFrame([], schema)
     return reduce(DataFrame.unionAll, parts)
+
+
+def list_units(index: SharedIndex) -> list[Shard | None]:
+    """Return what notifications are matched with: each shard, and None for typed content."""
+    return [*index.shards, *([None] if index.content else [])]
 
 
 def list_inputs(index: SharedIndex, names: Sequence[str]) -> list[str]:
@@ -115,61 +94,39 @@ def choose_schema(columns: Sequence[str]) -> StructType:
 
 def choose_arrow(columns: Sequence[str]) -> pa.Schema:
     """Return the columns of MATCHES that are asked for, for Arrow."""
-    return pa.schema([(name, _ARROW[name]) for name in columns])
+    return convert_schema(choose_schema(columns))
 
 
 def find_event(vector: Column) -> Column:
-    """Return the event of a notification vector."""
+    """Return the event of a vector: it is in the first byte."""
     return F.conv(F.hex(F.substring(vector, 1, 1)), 16, 10).cast("int").bitwiseAND(63)
 
 
-def find_unreadable(notes: DataFrame) -> DataFrame:
-    """Return (note_id, reason) of the notifications whose vector cannot be read."""
-    return notes.select("note_id", "vector").mapInArrow(
-        _explain_batches, "note_id bigint, reason string"
-    )
-
-
-def _explain_batches(batches: Batches) -> Batches:
+def match_batches(
+    batches: Batches, index: SharedIndex, unit: Shard | None, columns: Sequence[str]
+) -> Batches:
+    """Yield the matches of batches with the subscriptions of one of `list_units`."""
     for batch in batches:
-        _, is_right = decode_notes(batch.column("vector"))
-        found = [
-            (batch.column("note_id")[row].as_py(), why)
-            for row in np.flatnonzero(~is_right).tolist()
-            if (why := explain_note(batch.column("vector")[row].as_py() or b"")) is not None
-        ]
-        ids, reasons = zip(*found, strict=True) if found else ((), ())
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(ids, pa.int64()), pa.array(reasons, pa.string())], ["note_id", "reason"]
-        )
-
-
-def make_matcher(
-    index: SharedIndex, shard: Shard, columns: Sequence[str]
-) -> Callable[[Batches], Batches]:
-    """Return the function that a task applies to its batches."""
-
-    def match_batches(batches: Batches) -> Batches:
-        for batch in batches:
-            yield from match_batch(batch, index, shard, columns)
-
-    return match_batches
+        if unit is None:
+            yield match_content(batch, index, columns)
+        else:
+            yield from match_batch(batch, index, unit, columns)
 
 
 def match_batch(
     batch: pa.RecordBatch, index: SharedIndex, shard: Shard, columns: Sequence[str] = ALL_COLUMNS
 ) -> Batches:
     """Yield the matches of a batch with the subscriptions of a shard."""
-    names = load_names(index.find(NAMES))
+    names = files.load_names(index.find(NAMES))
     schema = choose_arrow(columns)
-    readings, _ = decode_notes(batch.column("vector"))
+    readings, _ = kernels.decode_notes(batch.column("vector"))
     note_ids, at, doubt = (copy_numbers(batch, name) for name in ("note_id", "at", "doubt"))
     words = find_words(batch, names.vocabularies)
-    rows = load_rows(index.find(ROWS))
+    rows = files.load_rows(index.find(ROWS))
     for hits in find_matches(readings, index, shard):
         found = hits.starts, hits.ids, hits.possible, hits.certain, hits.attributes
-        kept = keep_hits(*found, note_ids, at, doubt, words, rows)
-        made = dict(zip(ALL_COLUMNS, map(pa.array, kept), strict=True))
+        *kept, degrees = kernels.keep_hits(*found, note_ids, at, doubt, words, rows)
+        made = dict(zip(ALL_COLUMNS, map(pa.array, (*kept, *degrees)), strict=True))
         if "owner" in columns:
             coded = pa.DictionaryArray.from_arrays(made["owner"], names.owners)
             made["owner"] = coded.cast(pa.string())
@@ -181,14 +138,14 @@ def find_matches(
 ) -> Iterator[MatchBatch]:
     """Yield all matches of notifications with the subscriptions of a shard, in batches."""
     if not shard.by_value:
-        yield load_shard(index.find(shard.file)).match_batch(readings)
+        yield files.load_shard(index.find(shard.file)).match_batch(readings)
         return
     exact = find_exact(readings.starts, readings.points, readings.wides)
-    yield match_values(readings, load_lists(index.find(shard.by_value)), exact)
+    yield match_values(readings, files.load_lists(index.find(shard.by_value)), exact)
     if shard.rest:
-        yield load_shard(index.find(shard.rest)).match_batch(keep_notes(readings, exact))
+        yield files.load_shard(index.find(shard.rest)).match_batch(keep_notes(readings, exact))
     if not exact.all():
-        yield load_shard(index.find(shard.file)).match_batch(keep_notes(readings, ~exact))
+        yield files.load_shard(index.find(shard.file)).match_batch(keep_notes(readings, ~exact))
 
 
 def keep_notes(readings: NotificationBatch, chosen: NDArray[np.bool_]) -> NotificationBatch:
@@ -242,15 +199,10 @@ def map_blocks(
 ) -> DataFrame:
     """Return what a function makes of Arrow batches, as `mapInArrow` does."""
     arrays = [StructField(f.name, ArrayType(f.dataType, f.nullable), False) for f in schema]
-    blocks = rows.mapInArrow(make_packer(function), StructType(arrays))
+    blocks = rows.mapInArrow(lambda b: map(pack_batch, function(b)), StructType(arrays))
     first, *others = schema.names
     spread = blocks.selectExpr(*others, f"posexplode({first}) as (place, {first})")
     return spread.selectExpr(first, *(f"{name}[place] as {name}" for name in others))
-
-
-def make_packer(function: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """Return a function with the same rows in blocks."""
-    return lambda batches: map(pack_batch, function(batches))
 
 
 def pack_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -277,27 +229,23 @@ def load_content(path: Path) -> tuple[ContentIndex, Meanings]:
     return index, Meanings(documents)
 
 
-def match_content(index: SharedIndex, schema: pa.Schema) -> Callable[[Batches], Batches]:
-    """Return the function of a task; `schema` may have fewer columns than a match."""
-
-    def match_batches(batches: Batches) -> Batches:
-        filters, meanings = load_content(index.find(CONTENTS))
-        rows = load_rows(index.find(ROWS))
-        owners = load_owners(index).to_pylist()
-        for batch in batches:
-            found: list[dict[str, Any]] = []
-            for note in batch.to_pylist():
-                latest = note["at"] + (note["doubt"] or 0)
-                for hit in filters.match(describe_note(note, meanings)):
-                    id_, begins, ends, owner = rows[hit.id, :4].tolist()
-                    if begins <= latest and note["at"] < ends:
-                        degrees = hit.possible, hit.certain, hit.attribute
-                        match = note["note_id"], id_, owners[owner], *degrees
-                        found.append(dict(zip(ALL_COLUMNS, match, strict=True)))
-            columns = [pa.array([m[f.name] for m in found], f.type) for f in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    return match_batches
+def match_content(
+    batch: pa.RecordBatch, index: SharedIndex, columns: Sequence[str]
+) -> pa.RecordBatch:
+    """Return the matches of a batch with the subscriptions to typed content."""
+    filters, meanings = load_content(index.find(CONTENTS))
+    rows = files.load_rows(index.find(ROWS))
+    owners = files.load_names(index.find(NAMES)).owners
+    found: list[dict[str, Any]] = []
+    for note in batch.to_pylist():
+        latest = note["at"] + (note["doubt"] or 0)
+        for hit in filters.match(describe_note(note, meanings)):
+            id_, begins, ends, owner = rows[hit.id, :4].tolist()
+            if begins <= latest and note["at"] < ends:
+                degrees = hit.possible, hit.certain, hit.attribute
+                match = note["note_id"], id_, owners[owner].as_py(), *degrees
+                found.append(dict(zip(ALL_COLUMNS, match, strict=True)))
+    return pa.RecordBatch.from_pylist(found, schema=choose_arrow(columns))
 
 
 def describe_note(note: dict[str, Any], meanings: Meanings) -> dict[str, Any]:
@@ -344,10 +292,15 @@ def match_files(
         return spark.createDataFrame([], schema)
     shares = share_parts(parts, tasks or count_tasks(parts, spark.sparkContext.defaultParallelism))
     # All of a shard before the next, so that a worker has only one in its memory.
-    units: list[Shard | None] = [*index.shards, *([None] if index.content else [])]
-    work = [(unit, share) for unit in units for share in shares]
-    numbers = spark.range(0, len(work), 1, len(work))  # one to a task
-    return map_blocks(numbers, make_reader(work, index, tuple(columns)), schema)
+    work = [(unit, share) for unit in list_units(index) for share in shares]
+
+    def match_work(numbers: Batches) -> Batches:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                unit, share = work[number]
+                yield from match_batches(read_parts(share, index), index, unit, columns)
+
+    return map_blocks(spark.range(0, len(work), 1, len(work)), match_work, schema)  # one to a task
 
 
 def list_parts(paths: Iterable[str | Path]) -> list[RowGroup]:
@@ -380,24 +333,6 @@ def share_parts(parts: Sequence[RowGroup], tasks: int) -> list[list[RowGroup]]:
     return shares
 
 
-def make_reader(
-    work: list[tuple[Shard | None, list[RowGroup]]], index: SharedIndex, columns: tuple[str, ...]
-) -> Callable[[Batches], Batches]:
-    """Return the function of a task, which receives the number of its work."""
-
-    def match_work(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                shard, share = work[number]
-                notes = read_parts(share, index)
-                if shard is None:
-                    yield from match_content(index, choose_arrow(columns))(notes)
-                else:
-                    yield from make_matcher(index, shard, columns)(notes)
-
-    return match_work
-
-
 def read_parts(parts: Iterable[RowGroup], index: SharedIndex) -> Batches:
     """Yield the notifications of some row groups, with the columns that the index looks at."""
     for part in parts:
@@ -410,36 +345,19 @@ def read_parts(parts: Iterable[RowGroup], index: SharedIndex) -> Batches:
 
 
 def warm_up() -> None:
-    """Compile all kernels before workers are forked, and freeze what is loaded.
-
-    Spark's workers collect garbage after every task. What is loaded by now, the compiler above
-    all, is never garbage, and looking through it took as long as matching 30,000 notifications.
-    """
+    """Compile all kernels before workers are forked."""
     node_index.warm_up()
     data = np.array([0x80, 0, 0, 0, 0, 0, 0, 1, 7], np.uint8)
     ends = np.array([0, 9], np.int64)
     counts = np.zeros(1, np.int64)
-    count_readings(data, ends, counts)
+    kernels.count_readings(data, ends, counts)
     starts = np.zeros(2, np.int64)
     points = np.zeros((1, 4), np.int32)
     attributes, wides = np.zeros(1, np.int32), np.zeros(1, np.uint8)
-    read_notes(data, ends, counts, starts, attributes, points, wides)
+    kernels.read_notes(data, ends, counts, starts, attributes, points, wides)
     readings = NotificationBatch(starts, attributes, points, wides, np.zeros(1, np.int64))
     nothing = ValueIndex(np.zeros(257, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
     match_values(readings, nothing, find_exact(starts, points, wides))
-    one = np.zeros(1, np.int64)
-    byte = np.zeros(1, np.uint8)
-    keep_hits(
-        starts,
-        np.zeros(1, np.uint64),
-        byte,
-        byte,
-        np.zeros(1, np.int32),
-        one,
-        one,
-        one,
-        one,
-        np.zeros((1, 5), np.int64),
-    )
-    gc.collect()
-    gc.freeze()
+    one, byte, attribute = np.zeros(1, np.int64), np.zeros(1, np.uint8), np.zeros(1, np.int32)
+    hits = starts, np.zeros(1, np.uint64), byte, byte, attribute
+    kernels.keep_hits(*hits, one, one, one, one, np.zeros((1, 5), np.int64))

@@ -193,8 +193,8 @@ def read_subscriptions(data: Array, ends: Array, subs: Array, preds: Array, plai
 def keep_hits(
     starts: Array, numbers: Array, possible: Array, certain: Array, attributes: Array,
     note_ids: Array, at: Array, doubt: Array, words: Array, rows: Array,
-) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
-    """Return (note, subscription, owner, possible, certain, attribute) of the matches in force.
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """Return (note, subscription, owner, degrees) of the matches in force.
 
     Kernel: filters the index's matches by time and vocabulary, with rows prefetched. A row has a
     subscription's id, begin, end, subscriber and, as bits, the vocabularies that it agrees with;
@@ -224,14 +224,7 @@ def keep_hits(
                 degrees[1, kept] = certain[hit]
                 degrees[2, kept] = attributes[hit] & 15
                 kept += 1
-    return (
-        notes[:kept],
-        ids[:kept],
-        owners[:kept],
-        degrees[0, :kept],
-        degrees[1, :kept],
-        degrees[2, :kept],
-    )
+    return notes[:kept], ids[:kept], owners[:kept], degrees[:, :kept]
 
 
 # Columns of vectors ---------------------------------------------------------------------
@@ -254,7 +247,7 @@ def view_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 def decode_notes(column: pa.Array) -> tuple[NotificationBatch, NDArray[np.bool_]]:
     """Return the readings of a column of notification vectors, and which vectors are readable.
 
-    An unreadable one has no readings, so it matches nothing; `explain_note` gives the reason.
+    An unreadable one has no readings, so it matches nothing; the protocol's decoder says why.
     """
     data, ends = view_bytes(column)
     size = len(column)
@@ -269,15 +262,6 @@ def decode_notes(column: pa.Array) -> tuple[NotificationBatch, NDArray[np.bool_]
     ages = np.zeros(size, np.int64)  # a notification matches as it was when it was read
     readings = NotificationBatch(starts, attributes[:used], points[:used], wides[:used], ages)
     return readings, counts >= 0
-
-
-def explain_note(vector: bytes) -> str | None:
-    """Return why a notification vector cannot be read; None if it can."""
-    try:
-        notification.decode(vector)
-    except ProtocolError as error:
-        return str(error)
-    return None
 
 
 def decode_subscriptions(column: pa.Array) -> tuple[SubscriptionBatch, dict[int, str]]:

@@ -73,10 +73,8 @@ class ValueIndex:
 
     def save(self, path: Path) -> None:
         """Write all arrays into one file."""
-        np.save(path, np.concatenate(([len(self.starts), len(self.entries)], *self._arrays())))
-
-    def _arrays(self) -> tuple[NDArray[np.int64], ...]:
-        return self.starts, self.entries, self.recs
+        lengths = [len(self.starts), len(self.entries)]
+        np.save(path, np.concatenate((lengths, self.starts, self.entries, self.recs)))
 
 
 class BuiltValueIndex(NamedTuple):

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 FOREVER = (1 << 63) - 1  # the end of a subscription that has none
-_NOTE = (
+NOTE_COLUMNS = (  # of a record, as its origin made it
     *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),
     *("at", "doubt", "expires", "vocabulary", "vector"),
 )
@@ -36,14 +36,9 @@ def find_windows(subscribe: DataFrame, unsubscribe: DataFrame) -> DataFrame:
         *(F.min_by(F.col(name), order).alias(name) for name in (*_SAME, "options")),
     )
     # A node may log an expiry late; the subscription still ended at its expiry.
-    gone = (
-        unsubscribe.where(F.col("reason") != "expired")
-        .groupBy(F.col("item").alias("subscription_id"))
-        .agg(
-            F.min("time").alias("removed"),
-            F.min_by("reason", F.struct("time", "node", "number")).alias("why"),
-        )
-    )
+    ends = "min(time) as removed", "min_by(reason, struct(time, node, number)) as why"
+    others = unsubscribe.where("reason != 'expired'")
+    gone = others.groupBy(F.col("item").alias("subscription_id")).agg(*map(F.expr, ends))
     expires = F.when(F.col("expires") > 0, F.col("expires")).otherwise(F.lit(FOREVER))
     removed = F.coalesce(F.col("removed"), F.lit(FOREVER))
     is_removed = F.col("removed").isNotNull() & (F.col("removed") < expires)
@@ -65,7 +60,7 @@ def find_notes(note: DataFrame) -> DataFrame:
     """
     order = F.struct("source", "time", "node", "epoch", "number")
     return note.groupBy(F.col("item").alias("note_id")).agg(
-        *(F.min_by(F.col(name), order).alias(name) for name in _NOTE)
+        *(F.min_by(F.col(name), order).alias(name) for name in NOTE_COLUMNS)
     )
 
 

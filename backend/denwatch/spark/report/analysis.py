@@ -10,6 +10,8 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +22,7 @@ from denwatch.spark.analytics.timeline import Logs
 from denwatch.spark.analytics.what_if import STRATEGIES, make_strategy, recommend
 from denwatch.spark.report.page import Figures, build_page, write_page
 from denwatch.spark.source import QUARANTINE
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.tables import RecordTables, replace_file
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructType
@@ -60,21 +62,23 @@ def analyze(
     tell("reading logs")
     kept = RecordTables(out / "records")
     counts = kept.update(spark, folders)
-    quarantine = kept.read(spark, QUARANTINE).drop("day")
-    bad = save_table(quarantine, tables, QUARANTINE)
+    bad = save_table(kept.read(spark, QUARANTINE), tables, QUARANTINE)
     assert bad is not None, "what is damaged is shown"
     records = sum(rows for kind, rows in counts.items() if kind != QUARANTINE)
     _check(folders, records, bad)
     tell(f"{records:,} records; {describe_quarantine(bad)}")
     tune_queries(spark, records)
-    logs = Logs(lambda kind: kept.read(spark, kind).drop("day"))
-    wrong = {run: offset for run, offset in logs.offsets.items() if offset}
+    logs = Logs(partial(kept.read, spark))
+    wrong = {run: clock.offset for run, clock in logs.clocks.items() if clock.offset}
     for (node, _), offset in sorted(wrong.items()):
         tell(f"the clock of {node} was {offset / 1000:+,.1f} s off: corrected")
     used = find_strategy(logs)
     work = out / ".work"
     shutil.rmtree(work, ignore_errors=True)  # of a run that was stopped
-    compared = tuple(dict.fromkeys([*strategies, *_try(used)]))
+    compared = strategies
+    with suppress(ValueError):  # newer nodes may have strategies that cannot be replayed here
+        make_strategy(used)
+        compared = tuple(dict.fromkeys([*strategies, used]))
     study = Study(logs, late=late, strategies=compared, folder=work)
     small: dict[str, pd.DataFrame] = {}
     listed = study.list_tables()
@@ -90,7 +94,7 @@ def analyze(
     tell("writing the report")
     page = out / "report.html"
     words_of = {name: words for name, (words, _) in listed.items()}
-    save_text(page, write_page(build_page(figures, words_of)))
+    replace_file(page, write_page(build_page(figures, words_of)).encode())
     logs.release()
     shutil.rmtree(work)
     tell(f"done in {time.monotonic() - began:.0f} s: {page}")
@@ -121,15 +125,6 @@ def _check(folders: Sequence[Path], records: int, bad: pd.DataFrame) -> None:
     )
 
 
-def _try(used: str) -> list[str]:
-    """Return the strategy in use if it can be replayed: newer nodes may have others."""
-    try:
-        make_strategy(used)
-    except ValueError:
-        return []
-    return [used]
-
-
 def find_strategy(logs: Logs) -> str:
     """Return the strategy that the nodes used, if they all used one."""
     rows = logs.get("start").where("strategy is not null").select("strategy").distinct().collect()
@@ -142,15 +137,8 @@ def find_strategy(logs: Logs) -> str:
 # matter.
 
 LARGE = (
-    "outcomes",
-    "matches",
-    "notes",
-    "subscriptions",
-    "decisions",
-    "covering",
-    "contacts",
-    "stays",
-    "services",
+    *("outcomes", "matches", "notes", "subscriptions", "decisions", "covering", "contacts"),
+    *("stays", "services"),
 )
 IDS = ("note_id", "subscription_id")
 
@@ -174,7 +162,7 @@ def save_table(frame: DataFrame, folder: Path, name: str) -> pd.DataFrame | None
             flat[field.name] = [
                 None if v is None else json.dumps(list(v)) for v in flat[field.name]
             ]
-    _replace(folder / f"{name}.csv", flat.to_csv(index=False).encode())
+    replace_file(folder / f"{name}.csv", flat.to_csv(index=False).encode())
     partial = folder / f".{name}.parquet"
     table.to_parquet(partial, index=False)
     partial.replace(folder / f"{name}.parquet")
@@ -191,17 +179,6 @@ def _write_large(frame: DataFrame, path: Path) -> None:
     elif path.exists():
         path.unlink()
     partial.rename(path)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}")
-    partial.write_bytes(data)
-    partial.replace(path)
-
-
-def save_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    _replace(path, text.encode())
 
 
 _WORDS = {"damage": "damaged", "duplicate": "there twice", "foreign": "foreign"}

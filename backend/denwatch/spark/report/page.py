@@ -5,15 +5,13 @@ It follows the reader's light or dark setting, fits a telephone, and prints on p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from denwatch.spark.report import pictures as draw
-from denwatch.spark.report.pictures import draw_regions
-from denwatch.spark.report.svg import format_number, format_span
+from denwatch.spark.report.svg import format_number, format_span, format_time
 
 _STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b2733;--soft:#5b6b7a;--rule:#d9e0e6;
@@ -55,13 +53,6 @@ polyline{fill:none;stroke-width:2}.line-main{stroke:var(--main)}.line-good{strok
 """
 
 
-class ReportSection(NamedTuple):
-    """One figure of the headline."""
-
-    value: str
-    words: str
-
-
 class Picture(NamedTuple):
     """A picture, what it says, and the table behind it."""
 
@@ -79,7 +70,7 @@ class ReportPage(NamedTuple):
 
     title: str
     about: str
-    cards: Sequence[ReportSection]
+    cards: Sequence[tuple[str, str]]  # a figure of the headline, and what it is
     advice: str
     warnings: Sequence[str]
     pictures: Sequence[Picture]
@@ -90,8 +81,8 @@ class ReportPage(NamedTuple):
 def write_page(page: ReportPage) -> str:
     """Return the page."""
     cards = "".join(
-        f'<div class="card"><b>{escape(card.value)}</b><span>{escape(card.words)}</span></div>'
-        for card in page.cards
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(words)}</span></div>'
+        for value, words in page.cards
     )
     warnings = "".join(f'<p class="advice warn">{escape(text)}</p>' for text in page.warnings)
     advice = f'<p class="advice"><b>Recommendation.</b> {escape(page.advice)}</p>'
@@ -181,7 +172,7 @@ def build_page(figures: Figures, words: Mapping[str, str]) -> ReportPage:
     nodes = sorted(set(runs["node"]))
     about = (
         f"{len(nodes)} nodes, {int(runs['records'].sum()):,} records, "
-        f"{_show_time(begin)} to {_show_time(end)} UTC ({format_span(end - begin)}); "
+        f"{format_time(begin)} to {format_time(end)} UTC ({format_span(end - begin)}); "
         f"from {', '.join(figures.folders)}"
     )
     return ReportPage(
@@ -199,41 +190,36 @@ def build_page(figures: Figures, words: Mapping[str, str]) -> ReportPage:
 _QUARANTINE = ("quarantine", "what could not be read, and why")
 
 
-def _show_time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def write_figure(value: Any, write: Callable[[float], str]) -> str:
+    """Return a figure of a table as people read it; a dash if it is missing."""
+    return NOTHING if value is None or value != value else write(float(value))
 
 
-def _share(value: object) -> str:
-    return NOTHING if value is None or value != value else f"{float(value):.1%}"  # type: ignore[arg-type]
+def write_share(value: float) -> str:
+    """Return a share in per cent."""
+    return f"{value:.1%}"
 
 
-def _span(value: object) -> str:
-    return NOTHING if value is None or value != value else format_span(float(value))  # type: ignore[arg-type]
-
-
-def _list_cards(figures: Figures) -> list[ReportSection]:
+def _list_cards(figures: Figures) -> list[tuple[str, str]]:
     head = figures.tables["headline"].iloc[0]
     costs = figures.tables["costs"].iloc[0]
     saved = int(figures.tables["sources"]["bytes_saved"].sum())
-    copies = costs["copies_per_delivery"]
+    half, most, best_half, best_most = (
+        write_figure(head[name], format_span)
+        for name in ("p50_ms", "p95_ms", "best_p50_ms", "best_p95_ms")
+    )
     return [
-        ReportSection(_share(head["delivery_ratio"]), "of the expected were delivered"),
-        ReportSection(_share(head["quality"]), "of the reachable were delivered"),
-        ReportSection(
-            _span(head["p50_ms"]), f"median latency; {_span(head['best_p50_ms'])} was possible"
-        ),
-        ReportSection(
-            _span(head["p95_ms"]), f"95 % within; {_span(head['best_p95_ms'])} was possible"
-        ),
-        ReportSection(
-            NOTHING if copies != copies or copies is None else f"{copies:.2f}", "copies a delivery"
-        ),
-        ReportSection(
+        (write_figure(head["delivery_ratio"], write_share), "of the expected were delivered"),
+        (write_figure(head["quality"], write_share), "of the reachable were delivered"),
+        (half, f"median latency; {best_half} was possible"),
+        (most, f"95 % within; {best_most} was possible"),
+        (write_figure(costs["copies_per_delivery"], "{:.2f}".format), "copies a delivery"),
+        (
             format_number(int(head["missed"])),
             f"missed, {int(head['still_open'])} may still arrive",
         ),
-        ReportSection(format_number(saved), "bytes saved at the source"),
-        ReportSection(format_number(len(figures.quarantine)), "parts of logs in quarantine"),
+        (format_number(saved), "bytes saved at the source"),
+        (format_number(len(figures.quarantine)), "parts of logs in quarantine"),
     ]
 
 
@@ -327,41 +313,34 @@ def _list_pictures(figures: Figures, nodes: Sequence[str]) -> list[Picture]:
         (
             "regions",
             "Services by region",
-            draw_regions(tables["regions"]),
+            draw.draw_regions(tables["regions"]),
             "Subscriptions in force at the end, where their subscribers are: whether a device "
             "there senses all that they ask for, only one elsewhere, or none.",
             "There was neither a device nor a subscription at the end.",
         ),
     )
     return [
-        Picture(name, heading, svg, caption, empty, _show_table(tables[name]), f"tables/{name}.csv")
+        Picture(name, heading, svg, caption, empty, show_table(tables[name]), f"tables/{name}.csv")
         for name, heading, svg, caption, empty in pictures
     ]
 
 
-def _show_table(table: pd.DataFrame) -> str:
-    rows = table.head(_SHOWN).astype(object).where(table.head(_SHOWN).notna(), None)
-    return write_table(
-        [str(name).replace("_", " ") for name in table.columns],
-        rows.to_numpy().tolist(),
-        max(0, len(table) - _SHOWN),
-    )
+def show_table(table: pd.DataFrame, most: int = _SHOWN) -> str:
+    """Return the first rows of a table as HTML."""
+    rows = table.head(most).astype(object)
+    rows = rows.where(rows.notna(), None).to_numpy().tolist()
+    names = [str(name).replace("_", " ") for name in table.columns]
+    return write_table(names, rows, max(0, len(table) - most))
 
 
 def _list_tables(figures: Figures) -> list[tuple[str, str]]:
-    listed = [
-        ("By subscriber", "subscribers"),
-        ("By node that read", "origins"),
-        ("How old notifications were when a node received them", "staleness"),
-        ("Cost of replication", "costs"),
-        ("What the minimal set of subscriptions saves for each device", "savings"),
-        ("Refused", "refusals"),
-    ]
-    shown = [
-        (heading, _show_table(figures.tables[name]))
-        for heading, name in listed
-        if len(figures.tables[name])
-    ]
-    if len(figures.quarantine):
-        shown.append(("Quarantine", _show_table(figures.quarantine)))
-    return shown
+    listed = {
+        "By subscriber": figures.tables["subscribers"],
+        "By node that read": figures.tables["origins"],
+        "How old notifications were when a node received them": figures.tables["staleness"],
+        "Cost of replication": figures.tables["costs"],
+        "What the minimal set of subscriptions saves for each device": figures.tables["savings"],
+        "Refused": figures.tables["refusals"],
+        "Quarantine": figures.quarantine,
+    }
+    return [(heading, show_table(table)) for heading, table in listed.items() if len(table)]

@@ -6,33 +6,13 @@ A picture that has nothing to show is "", and the page says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 from denwatch.spark.analytics.outcomes import choose_step
-from denwatch.spark.report.svg import (
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    AxisScale,
-    choose_spans,
-    choose_ticks,
-    choose_times,
-    draw_axes,
-    draw_bar,
-    draw_dot,
-    draw_key,
-    draw_line,
-    format_number,
-    format_span,
-    frame,
-    make_scales,
-    tag,
-    write_text,
-)
+from denwatch.spark.report import svg
+from denwatch.spark.report.svg import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, AxisScale
 
 OUTCOMES = {"hit": "good", "late": "fair", "missed": "bad", "wrong": "odd"}
 _ROW = 22  # height of a bar that lies
@@ -40,18 +20,15 @@ _MOST_ROWS = 16
 _LEAST_MS = 10.0
 
 
-def _write_time(begin: float, end: float) -> str:
-    return (
-        "%m-%d %H:%M"
-        if end - begin > 86_400_000
-        else "%H:%M:%S"
-        if end - begin < 7_200_000
-        else "%H:%M"
-    )
-
-
-def _show_time(ms: float, form: str) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
+def _make_time_axis(x: AxisScale, title: str) -> Axis:
+    """Return an axis of moments; the longer it is, the less of them is written."""
+    form = "%H:%M"
+    if x.high - x.low > 86_400_000:
+        form = "%m-%d %H:%M"
+    elif x.high - x.low < 7_200_000:
+        form = "%H:%M:%S"
+    ticks = svg.choose_times(x.low, x.high, choose_step(int(x.low), int(x.high), 6))
+    return Axis(x, ticks, title, lambda ms: svg.format_time(ms, form))
 
 
 def draw_delivery(table: pd.DataFrame, step: int) -> str:
@@ -60,18 +37,10 @@ def draw_delivery(table: pd.DataFrame, step: int) -> str:
         return ""
     begin, end = float(table["time"].min()), float(table["time"].max()) + step
     totals = table[list(OUTCOMES)].sum(axis=1)
-    x, y = make_scales((begin, end), (0, float(totals.max())))
-    form = _write_time(begin, end)
-    parts = [
-        draw_axes(
-            x,
-            y,
-            choose_times(begin, end, choose_step(int(begin), int(end), 6)),
-            choose_ticks(0, float(totals.max()), 5),
-            lambda ms: _show_time(ms, form),
-            titles=("time of reading (UTC)", "matches of subscribers"),
-        )
-    ]
+    x, y = svg.make_scales((begin, end), (0, float(totals.max())))
+    ticks = svg.choose_ticks(0, float(totals.max()), 5)
+    across = _make_time_axis(x, "time of reading (UTC)")
+    parts = [svg.draw_axes(across, Axis(y, ticks, "matches of subscribers"))]
     width = max(1.0, x(begin + step) - x(begin) - 1)
     for row in table.to_dict("records"):
         base = 0.0
@@ -79,11 +48,11 @@ def draw_delivery(table: pd.DataFrame, step: int) -> str:
             if not row[name]:
                 continue
             low, high = y(base), y(base + row[name])
-            tip = f"{_show_time(row['time'], form)}: {name} {row[name]}"
-            parts.append(draw_bar(x(row["time"]), high, width, low - high, colour, tip))
+            tip = f"{across.write(row['time'])}: {name} {row[name]}"
+            parts.append(svg.draw_bar(x(row["time"]), high, width, low - high, colour, tip))
             base += row[name]
-    parts.append(draw_key([(colour, name) for name, colour in OUTCOMES.items()]))
-    return frame("".join(parts), "Outcomes over time")
+    parts.append(svg.draw_key([(colour, name) for name, colour in OUTCOMES.items()]))
+    return svg.frame("".join(parts), "Outcomes over time")
 
 
 def draw_latency(table: pd.DataFrame) -> str:
@@ -91,17 +60,11 @@ def draw_latency(table: pd.DataFrame) -> str:
     if table.empty:
         return ""
     highest = max(table["latency_ms"].max(), table["best_ms"].fillna(0).max(), 100.0)
-    x, y = make_scales((_LEAST_MS, float(highest) * 1.1), (0, 1), is_log=True)
+    x, y = svg.make_scales((_LEAST_MS, float(highest) * 1.1), (0, 1), is_log=True)
+    spans = svg.choose_spans(_LEAST_MS, float(highest) * 1.1)
+    across = Axis(x, spans, "from reading to delivery, at most", svg.format_span)
     parts = [
-        draw_axes(
-            x,
-            y,
-            choose_spans(_LEAST_MS, float(highest) * 1.1),
-            [0, 0.25, 0.5, 0.75, 1],
-            format_span,
-            lambda share: f"{share:.0%}",
-            titles=("from reading to delivery, at most", "of deliveries"),
-        )
+        svg.draw_axes(across, Axis(y, [0, 0.25, 0.5, 0.75, 1], "of deliveries", "{:.0%}".format))
     ]
     for column, colour, name in (
         ("best_ms", "good", "best possible"),
@@ -114,28 +77,44 @@ def draw_latency(table: pd.DataFrame) -> str:
         ]
         if points:
             middle = kept[column].iloc[len(kept) // 2]
-            parts.append(draw_line(points, colour, f"{name}: half within {format_span(middle)}"))
-    parts.append(draw_key([("main", "as it was"), ("good", "earliest possible")]))
-    return frame("".join(parts), "Latency of deliveries")
+            parts.append(
+                svg.draw_line(points, colour, f"{name}: half within {svg.format_span(middle)}")
+            )
+    parts.append(svg.draw_key([("main", "as it was"), ("good", "earliest possible")]))
+    return svg.frame("".join(parts), "Latency of deliveries")
 
 
-def draw_bars(rows: list[tuple[str, float, str, str]], label: str, unit: str = "") -> str:
-    """Return bars that lie, the first on top: (name, value, colour, tip)."""
-    rows = [row for row in rows if row[1] > 0][:_MOST_ROWS]
+class BarRow(NamedTuple):
+    """A bar that lies: its name, its parts one behind the other, and the words after them."""
+
+    name: str
+    parts: list[tuple[float, str, str]]  # value, colour, tip
+    words: str
+
+
+def draw_rows(
+    rows: list[BarRow], label: str, key: Sequence[tuple[str, str]] = (), room: int = 74
+) -> str:
+    """Return bars that lie, the first on top, with a legend if there is a `key`."""
+    rows = rows[:_MOST_ROWS]
     if not rows:
         return ""
-    height = TOP + _ROW * len(rows) + 22
-    start = 14 + 6.4 * min(34, max(len(row[0]) for row in rows))
-    x = AxisScale(0, max(row[1] for row in rows), start, WIDTH - 74)
-    parts = []
-    for number, (name, value, colour, tip) in enumerate(rows):
-        top = TOP + _ROW * number
-        shown = name if len(name) <= 34 else name[:33] + "…"
-        parts.append(write_text(start - 6, top + 14, shown, "end"))
-        parts.append(draw_bar(start, top + 3, x(value) - start, _ROW - 6, colour, tip))
-        words = f"{format_number(value)}{unit}"
-        parts.append(write_text(x(value) + 5, top + 14, words, "start"))
-    return frame("".join(parts), label, height)
+    first = TOP + (10 if key else 0)
+    start = 14 + 6.4 * min(34, max(len(row.name) for row in rows))
+    longest = max(sum(value for value, _, _ in row.parts) for row in rows)
+    x = AxisScale(0, max(longest, 1), start, WIDTH - room)
+    parts = [svg.draw_key(key, start)]
+    for number, row in enumerate(rows):
+        top = first + _ROW * number
+        shown = row.name if len(row.name) <= 34 else row.name[:33] + "…"
+        parts.append(svg.write_text(start - 6, top + 14, shown, "end"))
+        base = 0.0
+        for value, colour, tip in row.parts:
+            low, base = x(base), base + value
+            if value:
+                parts.append(svg.draw_bar(low, top + 3, x(base) - low, _ROW - 6, colour, tip))
+        parts.append(svg.write_text(x(base) + 5, top + 14, row.words, "start"))
+    return svg.frame("".join(parts), label, first + _ROW * len(rows) + 22)
 
 
 def draw_causes(table: pd.DataFrame) -> str:
@@ -148,15 +127,10 @@ def draw_causes(table: pd.DataFrame) -> str:
             tip += ", as somebody wished"
         if row["still_open"]:
             tip += f", {row['still_open']} may still arrive"
-        rows.append(
-            (
-                f"{row['outcome']}: {row['cause']}",
-                float(row["pairs"]),
-                OUTCOMES[row["outcome"]],
-                tip,
-            )
-        )
-    return draw_bars(rows, "Misses by cause")
+        part = float(row["pairs"]), OUTCOMES[row["outcome"]], tip
+        name = f"{row['outcome']}: {row['cause']}"
+        rows.append(BarRow(name, [part], svg.format_number(part[0])))
+    return draw_rows(rows, "Misses by cause")
 
 
 def draw_graph(links: pd.DataFrame, nodes: Mapping[str, float]) -> str:
@@ -182,36 +156,26 @@ def draw_graph(links: pd.DataFrame, nodes: Mapping[str, float]) -> str:
         (x1, y1), (x2, y2) = places[row["first"]], places[row["second"]]
         tip = (
             f"{row['first']} and {row['second']}: {row['contacts']} contacts, "
-            f"{format_span(row['up_ms'])}, {format_number(row['bytes'])} bytes, "
+            f"{svg.format_span(row['up_ms'])}, {svg.format_number(row['bytes'])} bytes, "
             f"{row['notes']} notifications"
         )
         width = round(1 + 7 * math.sqrt(row["up_ms"] / longest), 1) if longest else 1
-        parts.append(
-            tag(
-                "line",
-                tag("title", tip),
-                x1=x1,
-                y1=y1,
-                x2=x2,
-                y2=y2,
-                stroke_width=width,
-                class_="mark link",
-            )
-        )
+        ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+        parts.append(svg.draw_mark("line", tip, "link", **ends, stroke_width=width))
         if len(names) <= 8:
-            words = f"{row['contacts']} x {format_span(row['up_ms'] / max(1, row['contacts']))}"
-            parts.append(write_text((x1 + x2) / 2, (y1 + y2) / 2 - 6, words))
+            words = f"{row['contacts']} x {svg.format_span(row['up_ms'] / max(1, row['contacts']))}"
+            parts.append(svg.write_text((x1 + x2) / 2, (y1 + y2) / 2 - 6, words))
     most = max(nodes.values()) or 1.0
     for name in names:
         x, y = places[name]
-        tip = f"{name}: {format_number(nodes[name])} notifications held in all"
+        tip = f"{name}: {svg.format_number(nodes[name])} notifications held in all"
         size = 5 + 11 * math.sqrt(nodes[name] / most) if len(names) <= 30 else 4
-        parts.append(draw_dot(x, y, size, "main", tip))
+        parts.append(svg.draw_dot(x, y, size, "main", tip))
         if len(names) <= 60:
             side = 1 if x >= centre[0] else -1
             anchor = "start" if side > 0 else "end"
-            parts.append(write_text(x + side * (size + 5), y + 4, name, anchor, "name"))
-    return frame("".join(parts), "Contact graph", height)
+            parts.append(svg.write_text(x + side * (size + 5), y + 4, name, anchor, "name"))
+    return svg.frame("".join(parts), "Contact graph", height)
 
 
 def draw_replicas(table: pd.DataFrame, nodes: int) -> str:
@@ -220,53 +184,30 @@ def draw_replicas(table: pd.DataFrame, nodes: int) -> str:
         return ""
     begin, end = float(table["time"].min()), float(table["time"].max())
     highest = float(max(table["most"].max(), 1))
-    x, y = make_scales((begin, max(end, begin + 1)), (0, highest))
-    form = _write_time(begin, end)
-    ticks = choose_times(begin, end, choose_step(int(begin), int(end), 6))
-    parts = [
-        draw_axes(
-            x,
-            y,
-            ticks,
-            choose_ticks(0, highest, 4),
-            lambda ms: _show_time(ms, form),
-            titles=("time (UTC)", f"copies, of {nodes} nodes"),
-        )
-    ]
+    x, y = svg.make_scales((begin, max(end, begin + 1)), (0, highest))
+    up = Axis(y, svg.choose_ticks(0, highest, 4), f"copies, of {nodes} nodes")
+    parts = [svg.draw_axes(_make_time_axis(x, "time (UTC)"), up)]
     for column, colour, name in (("most", "soft", "most"), ("mean", "main", "mean")):
         points = [(x(t), y(v)) for t, v in zip(table["time"], table[column], strict=True)]
-        parts.append(draw_line(points, colour, f"{name} copies of a notification"))
-    parts.append(draw_key([("main", "mean of a notification"), ("soft", "most")]))
-    return frame("".join(parts), "Replicas over time")
+        parts.append(svg.draw_line(points, colour, f"{name} copies of a notification"))
+    parts.append(svg.draw_key([("main", "mean of a notification"), ("soft", "most")]))
+    return svg.frame("".join(parts), "Replicas over time")
 
 
 def draw_sources(table: pd.DataFrame) -> str:
     """Return bytes that devices sent, and bytes that filtering at the source saved."""
-    kept = table[(table["bytes_sent"] > 0) | (table["bytes_saved"] > 0)]
-    kept = kept.sort_values("bytes_saved", ascending=False)[:_MOST_ROWS]
-    if kept.empty:
-        return ""
-    height = TOP + 14 + _ROW * len(kept) + 22
-    start = 14 + 6.4 * min(34, max(len(str(name)) for name in kept["device"]))
-    total = kept["bytes_sent"] + kept["bytes_saved"]
-    x = AxisScale(0, float(total.max()), start, WIDTH - 94)
-    parts = [draw_key([("main", "bytes sent"), ("good", "bytes saved, at least")], start)]
-    for number, row in enumerate(kept.to_dict("records")):
-        top = TOP + 10 + _ROW * number
-        sent, saved = float(row["bytes_sent"]), float(row["bytes_saved"])
+    rows = []
+    for row in table.sort_values("bytes_saved", ascending=False).to_dict("records"):
+        name, sent, saved = str(row["device"]), float(row["bytes_sent"]), float(row["bytes_saved"])
+        if not sent + saved:
+            continue
         about = "counted by the device" if row["is_counted"] else "at least"
-        parts.append(write_text(start - 6, top + 14, str(row["device"]), "end"))
-        tip = f"{row['device']}: {row['sent']} sent, {format_number(sent)} bytes"
-        parts.append(draw_bar(start, top + 3, x(sent) - start, _ROW - 6, "main", tip))
-        if saved:
-            tip = f"{row['device']}: {row['filtered']} not sent, "
-            tip += f"{format_number(saved)} bytes ({about})"
-            parts.append(
-                draw_bar(x(sent), top + 3, x(sent + saved) - x(sent), _ROW - 6, "good", tip)
-            )
-        words = f"{saved / (sent + saved):.0%} saved"
-        parts.append(write_text(x(sent + saved) + 5, top + 14, words, "start"))
-    return frame("".join(parts), "Bytes saved at the source", height)
+        tip = f"{name}: {row['sent']} sent, {svg.format_number(sent)} bytes"
+        more = f"{name}: {row['filtered']} not sent, {svg.format_number(saved)} bytes ({about})"
+        parts = [(sent, "main", tip), (saved, "good", more)]
+        rows.append(BarRow(name, parts, f"{saved / (sent + saved):.0%} saved"))
+    key = [("main", "bytes sent"), ("good", "bytes saved, at least")]
+    return draw_rows(rows, "Bytes saved at the source", key, 94)
 
 
 def draw_strategies(table: pd.DataFrame, best: str, used: str) -> str:
@@ -278,33 +219,27 @@ def draw_strategies(table: pd.DataFrame, best: str, used: str) -> str:
     highest = max(float(costs.max()) * 1.12, 0.1)
     ratios = kept["ratio"].astype(float)
     low = max(0.0, math.floor(float(ratios.min()) * 10 - 1) / 10)
-    x, y = make_scales((0, highest), (low, 1), height=HEIGHT + 40)
-    parts = [
-        draw_axes(
-            x,
-            y,
-            choose_ticks(0, highest),
-            choose_ticks(low, 1, 5),
-            write_y=lambda share: f"{share:.0%}",
-            titles=("copies handed over, a delivery", "delivered of wanted"),
-        )
-    ]
+    x, y = svg.make_scales((0, highest), (low, 1), height=HEIGHT + 40)
+    across = Axis(x, svg.choose_ticks(0, highest), "copies handed over, a delivery")
+    up = Axis(y, svg.choose_ticks(low, 1, 5), "delivered of wanted", "{:.0%}".format)
+    parts = [svg.draw_axes(across, up)]
     for row in kept.to_dict("records"):
         name = row["strategy"]
         tip = (
             f"{name}: {row['ratio']:.1%}, {row['copies_per_delivery']:.2f} copies a delivery, "
-            f"half within {format_span(row['p50_ms'])}, 95 % within {format_span(row['p95_ms'])}"
+            f"half within {svg.format_span(row['p50_ms'])}, "
+            f"95 % within {svg.format_span(row['p95_ms'])}"
         )
         colour = "good" if name == best else "fair" if name == used else "main"
         size = 6 if name == best else 4.5
         place = x(row["copies_per_delivery"]), y(row["ratio"])
-        parts.append(draw_dot(*place, size, colour, tip))
+        parts.append(svg.draw_dot(*place, size, colour, tip))
     parts += _label_strategies(kept, x, y)
     key = [("good", "recommended")]
     if used:
         key.append(("fair", "in use"))
-    parts.append(draw_key(key, LEFT))
-    return frame("".join(parts), "Strategies", HEIGHT + 40)
+    parts.append(svg.draw_key(key, LEFT))
+    return svg.frame("".join(parts), "Strategies", HEIGHT + 40)
 
 
 def _label_strategies(table: pd.DataFrame, x: AxisScale, y: AxisScale) -> list[str]:
@@ -326,7 +261,7 @@ def _label_strategies(table: pd.DataFrame, x: AxisScale, y: AxisScale) -> list[s
             up = py - 10 - 12 * (len(names) - 1 - line)
             place = up if py - 12 * len(names) > TOP else py + 18 + 12 * line
             anchor = "end" if is_right else "start"
-            labels.append(write_text(px + (4 if is_right else -4), place, name, anchor))
+            labels.append(svg.write_text(px + (4 if is_right else -4), place, name, anchor))
     return labels
 
 
@@ -334,10 +269,10 @@ def draw_terms(table: pd.DataFrame) -> str:
     """Return what was asked for most."""
     rows = []
     for row in table.to_dict("records"):
-        name = f"{row['attribute']} {row['term']}".strip()
+        name, many = f"{row['attribute']} {row['term']}".strip(), float(row["subscriptions"])
         tip = f"{name}: {row['subscriptions']} subscriptions, {row['matches']} matches"
-        rows.append((name, float(row["subscriptions"]), "main", tip))
-    return draw_bars(rows, "Attributes and terms")
+        rows.append(BarRow(name, [(many, "main", tip)], svg.format_number(many)))
+    return draw_rows(rows, "Attributes and terms")
 
 
 _SERVED = (("served", "good"), ("elsewhere", "fair"), ("unserved", "bad"))
@@ -345,23 +280,18 @@ _SERVED = (("served", "good"), ("elsewhere", "fair"), ("unserved", "bad"))
 
 def draw_regions(table: pd.DataFrame) -> str:
     """Return how many wishes of each region are served there, elsewhere, or nowhere."""
-    kept = table.sort_values(["wishes", "region"], ascending=[False, True])[:_MOST_ROWS]
-    if kept.empty or not (kept["wishes"].sum() or kept["services"].sum()):
-        return ""
-    height = TOP + 14 + _ROW * len(kept) + 22
-    start = 14 + 6.4 * min(34, max(len(str(name)) for name in kept["region"]))
-    x = AxisScale(0, float(max(kept["wishes"].max(), 1)), start, WIDTH - 134)
-    parts = [draw_key([(colour, name) for name, colour in _SERVED], start)]
-    for number, row in enumerate(kept.to_dict("records")):
-        top = TOP + 10 + _ROW * number
-        parts.append(write_text(start - 6, top + 14, str(row["region"]), "end"))
-        base = 0.0
-        for name, colour in _SERVED:
-            if row[name]:
-                low, high = x(base), x(base + row[name])
-                tip = f"{row['region']}: {name} {row[name]}"
-                parts.append(draw_bar(low, top + 3, high - low, _ROW - 6, colour, tip))
-                base += row[name]
-        words = f"{row['wishes']} wishes, {row['services']} devices"
-        parts.append(write_text(x(base) + 5, top + 14, words, "start"))
-    return frame("".join(parts), "Services by region", height)
+    kept = table.sort_values(["wishes", "region"], ascending=[False, True])
+    rows = [
+        BarRow(
+            str(row["region"]),
+            [
+                (row[what], colour, f"{row['region']}: {what} {row[what]}")
+                for what, colour in _SERVED
+            ],
+            f"{row['wishes']} wishes, {row['services']} devices",
+        )
+        for row in kept.to_dict("records")
+        if kept["wishes"].sum() or kept["services"].sum()
+    ]
+    key = [(colour, name) for name, colour in _SERVED]
+    return draw_rows(rows, "Services by region", key, 134)

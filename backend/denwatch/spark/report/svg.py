@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
 
@@ -83,6 +84,11 @@ def format_span(ms: float) -> str:
     return f"{ms:.0f} ms"
 
 
+def format_time(ms: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return a moment, UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
+
+
 def tag(name: str, content: str = "", **attributes: object) -> str:
     """Return an element; a trailing underscore of a name is left out, others become hyphens."""
     written = "".join(
@@ -97,75 +103,54 @@ def write_text(x: float, y: float, words: str, anchor: str = "middle", kind: str
     return tag("text", escape(words), x=x, y=y, text_anchor=anchor, class_=kind)
 
 
-def draw_axes(
-    x: AxisScale,
-    y: AxisScale,
-    x_ticks: Iterable[float],
-    y_ticks: Iterable[float],
-    write_x: Callable[[float], str] = format_number,
-    write_y: Callable[[float], str] = format_number,
-    titles: tuple[str, str] = ("", ""),
-) -> str:
+class Axis(NamedTuple):
+    """What stands on an axis."""
+
+    scale: AxisScale
+    ticks: Iterable[float]
+    title: str
+    write: Callable[[float], str] = format_number
+
+
+def draw_axes(across: Axis, up: Axis) -> str:
     """Return grid, ticks and titles."""
     parts = []
-    for value in y_ticks:
+    x, y = across.scale, up.scale
+    for value in up.ticks:
         place = y(value)
         parts.append(tag("line", x1=x.start, x2=x.stop, y1=place, y2=place, class_="grid"))
-        parts.append(write_text(x.start - 6, place + 4, write_y(value), "end"))
-    for value in x_ticks:
-        parts.append(
-            tag("line", x1=x(value), x2=x(value), y1=y.start, y2=y.start + 4, class_="axis")
-        )
-        parts.append(write_text(x(value), y.start + 16, write_x(value)))
+        parts.append(write_text(x.start - 6, place + 4, up.write(value), "end"))
+    for value in across.ticks:
+        place = x(value)
+        parts.append(tag("line", x1=place, x2=place, y1=y.start, y2=y.start + 4, class_="axis"))
+        parts.append(write_text(place, y.start + 16, across.write(value)))
     parts.append(tag("line", x1=x.start, x2=x.stop, y1=y.start, y2=y.start, class_="axis"))
-    if titles[0]:
-        parts.append(write_text((x.start + x.stop) / 2, y.start + 31, titles[0], kind="title"))
-    if titles[1]:
-        turned = f"rotate(-90 12 {(y.start + y.stop) / 2:.0f})"
-        middle = (y.start + y.stop) / 2
-        parts.append(
-            tag(
-                "text",
-                escape(titles[1]),
-                x=12,
-                y=middle,
-                text_anchor="middle",
-                class_="title",
-                transform=turned,
-            )
-        )
-    return "".join(parts)
+    parts.append(write_text((x.start + x.stop) / 2, y.start + 31, across.title, kind="title"))
+    middle = (y.start + y.stop) / 2
+    turned = f'<g transform="rotate(-90 12 {middle:.0f})">'
+    return "".join([*parts, turned, write_text(12, middle, up.title, kind="title"), "</g>"])
+
+
+def draw_mark(name: str, tip: str, kind: str, **attributes: object) -> str:
+    """Return an element that carries data, with its tip."""
+    return tag(name, tag("title", escape(tip)), **attributes, class_=f"mark {kind}")
 
 
 def draw_bar(x: float, y: float, width: float, height: float, colour: str, tip: str) -> str:
     """Return a bar."""
-    return tag(
-        "rect",
-        tag("title", escape(tip)),
-        x=round(x, 1),
-        y=round(y, 1),
-        width=max(round(width, 1), 0.5),
-        height=max(round(height, 1), 0.5),
-        class_=f"mark fill-{colour}",
-    )
+    size = {"width": max(round(width, 1), 0.5), "height": max(round(height, 1), 0.5)}
+    return draw_mark("rect", tip, f"fill-{colour}", x=round(x, 1), y=round(y, 1), **size)
 
 
 def draw_line(points: Sequence[tuple[float, float]], colour: str, tip: str) -> str:
     """Return a line through points."""
     path = " ".join(f"{x},{y}" for x, y in points)
-    return tag("polyline", tag("title", escape(tip)), points=path, class_=f"mark line-{colour}")
+    return draw_mark("polyline", tip, f"line-{colour}", points=path)
 
 
 def draw_dot(x: float, y: float, radius: float, colour: str, tip: str) -> str:
     """Return a dot."""
-    return tag(
-        "circle",
-        tag("title", escape(tip)),
-        cx=x,
-        cy=y,
-        r=round(radius, 1),
-        class_=f"mark fill-{colour}",
-    )
+    return draw_mark("circle", tip, f"fill-{colour}", cx=x, cy=y, r=round(radius, 1))
 
 
 def draw_key(entries: Sequence[tuple[str, str]], x: float = LEFT, y: float = 8) -> str:
@@ -180,11 +165,5 @@ def draw_key(entries: Sequence[tuple[str, str]], x: float = LEFT, y: float = 8) 
 
 def frame(content: str, label: str, height: int = HEIGHT) -> str:
     """Return a whole picture."""
-    return tag(
-        "svg",
-        content,
-        viewBox=f"0 0 {WIDTH} {height}",
-        role="img",
-        aria_label=label,
-        xmlns="http://www.w3.org/2000/svg",
-    )
+    size = {"viewBox": f"0 0 {WIDTH} {height}", "xmlns": "http://www.w3.org/2000/svg"}
+    return tag("svg", content, **size, role="img", aria_label=label)

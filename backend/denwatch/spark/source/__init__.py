@@ -3,8 +3,7 @@
     notes = read_kind(spark, ["logs/north", "logs/south"], "note", columns=["item", "at"])
     lost = read_kind(spark, ["logs"], QUARANTINE)
 
-`columns` has the types, `listing` finds segments, `pieces` decodes them, `datasource` and `stream`
-are what Spark calls.
+`listing` finds segments, `decoding` has the types and reads them, `datasource` is what Spark calls.
 """
 
 from __future__ import annotations
@@ -12,33 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from denwatch.spark.source.datasource import (
-    FORMAT,
-    GoneError,
-    LogSource,
-    OptionError,
-    is_start_timeout,
-    join_folders,
-)
-from denwatch.spark.source.decoding import ALL, FIXED, QUARANTINE, KindError, build_schema
+from denwatch.spark.source.datasource import FORMAT, LogSource, is_start_timeout, join_folders
+from denwatch.spark.source.decoding import ALL, QUARANTINE, KindError, build_schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-__all__ = [
-    "ALL",
-    "FIXED",
-    "FORMAT",
-    "QUARANTINE",
-    "GoneError",
-    "KindError",
-    "LogSource",
-    "OptionError",
-    "build_schema",
-    "choose_columns",
-    "is_start_timeout",
-    "read_kind",
-    "stream_kind",
-]
+__all__ = ["ALL", "FORMAT", "QUARANTINE", "KindError", "LogSource", "build_schema"]
+__all__ += ["is_start_timeout", "read_kind", "stream_kind"]
 
 Folder = str | Path
 

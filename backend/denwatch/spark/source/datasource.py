@@ -10,51 +10,14 @@ blocks and files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from denwatch.spark.source.decoding import (
-    ALL,
-    QUARANTINE,
-    Wanted,
-    build_problems,
-    build_schema,
-    convert_schema,
-    read_piece,
-)
-from denwatch.spark.source.listing import (
-    Known,
-    Listing,
-    Piece,
-    Quarantined,
-    Range,
-    ReadingPlan,
-    Segment,
-    count_numbers,
-    join_ranges,
-    list_segments,
-    plan_reading,
-    read_ranges,
-    split_segment,
-    subtract_ranges,
-    take_first,
-    write_ranges,
-)
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from denwatch.spark.source import decoding, listing
+from denwatch.spark.source.decoding import Wanted
+from denwatch.spark.source.listing import Listing, Piece, Quarantined, Range
+from pyspark.sql import datasource as api
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -71,7 +34,7 @@ class OptionError(ValueError):
     """An option of the source is missing or wrong."""
 
 
-class Task(InputPartition):
+class Task(api.InputPartition):
     """What one task reads: a piece of a segment, or problems that the driver found."""
 
     def __init__(self, piece: Piece | None, problems: tuple[Quarantined, ...] = ()) -> None:
@@ -88,7 +51,7 @@ def join_folders(folders: Iterable[object]) -> str:
     return _SEPARATOR.join(texts)
 
 
-class LogSource(DataSource):
+class LogSource(api.DataSource):
     """The data source `denwatch`."""
 
     @classmethod
@@ -98,61 +61,53 @@ class LogSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the kind that is asked for."""
-        return build_schema(read_kind_option(self.options))
+        return decoding.build_schema(self.options.get("kind", decoding.ALL))
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> api.DataSourceReader:
         """Return a reader of a batch."""
         return LogReader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> api.DataSourceStreamReader:
         """Return a reader of a stream."""
         return LogStreamReader(self.options, schema)
 
 
-class LogReader(DataSourceReader):
+class LogReader(api.DataSourceReader):
     """Reads the records that are there now."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._folders = read_folders(options)
-        self._kind = read_kind_option(options)
-        self._bounds = read_bounds(options)
+        self._wanted = read_wanted(options)
         self._schema = schema
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: list[api.Filter]) -> Iterable[api.Filter]:
         """Use filters to skip files and blocks; Spark applies all of them again."""
-        self._bounds = apply_filters(self._bounds, filters)
+        self._wanted = apply_filters(self._wanted, filters)
         return filters
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[api.InputPartition]:
         """Return a task for every piece."""
-        plan = plan_reading(list_segments(self._folders))
-        return list(make_tasks(plan, self._kind, self._bounds))
+        plan, nodes = listing.plan_reading(listing.list_segments(self._folders)), self._wanted.nodes
+        tasks = [Task(piece) for piece in plan.pieces if nodes is None or piece.node in nodes]
+        if plan.problems and self._wanted.has_problems:
+            tasks.append(Task(None, tuple(plan.problems)))
+        return list(tasks)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
-        wanted = Wanted(self._kind, self._bounds.since, self._bounds.until)
-        return read_task(partition, wanted, self._schema)
-
-
-def make_tasks(plan: ReadingPlan, kind: str, bounds: Bounds) -> Iterator[InputPartition]:
-    """Yield the tasks of a plan."""
-    if plan.problems and kind in (ALL, QUARANTINE):
-        yield Task(None, tuple(plan.problems))
-    for piece in plan.pieces:
-        if bounds.nodes is None or piece.node in bounds.nodes:
-            yield Task(piece)
+        return read_task(partition, self._wanted, self._schema)
 
 
 def read_task(
-    task: InputPartition, wanted: Wanted, schema: StructType, *, is_strict: bool = False
+    task: api.InputPartition, wanted: Wanted, schema: StructType, *, is_strict: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a task; if `is_strict`, a file that is gone is an error."""
-    arrow = convert_schema(schema)
+    arrow = decoding.convert_schema(schema)
     if isinstance(task, Task):  # a plan without tasks is one empty partition to Spark
         if task.problems:
-            yield build_problems(list(task.problems), arrow)
+            yield decoding.build_problems(list(task.problems), arrow)
         if task.piece is not None:
-            yield from read_piece(task.piece, wanted, arrow, is_strict=is_strict)
+            yield from decoding.read_piece(task.piece, wanted, arrow, is_strict=is_strict)
 
 
 def read_folders(options: Mapping[str, str]) -> list[str]:
@@ -163,21 +118,15 @@ def read_folders(options: Mapping[str, str]) -> list[str]:
     return folders
 
 
-def read_kind_option(options: Mapping[str, str]) -> str:
-    """Return the kind that the options name; `all` if none."""
-    return options.get("kind", ALL)
-
-
-def read_bounds(options: Mapping[str, str]) -> Bounds:
-    """Return the times that the options name."""
-    bounds: dict[str, Any] = {}
-    for name in ("since", "until"):
-        if name in options:
-            try:
-                bounds[name] = int(options[name])
-            except ValueError:
-                raise OptionError(f"{name} is in ms since 1970, not {options[name]!r}") from None
-    return Bounds(**bounds)
+def read_wanted(options: Mapping[str, str]) -> Wanted:
+    """Return the kind and the times that the options name; all if they name none."""
+    times = {"since": decoding.LOWEST, "until": decoding.HIGHEST}
+    for name in {"since", "until"} & options.keys():
+        try:
+            times[name] = int(options[name])
+        except ValueError:
+            raise OptionError(f"{name} is in ms since 1970, not {options[name]!r}") from None
+    return Wanted(options.get("kind", decoding.ALL), times["since"], times["until"])
 
 
 # Filters --------------------------------------------------------------------------------
@@ -185,48 +134,25 @@ def read_bounds(options: Mapping[str, str]) -> Bounds:
 # block that is read may contain records outside of the bounds.
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Since <= time < until, and the nodes; None: all."""
-
-    since: int | None = None
-    until: int | None = None
-    nodes: frozenset[str] | None = None
-
-    def narrow(self, since: int | None = None, until: int | None = None) -> Bounds:
-        """Return bounds that also keep to these times."""
-        lows = [bound for bound in (self.since, since) if bound is not None]
-        highs = [bound for bound in (self.until, until) if bound is not None]
-        return replace(self, since=max(lows, default=None), until=min(highs, default=None))
-
-    def keep_nodes(self, nodes: Iterable[str]) -> Bounds:
-        """Return bounds that also keep to these nodes."""
-        wanted = frozenset(nodes)
-        return replace(self, nodes=wanted if self.nodes is None else self.nodes & wanted)
-
-
-def apply_filters(bounds: Bounds, filters: Iterable[Filter]) -> Bounds:
-    """Return the bounds narrowed by filters, all of which hold."""
+def apply_filters(wanted: Wanted, filters: Iterable[api.Filter]) -> Wanted:
+    """Return what is wanted, narrowed by filters, all of which hold."""
+    since, until, nodes = wanted.since, wanted.until, wanted.nodes
     for found in filters:
         column: tuple[str, ...] = getattr(found, "attribute", ())
         value: Any = getattr(found, "value", None)
-        if column == ("node",):
-            if isinstance(found, EqualTo):
-                bounds = bounds.keep_nodes([value])
-            elif isinstance(found, In):
-                bounds = bounds.keep_nodes(value)
+        if column == ("node",) and isinstance(found, api.EqualTo | api.In):
+            named = frozenset(value if isinstance(found, api.In) else [value])
+            nodes = named if nodes is None else nodes & named
         elif column == ("time",) and type(value) is int:
-            if isinstance(found, EqualTo):
-                bounds = bounds.narrow(value, value + 1)
-            elif isinstance(found, GreaterThanOrEqual):
-                bounds = bounds.narrow(since=value)
-            elif isinstance(found, GreaterThan):
-                bounds = bounds.narrow(since=value + 1)
-            elif isinstance(found, LessThan):
-                bounds = bounds.narrow(until=value)
-            elif isinstance(found, LessThanOrEqual):
-                bounds = bounds.narrow(until=value + 1)
-    return bounds
+            if isinstance(found, api.EqualTo | api.GreaterThanOrEqual):
+                since = max(since, value)
+            elif isinstance(found, api.GreaterThan):
+                since = max(since, value + 1)
+            if isinstance(found, api.EqualTo | api.LessThanOrEqual):
+                until = min(until, value + 1)
+            elif isinstance(found, api.LessThan):
+                until = min(until, value)
+    return Wanted(wanted.kind, since, until, nodes)
 
 
 # Streaming ------------------------------------------------------------------------------
@@ -257,18 +183,17 @@ def is_start_timeout(error: Exception) -> bool:
     return any(words in str(error) for words in _START_TIMEOUTS)
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what is new. The option `max_records` limits a batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._folders = read_folders(options)
-        self._kind = read_kind_option(options)
-        self._bounds = read_bounds(options)
+        self._wanted = read_wanted(options)
         self._limit = int(options.get("max_records", "0"))
         if self._limit < 0:
             raise OptionError(f"max_records is above 0, not {self._limit}")
         self._schema = schema
-        self._known: Known = {}
+        self._known: listing.Known = {}
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:
@@ -291,57 +216,53 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         runs: Runs = {}
         for run in sorted(read.keys() | there.keys()):
             done = read.get(run, [])
-            new = subtract_ranges(there.get(run, []), done)
+            new = listing.subtract_ranges(there.get(run, []), done)
             if left is not None:
-                new = take_first(new, left)
-                left -= count_numbers(new)
-            runs[run] = join_ranges([*done, *new])
+                new = listing.take_first(new, left)
+                left -= listing.count_numbers(new)
+            runs[run] = listing.join_ranges([*done, *new])
         files = {**latest["files"], **start["files"]}
         return {"files": dict(sorted(files.items())), "runs": _write_runs(runs)}
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[api.InputPartition]:
         """Return the tasks of a batch."""
-        listing = self._list()
-        tasks: list[InputPartition] = []
+        found = listing.list_segments(self._folders, self._known)
+        tasks: list[api.InputPartition] = []
         fresh = {file: why for file, why in end["files"].items() if file not in start["files"]}
-        if fresh and self._kind in (ALL, QUARANTINE):
+        if fresh and self._wanted.has_problems:
             tasks.append(Task(None, tuple(_restore(file, why) for file, why in fresh.items())))
         read, ends = _read_runs(start), _read_runs(end)
         for run, ranges in ends.items():
-            new = subtract_ranges(ranges, read.get(run, []))
-            tasks += [Task(piece) for piece in _find_pieces(listing, run, new, self._folders)]
+            new = listing.subtract_ranges(ranges, read.get(run, []))
+            tasks += [Task(piece) for piece in _find_pieces(found, run, new, self._folders)]
         return tasks
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
-        wanted = Wanted(self._kind, self._bounds.since, self._bounds.until)
         # An incomplete batch must be repeated, not be reported as damage.
-        return read_task(partition, wanted, self._schema, is_strict=True)
-
-    def _list(self) -> Listing:
-        return list_segments(self._folders, self._known)
+        return read_task(partition, self._wanted, self._schema, is_strict=True)
 
     def _find_latest(self) -> Offset:
-        listing = self._list()
+        found = listing.list_segments(self._folders, self._known)
         runs: Runs = {}
-        for segment in listing.segments:
+        for segment in found.segments:
             run = _name_run(segment)
             span = segment.header.first, segment.next
-            runs[run] = join_ranges([*runs.get(run, []), span])
-        files = {problem.file: _keep(problem) for problem in plan_reading(listing).problems}
+            runs[run] = listing.join_ranges([*runs.get(run, []), span])
+        files = {problem.file: _keep(problem) for problem in listing.plan_reading(found).problems}
         return {"files": dict(sorted(files.items())), "runs": _write_runs(runs)}
 
 
-def _name_run(segment: Segment) -> str:
+def _name_run(segment: listing.Segment) -> str:
     return f"{segment.header.epoch}@{segment.header.node}"
 
 
 def _read_runs(offset: Offset) -> Runs:
-    return {run: read_ranges(text) for run, text in offset["runs"].items()}
+    return {run: listing.read_ranges(text) for run, text in offset["runs"].items()}
 
 
 def _write_runs(runs: Runs) -> dict[str, str]:
-    return {run: write_ranges(ranges) for run, ranges in sorted(runs.items())}
+    return {run: listing.write_ranges(ranges) for run, ranges in sorted(runs.items())}
 
 
 def _keep(problem: Quarantined) -> str:
@@ -354,22 +275,21 @@ def _restore(file: str, kept: str) -> Quarantined:
     return Quarantined(file, class_, reason, 0, int(size))
 
 
-def _find_pieces(
-    listing: Listing, run: str, ranges: list[Range], folders: list[str]
-) -> list[Piece]:
+def _find_pieces(found: Listing, run: str, ranges: list[Range], folders: list[str]) -> list[Piece]:
     """Return where the records of a run are to be read."""
     pieces: list[Piece] = []
     left = ranges
-    mine = [segment for segment in listing.segments if _name_run(segment) == run]
+    mine = [segment for segment in found.segments if _name_run(segment) == run]
     for segment in sorted(mine, key=lambda s: (s.header.first, -s.next, s.path)):
         span = (segment.header.first, segment.next)
-        rest = subtract_ranges(left, [span])
-        held = subtract_ranges(left, rest)
-        pieces += split_segment(segment, held)
+        rest = listing.subtract_ranges(left, [span])
+        held = listing.subtract_ranges(left, rest)
+        pieces += listing.split_segment(segment, held)
         left = rest
     if left:
+        lost = listing.write_ranges(left)
         raise GoneError(
-            f"records {write_ranges(left)} of {run} are not in {', '.join(folders)} any more:"
+            f"records {lost} of {run} are not in {', '.join(folders)} any more:"
             " put the segments back, or begin with a new checkpoint"
         )
     return pieces

@@ -16,15 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from denwatch.node.log import (
-    Block,
-    Columns,
-    Damage,
-    build_mask,
-    decode_columns,
-    kinds,
-    read_segment,
-)
+from denwatch.node import log
+from denwatch.node.log import Block, Columns, Damage, kinds
 from denwatch.node.log.kinds import KINDS
 from denwatch.node.log.segments import CLOSED, OPEN
 from denwatch.spark.source.listing import DAMAGE, Piece, Quarantined
@@ -148,11 +141,17 @@ LOWEST, HIGHEST = -(1 << 63), 1 << 63
 
 
 class Wanted(NamedTuple):
-    """What to read: a kind, `all` or `quarantine`, and since <= time < until."""
+    """What to read: a kind, `all` or `quarantine`, since <= time < until, of which nodes."""
 
-    kind: str
-    since: int | None = None
-    until: int | None = None
+    kind: str = ALL
+    since: int = LOWEST
+    until: int = HIGHEST
+    nodes: frozenset[str] | None = None  # None: all
+
+    @property
+    def has_problems(self) -> bool:
+        """Whether what cannot be read is wanted, too."""
+        return self.kind in (ALL, QUARANTINE)
 
 
 def read_piece(
@@ -182,31 +181,31 @@ def read_tables(
     piece: Piece, wanted: Wanted, schemas: Mapping[str, pa.Schema], *, is_strict: bool = False
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield (kind, batch) of a piece, each with the schema of its kind."""
-    kinds = None if wanted.kind in (ALL, QUARANTINE) else [wanted.kind]
-    mask = None if kinds is None else build_mask(kinds)
+    chosen = None if wanted.has_problems else [wanted.kind]
+    mask = None if chosen is None else log.build_mask(chosen)
     # Damage has no time: what is in quarantine is told whatever time is asked for.
-    times = (None, None) if wanted.kind in (ALL, QUARANTINE) else (wanted.since, wanted.until)
+    times = (None, None) if wanted.has_problems else (wanted.since, wanted.until)
     try:
         data = load_piece(piece)
     except OSError as error:
         if is_strict:
             raise
-        if wanted.kind in (ALL, QUARANTINE):
+        if wanted.has_problems:
             yield QUARANTINE, build_problems([_describe_lost(piece, error)], schemas[QUARANTINE])
         return
-    contents = read_segment(data, is_closed=piece.is_closed, start=piece.start)
+    contents = log.read_segment(data, is_closed=piece.is_closed, start=piece.start)
     problems = _keep_own(piece, contents.damages)
     for block in contents.blocks:
         if block.header.first >= piece.stop or not block.may_hold(mask, *times):
             continue
-        tables, damages = decode_columns(block, kinds)
+        tables, damages = log.decode_columns(block, chosen)
         problems += _keep_own(piece, damages)
         if wanted.kind != QUARANTINE:
             for kind, columns in tables.items():
                 batch = _build(piece, block, kind, columns, wanted, schemas[kind])
                 if batch.num_rows:
                     yield kind, batch
-    if problems and wanted.kind in (ALL, QUARANTINE):
+    if problems and wanted.has_problems:
         yield QUARANTINE, build_problems(problems, schemas[QUARANTINE])
 
 
@@ -229,11 +228,10 @@ def _build(
         if name in names:
             made[name] = build_column(kind, name, values[:length])
     batch = build_batch(schema, kind, length, made)
-    if wanted.since is None and wanted.until is None:
+    if (wanted.since, wanted.until) == (LOWEST, HIGHEST):
         return batch
-    since = LOWEST if wanted.since is None else wanted.since
-    until = HIGHEST if wanted.until is None else wanted.until
-    return batch.filter(pa.array([since <= time < until for time in columns["time"][:length]]))
+    times = columns["time"][:length]
+    return batch.filter(pa.array([wanted.since <= time < wanted.until for time in times]))
 
 
 def _keep_own(piece: Piece, damages: Iterable[Damage]) -> list[Quarantined]:

@@ -98,7 +98,8 @@ def list_segments(folders: Iterable[str | Path], known: Known | None = None) -> 
         try:
             status = path.stat()
             stamp = status.st_size, status.st_mtime_ns
-            found = known[str(path)][1] if _is_known(known, path, stamp) else inspect_file(path)
+            before = known.get(str(path))
+            found = before[1] if before and before[0] == stamp else inspect_file(path)
         except FileNotFoundError:
             continue  # closed in this moment: it is there under its other name
         except OSError as error:
@@ -110,10 +111,6 @@ def list_segments(folders: Iterable[str | Path], known: Known | None = None) -> 
         elif found is not None:
             problems.append(found)
     return Listing(segments, problems)
-
-
-def _is_known(known: Known, path: Path, stamp: tuple[int, int]) -> bool:
-    return known.get(str(path), (None,))[0] == stamp
 
 
 def walk_folders(folders: Iterable[str | Path]) -> tuple[list[Path], list[Quarantined]]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,22 +28,11 @@ from denwatch.spark.matching import MATCHES
 from denwatch.spark.report.analysis import find_strategy, save_table, tune_queries
 from denwatch.spark.services import list_live
 from denwatch.spark.source import ALL, QUARANTINE, is_start_timeout, stream_kind
-from denwatch.spark.stream import matching, ranking
-from denwatch.spark.stream.matching import StreamMatcher, load_windows, read_clocks, read_offsets
+from denwatch.spark.stream import matching, ranking, tables
 from denwatch.spark.stream.ranking import update_decisions
 from denwatch.spark.stream.summary import Judged, build_page, describe_line, save_summary, summarise
-from denwatch.spark.stream.tables import (
-    join_small,
-    list_files,
-    list_folders,
-    name_stem,
-    read_files,
-    read_services,
-    update_offers,
-    write_records,
-)
+from denwatch.spark.stream.tables import Batch, join_small, update_offers, write_records
 from denwatch.spark.stream.versions import Building, VersionError, Versions
-from denwatch.spark.tables import RecordTables
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -55,6 +45,16 @@ Tell = Callable[[str], None]
 _POLL = 1  # s
 _LITTLE = 300_000  # records
 _ATTEMPTS = 30  # to start the query on a busy machine; see `is_start_timeout`
+
+
+# Any record can change any outcome: a contact that is reported a week later can make a miss
+# avoidable. So these tables are replaced as a whole, computed from the records and the matches that
+# the stream keeps current. They are those of `analyze`.
+LIVE = (
+    *("outcomes", "headline", "causes", "delivery", "latency", "subscribers", "origins"),
+    *("links", "contacts", "stays", "notes", "subscriptions", "services", "regions"),
+)
+_COMPARED = "strategies"  # the table of the what-if
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,13 @@ class StreamEngine:
         self._loop = loop
         self._versions = Versions(self._out)
         self._work = Path(tempfile.mkdtemp(prefix="denwatch-stream-"))
-        self._matcher = StreamMatcher(self._work)
+        self._matcher = matching.StreamMatcher(self._work)
         self._lock = threading.Lock()  # one version is built at a time
-        self._judged = Judged()
+        self.judged = Judged()  # the latest outcomes
         self._is_stale = self._versions.read_manifest().batch >= 0
         self._judge_at = 0.0
         self._plan_at = 0.0
         self._stopping = threading.Event()
-
-    @property
-    def judged(self) -> Judged:
-        """The latest outcomes."""
-        return self._judged
 
     def close(self) -> None:
         """Release the folder."""
@@ -186,25 +181,18 @@ class StreamEngine:
             return False
         if number > manifest.batch + 1:
             raise VersionError(f"batch {number} follows {manifest.batch}: tables are missing some")
-        spark = frame.sparkSession
-        _tune(spark, sum(manifest.counts.values()))
+        _tune(frame.sparkSession, sum(manifest.counts.values()))
         before = self._versions.current
         with self._versions.build() as building:
-            manifest = building.manifest
-            written = write_records(frame, building.make("records"), number)
+            manifest, stem = building.manifest, f"b{number:08d}"
+            written = write_records(frame, building.make("records"), stem)
+            batch = Batch(frame.sparkSession, building, stem, written)
             for kind, new in written.items():
                 manifest.counts[kind] = manifest.counts.get(kind, 0) + new.rows
-            changes = self._matcher.update(spark, building, written, number)
-            update_decisions(spark, building, before, changes, number)
-            update_offers(
-                spark,
-                building,
-                written,
-                number,
-                self._matcher.meanings,
-                is_renamed=changes.is_renamed,
-            )
-            join_small(list_folders(building.folder), f"{name_stem(number)}j")
+            changes = self._matcher.update(batch)
+            update_decisions(batch, before, changes)
+            update_offers(batch, self._matcher.meanings, is_renamed=changes.is_renamed)
+            join_small(tables.list_folders(building.folder), f"{stem}j")
             manifest.batch = number
             manifest.query = read_query_id(self._out / CHECKPOINT)
         return True
@@ -222,21 +210,13 @@ class StreamEngine:
             if self._versions.read_manifest().batch < 0:
                 return
             settings = self._settings
-            records = sum(self._versions.read_manifest().counts.values())
-            _tune(self._spark, records)
+            _tune(self._spark, sum(self._versions.read_manifest().counts.values()))
             has_plan = began >= self._plan_at
             with self._versions.build() as building:
-                self._judged = judge_all(
-                    self._spark,
-                    building,
-                    settings.late,
-                    settings.strategies,
-                    self._judged,
-                    has_plan=has_plan,
-                )
+                self.judged = self._judge_all(building, has_plan)
             version = self._versions.current
         if self._loop is not None:
-            self._loop.publish(self._spark, version, self._judged)
+            self._loop.publish(self._spark, version, self.judged)
         took = time.monotonic() - began
         now = time.monotonic()
         self._judge_at = now + took * (1 - settings.judging) / settings.judging
@@ -246,11 +226,50 @@ class StreamEngine:
             line = describe_line(self._save_summary())
         self._tell(f"{line}; outcomes took {took:.1f} s")
 
+    @contextmanager
+    def _open_study(self, building: Building) -> Iterator[Study]:
+        """Yield a study of a version that uses its matches and decisions."""
+        spark, settings = self._spark, self._settings
+        logs = Logs(partial(building.records.read, spark))
+        logs.clocks = matching.read_clocks(building.manifest)
+        study = Study(logs, late=settings.late, strategies=settings.strategies)
+        windows = matching.load_windows(building.folder)
+        if windows is not None:
+            study.subscriptions = spark.createDataFrame(windows)
+        matches = matching.parse_ids(matching.read_matches(spark, building))
+        study.matches = matches.select(*MATCHES.names)
+        decided = tables.list_files(building.make("tables", ranking.TABLE), "*.parquet")
+        study.ideal = matching.parse_ids(tables.read_files(spark, decided, ranking.PUBLIC))
+        study.offers = list_live(tables.read_services(spark, building))
+        try:
+            yield study
+        finally:
+            spark.catalog.clearCache()
+
+    def _judge_all(self, building: Building, has_plan: bool) -> Judged:
+        """Replace the outcome tables of a version; without a plan keep the recommendation."""
+        folder = building.make("tables")
+        judged = Judged(best=self.judged.best, advice=self.judged.advice)
+        with self._open_study(building) as study:
+            judged.used = find_strategy(study.logs)
+            listed = study.list_tables()
+            made = {name: listed[name][1] for name in (*LIVE, *((_COMPARED,) if has_plan else ()))}
+            made[QUARANTINE] = lambda: building.records.read(self._spark, QUARANTINE)
+            for name, make in made.items():
+                table = save_table(make(), folder, name)
+                if table is not None:
+                    judged.tables[name] = table
+            judged.end, judged.step = study.logs.end, study.step
+        if has_plan:
+            judged.best, judged.advice = recommend(judged.tables[_COMPARED], judged.used)
+        building.manifest.judged = building.manifest.batch
+        return judged
+
     def _save_summary(self) -> dict[str, Any]:
         loop = {} if self._loop is None else self._loop.describe()
-        summary = summarise(self._versions.read_manifest(), self._judged, loop)
+        summary = summarise(self._versions.read_manifest(), self.judged, loop)
         folders = [str(folder) for folder in self._folders]
-        page = build_page(summary, self._judged, folders, round(self._settings.every))
+        page = build_page(summary, self.judged, folders, round(self._settings.every))
         save_summary(self._out, summary, page)
         return summary
 
@@ -276,78 +295,3 @@ def _find_reason(error: StreamingQueryException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "Error:" in line and not line.startswith(("at ", "File "))]
     return ours[-1] if ours else lines[0]
-
-
-# Evaluation -----------------------------------------------------------------------------
-# Outcomes, causes and the recommended strategy. Any record can change any outcome: a contact that
-# is reported a week later can make a miss avoidable. So these tables are replaced as a whole,
-# computed from the records and the matches that the stream keeps current. They are those of
-# `analyze`.
-
-LIVE = (
-    *("outcomes", "headline", "causes", "delivery", "latency", "subscribers", "origins"),
-    *("links", "contacts", "stays", "notes", "subscriptions", "services", "regions"),
-)
-_COMPARED = "strategies"  # the table of the what-if
-
-
-@contextmanager
-def open_study(
-    spark: SparkSession, building: Building, late: int, strategies: tuple[str, ...]
-) -> Iterator[Study]:
-    """Yield a study of a version that uses its matches and decisions."""
-    tables = RecordTables(building.folder / "records")
-    logs = Logs(lambda kind: tables.read(spark, kind).drop("day"))
-    logs.clocks = read_clocks(building.manifest)
-    logs.offsets = read_offsets(building.manifest)
-    study = Study(logs, late=late, strategies=strategies)
-    windows = load_windows(building.folder)
-    if windows is not None:
-        study.subscriptions = spark.createDataFrame(windows)
-    study.matches = matching.parse_ids(matching.read_matches(spark, building)).select(
-        *MATCHES.names
-    )
-    study.ideal = read_decisions(spark, building)
-    study.offers = list_live(read_services(spark, building))
-    try:
-        yield study
-    finally:
-        spark.catalog.clearCache()
-
-
-def read_decisions(spark: SparkSession, building: Building) -> DataFrame:
-    """Return all decisions, settled or open, ids as numbers."""
-    files = list_files(building.make("tables", ranking.TABLE), "*.parquet")
-    return matching.parse_ids(read_files(spark, files, ranking.PUBLIC))
-
-
-def judge_all(
-    spark: SparkSession,
-    building: Building,
-    late: int,
-    strategies: tuple[str, ...],
-    before: Judged | None,
-    *,
-    has_plan: bool,
-) -> Judged:
-    """Replace the outcome tables of a version; without `has_plan` keep the last recommendation."""
-    folder = building.make("tables")
-    judged = Judged()
-    with open_study(spark, building, late, strategies) as study:
-        judged.used = find_strategy(study.logs)
-        listed = study.list_tables()
-        for name in (*LIVE, *((_COMPARED,) if has_plan else ())):
-            table = save_table(listed[name][1](), folder, name)
-            if table is not None:
-                judged.tables[name] = table
-        kept = RecordTables(building.folder / "records").read(spark, QUARANTINE).drop("day")
-        bad = save_table(kept, folder, QUARANTINE)
-        assert bad is not None, "what is damaged is shown"
-        judged.tables[QUARANTINE] = bad
-        judged.end, judged.step = study.logs.end, study.step
-    if has_plan:
-        judged.best, judged.advice = recommend(judged.tables[_COMPARED], judged.used)
-    elif before is not None:
-        judged.best, judged.advice = before.best, before.advice
-    building.manifest.judged = building.manifest.batch
-    return judged

@@ -14,32 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from denwatch.client.subscriber.link import (
-    Identity,
-    LinkConnected,
-    LinkFailed,
-    MessageArrived,
-    MessageSent,
-    MqttLink,
-    TopicsSubscribed,
-    Waker,
-)
+from denwatch.client.subscriber import link as mqtt
+from denwatch.client.subscriber.link import Identity, MqttLink, Waker
 from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.servers import NodeUrl, parse_server
 from denwatch.node.backend_api import OPERATORS, STATUS, Plan, encode_items, encode_plan
-from denwatch.node.core.items import (
-    NOTIFICATION,
-    SUBSCRIPTION,
-    Dot,
-    Item,
-    NotificationBody,
-    SubscriptionBody,
-    encode_body,
-)
-from denwatch.spark.report.analysis import save_text
+from denwatch.node.core import items as coded
+from denwatch.node.core.items import Dot, Item
 from denwatch.spark.stream.matching import parse_ids
 from denwatch.spark.stream.summary import Judged
-from denwatch.spark.tables import RecordTables
+from denwatch.spark.tables import RecordTables, replace_file
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -119,7 +103,7 @@ class OperatorLink:
                 del known[next(iter(known))]
         stored = {node: list(ids) for node, ids in self._handed.items() if ids}
         if stored:
-            save_text(self._memory, json.dumps(stored))
+            replace_file(self._memory, json.dumps(stored).encode())
 
     def _plan(self, node: str, link: NodeLink, judged: Judged) -> None:
         strategy = _SAME.get(judged.best, judged.best)
@@ -226,31 +210,22 @@ def _collect(wanted: DataFrame, records: DataFrame, read: Read) -> list[Handover
 
 def read_note(row: Mapping[str, Any]) -> Item:
     """Return a notification as its origin made it, from a record of the log."""
-    body = NotificationBody(
-        row["device"],
-        row["device_epoch"],
-        row["device_sequence"],
-        row["at"],
-        row["doubt"],
-        bytes(row["vocabulary"]),
-        bytes(row["vector"]),
-    )
-    return _make_item(row, NOTIFICATION, encode_body(body))
+    names = ("device", "device_epoch", "device_sequence", "at", "doubt")
+    fields = [*(row[name] for name in names), *_read_vectors(row)]
+    body = coded.NotificationBody(*fields)
+    return _make_item(row, coded.NOTIFICATION, coded.encode_body(body))
 
 
 def read_subscription(row: Mapping[str, Any]) -> Item:
     """Return a subscription as its origin made it, from a record of the log."""
-    body = SubscriptionBody(
-        row["owner"],
-        row["role"],
-        row["words"],
-        row["created"],
-        row["language"],
-        bytes(row["vocabulary"]),
-        bytes(row["vector"]),
-        json.loads(row["options"]),
-    )
-    return _make_item(row, SUBSCRIPTION, encode_body(body))
+    names = ("owner", "role", "words", "created", "language")
+    fields = [*(row[name] for name in names), *_read_vectors(row), json.loads(row["options"])]
+    body = coded.SubscriptionBody(*fields)
+    return _make_item(row, coded.SUBSCRIPTION, coded.encode_body(body))
+
+
+def _read_vectors(row: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    return bytes(row["vocabulary"]), bytes(row["vector"])
 
 
 def _make_item(row: Mapping[str, Any], kind: int, body: bytes) -> Item:
@@ -272,26 +247,23 @@ class NodeLink:
     def __init__(self, server: NodeUrl, identity: Identity) -> None:
         self.server = server
         self.nodes: list[str] = []
-        self._identity = identity
-        self._link: MqttLink | None = None
+        client = f"operator-{identity.name}-{time.time_ns() % 1_000_000}"
+        self._link = MqttLink(server, identity, client, is_temporary=True, timeout=_PATIENCE)
         self._waker = Waker()
         self._happened: list[object] = []
 
     def open(self) -> None:
         """Connect, and find out which nodes are there; SubscriberError if that is nobody."""
-        client = f"operator-{self._identity.name}-{time.time_ns() % 1_000_000}"
-        link = self._link = MqttLink(
-            self.server, self._identity, client, is_temporary=True, timeout=_PATIENCE
-        )
+        link = self._link
         link.open()
-        self._wait(LinkConnected)
+        self._wait(mqtt.LinkConnected)
         link.listen((f"{STATUS}+",))
-        self._wait(TopicsSubscribed)
+        self._wait(mqtt.TopicsSubscribed)
         found: dict[str, None] = {}
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end and not (found and self._is_quiet()):
             for event in self._take():
-                if isinstance(event, MessageArrived):
+                if isinstance(event, mqtt.MessageArrived):
                     link.acknowledge(event.mid)
                     name = event.topic.removeprefix(STATUS)
                     found |= {name: None} if event.payload else {}
@@ -303,12 +275,11 @@ class NodeLink:
 
     def send(self, node: str, payloads: Iterable[bytes]) -> int:
         """Send frames to a node, one after the other; return how many it has on its disk."""
-        assert self._link is not None, "a link is opened first"
         done = 0
         for number, payload in enumerate(payloads, 1):
             self._link.send(OPERATORS + node, payload, number)
             try:
-                self._wait(MessageSent)
+                self._wait(mqtt.MessageSent)
             except SubscriberError:
                 return done
             done += 1
@@ -316,19 +287,15 @@ class NodeLink:
 
     def close(self) -> None:
         """Disconnect."""
-        if self._link is not None:
-            with suppress(OSError):
-                self._link.close()
-            self._link = None
+        with suppress(OSError):
+            self._link.close()
         self._waker.close()
 
     def _is_quiet(self) -> bool:
-        assert self._link is not None, "a link is opened first"
         self._happened += self._link.poll(_QUIET, self._waker)
         return not self._happened
 
     def _take(self) -> list[object]:
-        assert self._link is not None, "a link is opened first"
         if not self._happened:
             self._happened += self._link.poll(0.2, self._waker)
         found, self._happened = self._happened, []
@@ -339,7 +306,7 @@ class NodeLink:
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             for event in self._take():
-                if isinstance(event, LinkFailed):
+                if isinstance(event, mqtt.LinkFailed):
                     raise SubscriberError(f"{self.server.url}: {event.reason}")
                 if isinstance(event, kind):
                     return

@@ -16,31 +16,25 @@ table of matches, from the beginning.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import takewhile
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from denwatch.node.backend_api import DecisionReplay, OfferedMatch
-from denwatch.spark.stream.matching import (
-    Changes,
-    list_owners,
-    load_windows,
-    name_id,
-    parse_ids,
-    read_matches,
-    read_notes,
-)
-from denwatch.spark.stream.tables import add_frame, list_files, name_stem, remove_rows
-from denwatch.spark.stream.versions import STATE, Building
-from pyspark.sql import Column, DataFrame, SparkSession
+from denwatch.spark.analytics.outcomes import ASKED_COLUMNS
+from denwatch.spark.matching.windows import NOTE_COLUMNS
+from denwatch.spark.source.decoding import convert_schema
+from denwatch.spark.stream import matching
+from denwatch.spark.stream.matching import Changes, list_owners, name_id, parse_ids, read_matches
+from denwatch.spark.stream.tables import Batch, add_frame, list_files, remove_rows
+from denwatch.spark.stream.versions import STATE
+from denwatch.spark.tables import replace_file, write_parquet
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -50,29 +44,10 @@ SLACK = 300_000  # ms; a match may come so late before it is settled
 _TOPK = "topk"
 PUBLIC = StructType(
     [
-        StructField("note_id", StringType()),
-        StructField("subscription_id", StringType()),
-        StructField("owner", StringType()),
+        *(StructField(name, StringType()) for name in ("note_id", "subscription_id", "owner")),
         StructField("offered", LongType()),
         StructField("verdict", StringType()),
     ]
-)
-_ARROW = pa.schema(
-    [
-        ("note_id", pa.string()),
-        ("subscription_id", pa.string()),
-        ("owner", pa.string()),
-        ("offered", pa.int64()),
-        ("verdict", pa.string()),
-    ]
-)
-_NOTE = (
-    *("origin", "run", "sequence", "device", "device_epoch", "device_sequence"),
-    *("at", "doubt", "expires", "vocabulary", "vector"),
-)
-_ASKED = (
-    *("origin", "run", "sequence", "role", "words", "begins", "ends", "language"),
-    *("vocabulary", "vector", "options"),
 )
 FEW = 20_000  # matches
 Worker = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
@@ -109,13 +84,11 @@ def find_shard(owner: str) -> int:
     return zlib.crc32(owner.encode()) % SHARDS
 
 
-def update_decisions(
-    spark: SparkSession, building: Building, before: Path, changes: Changes, number: int
-) -> None:
+def update_decisions(batch: Batch, before: Path, changes: Changes) -> None:
     """Decide about what a batch has changed; `before` is the version that this one follows."""
-    folder = building.make("tables", TABLE)
+    spark, building = batch.spark, batch.building
+    folder, manifest = building.make("tables", TABLE), building.manifest
     building.make(STATE, _TOPK)
-    manifest = building.manifest
     void = set(changes.stale)  # subscribers who are decided anew
     if manifest.settled > manifest.newest:  # by a clock that was wrong: all of them, once
         void |= set(list_owners(read_matches(spark, building)))
@@ -130,33 +103,29 @@ def update_decisions(
         return
     manifest.settled = max(manifest.settled, manifest.newest - SLACK)
     if void:
-        names = pa.array(sorted(void), pa.string())
-        remove_rows(folder, names, "owner", f"{name_stem(number)}r")
-        chosen = F.broadcast(
-            spark.createDataFrame([(name,) for name in sorted(void)], "owner string")
-        )
+        remove_rows(folder, pa.array(sorted(void), pa.string()), "owner", f"{batch.stem}r")
+        names = [(name,) for name in sorted(void)]
+        chosen = F.broadcast(spark.createDataFrame(names, "owner string"))
         whole = parse_ids(read_matches(spark, building)).join(chosen, "owner", "left_semi")
-        whole = whole.join(read_notes(spark, building).select("note_id", _pack_note()), "note_id")
+        notes = matching.read_notes(spark, building).select("note_id", _pack_note())
+        whole = whole.join(notes, "note_id")
         offers = offers.join(chosen, "owner", "left_anti").unionByName(whole)
     for path in (path for n in touched for path in list_files(folder, f"open-{n:02d}-*.parquet")):
         path.unlink()
-    windows = load_windows(building.folder)
-    assert windows is not None, "what matches has subscriptions"
-    asked = spark.createDataFrame(windows).select(
-        "subscription_id", F.struct(*_ASKED).alias("asked")
+    asked = spark.createDataFrame(matching.load_windows(building.folder)).select(
+        "subscription_id", F.struct(*ASKED_COLUMNS).alias("asked")
     )
     shard = F.pmod(F.crc32("owner"), F.lit(SHARDS)).cast("int")
     ready = offers.join(asked, "subscription_id").withColumn("shard", shard)
-    work = make_worker(str(before), str(building.folder), number, manifest.settled)
+    work = make_worker(before, building.folder, batch.stem, manifest.settled)
     # A subscriber without any match left has no row that would bring its shard to a task.
     voids = [(n, sorted(o for o in void if find_shard(o) == n)) for n in sorted(touched)]
-    stem = name_stem(number)
     if (manifest.matches if void else changes.rows) <= FEW:
-        _decide_here(ready, voids, work, folder / f"{stem}.parquet")
+        _decide_here(ready, voids, work, folder / f"{batch.stem}.parquet")
     else:
         orders = spark.createDataFrame(voids, "shard int, void array<string>")
         grouped = ready.groupBy("shard").cogroup(orders.groupBy("shard"))
-        add_frame(grouped.applyInPandas(work, PUBLIC), folder, stem)
+        add_frame(grouped.applyInPandas(work, PUBLIC), folder, batch.stem)
 
 
 def _decide_here(
@@ -164,41 +133,39 @@ def _decide_here(
 ) -> None:
     """Do the shards' work in the driver: for a few matches, starting tasks takes far longer."""
     offers: pd.DataFrame = ready.toArrow().to_pandas()
-    parts = []
-    for shard, void in voids:
-        order = pd.DataFrame({"shard": [shard], "void": [void]})
-        parts.append(work(offers[offers["shard"] == shard], order))
-    done = pd.concat(parts)
+    done = pd.concat(
+        work(offers[offers["shard"] == shard], pd.DataFrame({"shard": [shard], "void": [void]}))
+        for shard, void in voids
+    )
     if len(done):
-        _write_file(path, pa.Table.from_pandas(done, _ARROW, preserve_index=False))
+        schema = convert_schema(PUBLIC)
+        write_parquet(path, pa.Table.from_pandas(done, schema, preserve_index=False))
 
 
 def _pack_note() -> Column:
-    return F.struct(*_NOTE).alias("note")
+    return F.struct(*NOTE_COLUMNS).alias("note")
 
 
-def make_worker(before: str, after: str, number: int, settled: int) -> Worker:
+def make_worker(before: Path, after: Path, stem: str, settled: int) -> Worker:
     """Return what one shard's task does: it may be done twice, and ends the same."""
 
     def work(offers: pd.DataFrame, void: pd.DataFrame) -> pd.DataFrame:
         shard = int(void["shard"].iloc[0])
-        states = load_shard(Path(before), shard)
+        states = load_shard(before, shard)
         for owner in void["void"].iloc[0]:
             states.pop(owner, None)
         for owner, frame in offers.groupby("owner", sort=True):
             states[str(owner)] = take_offers(states.get(str(owner)), frame)
         done: list[tuple[str, Verdict]] = []
         still: list[tuple[str, Verdict]] = []
-        for owner in sorted(states):
-            state = states[owner]
-            if not state.pending:
-                continue
-            done += [(owner, verdict) for verdict in decide_pending(owner, state, settled)]
-            still += [(owner, verdict) for verdict in state.open]
-        save_shard(Path(after), shard, states)
+        for owner, state in sorted(states.items()):
+            if state.pending:
+                done += [(owner, verdict) for verdict in decide_pending(owner, state, settled)]
+                still += [(owner, verdict) for verdict in state.open]
+        save_shard(after, shard, states)
         if still:
-            name = f"open-{shard:02d}-b{number:08d}.parquet"
-            _write_file(Path(after) / "tables" / TABLE / name, _tabulate(still))
+            name = f"open-{shard:02d}-{stem}.parquet"
+            write_parquet(after / "tables" / TABLE / name, _tabulate(still))
         return _tabulate(done).to_pandas()
 
     return work
@@ -210,10 +177,10 @@ def take_offers(state: OwnerState | None, frame: pd.DataFrame) -> OwnerState:
     for row in frame.itertuples(index=False):
         key = int(row.subscription_id)
         numbers = int(row.possible), int(row.certain), int(row.attribute)
-        note = _plain(row.note, _NOTE)
+        note = _plain(row.note, NOTE_COLUMNS)
         state.pending.append(Offer(note["at"], int(row.note_id), key, *numbers, note))
         if key not in state.subs:
-            state.subs[key] = _plain(row.asked, _ASKED)
+            state.subs[key] = _plain(row.asked, ASKED_COLUMNS)
     return state
 
 
@@ -244,23 +211,16 @@ def decide_pending(owner: str, state: OwnerState, settled: int) -> list[Verdict]
 def _decide(
     replay: DecisionReplay, state: OwnerState, offers: list[Offer], into: list[Verdict]
 ) -> None:
-    place = 0
-    while place < len(offers):
-        first = offers[place]
-        group = list(takewhile(partial(_is_of, first), offers[place:]))
+    for (offered, note_id), group in groupby(offers, key=lambda o: (o.offered, o.note_id)):
+        same = list(group)
         matches = [
             OfferedMatch(
                 o.subscription_id, o.possible, o.certain, o.attribute, state.subs[o.subscription_id]
             )
-            for o in group
+            for o in same
         ]
-        verdicts = replay.decide(first.offered, first.note, matches)
-        into += [(first.note_id, key, first.offered, why) for key, why in verdicts.items()]
-        place += len(group)
-
-
-def _is_of(first: Offer, other: Offer) -> bool:
-    return (first.offered, first.note_id) == (other.offered, other.note_id)
+        verdicts = replay.decide(offered, same[0].note, matches)
+        into += [(note_id, key, offered, why) for key, why in verdicts.items()]
 
 
 def load_shard(version: Path, shard: int) -> dict[str, OwnerState]:
@@ -273,41 +233,21 @@ def load_shard(version: Path, shard: int) -> dict[str, OwnerState]:
 
 def save_shard(version: Path, shard: int, states: dict[str, OwnerState]) -> None:
     """Write the state of a shard, all of it or nothing."""
-    path = version / STATE / _TOPK / f"{shard:02d}.bin"
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(msgspec.msgpack.encode(states))
-    partial.replace(path)
-
-
-def _write_file(path: Path, table: pa.Table) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(table, partial, compression="zstd")
-    partial.replace(path)
+    replace_file(version / STATE / _TOPK / f"{shard:02d}.bin", msgspec.msgpack.encode(states))
 
 
 def _tabulate(rows: Iterable[tuple[str, Verdict]]) -> pa.Table:
-    listed = [
-        {
-            "note_id": name_id(note),
-            "subscription_id": name_id(sub),
-            "owner": owner,
-            "offered": offered,
-            "verdict": why,
-        }
-        for owner, (note, sub, offered, why) in rows
-    ]
-    return pa.Table.from_pylist(listed, schema=_ARROW)
+    named = [(name_id(note), name_id(sub), owner, at, why) for owner, (note, sub, at, why) in rows]
+    listed = [dict(zip(PUBLIC.names, row, strict=True)) for row in named]
+    return pa.Table.from_pylist(listed, schema=convert_schema(PUBLIC))
 
 
 def _plain(row: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return a struct of Spark as msgpack can have it."""
-    found: dict[str, Any] = {}
-    for name in names:
-        value = row[name]
+    found = {name: row[name] for name in names}
+    for name, value in found.items():
         if isinstance(value, bytes | bytearray):
             found[name] = bytes(value)
-        elif value is None or isinstance(value, str):
-            found[name] = value
-        else:
+        elif value is not None and not isinstance(value, str):
             found[name] = int(value)
     return found

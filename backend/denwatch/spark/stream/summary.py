@@ -7,22 +7,21 @@ and loads nothing else. Pure except for `save_summary`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from denwatch.spark.report import page as layout
 from denwatch.spark.report import pictures as draw
-from denwatch.spark.report.analysis import save_text
-from denwatch.spark.report.page import Picture, ReportPage, ReportSection, write_page, write_table
-from denwatch.spark.report.svg import format_number, format_span
+from denwatch.spark.report.page import Picture, ReportPage
+from denwatch.spark.report.svg import format_number, format_span, format_time
 from denwatch.spark.source import QUARANTINE
 from denwatch.spark.stream.versions import Manifest
+from denwatch.spark.tables import replace_file
 
 SUMMARY, PAGE = "summary.json", "live.html"
-_NOTHING = "\u2013"
 _SHOWN = 12  # rows of a table
 
 
@@ -83,25 +82,19 @@ def build_page(
     last = summary["last_record_ms"]
     about = (
         f"version {summary['version']}, {sum(summary['records'].values()):,} records"
-        f"{', the last of ' + _show_time(last) + ' UTC' if last else ''}; "
+        f"{', the last of ' + format_time(last) + ' UTC' if last else ''}; "
         f"from {', '.join(folders)}"
     )
-    pictures = []
+    drawn = {}
     if "delivery" in tables:
-        pictures = [
-            _show_picture(
-                "delivery",
-                "Delivery over time",
-                draw.draw_delivery(tables["delivery"], judged.step),
-                tables["delivery"],
-            ),
-            _show_picture(
-                "causes",
-                "Late and missed, by cause",
-                draw.draw_causes(tables["causes"]),
-                tables["causes"],
-            ),
-        ]
+        drawn = {
+            "delivery": ("Delivery over time", draw.draw_delivery(tables["delivery"], judged.step)),
+            "causes": ("Late and missed, by cause", draw.draw_causes(tables["causes"])),
+        }
+    pictures = [
+        Picture(name, heading, svg, "", "Nothing yet.", _show(tables[name]), f"tables/{name}.csv")
+        for name, (heading, svg) in drawn.items()
+    ]
     page = ReportPage(
         "The operation now",
         about,
@@ -113,42 +106,24 @@ def build_page(
         [],
     )
     reload = f'<meta http-equiv="refresh" content="{max(1, every)}">'
-    return write_page(page).replace("<meta charset", f"{reload}<meta charset", 1)
+    return layout.write_page(page).replace("<meta charset", f"{reload}<meta charset", 1)
 
 
-def _show_picture(name: str, heading: str, svg: str, table: pd.DataFrame) -> Picture:
-    return Picture(name, heading, svg, "", "Nothing yet.", _show_table(table), f"tables/{name}.csv")
-
-
-def _show_table(table: pd.DataFrame) -> str:
-    rows = table.head(_SHOWN).astype(object)
-    rows = rows.where(rows.notna(), None)
-    names = [str(column).replace("_", " ") for column in table.columns]
-    return write_table(names, rows.to_numpy().tolist(), max(0, len(table) - _SHOWN))
-
-
-def _list_cards(summary: Mapping[str, Any]) -> list[ReportSection]:
+def _list_cards(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     head = summary["headline"]
-    loop = summary["loop"]
 
-    def show(name: str) -> str:
-        return format_number(head[name]) if name in head else _NOTHING
+    def show(name: str, write: Callable[[float], str] = format_number) -> str:
+        return layout.write_figure(head.get(name), write)
 
-    ratio = head.get("delivery_ratio")
-    latency = head.get("p50_ms")
     return [
-        ReportSection(
-            _NOTHING if ratio is None else f"{ratio:.1%}", "of the expected were delivered"
-        ),
-        ReportSection(_NOTHING if latency is None else format_span(latency), "median latency"),
-        ReportSection(format_number(summary["matches"]), "matches"),
-        ReportSection(show("late"), "late"),
-        ReportSection(show("missed"), f"missed, {show('still_open')} may still arrive"),
-        ReportSection(show("wrong"), "wrong"),
-        ReportSection(format_number(loop.get("handed", 0)), "items sent to nodes"),
-        ReportSection(
-            format_number(summary["records"].get(QUARANTINE, 0)), "parts of logs in quarantine"
-        ),
+        (show("delivery_ratio", layout.write_share), "of the expected were delivered"),
+        (show("p50_ms", format_span), "median latency"),
+        (format_number(summary["matches"]), "matches"),
+        (show("late"), "late"),
+        (show("missed"), f"missed, {show('still_open')} may still arrive"),
+        (show("wrong"), "wrong"),
+        (format_number(summary["loop"].get("handed", 0)), "items sent to nodes"),
+        (format_number(summary["records"].get(QUARANTINE, 0)), "parts of logs in quarantine"),
     ]
 
 
@@ -167,20 +142,18 @@ def _list_warnings(summary: Mapping[str, Any], judged: Judged) -> list[str]:
 
 
 def _list_tables(judged: Judged) -> list[tuple[str, str]]:
-    shown = []
-    for heading, name in (
-        ("By subscriber", "subscribers"),
-        ("By node that read", "origins"),
-        ("Quarantine", QUARANTINE),
-    ):
-        table = judged.tables.get(name)
-        if table is not None and len(table):
-            shown.append((heading, _show_table(table)))
-    return shown
+    headings = {"subscribers": "By subscriber", "origins": "By node that read"}
+    headings[QUARANTINE] = "Quarantine"
+    found = {name: judged.tables.get(name) for name in headings}
+    return [
+        (headings[name], _show(table))
+        for name, table in found.items()
+        if table is not None and len(table)
+    ]
 
 
-def _show_time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+def _show(table: pd.DataFrame) -> str:
+    return layout.show_table(table, _SHOWN)
 
 
 def describe_line(summary: Mapping[str, Any]) -> str:
@@ -200,5 +173,6 @@ def describe_line(summary: Mapping[str, Any]) -> str:
 
 def save_summary(folder: Path, summary: Mapping[str, Any], page: str) -> None:
     """Replace both files."""
-    save_text(folder / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-    save_text(folder / PAGE, page)
+    text = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
+    replace_file(folder / SUMMARY, text.encode())
+    replace_file(folder / PAGE, page.encode())

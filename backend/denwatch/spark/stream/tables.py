@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from denwatch.spark.matching import Meanings
 from denwatch.spark.services import SERVICES, list_names, read_offers, refresh_services
-from denwatch.spark.source.decoding import QUARANTINE, build_schema, convert_schema
+from denwatch.spark.source.decoding import build_schema, convert_schema
 from denwatch.spark.stream.versions import STATE, Building
-from denwatch.spark.tables import RecordTables, name_day, write_parquet
+from denwatch.spark.tables import get_kind, write_tables
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -28,6 +28,22 @@ from pyspark.sql.types import StructType
 MANY = 16  # so many small files of a folder are joined
 SMALL = 32 << 20  # bytes
 _ROW_GROUP = 100_000
+
+
+class Written(NamedTuple):
+    """New files of a table, and how many rows they hold."""
+
+    files: list[Path]
+    rows: int
+
+
+class Batch(NamedTuple):
+    """A batch on its way into a version."""
+
+    spark: SparkSession
+    building: Building
+    stem: str  # how the names of its files begin
+    written: dict[str, Written]  # its records, by kind
 
 
 def list_files(folder: Path, pattern: str = "b*.parquet") -> list[Path]:
@@ -43,19 +59,19 @@ def read_files(spark: SparkSession, files: Iterable[Path], schema: StructType | 
     return spark.read.schema(schema).parquet(*names)
 
 
-def add_frame(frame: DataFrame, folder: Path, stem: str) -> int:
-    """Write a frame as new files of a table, `stem` first in their names; return its rows."""
+def add_frame(frame: DataFrame, folder: Path, stem: str) -> Written:
+    """Write a frame as new files of a table, `stem` first in their names."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{stem}"
     frame.write.mode("overwrite").option("compression", "zstd").parquet(str(partial))
-    rows = 0
+    files, rows = [], 0
     for number, path in enumerate(list_files(partial, "*.parquet")):
         held = pq.read_metadata(path).num_rows
         if held:
-            path.rename(folder / f"{stem}-{number:05d}.parquet")
+            files.append(path.rename(folder / f"{stem}-{number:05d}.parquet"))
         rows += held
     shutil.rmtree(partial)
-    return rows
+    return Written(files, rows)
 
 
 class RemovedRows(NamedTuple):
@@ -138,67 +154,38 @@ def list_folders(root: Path) -> list[Path]:
 # Workers write the records of a batch by kind and day in one pass, with the layout and columns of
 # `denwatch.spark.tables`; a file is named after its batch and task.
 
-_DAY = 86_400_000
-_SCHEMA = pa.schema([("kind", pa.string()), ("file", pa.string()), ("rows", pa.int64())])
+_SCHEMA = pa.schema([("file", pa.string()), ("rows", pa.int64())])
 Batches = Iterator[pa.RecordBatch]
 
 
-class Written(NamedTuple):
-    """The new files of a kind, and how many records they hold."""
-
-    files: list[Path]
-    rows: int
-
-
-def name_stem(batch: int) -> str:
-    """Return how the names of a batch's files begin."""
-    return f"b{batch:08d}"
-
-
-def write_records(batch: DataFrame, folder: Path, number: int) -> dict[str, Written]:
+def write_records(records: DataFrame, folder: Path, stem: str) -> dict[str, Written]:
     """Write the records of a batch (all kinds, wide) into a folder; return what was written."""
-    work = _make_writer(str(folder), name_stem(number))
-    rows = batch.mapInArrow(work, "kind string, file string, rows bigint").collect()
+    rows = records.mapInArrow(_make_writer(folder, stem), "file string, rows bigint").collect()
     written: dict[str, Written] = {}
-    for row in sorted(rows):
-        files, count = written.get(row["kind"], Written([], 0))
-        written[row["kind"]] = Written([*files, folder / row["file"]], count + row["rows"])
+    for name, count in sorted(rows):
+        files, before = written.get(get_kind(name), Written([], 0))
+        written[get_kind(name)] = Written([*files, folder / name], before + count)
     return written
 
 
-def _make_writer(folder: str, stem: str) -> Callable[[Batches], Batches]:
+def _make_writer(folder: Path, stem: str) -> Callable[[Batches], Batches]:
     def write(batches: Batches) -> Batches:
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
-        parts: dict[tuple[str, str], list[pa.Table]] = {}
-        for batch in batches:
-            for key, table in split_batch(batch):
-                parts.setdefault(key, []).append(table)
-        listed = []
-        for (kind, day), tables in sorted(parts.items()):
-            name = f"kind={kind}/day={day}/{stem}-{context.partitionId():05d}.parquet"
-            table = pa.concat_tables(tables)
-            write_parquet(Path(folder) / name, table)
-            listed.append({"kind": kind, "file": name, "rows": table.num_rows})
+        parts = (part for batch in batches for part in split_batch(batch))
+        files = write_tables(folder, parts, f"{stem}-{context.partitionId():05d}")
+        listed = [{"file": name, "rows": rows} for name, rows in files.items()]
         yield pa.RecordBatch.from_pylist(listed, schema=_SCHEMA)
 
     return write
 
 
-def split_batch(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, str], pa.Table]]:
-    """Yield the rows of each kind and day, with the columns of the kind."""
-    whole = pa.Table.from_batches([batch])
-    for kind in pc.unique(whole["kind"]).to_pylist():
+def split_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each kind, with the columns of the kind."""
+    for kind in pc.unique(batch["kind"]).to_pylist():
         schema = convert_schema(build_schema(kind))
-        rows = whole.filter(pc.equal(whole["kind"], kind)).select(schema.names).cast(schema)
-        if kind == QUARANTINE:  # what cannot be read has no day: the first
-            yield (kind, name_day(0)), rows
-            continue
-        times = rows["time"].to_pylist()
-        days = [time // _DAY for time in times]
-        for day in sorted(set(days)):
-            mask = pa.array([other == day for other in days])
-            yield (kind, name_day(day * _DAY)), rows.filter(mask)
+        rows = batch.filter(pc.equal(batch["kind"], kind)).select(schema.names)
+        yield kind, rows.cast(schema)
 
 
 # Services -------------------------------------------------------------------------------
@@ -210,28 +197,20 @@ def split_batch(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, str], pa.Tab
 _FOLDER = "services"
 
 
-def update_offers(
-    spark: SparkSession,
-    building: Building,
-    written: dict[str, Written],
-    number: int,
-    meanings: Meanings,
-    *,
-    is_renamed: bool,
-) -> None:
+def update_offers(batch: Batch, meanings: Meanings, *, is_renamed: bool) -> None:
     """Update the table of services with the device records of a batch."""
-    if "device" not in written and not is_renamed:
+    if "device" not in batch.written and not is_renamed:
         return
-    folder = building.make(STATE, _FOLDER)
+    folder = batch.building.make(STATE, _FOLDER)
     known = list_files(folder)
     if is_renamed:
-        before = read_files(spark, [], SERVICES)
-        said = RecordTables(building.folder / "records").read(spark, "device").drop("day")
+        before = read_files(batch.spark, [], SERVICES)
+        said = batch.building.records.read(batch.spark, "device")
     else:
-        before = read_files(spark, known, SERVICES)
-        said = read_files(spark, written["device"].files, build_schema("device"))
+        before = read_files(batch.spark, known, SERVICES)
+        said = read_files(batch.spark, batch.written["device"].files, build_schema("device"))
     offers = refresh_services(before, read_offers(said, list_names(meanings)))
-    add_frame(offers.coalesce(1), folder, name_stem(number))
+    add_frame(offers.coalesce(1), folder, batch.stem)
     for path in known:
         path.unlink()
 

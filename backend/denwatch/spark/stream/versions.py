@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from denwatch.spark.tables import RecordTables
+
 FORMAT = 1
 MANIFEST = "manifest.json"
 CURRENT, VERSIONS = "current", "versions"
@@ -67,6 +69,11 @@ class Building:
         path = self.folder.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    @property
+    def records(self) -> RecordTables:
+        """The records of the version."""
+        return RecordTables(self.folder / "records")
 
 
 class Versions:
@@ -121,8 +128,15 @@ class Versions:
 
     def read_manifest(self) -> Manifest:
         """Return the manifest of the current version."""
-        found = self._find_current()
-        return Manifest() if found is None else load_manifest(found)
+        version = self._find_current()
+        if version is None:
+            return Manifest()
+        stored = json.loads((version / MANIFEST).read_text(encoding="utf-8"))
+        if stored.pop("format") != FORMAT:
+            raise VersionError(
+                f"{version} was written by another version of denwatch: name a new DIR"
+            )
+        return Manifest(**stored)
 
     # Writing --------------------------------------------------------------------------------
 
@@ -137,7 +151,7 @@ class Versions:
         partial.mkdir()
         try:
             if before is not None:
-                _link_tree(before, partial)
+                shutil.copytree(before, partial, copy_function=_link, dirs_exist_ok=True)
             building = Building(partial, manifest)
             yield building
             self._switch(building)
@@ -170,14 +184,6 @@ class Versions:
                 shutil.rmtree(path)
 
 
-def load_manifest(version: Path) -> Manifest:
-    """Read the manifest of a version."""
-    stored = json.loads((version / MANIFEST).read_text(encoding="utf-8"))
-    if stored.pop("format") != FORMAT:
-        raise VersionError(f"{version} was written by another version of denwatch: name a new DIR")
-    return Manifest(**stored)
-
-
 def _lock_folder(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -200,18 +206,14 @@ def _replace_link(path: Path, target: str) -> None:
     partial.replace(path)
 
 
-def _link_tree(source: Path, target: Path) -> None:
-    """Link the files into another folder; copy them if the file system has no hard links."""
-    for folder, _, names in os.walk(source):
-        there = target / Path(folder).relative_to(source)
-        there.mkdir(exist_ok=True)
-        for name in names:
-            try:
-                os.link(Path(folder, name), there / name)
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
-                    raise
-                shutil.copy2(Path(folder, name), there / name)
+def _link(source: str, target: str) -> None:
+    """Link a file into another folder; copy it if the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
+            raise
+        shutil.copy2(source, target)
 
 
 def _sync_new(folder: Path) -> None:

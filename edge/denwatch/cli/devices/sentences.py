@@ -202,7 +202,8 @@ class _SentenceParser:
     def parse_attribute(self) -> Name:
         """Return the words before "from" as one name: synonyms may have several words."""
         first = self.take("an attribute")
-        at = [word.text.casefold() for word in self.words].index("from") if self.has_from() else -1
+        texts = [word.text.casefold() for word in self.words]
+        at = texts.index("from") if "from" in texts else -1
         if at < 1:
             what = "an attribute is missing before" if at == 0 else "there is no"
             raise LanguageError.at_span(
@@ -214,9 +215,6 @@ class _SentenceParser:
         assert last is not None
         text = " ".join(word.text.strip("\"'") for word in self.words[:at])
         return Name(text, span=SourceSpan(first.span.start, last.end))
-
-    def has_from(self) -> bool:
-        return any(word.text.casefold() == "from" for word in self.words)
 
     def parse_clause(self, name: str, word: Name) -> Clause:
         assert word.span is not None

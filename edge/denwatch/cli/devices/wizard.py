@@ -1,46 +1,41 @@
 """The two ways to a configuration: the options of `denwatch device config`, and the questions of
 `denwatch device install`.
 
-Both use the same `ConfigBuilder`; docs/watchdog.md describes the result. `ask_config` explains a
-wrong answer and asks again. `write_watchdog` prints a table of what it understood; it writes
-nothing unless everything is right.
+Both use the same `ConfigBuilder`. `ask_config` explains a wrong answer and asks again.
+`write_watchdog` prints a table of what it understood; it writes nothing unless everything is right.
+
+The functions below them read what stands in files or in one word: key file, sources written by
+hand, certificate, wireless network, spool. The only file of `denwatch device config` that opens
+files; every refusal is a CommandError that says what and where.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from getpass import getpass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from denwatch.cli.common import load_vocabulary
+from denwatch.cli.common import load_vocabulary, read_file, refuse, underline
 from denwatch.cli.devices.config import (
-    DEFAULT_SPOOL,
     ConfigBuilder,
-    add_file,
-    add_sentence,
+    ConfigRow,
     describe_rows,
-    list_secured,
-    read_columns,
-    read_key,
-    read_password_file,
-    read_sources,
-    read_spool,
     read_time,
-    read_wifi,
-    set_certificate,
     show_time,
-    write_config,
 )
-from denwatch.cli.devices.schema import check_config, check_nodes
-from denwatch.cli.devices.sentences import parse_amount
-from denwatch.cli.errors import WRONG_USAGE, CommandError
-from denwatch.client.errors import LanguageError
+from denwatch.cli.devices.schema import check_config, check_nodes, check_source
+from denwatch.cli.devices.sentences import parse_amount, parse_lines, parse_sentence
+from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
+from denwatch.client.errors import LanguageError, join_choices, suggest_names
 from denwatch.client.syntax import SourceSpan
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.client.vocabulary.vocabulary import HASH_DIGITS
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.site import read_secret_file, write_file
 
 _SENSORS = """\
 What does it sense? One sentence a line, such as
@@ -158,9 +153,8 @@ def write_watchdog(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--output {output} would overwrite what is read", WRONG_USAGE)
     device = read_key(key)
     builder = ConfigBuilder(
-        load_vocabulary(arguments.vocabulary),
+        load_vocabulary(arguments.vocabulary).prefer(arguments.organisation),
         read_sources(Path(arguments.sources)) if arguments.sources else {},
-        arguments.organisation,
         read_period(arguments.every),
         read_columns,
     )
@@ -208,9 +202,161 @@ def find_wifi(arguments: argparse.Namespace) -> dict[str, str] | None:
     if file == "-":
         password = sys.stdin.readline().rstrip("\r\n")
     elif file is not None:
-        password = read_password_file(Path(file))
+        password = read_secret(Path(file))
     elif sys.stdin.isatty():
         password = getpass(f"password of {name} (empty: an open network): ")
     else:
         raise CommandError(f"--wifi-password-file FILE has the password of {name}", WRONG_USAGE)
     return read_wifi(name, password)
+
+
+# Files and options ----------------------------------------------------------------------------
+
+DEFAULT_SPOOL = "file:spool.bin"
+_BLOCKS = 16  # of 4 KB
+_FEWEST = 3  # blocks that a spool needs
+_BLOCK = 4096
+_LINE = 1 << 16
+
+
+def read_key(path: Path) -> dict[str, Any]:
+    """Return name and nodes of a device: what `denwatch keys show NAME --secrets` wrote."""
+    key = _parse_json(read_secret(path), path)
+    show = "`denwatch keys show NAME --secrets --output FILE` writes one"
+    if not isinstance(key.get("device"), str) or not isinstance(key.get("nodes"), list):
+        raise CommandError(f"{path}: not a device's key file; {show}")
+    for node in key["nodes"]:
+        if not isinstance(node, dict) or not _is_hex(node.get("key")):
+            raise CommandError(f"{path}: there is no key in it; {show}")
+    return {"device": key["device"], "nodes": [dict(node) for node in key["nodes"]]}
+
+
+def read_sources(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the sources that stand in a file: {"name": {"kind": ...}, ...}."""
+    document = _parse_json(read_file(path), path)
+    for name, entry in document.items():
+        with refuse(ValueError, before=f"{path}: {name}: "):
+            check_source(entry)
+    return document
+
+
+def add_sentence(builder: ConfigBuilder, text: str) -> ConfigRow:
+    """Take one sentence; the error points at the word."""
+    with underline(text):
+        return builder.add(parse_sentence(text))
+
+
+def add_file(builder: ConfigBuilder, path: Path) -> None:
+    """Take the sentences of a file, one a line."""
+    text = read_file(path)
+    with underline(text, str(path)):
+        for sentence in parse_lines(text):
+            builder.add(sentence)
+
+
+def read_columns(path: str) -> list[str] | None:
+    """Return the columns of a CSV file, None if it is not there (yet, or on the board only)."""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as stream:
+            return [name.strip() for name in stream.readline(_LINE).split(",")]
+    except OSError:
+        return None
+
+
+def read_spool(text: str) -> dict[str, Any]:
+    """Return the spool that `file:NAME[:BLOCKS]`, `partition:NAME` or `flash:START:LENGTH` says."""
+    kind, _, rest = text.partition(":")
+    if kind == "partition" and rest:
+        return {"partition": rest}
+    if kind == "file" and rest:
+        name, _, blocks = rest.rpartition(":")
+        if not name:
+            return {"file": rest, "blocks": _BLOCKS}
+        if not blocks.isdecimal() or int(blocks) < _FEWEST:
+            raise CommandError(f'spool "{text}": at least {_FEWEST} blocks of 4 KB')
+        return {"file": name, "blocks": int(blocks)}
+    if kind == "flash":
+        try:
+            start, length = (int(number, 0) for number in rest.split(":"))
+        except ValueError:
+            raise CommandError(f'spool "{text}": flash:START:LENGTH, in bytes') from None
+        if start < 0 or start % _BLOCK or length % _BLOCK or length < _FEWEST * _BLOCK:
+            raise CommandError(
+                f'spool "{text}": both are multiples of {_BLOCK}, at least {_FEWEST} of them'
+            )
+        return {"flash": [start, length]}
+    known = ("file:spool.bin", "partition:spool", "flash:0x100000:0x10000")
+    near = suggest_names(kind, ("file", "partition", "flash"))
+    meant = f"; did you mean {join_choices(near)}?" if near and near[0] != kind else ""
+    raise CommandError(f'spool "{text}": none{meant} (such as {", ".join(known)})')
+
+
+def read_wifi(name: str, password: str) -> dict[str, str]:
+    """Return a wireless network; an empty password is for an open one."""
+    if not 1 <= len(name.encode()) <= 32:
+        raise CommandError(f'the network "{name}": a name has 1 to 32 bytes')
+    if password and not 8 <= len(password.encode()) <= 64:
+        raise CommandError(f"the password of {name}: WPA has 8 to 63 characters")
+    return {"name": name, "password": password}
+
+
+def read_secret(path: Path) -> str:
+    """Return the text of a file that must be of mode 0600: a key, or a password."""
+    status = WRONG_INPUT if path.exists() else MISSING
+    with refuse(SecurityError, status=status):
+        data = read_secret_file(path)
+    with refuse(UnicodeDecodeError, before=f"{path}: not a text: "):
+        return data.decode("utf-8").rstrip("\r\n")
+
+
+def list_secured(device: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the nodes that are reached over TLS."""
+    return [node for node in device["nodes"] if str(node.get("url", "")).startswith("mqtts:")]
+
+
+def set_certificate(device: Mapping[str, Any], given: str | None) -> None:
+    """Name the authority's certificate for every node with TLS; it must be there, as DER."""
+    nodes = list_secured(device)
+    if given is not None and not nodes:
+        raise CommandError(f"--ca {given}: none of the nodes has TLS")
+    for node in nodes:
+        node["ca"] = given or node.get("ca") or "ca.der"
+        check_certificate(Path(node["ca"]), str(node.get("name")))
+
+
+def check_certificate(path: Path, name: str) -> None:
+    """Refuse what a board cannot verify a node with."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CommandError(
+            f"{name}: {path}: {error.strerror}; --ca FILE names its authority's certificate, "
+            f"the ca.der in the node's tls/",
+            MISSING,
+        ) from None
+    if data.startswith(b"-----"):
+        raise CommandError(f"{path} is PEM; a board takes DER: the ca.der beside it")
+    if not data.startswith(b"\x30"):
+        raise CommandError(f"{path} is no certificate")
+
+
+def write_config(path: Path, config: Mapping[str, Any]) -> None:
+    """Write a configuration for its owner's eyes only: it holds a key."""
+    text = json.dumps(config, indent=1, ensure_ascii=False) + "\n"
+    with refuse(SecurityError, status=MISSING):
+        write_file(path, text.encode())
+
+
+def _parse_json(text: str, path: Path) -> dict[str, Any]:
+    with refuse(ValueError, before=f"{path}: "):
+        document = json.loads(text)
+    if not isinstance(document, dict):
+        raise CommandError(f"{path}: not a JSON object")
+    return document
+
+
+def _is_hex(text: object) -> bool:
+    try:
+        return bool(bytes.fromhex(str(text)))
+    except ValueError:
+        return False
