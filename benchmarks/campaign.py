@@ -25,10 +25,8 @@ from typing import Any
 
 from benchmarks.campaign_journal import Journal, hash_program
 from benchmarks.common import describe_machine, format_table, run, save_text, say
-from simulator.ablations import RULES
 from simulator.campaign import Catch, Outcome, catch_rules, play_seeds, tell_replay
-from simulator.checks import PROMISES
-from simulator.scenario import FAULTS
+from simulator.registry import RULES, list_checks, list_faults
 
 SEEDS = 1_000
 QUICK = 60
@@ -128,12 +126,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         f" ({describe_machine()}; program {hash_program()})."
     )
     told = f"{caught} of {len(catches)} rules that were switched off were noticed."
+    checks = list_checks()
     promises = (
-        f"Promises that some missing rule breaks: {len(broken & set(PROMISES))} of {len(PROMISES)}"
-        f" ({', '.join(PROMISES)})."
+        f"Promises that some missing rule breaks: {len(broken & set(checks))} of {len(checks)}"
+        f" ({', '.join(checks)})."
     )
     table = describe_catches(catches)
-    faults = format_table(["fault", "in seeds"], [[kind, kinds[kind]] for kind in FAULTS])
+    faults = format_table(["fault", "in seeds"], [[kind, kinds[kind]] for kind in list_faults()])
     failures = "\n".join(f"- seed {each.seed}: {each.what}" for each in violations)
     parts = [text, *([failures] if failures else []), told, table, promises, faults]
     print(*parts, sep="\n\n")
@@ -145,9 +144,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "violations": len(violations),
         "ablations": len(catches),
         "ablations_caught": caught,
-        "fault_kinds": len([kind for kind in FAULTS if kinds[kind]]),
-        "promises": len(PROMISES),
-        "promises_broken_by_ablations": len(broken & set(PROMISES)),
+        "fault_kinds": len([kind for kind in list_faults() if kinds[kind]]),
+        "promises": len(checks),
+        "promises_broken_by_ablations": len(broken & set(checks)),
         "seeds_per_minute": round(60 * count / seconds, 1),
         "cpu_seconds_per_seed": round(cpu / count, 3),
         "simulated_hours": round(simulated, 1),

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from simulator.campaign import Catch, Outcome
 
-_PACKAGES = ("edge", "protocol")
+_PACKAGES = ("denwatch", "simulator")
 
 
 @cache
@@ -61,7 +61,7 @@ class Journal:
                 )
                 continue
             self.spent[line["seed"]] = line.pop("seconds")
-            lists = {name: tuple(line[name]) for name in ("faults", "broken")}
+            lists = {name: tuple(line[name]) for name in ("faults", "broken", "known")}
             self.outcomes[line["seed"]] = Outcome(**{**line, **lists})
         if lines[-1]:
             path.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
 from denwatch.node.core.coverage import DeviceKind
@@ -30,16 +30,7 @@ from simulator.disk import FieldStore
 from simulator.keys import Ring
 from simulator.memory_store import MemoryStore
 from simulator.person import Person
-
-
-class Rule(NamedTuple):
-    """What is replaced, by something made from what it was."""
-
-    owner: Any
-    name: str
-    make: Callable[[Any], Any]
-    meaning: str
-    focus: tuple[str, ...] = ()  # what must happen for it to matter, where that is seldom
+from simulator.registry import RULES, Rule, load_tables
 
 
 def _always(value: object) -> Callable[[Any], Any]:
@@ -87,7 +78,7 @@ def _let_expired(judge: Callable[..., Any]) -> Callable[..., Any]:
     return pass_on
 
 
-RULES: dict[str, Rule] = {
+RULES |= {
     "commit-first": Rule(FieldStore, "commit", _commit_seldom, "what is said is on the disk"),
     "take-first": Rule(ItemStore, "originate_many", _take_seldom, "what is acknowledged is held"),
     "new-epoch": Rule(MemoryStore, "__init__", _keep_epoch, "every start has its own numbers"),
@@ -132,6 +123,7 @@ RULES: dict[str, Rule] = {
 @contextmanager
 def switch_off(name: str) -> Iterator[None]:
     """Play without a rule; ValueError for a name that is none."""
+    load_tables()
     if name not in RULES:
         raise ValueError(f"no rule {name!r}: there are {', '.join(RULES)}")
     rule = RULES[name]

@@ -35,6 +35,7 @@ from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.hosted_node import HostedNode
 from simulator.keys import KEY_ID, make_device_secret
+from simulator.registry import fault
 from simulator.scenario import Scenario
 from simulator.setup import MAD, Setup
 
@@ -87,10 +88,14 @@ class Byzantine(Setup):
             kind = SUBSCRIPTION
         return Item(dot, kind, NEVER, body, bytes(64))
 
-    def _do_forged_item(self, first: int, second: int) -> None:
+    @fault("forged-item")
+    def forged_item(self, first: int, second: int) -> None:
+        """Let a node of the site hand on what its origin never made."""
         self._lie(self._make_lie(first, second))
 
-    def _do_oversized(self, first: int, second: int) -> None:
+    @fault("oversized")
+    def oversized(self, first: int, second: int) -> None:
+        """Send frames and items larger than allowed."""
         one, other = self.pair(first, second)
         if second & 1:
             self._lie(self._make_lie(first, second, MAX_BODY))
@@ -102,7 +107,8 @@ class Byzantine(Setup):
             payload = bytes([0x42, 0, KEY_ID]) + bytes(2 * frames.MAX_LENGTH)
             self.world.give(other, Message(device, f"{DEVICES}{device}/nv", payload))
 
-    def _do_mad_node(self, first: int, second: int) -> None:
+    @fault("mad-node")
+    def mad_node(self, first: int, second: int) -> None:
         """Hand on an item of one's own, well signed and senseless, in whatever exchange is open."""
         host = self.world.hosts[self.scenario.names[-1]]
         item = self._make_nonsense(Random(first << 16 | second), host)
@@ -138,7 +144,8 @@ class Byzantine(Setup):
 
     # A device with a good key ---------------------------------------------------------------
 
-    def _do_mad_device(self, first: int, second: int) -> None:
+    @fault("mad-device")
+    def mad_device(self, first: int, second: int) -> None:
         """Say something under a good tag: a hello or readings, possible and impossible."""
         rng = Random(second)
         node = self.node(first)
@@ -181,12 +188,16 @@ class Byzantine(Setup):
 
     # A stranger -----------------------------------------------------------------------------
 
-    def _do_forged_frame(self, first: int, second: int) -> None:
+    @fault("forged-frame")
+    def forged_frame(self, first: int, second: int) -> None:
+        """Let a stranger speak as a node."""
         one, other = self.pair(first, second)
         payload = Random(second).randbytes(1 + second % 400)
         self.world.give(other, Message(one, PEERS + other, payload))
 
-    def _do_forged_reading(self, first: int, second: int) -> None:
+    @fault("forged-reading")
+    def forged_reading(self, first: int, second: int) -> None:
+        """Let a stranger speak as a device."""
         device = self.world.devices[self.device(first)]
         if device.node:
             kind = ("nv", "hello")[second & 1]
@@ -205,10 +216,14 @@ class Byzantine(Setup):
         if heard:
             self.world.give(self.node(first), heard[second % len(heard)])
 
-    def _do_replayed_frame(self, first: int, second: int) -> None:
+    @fault("replayed-frame")
+    def replayed_frame(self, first: int, second: int) -> None:
+        """Let an old frame between nodes come again, to anybody."""
         self._play_back(first, second, PEERS)
 
-    def _do_replayed_reading(self, first: int, second: int) -> None:
+    @fault("replayed-reading")
+    def replayed_reading(self, first: int, second: int) -> None:
+        """Let an old frame of a device come again."""
         self._play_back(first, second, DEVICES)
 
 

@@ -17,9 +17,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
+from simulator.ablations import switch_off
 from simulator.calendar import START
 from simulator.checks import find_violations
 from simulator.faults import Play
+from simulator.known_defects import find_defect
+from simulator.registry import RULES, load_tables
 from simulator.scenario import Scenario, make_scenario
 
 
@@ -30,9 +33,10 @@ class Outcome:
     seed: int
     faults: tuple[str, ...]
     hours: float  # simulated
-    broken: tuple[str, ...]  # promises, by name
+    broken: tuple[str, ...]  # promises, by name, but for known defects
     what: str  # about the first of them
     digest: str
+    known: tuple[str, ...] = ()  # defects that it shows, by name
     cpu: float = field(default=0.0, compare=False)  # seconds of a processor that it took
 
     @property
@@ -45,12 +49,11 @@ def play_scenario(
     scenario: Scenario, ablation: str = "", tell: Callable[[str], None] | None = None
 ) -> Outcome:
     """Play and check one scenario, perhaps with a safety rule switched off."""
-    from simulator.ablations import switch_off
-
     began = time.process_time()
     with switch_off(ablation) if ablation else nullcontext():
         what = digest = ""
         broken: tuple[str, ...] = ()
+        known: tuple[str, ...] = ()
         try:
             play = Play(scenario)
             if tell is not None:
@@ -58,14 +61,16 @@ def play_scenario(
                 world.tell = lambda kind, text: tell(f"{world.now - START:>8} ms  {kind} {text}")
             play.run()
             digest = play.world.digest()
-            found = find_violations(play)
-            broken = tuple(violation.rule for violation in found)
+            named = [(find_defect(violation), violation) for violation in find_violations(play)]
+            known = tuple(dict.fromkeys(name for name, _ in named if name))
+            found = [violation for name, violation in named if not name]
+            broken = tuple(dict.fromkeys(violation.rule for violation in found))
             what = str(found[0]) if found else ""
         except Exception as error:  # noqa: BLE001 - a core that raises has failed its scenario
             broken, what = ("alive",), f"alive: {describe_error(error)}"
     faults = tuple(scenario.list_faults())
     cpu = time.process_time() - began
-    return Outcome(scenario.seed, faults, scenario.hours, broken, what, digest, cpu)
+    return Outcome(scenario.seed, faults, scenario.hours, broken, what, digest, known, cpu)
 
 
 def describe_error(error: Exception) -> str:
@@ -81,9 +86,9 @@ def play_seed(seed: int, ablation: str = "") -> Outcome:
 
 def find_scenario(seed: int, ablation: str = "") -> Scenario:
     """Return the scenario of a seed, as it is played without a rule."""
-    from simulator.ablations import RULES
-
-    return make_scenario(seed, RULES[ablation].focus if ablation in RULES else ())
+    load_tables()
+    rule = RULES.get(ablation)
+    return make_scenario(seed, rule.focus, rule.dials) if rule else make_scenario(seed)
 
 
 def play_seeds(seeds: Iterable[int], workers: int = 1) -> Iterator[Outcome]:
@@ -162,6 +167,11 @@ def shrink_scenario(
             if not fails(smaller):
                 break
             shorter = smaller
+    for name, _ in shorter.dials:
+        plain = replace(shorter, dials=tuple(each for each in shorter.dials if each[0] != name))
+        budget -= 1
+        if budget >= 0 and fails(plain):
+            shorter = plain
     return shorter
 
 
@@ -173,6 +183,8 @@ def describe_scenario(scenario: Scenario) -> str:
         f" {scenario.strategy}, {scenario.bandwidth} bytes/s, room for {scenario.room},"
         f" {scenario.trouble // 60_000} min of trouble"
     )
+    if scenario.dials:
+        head += "\n  " + ", ".join(f"{name} {value}" for name, value in scenario.dials)
     lines = [f"  {h.time:>7} ms  {h.kind} {h.first} {h.second}" for h in scenario.happenings]
     return "\n".join([head, *lines])
 

@@ -6,7 +6,6 @@ the protocol's own matching as the judge and nothing else of the nodes but what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from denwatch.node.core.events import Tick
@@ -31,6 +30,7 @@ from simulator.evidence import (
 )
 from simulator.faults import Play
 from simulator.person import Person
+from simulator.registry import CHECKS, Violation, check, list_checks
 from simulator.setup import HIDDEN, MAD, SENSES
 from simulator.truth import iterate_notes, iterate_subscriptions, list_live
 
@@ -38,17 +38,10 @@ _SETTLED = 100_000  # ms after the trouble: even who left near its end is back
 _GRID = 15  # step of the readings that are tried on a device
 
 
-class Violation(AssertionError):
-    """A promise that was not kept; `rule` is its name."""
-
-    def __init__(self, rule: str, what: str) -> None:
-        super().__init__(f"{rule}: {what}")
-        self.rule = rule
-
-
 # Checks -------------------------------------------------------------------------------------
 
 
+@check("acknowledged")
 def check_acknowledged(play: Play) -> None:
     """Acknowledged is never lost: what a device may forget is on a disk."""
     there = {
@@ -67,6 +60,7 @@ def check_acknowledged(play: Play) -> None:
             )
 
 
+@check("confirmed")
 def check_confirmed(play: Play) -> None:
     """Confirmed is never lost: a subscription that nobody took back is in force everywhere."""
     lost = play.truth.find_lost()
@@ -82,6 +76,7 @@ def check_confirmed(play: Play) -> None:
                     raise Violation("confirmed", f"{host.name} has lost {wish.request}")
 
 
+@check("once")
 def check_once(play: Play) -> None:
     """Delivered once: nothing is sent again after its delivery, and nobody sees a reading twice.
 
@@ -109,6 +104,7 @@ def check_once(play: Play) -> None:
             seen[body.number] = shown.id
 
 
+@check("converged")
 def check_converged(play: Play) -> None:
     """Subscriptions converge: once all have met, all nodes have the same ones."""
     states = {host.name: list_live(host, SUBSCRIPTION) for host in list_honest(play)}
@@ -118,6 +114,7 @@ def check_converged(play: Play) -> None:
                 raise Violation("converged", f"{other} lacks {sorted(state - theirs)} of {name}")
 
 
+@check("wanted")
 def check_wanted(play: Play) -> None:
     """Nobody receives what they did not ask for, or may not see, or what was never read."""
     notes = play.truth.notes
@@ -142,6 +139,7 @@ def check_wanted(play: Play) -> None:
                 raise Violation("wanted", f"{person.name} saw {shown.fields}, and never asked")
 
 
+@check("arrived")
 def check_arrived(play: Play) -> None:
     """Everything arrives: what was asked for before it was read is shown in the end."""
     notes = play.truth.notes
@@ -173,6 +171,7 @@ def check_arrived(play: Play) -> None:
                     )
 
 
+@check("top-k")
 def check_top_k(play: Play) -> None:
     """Top k as defined: nothing is delivered that k better ones, still valid, came before."""
     forgetful = play.truth.find_forgetful()
@@ -200,6 +199,7 @@ def check_top_k(play: Play) -> None:
                     raise Violation("top-k", f"{person.name}: {note.id} after {len(better)} better")
 
 
+@check("best")
 def check_best(play: Play) -> None:
     """The k best are shown: what nobody saw of a wish for k had k as good ones beside it.
 
@@ -225,6 +225,7 @@ def check_best(play: Play) -> None:
                     raise Violation("best", f"{person.name} never saw {id:016x}, of the {top} best")
 
 
+@check("expired")
 def check_expired(play: Play) -> None:
     """Expiry is respected: nothing is delivered after it, by the clock of the node that read it."""
     notes = play.truth.notes
@@ -250,6 +251,7 @@ def _was_sent_in_time(play: Play, person: Person, note: str) -> bool:
     return (person.name, int(note, 16)) in play.truth.sent
 
 
+@check("covered")
 def check_covered(play: Play) -> None:
     """A passive subscription is covered: a device tells whatever any live subscription wants."""
     for device in play.world.devices.values():
@@ -281,6 +283,7 @@ def _check_told(
         raise Violation("covered", f"{device.name} keeps {values} of event {event} to itself")
 
 
+@check("bounded")
 def check_bounded(play: Play) -> None:
     """Memory is bounded: a node holds what it may, and a little more for a moment."""
     room = play.scenario.room
@@ -292,6 +295,7 @@ def check_bounded(play: Play) -> None:
             raise Violation("bounded", f"{host.name} has contacts with {list(host.peers.sessions)}")
 
 
+@check("alive", order=0)
 def check_alive(play: Play) -> None:
     """Nobody stays down: whatever happened, a node starts again and goes on."""
     for host in play.world.hosts.values():
@@ -299,8 +303,9 @@ def check_alive(play: Play) -> None:
             raise Violation("alive", f"{host.name} does not start again")
 
 
+@check("disks", order=90)
 def check_disks(play: Play) -> None:
-    """What a node has in memory is what it finds on its disk."""
+    """What a node has in memory is what it finds on its disk. The last check: it restarts all."""
     for name, host in play.world.hosts.items():
         before = [list_live(host, kind) for kind in (SUBSCRIPTION, NOTIFICATION, DELIVERED)]
         seen = dict(host.item_store.context.runs)
@@ -312,32 +317,12 @@ def check_disks(play: Play) -> None:
         host.handle(Tick(), play.world.now)
 
 
-CHECKS: tuple[Callable[[Play], None], ...] = (
-    check_alive,
-    check_acknowledged,
-    check_confirmed,
-    check_once,
-    check_converged,
-    check_wanted,
-    check_arrived,
-    check_top_k,
-    check_best,
-    check_expired,
-    check_covered,
-    check_bounded,
-    check_disks,  # the last: it restarts everybody
-)
-
-
-PROMISES = tuple(check.__name__.removeprefix("check_").replace("_", "-") for check in CHECKS)
-
-
 def find_violations(play: Play) -> list[Violation]:
-    """Return what is broken, each promise once."""
+    """Return what is broken."""
     found = []
-    for check in CHECKS:
+    for name in list_checks():
         try:
-            check(play)
+            found += CHECKS[name][1](play) or ()
         except Violation as violation:
             found.append(violation)
             if violation.rule == "alive":  # nobody can be asked who is down

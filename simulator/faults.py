@@ -1,4 +1,4 @@
-"""Plays a scenario in a world: each kind of event is one method here, or in `byzantine.py`.
+"""Plays a scenario in a world, and what may happen in one: other files add to it, see `registry`.
 
 After the trouble everything heals: links between all nodes, fair weather, people at home.
 """
@@ -11,6 +11,7 @@ from random import Random
 from simulator.byzantine import Byzantine
 from simulator.calendar import START
 from simulator.link import FAIR, Disturbance
+from simulator.registry import KINDS, fault, load_tables, on_heal, on_setup, ordinary
 from simulator.scenario import Happening
 from simulator.setup import WISHES
 
@@ -24,7 +25,10 @@ class Play(Byzantine):
 
     def run(self) -> None:
         """Play it all, trouble and calm."""
+        load_tables()
         world = self.world
+        for prepare in on_setup:
+            prepare(self)
         for number in range(self.scenario.people):  # somebody wants something from the start
             for wish in (WISHES[number % 3], WISHES[6 + number % 2]):
                 world.ask(f"person-{number}", {"subscribe": wish})
@@ -59,46 +63,63 @@ class Play(Byzantine):
         for number in range(self.scenario.devices):
             world.devices[f"dog-{number}"].flash.cut_at = 0
             world.move_device(f"dog-{number}", self.node_of_devices(number))
+        for mend in on_heal:
+            mend(self)
 
     def _happen(self, happening: Happening) -> None:
-        method = getattr(self, "_do_" + happening.kind.replace("-", "_"))
-        method(happening.first, happening.second)
+        KINDS[happening.kind].act(self, happening.first, happening.second)
 
-    def _later(self, call: object, *arguments: object) -> None:
+    def later(self, call: object, *arguments: object) -> None:
         self.world.calendar.wait(_LINGER, call, *arguments)  # type: ignore[arg-type]
 
     # What people and the world do -----------------------------------------------------------
 
-    def _do_meet(self, first: int, second: int) -> None:
+    @ordinary("meet")
+    def meet(self, first: int, second: int) -> None:
+        """Let two nodes come into range."""
         self.world.meet(*self.pair(first, second), True)
 
-    def _do_part(self, first: int, second: int) -> None:
+    @ordinary("part")
+    def part(self, first: int, second: int) -> None:
+        """Let two nodes leave each other's range."""
         self.world.meet(*self.pair(first, second), False)
 
-    def _do_subscribe(self, first: int, second: int) -> None:
+    @ordinary("subscribe", weight=2)
+    def subscribe(self, first: int, second: int) -> None:
+        """Let somebody ask for something."""
         wish: dict[str, object] = {"subscribe": WISHES[second % len(WISHES)]}
         if first & 256:
             wish["name"] = f"wish-{second % 3}"
         self.world.ask(self.person(first), wish)
 
-    def _do_unsubscribe(self, first: int, second: int) -> None:
+    @ordinary("unsubscribe")
+    def unsubscribe(self, first: int, second: int) -> None:
+        """Let somebody take a wish back."""
         self.world.ask(self.person(first), {"unsubscribe": f"wish-{second % 3}"})
 
-    def _do_walk(self, first: int, second: int) -> None:
+    @ordinary("walk")
+    def walk(self, first: int, second: int) -> None:
+        """Let somebody walk to another node."""
         self.world.move_person(self.person(first), self.node(second))
 
-    def _do_leave(self, first: int, second: int) -> None:
+    @ordinary("leave")
+    def leave(self, first: int, second: int) -> None:
+        """Let somebody go away, and come back."""
         name = self.person(first)
         self.world.move_person(name, "")
         wait = 10_000 + second % 70_000
         self.world.calendar.wait(wait, self.world.move_person, name, self.node(second))
 
-    def _do_carry(self, first: int, second: int) -> None:
+    @ordinary("carry")
+    def carry(self, first: int, second: int) -> None:
+        """Carry a device to another node."""
         self.world.move_device(self.device(first), self.node_of_devices(second))
 
     # What goes wrong with nodes and disks ---------------------------------------------------
 
-    def _do_kill(self, first: int, second: int) -> None:
+    @fault("kill")
+    def kill(self, first: int, second: int) -> None:
+        """Let a node die between two events."""
         self.world.kill(self.node(first), down=1_000 + second % 20_000)
 
     def _fail(self, first: int, second: int, trouble: str) -> None:
@@ -108,25 +129,37 @@ class Play(Byzantine):
         number = faults.counts[operation] + 1 + second // 8 % 60
         faults.plan(operation, number, trouble)  # type: ignore[arg-type]
 
-    def _do_crash(self, first: int, second: int) -> None:
+    @fault("crash")
+    def crash(self, first: int, second: int) -> None:
+        """Let a node die in an operation of its store, before it has an effect."""
         self._fail(first, second, "crash")
 
-    def _do_crash_after(self, first: int, second: int) -> None:
+    @fault("crash-after")
+    def crash_after(self, first: int, second: int) -> None:
+        """Let a node die right after an operation of its store."""
         self._fail(first, second, "crash-after")
 
-    def _do_disk_full(self, first: int, second: int) -> None:
+    @fault("disk-full")
+    def disk_full(self, first: int, second: int) -> None:
+        """Let a disk be full for a few commits."""
         faults = self.world.hosts[self.node(first)].faults
         for number in range(1, 6):
             faults.plan("commit", faults.counts["commit"] + second % 7 + number, "full")
 
-    def _do_disk_failed(self, first: int, second: int) -> None:
+    @fault("disk-failed")
+    def disk_failed(self, first: int, second: int) -> None:
+        """Let an operation of a store fail."""
         self._fail(first, second, "failed")
 
-    def _do_disk_slow(self, first: int, second: int) -> None:
+    @fault("disk-slow")
+    def disk_slow(self, first: int, second: int) -> None:
+        """Let a disk take its time."""
         host = self.world.hosts[self.node(first)]
         host.settings = replace(host.settings, disk_delay=100 + second % 3_000)
 
-    def _do_lying_disk(self, first: int, second: int) -> None:
+    @fault("lying-disk")
+    def lying_disk(self, first: int, second: int) -> None:
+        """Let a disk say that things are written, and forget the last of them at a crash."""
         host = self.world.hosts[self.node(first)]
         host.medium.syncs = False
         self.world.calendar.wait(500 + second % 8_000, self.world.kill, host.name, "lying disk")
@@ -141,43 +174,63 @@ class Play(Byzantine):
         if is_both:
             self.world.set_weather(other, one, weather)
 
-    def _do_loss(self, first: int, second: int) -> None:
+    @fault("loss")
+    def loss(self, first: int, second: int) -> None:
+        """Lose frames."""
         self._spoil(first, second, Disturbance(loss=0.1 + second % 5 / 10))
 
-    def _do_one_sided(self, first: int, second: int) -> None:
+    @fault("one-sided")
+    def one_sided(self, first: int, second: int) -> None:
+        """Carry frames in one direction only."""
         self._spoil(first, second, Disturbance(loss=1.0), is_both=False)
 
-    def _do_repeat(self, first: int, second: int) -> None:
+    @fault("repeat")
+    def repeat(self, first: int, second: int) -> None:
+        """Repeat frames."""
         self._spoil(first, second, Disturbance(repeat=0.5))
 
-    def _do_reorder(self, first: int, second: int) -> None:
+    @fault("reorder")
+    def reorder(self, first: int, second: int) -> None:
+        """Let frames overtake each other."""
         self._spoil(first, second, Disturbance(jitter=50 + second % 3_000))
 
-    def _do_corrupt(self, first: int, second: int) -> None:
+    @fault("corrupt")
+    def corrupt(self, first: int, second: int) -> None:
+        """Spoil bytes of frames."""
         self._spoil(first, second, Disturbance(corrupt=0.1 + second % 5 / 10))
 
-    def _do_partition(self, first: int, _: int) -> None:
+    @fault("partition")
+    def partition(self, first: int, _: int) -> None:
+        """Divide the nodes for a while."""
         names = self.scenario.names
         cut = 1 + first % (len(names) - 1)
         self.world.partition([names[:cut], names[cut:]])
-        self._later(self.world.partition, [names])
+        self.later(self.world.partition, [names])
 
-    def _do_clock_jump(self, first: int, second: int) -> None:
+    @fault("clock-jump")
+    def clock_jump(self, first: int, second: int) -> None:
+        """Set a node's clock."""
         jump = (second % 2_000 - 1_000) * (60_000 if first & 16 else 100)
         self.world.set_clock(self.node(first), jump)
 
     # What goes wrong with devices and people ------------------------------------------------
 
-    def _do_power_cut(self, first: int, second: int) -> None:
+    @fault("power-cut")
+    def power_cut(self, first: int, second: int) -> None:
+        """Let a device die in the middle of writing its flash."""
         device = self.world.devices[self.device(first)]
         device.flash.rng = Random(second)
         device.flash.cut_at = device.flash.changes + 1 + second % 9
 
-    def _do_hang_up(self, first: int, _: int) -> None:
+    @fault("hang-up")
+    def hang_up(self, first: int, _: int) -> None:
+        """Break a subscriber's connection, with everything that is on its way."""
         person = self.world.people[self.person(first)]
         self.world.move_person(person.name, person.node)
 
-    def _do_mute(self, first: int, _: int) -> None:
+    @fault("mute")
+    def mute(self, first: int, _: int) -> None:
+        """Let a subscriber receive notes and not acknowledge them, for a while."""
         person = self.world.people[self.person(first)]
         person.is_mute = True
 
@@ -185,7 +238,7 @@ class Play(Byzantine):
             person.is_mute = False
             self.world.move_person(person.name, person.node)
 
-        self._later(speak)
+        self.later(speak)
 
 
 __all__ = ["Play"]

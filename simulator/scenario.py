@@ -1,47 +1,22 @@
 """Scenarios of trouble: what happens when, as data. One seed is one scenario, whole.
 
 A scenario is a small site (nodes, people, devices) and a list of happenings; whatever they are,
-they can be played, so that a scenario that shows a fault can be made shorter. Only this file knows
-which troubles there are; `faults.py` carries them out.
+they can be played, so that a scenario that shows a fault can be made shorter. Which kinds of
+happenings and which dials there are is in the tables of `registry.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from simulator.registry import DIALS, draw_names, list_faults, list_ordinary
+
 MINUTE = 60_000
 
-ORDINARY = ("meet", "part", "subscribe", "subscribe", "unsubscribe", "walk", "leave", "carry")
-FAULTS = (
-    "kill",  # a node dies between two events
-    "crash",  # ... in an operation of its store, before it has an effect
-    "crash-after",  # ... right after the operation
-    "disk-full",
-    "disk-failed",
-    "disk-slow",
-    "lying-disk",  # says that things are written, and has forgotten the last of them at a crash
-    "loss",
-    "one-sided",  # a link that carries frames in one direction only
-    "repeat",
-    "reorder",
-    "corrupt",
-    "partition",
-    "clock-jump",
-    "power-cut",  # a device dies in the middle of writing its flash
-    "hang-up",  # a subscriber's connection breaks with everything that is on its way
-    "mute",  # a subscriber takes notes and does not acknowledge
-    "forged-item",  # a node of the site hands on what its origin never made
-    "replayed-frame",  # an old frame between nodes comes again, to anybody
-    "forged-frame",  # a stranger speaks as a node
-    "forged-reading",  # a stranger speaks as a device
-    "replayed-reading",  # an old frame of a device comes again
-    "oversized",  # frames and items larger than allowed
-    "mad-device",  # a device with a good key says what makes no sense
-    "mad-node",  # so does a node, and signs it
-)
+_FAULTY = 0.45  # of the happenings
 STRATEGIES = ("epidemic", "epidemic", "utility", "utility:4", "spray:4")
 
 
@@ -69,6 +44,7 @@ class Scenario:
     calm: int = 3 * MINUTE  # ms; how long all is well afterwards
     pace: int = 1  # devices measure so many times more seldom
     bandwidth: int = 250_000  # bytes a second between nodes
+    dials: tuple[tuple[str, int], ...] = ()  # choices that are not 0, by name
 
     @property
     def hours(self) -> float:
@@ -82,7 +58,11 @@ class Scenario:
 
     def list_faults(self) -> list[str]:
         """Return the kinds of faults in it."""
-        return sorted({each.kind for each in self.happenings} & set(FAULTS))
+        return sorted({each.kind for each in self.happenings} & set(list_faults()))
+
+    def dial(self, name: str) -> int:
+        """Return a choice; 0 if nothing else was drawn."""
+        return dict(self.dials).get(name, 0)
 
 
 class Size(NamedTuple):
@@ -107,19 +87,24 @@ SIZES = (
 )
 
 
-def make_scenario(seed: int, focus: Sequence[str] = ()) -> Scenario:
+def make_scenario(
+    seed: int, focus: Sequence[str] = (), dials: Mapping[str, int] | None = None
+) -> Scenario:
     """Return the scenario of a seed, perhaps with these kinds of trouble instead of its own."""
     rng = Random(seed)
     (size,) = rng.choices(SIZES, [each.share for each in SIZES])
     trouble = rng.randrange(*size.minutes) * MINUTE
-    kinds = rng.sample(FAULTS, rng.randrange(1, 7))
+    kinds = draw_names(f"{seed} faults", list_faults(), rng.randrange(1, 7))
     kinds = list(focus) or kinds
+    ordinary = list_ordinary()
     happenings = []
-    for _ in range(rng.randrange(*size.happenings)):
-        kind = rng.choice(kinds if rng.random() < 0.45 else ORDINARY)
-        happenings.append(
-            Happening(rng.randrange(trouble), kind, rng.randrange(1 << 16), rng.randrange(1 << 16))
-        )
+    for number in range(rng.randrange(*size.happenings)):
+        names = kinds if rng.random() < _FAULTY else ordinary
+        (kind,) = draw_names(f"{seed} {number}", names, 1)
+        time = rng.randrange(trouble)
+        happenings.append(Happening(time, kind, rng.randrange(1 << 16), rng.randrange(1 << 16)))
+    drawn = {name: draw(Random(f"{seed} {name}")) for name, draw in sorted(DIALS.items())}
+    drawn |= dials or {}
     return Scenario(
         seed,
         rng.randrange(*size.nodes),
@@ -131,4 +116,5 @@ def make_scenario(seed: int, focus: Sequence[str] = ()) -> Scenario:
         trouble,
         pace=rng.choice(size.paces),
         bandwidth=rng.choice((250_000, 250_000, 20_000, 5_000)),
+        dials=tuple((name, value) for name, value in sorted(drawn.items()) if value),
     )
