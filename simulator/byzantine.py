@@ -211,6 +211,10 @@ class Byzantine(Setup):
         self._heard.append(message)
         del self._heard[:-_KEPT]
 
+    def forget_heard(self, device: str) -> None:
+        """Forget what was overheard of a device."""
+        self._heard = [message for message in self._heard if message.sender != device]
+
     def _play_back(self, first: int, second: int, prefix: str) -> None:
         heard = [message for message in self._heard if message.topic.startswith(prefix)]
         if heard:

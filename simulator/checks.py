@@ -6,36 +6,47 @@ the protocol's own matching as the judge and nothing else of the nodes but what 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from random import Random
 
 from denwatch.node.core.events import Tick
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
-from denwatch.protocol.notification import decode as decode_notification
+from denwatch.node.matching.plugins import FUZZY
+from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import decode as decode_subscription
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 from denwatch.watchdog.execution import Sample
+from denwatch.watchdog.fuzzy import Fuzzy
 
-from simulator.calendar import START
+from simulator.device import EmulatedDevice, Sense, Taken
 from simulator.evidence import (
+    FOREVER,
+    SETTLED,
     SLACK,
+    Wish,
     count_rivals,
     find_age,
+    find_calm,
+    find_degree,
     find_told,
-    grade,
     has_equal,
     has_seen,
+    is_in_doubt,
     list_honest,
     list_wishes,
-    matches,
+    list_working,
+    may_see,
+    read_note,
 )
 from simulator.faults import Play
-from simulator.person import Person
+from simulator.person import PLAIN, Person, Shown
 from simulator.registry import CHECKS, Violation, check, list_checks
-from simulator.setup import HIDDEN, MAD, SENSES
+from simulator.setup import HIDDEN, MAD
 from simulator.truth import iterate_notes, iterate_subscriptions, list_live
 
-_SETTLED = 100_000  # ms after the trouble: even who left near its end is back
-_GRID = 15  # step of the readings that are tried on a device
+_INSTALLED = 30_000  # ms after which a device has what its node wants it to have
+_TRIES = 60  # made-up readings of each event that a device is asked about
+_LAST = {False: 255, True: 65_535}
 
 
 # Checks -------------------------------------------------------------------------------------
@@ -44,32 +55,26 @@ _GRID = 15  # step of the readings that are tried on a device
 @check("acknowledged")
 def check_acknowledged(play: Play) -> None:
     """Acknowledged is never lost: what a device may forget is on a disk."""
-    there = {
-        (body.device, body.device_epoch, body.device_sequence)
-        for host in play.world.hosts.values()
-        for _, body in iterate_notes(host)
-    }
     notes = play.truth.notes
-    there |= {notes[id].number for id in play.truth.find_lost() if id in notes}
+    ids = {id for host in play.world.hosts.values() for id, _ in iterate_notes(host)}
+    there = {notes[id].reading for id in ids | play.truth.find_lost() if id in notes}
     given_up = len(play.truth.dropped)
     for device in play.world.devices.values():
-        lost = sorted(n for n in device.freed - device.unsure if (device.name, *n) not in there)
+        freed = {(device.name, *number, device.life) for number in device.freed - device.unsure}
+        lost = sorted(freed - there)
         if len(lost) > given_up:
-            raise Violation(
-                "acknowledged", f"{device.name} was told to forget {lost}, nobody has it"
-            )
+            raise Violation("acknowledged", f"{device.name} was told to forget {lost}")
 
 
 @check("confirmed")
 def check_confirmed(play: Play) -> None:
     """Confirmed is never lost: a subscription that nobody took back is in force everywhere."""
-    lost = play.truth.find_lost()
     for person in play.world.people.values():
         for request in person.list_open():
             raise Violation("confirmed", f"{person.name}: no answer to {request.body}")
         for wish in list_wishes(person):
-            if "name" in wish.request or int(wish.id, 16) in lost:
-                continue  # may have been replaced, or taken back; or a disk lied
+            if is_in_doubt(play, wish):
+                continue
             for host in list_honest(play):
                 ids = {f"{id:016x}" for id, _ in iterate_subscriptions(host)}
                 if wish.id not in ids and not has_equal(host, wish):
@@ -83,9 +88,9 @@ def check_once(play: Play) -> None:
     Nor does a node take it twice. Two nodes may: its device did not hear the first one's word.
     """
     forgetful = play.truth.find_forgetful()
-    taken: dict[tuple[str, tuple[str, int, int]], int] = {}
+    taken: dict[tuple[str, tuple[str, int, int, int]], int] = {}
     for id, read in play.truth.notes.items():
-        known = taken.setdefault((read.origin, read.number), id)
+        known = taken.setdefault((read.origin, read.reading), id)
         if known != id and read.origin not in forgetful:
             raise Violation("once", f"{read.origin} took {read.number} twice")
     for node, owner, note in play.truth.sent_after:
@@ -93,15 +98,15 @@ def check_once(play: Play) -> None:
             raise Violation("once", f"{node} sent {note:016x} to {owner} after it was delivered")
     notes = play.truth.notes
     for person in play.world.people.values():
-        seen: dict[tuple[str, int, int], str] = {}
+        seen: dict[tuple[str, int, int, int], str] = {}
         for shown in person.notes.values():
             body = notes.get(int(shown.id, 16))
-            if body is None:
+            if body is None or person.client == PLAIN:  # which does not compare readings
                 continue
-            if body.number in seen:
-                told = f"{seen[body.number]} and {shown.id}"
-                raise Violation("once", f"{person.name} saw {body.number} as {told}")
-            seen[body.number] = shown.id
+            if body.reading in seen:
+                told = f"{seen[body.reading]} and {shown.id}"
+                raise Violation("once", f"{person.name} saw {body.reading} as {told}")
+            seen[body.reading] = shown.id
 
 
 @check("converged")
@@ -116,17 +121,13 @@ def check_converged(play: Play) -> None:
 
 @check("wanted")
 def check_wanted(play: Play) -> None:
-    """Nobody receives what they did not ask for, or may not see, or what was never read."""
+    """Nobody receives what they did not ask for, or what was never read."""
     notes = play.truth.notes
     for person in play.world.people.values():
         wishes = list_wishes(person)
-        role = play.world.roster.roles[person.name]
         for shown in person.notes.values():
             if shown.node in play.truth.liars:
                 continue  # who is with a liar is lied to
-            for name in shown.fields["values"]:
-                if f"{shown.fields['event']}.{name}" in HIDDEN.get(role, ()):
-                    raise Violation("wanted", f"{person.name} ({role}) saw {name}")
             body = notes.get(int(shown.id, 16))
             if body is None or int(shown.id, 16) in play.truth.lies:
                 raise Violation("wanted", f"{person.name} saw {shown.id}, which nobody has")
@@ -134,9 +135,115 @@ def check_wanted(play: Play) -> None:
             is_said = told is not None and told.vector[6:] == body.vector[6:]
             if not is_said and body.device != MAD:  # which says whatever it likes
                 raise Violation("wanted", f"{person.name} saw what {body.device} never said")
-            vector = decode_notification(body.vector)
-            if not any(matches(wish.vector, vector) for wish in wishes):
+            if not any(find_degree(wish, body) >= 0 for wish in wishes):
                 raise Violation("wanted", f"{person.name} saw {shown.fields}, and never asked")
+
+
+@check("hidden")
+def check_hidden(play: Play) -> None:
+    """What a role hides stays hidden: from people, and from Home Assistant."""
+    truth = play.truth
+    for person in play.world.people.values():
+        role = play.world.roster.roles[person.name]
+        since = truth.demoted.get(person.name, 0) + SLACK
+        for shown in person.notes.values():
+            if shown.node in truth.liars or shown.time < since:
+                continue
+            fields = shown.fields
+            for path in HIDDEN.get(role, ()):
+                event, _, name = path.partition(".")
+                said = [*fields["values"], *fields.get("faults", ()), str(fields.get("why") or "")]
+                if fields["event"] == event and any(name in each for each in said):
+                    raise Violation("hidden", f"{person.name} ({role}) saw {path}: {fields}")
+    for topic in sorted(play.world.home_topics):
+        if topic.endswith(tuple("/" + path.replace(".", "/") for path in HIDDEN["helper"])):
+            raise Violation("hidden", f"Home Assistant was shown {topic}")
+
+
+@check("revoked")
+def check_revoked(play: Play) -> None:
+    """Who has no rights is not heard: no node takes a reading under a revoked key."""
+    for node, device in play.truth.stolen:
+        raise Violation("revoked", f"{node} took a reading of {device}, which has no rights")
+
+
+@check("present")
+def check_present(play: Play) -> Iterator[Violation]:
+    """Presence is true within its time: of who is said to be there, and of who is not."""
+    for absence in play.truth.absences:
+        facts = [
+            *(["goodbye"] if absence.was_clean else []),
+            *([] if absence.has_will else ["no will"]),
+            *(["there"] if absence.is_there else []),
+        ]
+        what = "is there, and is not listed" if absence.is_there else "is gone, and still listed"
+        text = f"{absence.device} {what} by {absence.said} of {absence.node}"
+        yield Violation("present", f"{text} after {absence.seconds} s", *facts)
+
+
+@check("held-back")
+def check_held_back(play: Play) -> Iterator[Violation]:
+    """Nothing wanted is held back: a device tells every reading that a subscription in force wants.
+
+    Of all readings that it took, told or not, each held against the definition of a match. A wish
+    is in force where it was confirmed, at once, and everywhere when all has been well for a while.
+    """
+    wishes = [
+        wish
+        for person in play.world.people.values()
+        for wish in list_wishes(person)
+        if not is_in_doubt(play, wish)
+    ]
+    for device in play.world.devices.values():
+        for wish in wishes:
+            due = [taken for taken in device.taken if _is_due(play, wish, taken)]
+            vector = wish.vector
+            if vector is None or not vector.significance:
+                for taken in due:
+                    if taken.told is None and wish.is_met(read_note(taken.vector), device.name):
+                        yield _describe_held_back(play, wish, device, taken)
+                        break
+            elif not vector.significance.window:
+                yield from _find_never_told(play, wish, device, due)
+
+
+def _is_due(play: Play, wish: Wish, taken: Taken) -> bool:
+    """Return whether a device must have known of a wish when it took a reading."""
+    truth = play.truth
+    if not taken.node or taken.node in truth.liars | truth.find_forgetful() | truth.omitting:
+        return False
+    start = wish.told if wish.node == taken.node else find_calm(play) + SETTLED
+    return taken.time > max(start, taken.since) + _INSTALLED
+
+
+def _find_never_told(
+    play: Play, wish: Wish, device: EmulatedDevice, due: list[Taken]
+) -> Iterator[Violation]:
+    """Of a wish for what is significant, the first match in a run of the device is: say if none
+    was told."""
+    told = {
+        taken.epoch
+        for taken in device.taken
+        if taken.told is not None and wish.is_met(read_note(taken.vector), device.name)
+    }
+    for taken in due:
+        if taken.epoch not in told and wish.is_met(read_note(taken.vector), device.name):
+            yield _describe_held_back(play, wish, device, taken)
+            return
+
+
+def _describe_held_back(play: Play, wish: Wish, device: EmulatedDevice, taken: Taken) -> Violation:
+    note = read_note(taken.vector)
+    facts = ["content"] if wish.vector is None else []
+    if not all(reading.exact for reading in note.readings):
+        facts.append("uncertain")
+        known = play.truth.doubtful.get((taken.node, device.name), FOREVER)
+        if taken.time < known + _INSTALLED:
+            facts.append("doubt not known")
+    points = [(reading.attribute, reading.points) for reading in note.readings]
+    words = wish.request.get("subscribe") or wish.content
+    text = f"{device.name} at {taken.node} did not tell {points}, and {wish.person.name} asked"
+    return Violation("held-back", f"{text} for {words}", *facts)
 
 
 @check("arrived")
@@ -144,59 +251,81 @@ def check_arrived(play: Play) -> None:
     """Everything arrives: what was asked for before it was read is shown in the end."""
     notes = play.truth.notes
     lost = play.truth.find_lost()
-    for person in play.world.people.values():
-        hidden = HIDDEN.get(play.world.roster.roles[person.name], ())
+    if play.truth.dropped:
+        return
+    for person in list_working(play):
         if person.node in play.truth.liars:
             continue
         for wish in list_wishes(person):
-            if not wish.is_plain or "name" in wish.request or int(wish.id, 16) in lost:
-                continue
-            names = wish.request["subscribe"].split(" is ")[0]
-            if any(each.split(".")[1].replace("_", " ") in names for each in hidden):
+            if not wish.is_plain or is_in_doubt(play, wish) or not may_see(play, wish):
                 continue
             for id, body in sorted(notes.items()):
                 told = find_told(play, body)
                 if id in play.truth.lies or told is None or body.origin in play.truth.liars:
                     continue
-                if id in lost:
-                    continue
-                is_due = told.time > wish.told + SLACK and not play.truth.dropped
-                if not is_due or told.time > play.world.now - 4 * SLACK:
-                    continue
-                if not matches(wish.vector, decode_notification(body.vector)):
+                is_due = wish.told + SLACK < told.time <= play.world.now - 4 * SLACK
+                if id in lost or not is_due or find_degree(wish, body) < 0:
                     continue
                 if not has_seen(person, notes, body):
-                    raise Violation(
-                        "arrived", f"{person.name} never saw {id:016x} of {body.device}"
-                    )
+                    text = f"{person.name} never saw {id:016x} of {body.device}"
+                    raise Violation("arrived", text)
+
+
+def _list_shown(play: Play, wish: Wish) -> list[Shown]:
+    """Return what a person was shown for one wish alone."""
+    forgetful = play.truth.find_forgetful()
+    return [
+        note
+        for note in wish.person.notes.values()
+        if note.fields["subscription_id"] == wish.id
+        and len(note.fields["subscriptions"]) == 1
+        and note.node not in forgetful
+    ]
+
+
+def _list_better(play: Play, wish: Wish, before: list[Shown], note: Shown) -> list[Shown]:
+    """Return what was shown before, ranks above a note and was still valid."""
+    life = wish.terms[1] or FOREVER
+    return [
+        other
+        for other in before
+        if other.fields["score"] > note.fields["score"]
+        and note.time - other.time < life - 2 * SLACK - find_age(play, other)
+    ]
 
 
 @check("top-k")
 def check_top_k(play: Play) -> None:
-    """Top k as defined: nothing is delivered that k better ones, still valid, came before."""
-    forgetful = play.truth.find_forgetful()
+    """Top-k holds: nobody sees more than k at a node while k better ones are valid."""
     for person in play.world.people.values():
         for wish in list_wishes(person):
-            top, life = wish.terms
-            if not top:
-                continue
-            shown = [
-                note
-                for note in person.notes.values()
-                if note.fields["subscription_id"] == wish.id
-                and len(note.fields["subscriptions"]) == 1
-                and note.node not in forgetful
-            ]
+            top = wish.terms[0]
+            shown = _list_shown(play, wish) if top else []
             for place, note in enumerate(shown):
-                better = [
-                    other
-                    for other in shown[:place]
-                    if other.node == note.node
-                    and other.fields["score"] > note.fields["score"]
-                    and note.time - other.time < life - 2 * SLACK - find_age(play, other)
-                ]
+                here = [other for other in shown[:place] if other.node == note.node]
+                better = _list_better(play, wish, here, note)
                 if len(better) >= top:
                     raise Violation("top-k", f"{person.name}: {note.id} after {len(better)} better")
+
+
+@check("top-k-anywhere")
+def check_top_k_anywhere(play: Play) -> None:
+    """Top-k holds for a person wherever they are: in calm, when all nodes hear of each other."""
+    settled = find_calm(play) + SETTLED // 2
+    for person in list_working(play):
+        for wish in list_wishes(person):
+            top = wish.terms[0]
+            shown = _list_shown(play, wish) if top else []
+            for place, note in enumerate(shown):
+                before = [each for each in shown[:place] if settled < each.time < note.time - SLACK]
+                better = _list_better(play, wish, before, note)
+                if len(better) >= top:
+                    has_walked = any(other.node != note.node for other in better)
+                    raise Violation(
+                        "top-k-anywhere",
+                        f"{person.name}: {note.id} after {len(better)} better ones",
+                        *(["walked"] if has_walked else []),
+                    )
 
 
 @check("best")
@@ -206,22 +335,24 @@ def check_best(play: Play) -> None:
     Of what was read when all had been well for a while, so that nothing else kept it.
     """
     truth = play.truth
-    settled = START + play.scenario.trouble + _SETTLED
-    for person in play.world.people.values():
+    settled = find_calm(play) + SETTLED
+    for person in list_working(play):
         if person.node in truth.liars | truth.find_forgetful() or truth.dropped:
             continue
         for wish in list_wishes(person):
             top, life = wish.terms
-            if not top or "name" in wish.request or int(wish.id, 16) in truth.find_lost():
+            vector = wish.vector
+            is_selective = vector is not None and (vector.significance or vector.recent)
+            if not top or is_selective or is_in_doubt(play, wish) or not may_see(play, wish):
                 continue
             for id, body in sorted(truth.notes.items()):
                 told = find_told(play, body)
                 if told is None or not settled < told.time < play.world.now - 4 * SLACK:
                     continue
-                degree = grade(wish.vector, body)
+                degree = find_degree(wish, body)
                 if degree < 0 or body.origin in truth.liars or has_seen(person, truth.notes, body):
                     continue
-                if count_rivals(play, wish, told, degree, life) < top:
+                if count_rivals(play, wish, told, degree, life or FOREVER) < top:
                     raise Violation("best", f"{person.name} never saw {id:016x}, of the {top} best")
 
 
@@ -253,34 +384,49 @@ def _was_sent_in_time(play: Play, person: Person, note: str) -> bool:
 
 @check("covered")
 def check_covered(play: Play) -> None:
-    """A passive subscription is covered: a device tells whatever any live subscription wants."""
+    """A passive subscription is covered: a device tells whatever any live subscription wants.
+
+    Of exact readings, made up for the purpose; `held-back` is about those that were taken.
+    """
     for device in play.world.devices.values():
         host = play.world.hosts[device.node]
-        if not device.is_up or not host.is_up:
+        if not device.is_up or not host.is_up or host.name in play.truth.omitting:
             continue
         if not host.devices.is_installed(device.name):
             raise Violation("covered", f"{host.name} is not sure of {device.name}")
-        held = iterate_subscriptions(host)
-        vectors = {body.vector for id, body in held if id not in play.truth.lies}
+        held = [body for id, body in iterate_subscriptions(host) if id not in play.truth.lies]
+        vectors = {body.vector for body in held if body.language == FUZZY}
         wanted = [decode_subscription(vector) for vector in sorted(vectors)]
-        for sense in SENSES:
-            for value in range(0, 256, _GRID):
-                for second in range(0, 256, 3 * _GRID) if len(sense.attributes) > 1 else (0,):
-                    values = (value, second)[: len(sense.attributes)]
-                    _check_told(device, sense.event, values, wanted)
+        lasting = [each for each in wanted if not each.significance and not each.validity]
+        rng = Random(play.scenario.seed)
+        for sense in device.senses:
+            for _ in range(_TRIES):
+                _check_told(device, sense, _draw_note(sense, rng), lasting)
+
+
+def _draw_note(sense: Sense, rng: Random) -> NotificationVector:
+    readings = []
+    for attribute in sense.attributes:
+        is_wide = attribute in sense.wides
+        value = rng.randrange(sense.lasts.get(attribute, _LAST[is_wide]) + 1)
+        readings.append(Reading(attribute, (value,) * 4, is_wide))
+    return NotificationVector(sense.event, readings)
 
 
 def _check_told(
-    device: Any, event: int, values: tuple[int, ...], wanted: list[SubscriptionVector]
+    device: EmulatedDevice,
+    sense: Sense,
+    note: NotificationVector,
+    wanted: list[SubscriptionVector],
 ) -> None:
-    readings = [Reading(attribute, (v,) * 4) for attribute, v in enumerate(values)]
-    note = NotificationVector(event, readings)
-    sample = Sample(event)
-    for attribute, v in enumerate(values):
-        sample.set(attribute, v)
-    is_told = device.language.judge(sample, 1 << 28) >= 0
-    if any(matches(wish, note) for wish in wanted) and not is_told:
-        raise Violation("covered", f"{device.name} keeps {values} of event {event} to itself")
+    if not any(found.matched for wish in wanted if (found := match(wish, note)) is not None):
+        return
+    sample = Sample(sense.event)
+    for reading in note.readings:
+        sample.set(reading.attribute, reading.points[0])
+        sample.wides |= reading.wide << reading.attribute
+    if Fuzzy.judge(device.language, sample, 1 << 28) < 0:
+        raise Violation("covered", f"{device.name} keeps {note} to itself")
 
 
 @check("bounded")
@@ -319,7 +465,7 @@ def check_disks(play: Play) -> None:
 
 def find_violations(play: Play) -> list[Violation]:
     """Return what is broken."""
-    found = []
+    found: list[Violation] = []
     for name in list_checks():
         try:
             found += CHECKS[name][1](play) or ()

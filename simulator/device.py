@@ -2,15 +2,23 @@
 
 What `watchdog.app` does with tasks happens here when the field says so: sample, save, send.
 Readings follow from the device's own generator, so that they do not depend on what else happens.
+Every reading is kept as it was taken, whether or not the device told it: for the checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
-from denwatch.watchdog.execution import Event, Execution, list_senses
+from denwatch.watchdog.duty import freeze, thaw
+from denwatch.watchdog.execution import (
+    Event,
+    Execution,
+    Sample,
+    list_senses,
+    write_notification,
+)
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
 from denwatch.watchdog.seal import FrameKey
@@ -26,12 +34,18 @@ _LAST = {False: 255, True: 65_535}  # the largest code of a narrow and of a wide
 
 @dataclass(frozen=True)
 class Sense:
-    """An event that a device measures: attributes by bit, and which of them are wide."""
+    """An event that a device measures: attributes by bit, and which of them are wide.
+
+    `accuracies` has, by attribute, within what the true value is without reservation and at worst,
+    in steps of its code; `lasts` has the largest code where that is not the largest there is.
+    """
 
     event: int
     attributes: tuple[int, ...]
     wides: tuple[int, ...] = ()
     period: int = 10_000  # ms
+    accuracies: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    lasts: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,39 @@ class Told:
     sequence: int
     vector: bytes
     time: int
+
+
+@dataclass
+class Taken:
+    """A reading as the sensors gave it, and where the device was."""
+
+    time: int
+    vector: bytes  # as a notification's
+    epoch: int
+    node: str  # that the device was connected to, "" for none
+    since: int  # ms; how long it had been, with both up
+    told: Told | None = None
+
+
+class _WatchedFuzzy(Fuzzy):
+    """The device's language, which also shows every sample that it judges."""
+
+    def __init__(self, device: EmulatedDevice, senses: dict[int, tuple[int, int]]) -> None:
+        super().__init__(device.capacity, senses)
+        self._device = device
+
+    def judge(self, sample: Sample, now: int) -> int:
+        device = self._device
+        device.taken.append(
+            Taken(
+                device.field_now,
+                write_notification(sample),
+                device.spool.epoch,
+                device.node,
+                device.connected_at,
+            )
+        )
+        return super().judge(sample, now)
 
 
 class _Outbox:
@@ -55,6 +102,8 @@ class _Outbox:
         sequence = device.spool.put(vector, degree, now)
         told = Told(device.spool.epoch, sequence, vector, device.field_now)
         device.told[told.epoch, told.sequence] = told
+        if device.taken:
+            device.taken[-1].told = told
 
 
 class EmulatedDevice:
@@ -69,11 +118,19 @@ class EmulatedDevice:
         rng: Random,
         drive: Callable[[Random, int, int, int], int] | None = None,
         capacity: int = 1024,
+        *,
+        keeps_readings: bool = False,
     ) -> None:
         self.name = name
         self.node = ""  # where it is connected
+        self.connected_at = 0  # ms
+        self.has_will = True  # whether a server announces its end; an app's may not
         self.told: dict[tuple[int, int], Told] = {}
+        self.told_before: list[Told] = []  # in lives that it does not remember
+        self.taken: list[Taken] = []  # all readings, if they are kept
         self.freed: set[tuple[int, int]] = set()  # told, and gone from the spool on a node's word
+        self.broken: set[tuple[int, int]] = set()  # event and attribute: sensors that fail
+        self.life = 0  # how often its memory was erased
         self.unsure: set[tuple[int, int]] = (
             set()
         )  # perhaps told: the power went while they were saved
@@ -81,23 +138,32 @@ class EmulatedDevice:
         self.is_up = False
         self.flash = Flash()
         self._nodes = list(nodes)
-        self._vocabulary = vocabulary
-        self._senses = list(senses)
+        self.vocabulary = vocabulary
+        self._keeps_readings = keeps_readings
+        self.senses = list(senses)
         self._rng = rng
         self._drive = drive or _walk
         self._levels: dict[tuple[int, int], int] = {}
-        self._capacity = capacity
+        self.capacity = capacity
         self._started = 0
 
-    def start(self, now: int, wall: int | None = None) -> None:
-        """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s."""
-        self.field_now = self._started = now
+    def start(self, now: int, wall: int | None = None, kept: bytes = b"") -> None:
+        """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s.
+
+        `kept` is what a deep sleep left of the subscriptions.
+        """
+        # Over a deep sleep the watchdog's clock goes on, for deadlines are its seconds.
+        self.field_now, self._started = now, self._started if kept else now
         self.flash = Flash(image=bytes(self.flash.image))
-        self.spool = Spool(self.flash, 0, wall)
+        self.spool = Spool(self.flash, now - self._started, wall)
         self.spool.keep_nodes(self._nodes[:4])
-        events = [self._build_event(sense) for sense in self._senses]
+        events = [self._build_event(sense) for sense in self.senses]
         senses = list_senses(events)
-        self.language = Fuzzy(self._capacity, senses)
+        self.language = Fuzzy(self.capacity, senses)
+        if self._keeps_readings:
+            self.language = _WatchedFuzzy(self, senses)
+        if kept:
+            thaw(self.language, kept)
         self.manager = Manager([self.language], senses)
         secret = make_device_secret(self.name)
         self.uplink = Uplink(
@@ -105,7 +171,7 @@ class EmulatedDevice:
             {node: FrameKey(self.name, node, KEY_ID, secret) for node in self._nodes},
             self.spool,
             self.manager,
-            self._vocabulary,
+            self.vocabulary,
             lambda: {7: "field"},
         )
         self.execution = Execution(self.manager, events, _Outbox(self))
@@ -119,11 +185,16 @@ class EmulatedDevice:
         for attribute in sense.attributes:
             is_wide = attribute in sense.wides
             last = _LAST[is_wide]
-            source = make_source(attribute, last)
-            channels.append(Channel(source, 0, attribute, 0, last, wide=is_wide))
+            source = make_source(attribute, sense.lasts.get(attribute, last))
+            typical, worst = sense.accuracies.get(attribute, (0, 0))
+            channels.append(
+                Channel(source, 0, attribute, 0, last, is_wide, typical=typical, worst=worst)
+            )
         return Event(sense.event, channels, sense.period)
 
     def _read(self, event: int, attribute: int, last: int) -> int:
+        if (event, attribute) in self.broken:
+            raise OSError("the sensor does not answer")
         level = self._levels.get((event, attribute), last // 2)
         level = self._drive(self._rng, event, level, last)
         self._levels[event, attribute] = level
@@ -133,10 +204,26 @@ class EmulatedDevice:
         self.field_now = now
         return now - self._started
 
-    def connect(self, node: str) -> None:
+    def connect(self, node: str, now: int) -> None:
         """Begin with a node."""
         self.node = node
+        self.connected_at = now
         self.uplink.connect(node)
+
+    def sleep(self, now: int) -> bytes:
+        """Sleep deeply; return what is kept of the subscriptions. The spool is on the flash."""
+        self.spool.save(self._clock(now))
+        self.is_up = False
+        return freeze(self.language)
+
+    def erase(self) -> None:
+        """Lose the flash, as by a new firmware: a new life begins, with the old numbers."""
+        self.life += 1
+        self.flash = Flash()
+        self.told_before += self.told.values()
+        self.told = {}
+        self.freed = set()
+        self.unsure = set()
 
     def sample(self, now: int) -> int:
         """Measure what is due and save it; return when to come again."""
@@ -186,4 +273,4 @@ def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG00
     return min(last, max(0, level + rng.randrange(-last // 16, last // 16 + 1)))
 
 
-__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Told"]
+__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Taken", "Told"]

@@ -1,64 +1,155 @@
 """What the checks go by: what people were told is in force, what devices said, who was shown what.
 
-Answers questions about a scenario that was played; judges nothing.
+Answers questions about a scenario that was played; judges nothing. What a subscription means is
+decided here by definitions alone: by the protocol's own matching for vectors, by plain comparisons
+for typed content; by none of the engines that a node or a device runs.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import cbor2
+from denwatch.client.vocabulary import Attribute, EventType, ValueKind
 from denwatch.protocol.matching import match
 from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
+from denwatch.protocol.timecode import decode_duration
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
-from simulator.device import Told
+from simulator.calendar import START
+from simulator.device import EmulatedDevice, Told
 from simulator.faults import Play
 from simulator.hosted_node import HostedNode
-from simulator.person import Person, Shown
-from simulator.setup import TERMS
+from simulator.person import BROKEN, Person, Shown
+from simulator.setup import HIDDEN, load_vocabulary
 from simulator.truth import Seen, iterate_subscriptions
+from simulator.wishes import find_terms
 
 SLACK = 4_000  # ms: ticks and links take time
+SETTLED = 100_000  # ms after the trouble: even who left near its end is back
+FOREVER = 1 << 60  # ms
+Triple = tuple[str, str, Any]
+
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A subscription that a person was told is in force."""
+    """A subscription that a person was told is in force: a vector, or typed content."""
 
     person: Person
     id: str
-    vector: SubscriptionVector
+    vector: SubscriptionVector | None
+    content: tuple[Triple, ...]
     made: int  # ms, when it was asked for
     told: int  # ms, when it was confirmed
+    node: str  # that confirmed it
     request: dict[str, Any]
 
     @property
     def is_plain(self) -> bool:
-        """Whether every match of it is to be shown."""
-        return self.request["subscribe"] not in TERMS
+        """Whether every match of it is to be shown, for as long as it is in force."""
+        vector = self.vector
+        is_selective = vector is not None and (vector.significance or vector.recent)
+        return not is_selective and self.terms == (0, 0)
 
     @property
     def terms(self) -> tuple[int, int]:
         """How many are shown at a time, and for how many ms each counts; 0 for no limit."""
-        return TERMS.get(self.request["subscribe"], (0, 0))
+        return find_terms(self.request)
+
+    @property
+    def until(self) -> int:
+        """When it ends by itself, in ms."""
+        validity = self.vector.validity if self.vector else 0
+        return self.made + 1000 * decode_duration(validity) if validity else FOREVER
+
+    def find_degree(self, note: NotificationVector, device: str) -> int:
+        """Return how well a note meets it, 0 to 255; -1: not at all."""
+        if self.vector is None:
+            return 255 if meets_content(self.content, note, device) else -1
+        found = match(self.vector, note)
+        return found.possible if found is not None and found.matched else -1
+
+    def is_met(self, note: NotificationVector, device: str) -> bool:
+        """Return whether a note is what it asks for."""
+        return self.find_degree(note, device) >= 0
+
+    def list_names(self) -> set[str]:
+        """Return the attributes that it asks for, as event.attribute."""
+        if self.vector is None:
+            (event,) = (triple[2] for triple in self.content if triple[0] == "event")
+            return {f"{event}.{triple[0]}" for triple in self.content}
+        event = find_event(self.vector.event)
+        bits = [bit for bit in range(16) if self.vector.features >> bit & 1]
+        return {f"{event.name}.{find_attribute(event, bit).name}" for bit in bits}
+
+
+def find_event(number: int) -> EventType:
+    """Return an event of the vocabulary."""
+    event = load_vocabulary(1).find_number(number)
+    assert event is not None, f"there is no event {number}"
+    return event
+
+
+def find_attribute(event: EventType, bit: int) -> Attribute:
+    """Return an attribute of an event."""
+    attribute = event.find_bit(bit)
+    assert attribute is not None, f"{event.name} has no attribute {bit}"
+    return attribute
+
+
+def meets_content(triples: Sequence[Triple], note: NotificationVector, device: str) -> bool:
+    """Return whether a note's exact values meet all constraints."""
+    event = find_event(note.event)
+    values: dict[str, Any] = {"event": event.name, "device": device}
+    for reading in note.readings:
+        attribute = find_attribute(event, reading.attribute)
+        if reading.exact and attribute.kind is ValueKind.NUMBER:
+            values[attribute.name] = attribute.to_value(reading.points[0])
+        elif reading.exact and attribute.kind is ValueKind.TEXT:
+            values[attribute.name] = attribute.symbols[reading.points[0]]
+    return all(
+        name in values
+        and isinstance(values[name], str) == isinstance(limit, str)
+        and _TESTS[test](values[name], limit)
+        for name, test, limit in triples
+    )
 
 
 def list_wishes(person: Person) -> list[Wish]:
     """Return the subscriptions of a person that a node confirmed."""
-    return [
-        Wish(
-            person,
-            request.answer["id"],
-            decode_subscription(bytes.fromhex(request.answer["vector"])),
-            request.made,
-            request.answered,
-            request.body,
+    wishes = []
+    for request in person.requests.values():
+        answer = request.answer
+        if not answer or not answer.get("ok") or "understood" not in answer:
+            continue
+        vector = answer.get("vector")
+        wishes.append(
+            Wish(
+                person,
+                answer["id"],
+                None if vector is None else decode_subscription(bytes.fromhex(vector)),
+                tuple((*triple,) for triple in request.body.get("content", ())),
+                request.made,
+                request.answered,
+                request.node,
+                request.body,
+            )
         )
-        for request in person.requests.values()
-        if request.answer and request.answer.get("ok") and "vector" in request.answer
-    ]
+    return wishes
 
 
 def list_honest(play: Play) -> list[HostedNode]:
@@ -66,35 +157,64 @@ def list_honest(play: Play) -> list[HostedNode]:
     return [host for name, host in play.world.hosts.items() if name not in play.truth.liars]
 
 
+def list_working(play: Play) -> list[Person]:
+    """Return the people whose clients work."""
+    return [person for person in play.world.people.values() if person.client != BROKEN]
+
+
 def find_told(play: Play, seen: Seen) -> Told | None:
     """Return what a device said when it made a reading."""
     device = play.world.devices.get(seen.device)
-    return device.told.get((seen.device_epoch, seen.device_sequence)) if device else None
+    if device is None:
+        return None
+    number = (seen.device_epoch, seen.device_sequence)
+    if seen.life == device.life:
+        return device.told.get(number)
+    for told in device.told_before:
+        if (told.epoch, told.sequence) == number and told.vector[6:] == seen.vector[6:]:
+            return told
+    return None
 
 
 def has_equal(host: HostedNode, wish: Wish) -> bool:
     """Return whether the same wish of the same person is there under another id."""
-    name = wish.person.name
-    owned = [body.vector for _, body in iterate_subscriptions(host) if body.owner == name]
-    return wish.vector in map(decode_subscription, owned)
+    owned = [body for _, body in iterate_subscriptions(host) if body.owner == wish.person.name]
+    if wish.vector is None:
+        content = cbor2.dumps([list(triple) for triple in wish.content])
+        return any(body.vector == content for body in owned)
+    return wish.vector in [decode_subscription(body.vector) for body in owned if not body.language]
 
 
-def matches(wish: SubscriptionVector, note: NotificationVector) -> bool:
-    """Return whether a note is what a subscription asks for, by the protocol's own definition."""
-    found = match(wish, note)
-    return found is not None and bool(found.matched)
+def may_see(play: Play, wish: Wish) -> bool:
+    """Return whether a person's role lets them see what a wish asks for, to the end."""
+    return not wish.list_names() & set(HIDDEN.get(play.world.roster.roles[wish.person.name], ()))
+
+
+def is_in_doubt(play: Play, wish: Wish) -> bool:
+    """Return whether nobody can say from outside if a wish is in force.
+
+    It may have been replaced or taken back by its name; a disk that lied may have lost it; and
+    when it ends by itself is a question of clocks.
+    """
+    is_lost = int(wish.id, 16) in play.truth.find_lost()
+    return "name" in wish.request or is_lost or wish.until != FOREVER
 
 
 def has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:
     """Return whether a person was shown a reading, by whichever id."""
     shown = (notes.get(int(id, 16)) for id in person.notes)
-    return any(seen is not None and seen.number == wanted.number for seen in shown)
+    return any(seen is not None and seen.reading == wanted.reading for seen in shown)
 
 
-def grade(wish: SubscriptionVector, body: Seen) -> int:
+@lru_cache(maxsize=1 << 14)
+def read_note(vector: bytes) -> NotificationVector:
+    """Return a notification; two are the same but for their number and age."""
+    return decode_notification(vector)
+
+
+def find_degree(wish: Wish, body: Seen) -> int:
     """Return how well a note meets a wish; -1: not at all."""
-    found = match(wish, decode_notification(body.vector))
-    return found.possible if found is not None and found.matched else -1
+    return wish.find_degree(read_note(body.vector), body.device)
 
 
 def count_rivals(play: Play, wish: Wish, told: Told, degree: int, life: int) -> int:
@@ -103,7 +223,7 @@ def count_rivals(play: Play, wish: Wish, told: Told, degree: int, life: int) -> 
     for shown in wish.person.notes.values():
         body = play.truth.notes.get(int(shown.id, 16))
         other = find_told(play, body) if body else None
-        if body is None or other is None or grade(wish.vector, body) < degree:
+        if body is None or other is None or find_degree(wish, body) < degree:
             continue
         count += -life - 2 * SLACK < other.time - told.time < 4 * SLACK
     return count
@@ -114,3 +234,18 @@ def find_age(play: Play, shown: Shown) -> int:
     body = play.truth.notes.get(int(shown.id, 16))
     told = find_told(play, body) if body else None
     return shown.time - told.time if told else 0
+
+
+def find_calm(play: Play) -> int:
+    """Return when the trouble ended."""
+    return START + play.scenario.trouble
+
+
+def can_sense(device: EmulatedDevice, wish: Wish) -> bool:
+    """Return whether a device measures all that a wish asks for."""
+    names = set()
+    for sense in device.senses:
+        event = find_event(sense.event)
+        names |= {f"{event.name}.{find_attribute(event, bit).name}" for bit in sense.attributes}
+        names |= {f"{event.name}.event", f"{event.name}.device"}
+    return wish.list_names() <= names

@@ -5,21 +5,28 @@ After the trouble everything heals: links between all nodes, fair weather, peopl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
 from simulator.byzantine import Byzantine
 from simulator.calendar import START
+from simulator.life import probe
 from simulator.link import FAIR, Disturbance
 from simulator.registry import KINDS, fault, load_tables, on_heal, on_setup, ordinary
-from simulator.scenario import Happening
+from simulator.scenario import Happening, Scenario
 from simulator.setup import WISHES
+from simulator.world import CLEAN, CLOSED, SILENT
 
 _LINGER = 20_000  # ms that most troubles last
 
 
 class Play(Byzantine):
     """One scenario, played."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__(scenario)
+        self.returns: dict[str, Callable[[], None]] = {}  # by device: gives its rights back
 
     # Time -----------------------------------------------------------------------------------
 
@@ -29,13 +36,15 @@ class Play(Byzantine):
         world = self.world
         for prepare in on_setup:
             prepare(self)
-        for number in range(self.scenario.people):  # somebody wants something from the start
+        is_silent = self.scenario.dial("silent")
+        for number in range(0 if is_silent else self.scenario.people):  # somebody wants something
             for wish in (WISHES[number % 3], WISHES[6 + number % 2]):
                 world.ask(f"person-{number}", {"subscribe": wish})
         first, second = self.pair(0, 0)
         world.meet(first, second, True)
         for happening in self.scenario.happenings:
             world.calendar.enter(START + happening.time, self._happen, happening)
+        probe(self)
         world.run(self.scenario.trouble)
         self.heal()
         world.run(self.scenario.trouble + self.scenario.calm)
@@ -67,7 +76,8 @@ class Play(Byzantine):
             mend(self)
 
     def _happen(self, happening: Happening) -> None:
-        KINDS[happening.kind].act(self, happening.first, happening.second)
+        body = (happening.body,) if happening.body else ()
+        KINDS[happening.kind].act(self, happening.first, happening.second, *body)
 
     def later(self, call: object, *arguments: object) -> None:
         self.world.calendar.wait(_LINGER, call, *arguments)  # type: ignore[arg-type]
@@ -113,7 +123,8 @@ class Play(Byzantine):
     @ordinary("carry")
     def carry(self, first: int, second: int) -> None:
         """Carry a device to another node."""
-        self.world.move_device(self.device(first), self.node_of_devices(second))
+        way = (CLOSED, CLEAN, SILENT)[second // 16 % 3]
+        self.world.move_device(self.device(first), self.node_of_devices(second), way)
 
     # What goes wrong with nodes and disks ---------------------------------------------------
 

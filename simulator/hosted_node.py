@@ -22,6 +22,7 @@ from typing import Any, cast
 from denwatch.client.vocabulary import Vocabulary, load_shipped
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.events import Action, Count, Event, Log, Publish, Write
+from denwatch.node.core.home_assistant import Visibility
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.node import CoreKeys, CoreSettings, Node, build_core
 from denwatch.node.core.notifications import Vocabularies
@@ -88,7 +89,8 @@ class HostedNode:
         # Answers that replace those of the subscribers' protocol, for a node without one.
         self.pending: PendingDeliveries | None = None
         self.check_room: Callable[[], bool] | None = None
-        self._vocabulary = vocabulary or load_shipped("rescue")
+        self.visibility: Visibility | None = None  # what Home Assistant may see; None: it is absent
+        self.vocabulary = vocabulary or load_shipped("rescue")
         self._watch = watch
         self._roles = roles
         self._clock = clock
@@ -123,7 +125,7 @@ class HostedNode:
 
     def make_vocabularies(self) -> Vocabularies:
         """Return the vocabularies that a node knows at its start."""
-        return Vocabularies(self._vocabulary)
+        return Vocabularies(self.vocabulary)
 
     def build_core(self) -> Node:
         """Return the core, not restored yet."""
@@ -135,6 +137,7 @@ class HostedNode:
             self._clock or self.clocks,
             self.settings,
             roles=self._roles,
+            visibility=self.visibility,
             pending=self.pending,
             has_room=self.check_room,
         )

@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 MODULES = (
     "simulator.faults",
     "simulator.byzantine",
+    "simulator.life",
     "simulator.checks",
     "simulator.ablations",
     "simulator.known_defects",
 )
 
-Act = Callable[["Play", int, int], None]
+Act = Callable[..., None]  # of a play, two numbers, and a body where the kind has one
 Check = Callable[["Play"], "Iterable[Violation] | None"]  # raises one, or returns all
 Draw = Callable[[Random], int]
 _Some = TypeVar("_Some", bound=Callable[..., Any])

@@ -7,14 +7,20 @@ happenings and which dials there are is in the tables of `registry.py`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from simulator.registry import DIALS, draw_names, list_faults, list_ordinary
+from simulator.wishes import draw_wish
 
 MINUTE = 60_000
+
+ASK = "ask"  # the kind of happening that has a body
+_WISHES = 4  # that are drawn for the beginning: fewer
+_EARLY = 30_000  # ms
 
 _FAULTY = 0.45  # of the happenings
 STRATEGIES = ("epidemic", "epidemic", "utility", "utility:4", "spray:4")
@@ -27,6 +33,7 @@ class Happening(NamedTuple):
     kind: str
     first: int
     second: int
+    body: str = ""  # of a request, as JSON
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,12 @@ SIZES = (
 )
 
 
+def _make_happening(time: int, kind: str, rng: Random) -> Happening:
+    first, second = rng.randrange(1 << 16), rng.randrange(1 << 16)
+    body = json.dumps(draw_wish(second), ensure_ascii=False) if kind == ASK else ""
+    return Happening(time, kind, first, second, body)
+
+
 def make_scenario(
     seed: int, focus: Sequence[str] = (), dials: Mapping[str, int] | None = None
 ) -> Scenario:
@@ -102,7 +115,10 @@ def make_scenario(
         names = kinds if rng.random() < _FAULTY else ordinary
         (kind,) = draw_names(f"{seed} {number}", names, 1)
         time = rng.randrange(trouble)
-        happenings.append(Happening(time, kind, rng.randrange(1 << 16), rng.randrange(1 << 16)))
+        happenings.append(_make_happening(time, kind, rng))
+    asking = Random(f"{seed} asking")
+    for _ in range(asking.randrange(_WISHES)):
+        happenings.append(_make_happening(asking.randrange(_EARLY), ASK, asking))
     drawn = {name: draw(Random(f"{seed} {name}")) for name, draw in sorted(DIALS.items())}
     drawn |= dials or {}
     return Scenario(

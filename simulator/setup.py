@@ -1,24 +1,41 @@
 """The stage of a scenario: its world, with everybody in it, and who is meant by a number.
 
 Numbers of happenings are taken modulo what there is, so that every list of them can be played. Only
-this file sets up the world of a campaign.
+this file sets up the world of a campaign. Its dials, each 0 in the plainest scenario:
+
+| dial | chooses |
+|---|---|
+| `silent` | whether nobody asks for the usual things at the beginning |
+| `sensors` | what each device measures, and how exactly: two bits each |
+| `apps` | which devices are apps, whose end no server announces: a bit each |
+| `clients` | what each person uses: two bits each |
+| `covering` | how nodes decide what devices need not know |
+| `organisation` | whose words the nodes prefer |
+| `home` | whether Home Assistant is beside the nodes |
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from random import Random
 
+from denwatch.client.vocabulary import Vocabulary, build_vocabulary
 from denwatch.client.vocabulary.loading import load_shipped
 from denwatch.node.core.devices import DeviceSettings
+from denwatch.node.core.home_assistant import HomeSettings, Visibility
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
-from denwatch.node.covering import Exact
+from denwatch.node.covering import Approximate, Exact, PairWise
 from denwatch.watchdog.spool import NODES
 
 from simulator.device import Sense
 from simulator.hosted_node import HostSettings
+from simulator.keys import Roster, find_hidden
 from simulator.link import Radio
+from simulator.person import BROKEN, LIBRARY, PLAIN
+from simulator.registry import dial
 from simulator.scenario import Scenario
 from simulator.truth import Truth
 from simulator.world import World, WorldSettings
@@ -34,10 +51,90 @@ WISHES = (
     "heart rate is high, top 2, expires after 60 s",
     "patient temperature is low, expires after 30 s",
 )
-TERMS = {WISHES[6]: (2, 60_000), WISHES[7]: (0, 30_000)}  # how many at a time, and ms of a life
-SENSES = (Sense(1, (0, 1), period=12_000), Sense(2, (0,), period=20_000))
+# What devices measure. Accuracies are as in data sheets: tenths of a degree, and a pulse that may
+# be far off while somebody moves.
+SENSORS = (
+    (Sense(1, (0, 1), period=12_000), Sense(2, (0,), period=20_000)),
+    (
+        Sense(1, (0, 1), period=12_000, accuracies={0: (2, 8), 1: (3, 20)}),
+        Sense(2, (0, 1), period=20_000, accuracies={0: (1, 4)}),
+    ),
+    (
+        Sense(1, (1, 7, 8, 12, 14), (12, 14), 15_000, lasts={7: 3, 8: 3}),
+        Sense(2, (0,), period=20_000),
+    ),
+    (Sense(1, (1,), period=12_000, accuracies={1: (0, 20)}),),
+)
+POLICIES = (Exact(), Approximate(), PairWise())
+ORGANISATIONS = (None, "hospital", "red_cross", "fire_brigade")
 MAD = "mad"  # a device whose key is good and whose mind is not
+_CLIENTS = (LIBRARY, PLAIN, BROKEN, LIBRARY)
 _SLOW = 20_000  # bytes a second; below it an exchange needs more patience
+
+
+@dial("silent")
+def draw_silent(rng: Random) -> int:
+    """Let one scenario in three begin without the usual subscriptions."""
+    return int(rng.random() < 0.33)
+
+
+@dial("sensors")
+def draw_sensors(rng: Random) -> int:
+    """Let half of all have other sensors than the plainest."""
+    return rng.randrange(1 << 10) if rng.random() < 0.6 else 0
+
+
+@dial("apps")
+def draw_apps(rng: Random) -> int:
+    """Let some devices be apps."""
+    return rng.randrange(1 << 5) if rng.random() < 0.3 else 0
+
+
+@dial("clients")
+def draw_clients(rng: Random) -> int:
+    """Let some people have other clients than our library."""
+    return rng.randrange(1 << 12) if rng.random() < 0.5 else 0
+
+
+@dial("covering")
+def draw_covering(rng: Random) -> int:
+    """Choose how nodes decide about covering."""
+    return rng.choice((0, 0, 1, 1, 2))
+
+
+@dial("organisation")
+def draw_organisation(rng: Random) -> int:
+    """Choose an organisation."""
+    return rng.choice((0, 0, 1, 2, 3))
+
+
+@dial("home")
+def draw_home(rng: Random) -> int:
+    """Put Home Assistant beside some."""
+    return int(rng.random() < 0.2)
+
+
+@cache
+def load_vocabulary(version: int) -> Vocabulary:
+    """Return a version of the vocabulary; the second one has more words for the same things."""
+    first = load_shipped("rescue")
+    if version == 1:
+        return first
+    thesaurus = {**first.document["thesaurus"]}
+    thesaurus["hospital"] = {**thesaurus["hospital"], "beats": "patient.heart_rate"}
+    return build_vocabulary({**first.document, "thesaurus": thesaurus})
+
+
+class RosterRules:
+    """The table of roles as Home Assistant's part of a node asks for it."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+
+    def keep_visible(self, role: str, event: str, attributes: Iterable[str]) -> list[str]:
+        """Return those attributes of an event that a role may see."""
+        hidden = self._roster.hidden
+        return [name for name in attributes if find_hidden(hidden, role, event, (name,)) is None]
 
 
 class Setup:
@@ -47,29 +144,53 @@ class Setup:
         self.scenario = scenario
         self.truth = Truth()
         retry = 2_000 if scenario.bandwidth >= _SLOW else 5_000
+        is_changing = any(each.kind == "upgrade" for each in scenario.happenings)
         settings = HostSettings(
             peers=PeerSettings(strategy=scenario.strategy, retry=retry, chunk=4_096),
-            subscribers=SubscriberSettings(is_announcing=False, held_limit=scenario.room),
-            devices=DeviceSettings(policy=Exact(), patience=4_000, longest_patience=16_000),
+            subscribers=SubscriberSettings(
+                # All have one vocabulary from the start: none has to tell it to the others.
+                is_announcing=is_changing,
+                held_limit=scenario.room,
+                organisation=ORGANISATIONS[scenario.dial("organisation")],
+            ),
+            devices=DeviceSettings(
+                policy=POLICIES[scenario.dial("covering")],
+                patience=4_000,
+                longest_patience=16_000,
+            ),
+            home=HomeSettings("homeassistant", 0, "1") if scenario.dial("home") else None,
         )
         self.world = world = World(
             scenario.seed,
-            load_shipped("rescue"),
+            load_vocabulary(1),
             WorldSettings(host=settings, radio=Radio(bandwidth=scenario.bandwidth)),
             self.truth.watch,
         )
+        world.keeps_readings = world.has_wills = True
         self.truth.world = world
         self.rng = Random(scenario.seed + 1)
         world.roster.hidden = dict(HIDDEN)
         world.roster.devices[MAD] = None
         for name in scenario.names:
-            world.add_node(name)
+            host = world.add_node(name)
+            if scenario.dial("home"):
+                host.visibility = Visibility(RosterRules(world.roster), ("helper",))
+                host.restart(world.now)
         for number in range(scenario.people):
             role = "helper" if number == 1 else "all"
-            world.add_person(f"person-{number}", self.node(number + 2), role)  # not at home
-        senses = [replace(sense, period=sense.period * scenario.pace) for sense in SENSES]
+            client = _CLIENTS[scenario.dial("clients") >> 2 * number & 3]
+            world.add_person(f"person-{number}", self.node(number + 2), role, client)  # not at home
         for number in range(scenario.devices):
-            world.add_device(f"dog-{number}", self.node_of_devices(number), senses)
+            name = f"dog-{number}"
+            device = world.add_device(
+                name, self.node_of_devices(number), self.list_senses(number, 0)
+            )
+            device.has_will = not scenario.dial("apps") >> number & 1
+
+    def list_senses(self, device: int, change: int) -> list[Sense]:
+        """Return what a device measures, by its number and how often its sensors were changed."""
+        sensors = SENSORS[((self.scenario.dial("sensors") >> 2 * device) + change) & 3]
+        return [replace(sense, period=sense.period * self.scenario.pace) for sense in sensors]
 
     def home(self, number: int) -> str:
         """Return where a person is in the end."""
@@ -99,4 +220,4 @@ class Setup:
         return f"dog-{number % self.scenario.devices}"
 
 
-__all__ = ["HIDDEN", "MAD", "SENSES", "TERMS", "WISHES", "Setup"]
+__all__ = ["HIDDEN", "MAD", "SENSORS", "WISHES", "Setup", "load_vocabulary"]

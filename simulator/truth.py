@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import cbor2
 from denwatch.node.core.events import Log
+from denwatch.node.core.home_assistant import ONLINE, name_presence
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -21,7 +22,11 @@ from denwatch.node.core.items import (
 )
 
 from simulator.hosted_node import HostedNode
-from simulator.world import World
+from simulator.world import KEPT_ALIVE, World
+
+PRESENCE = KEPT_ALIVE + 40_000  # ms within which what is said of a device's presence is true
+_LINGER = 1_000  # ms: what was on its way when a device lost its rights
+_UNCERTAIN = 2  # the flag of a notification vector with a trapezoid in it
 
 
 class Seen(NamedTuple):
@@ -33,15 +38,33 @@ class Seen(NamedTuple):
     vector: bytes
     doubt: int
     origin: str
+    life: int  # of the device: how often it had lost its memory
 
     @property
     def number(self) -> tuple[str, int, int]:
         """What its device calls it."""
         return self[:3]
 
+    @property
+    def reading(self) -> tuple[str, int, int, int]:
+        """What no other reading has: its number, and the life in which that was counted."""
+        return (*self[:3], self.life)
 
-def _read_note(fields: Mapping[str, Any]) -> Seen:
-    return Seen(*(fields[name] for name in Seen._fields))
+
+def _read_note(fields: Mapping[str, Any], life: int) -> Seen:
+    return Seen(*(fields[name] for name in Seen._fields[:-1]), life)
+
+
+class Absence(NamedTuple):
+    """A device that was said to be there and was not, or the reverse."""
+
+    node: str
+    device: str
+    said: str  # by whom
+    is_there: bool
+    seconds: int  # for how long it had been so
+    has_will: bool
+    was_clean: bool  # whether it had said goodbye
 
 
 class Truth:
@@ -56,6 +79,12 @@ class Truth:
         self.lies: set[int] = set()  # items that somebody made up
         self.liars: set[str] = set()  # nodes that hand them on
         self.sent: set[tuple[str, int]] = set()  # owner and note: offered more than once
+        self.demoted: dict[str, int] = {}  # people, and when
+        self.revoked: dict[str, int] = {}  # devices that have no rights now, and since when
+        self.stolen: list[tuple[str, str]] = []  # node and device: a note of one without rights
+        self.absences: list[Absence] = []
+        self.omitting: set[str] = set()  # nodes that found no room on a device for something
+        self.doubtful: dict[tuple[str, str], int] = {}  # node and device: first sent with doubt
         self._delivered: set[tuple[str, str, int]] = set()
 
     def find_forgetful(self) -> set[str]:
@@ -82,9 +111,57 @@ class Truth:
                 self.sent_after.append(key)
         elif log.kind == "drop" and fields.get("item") is not None:
             self.dropped.add(int(str(fields["item"])))
+        elif log.kind == "drop" and fields.get("what") == "vectors":
+            self.omitting.add(host.name)
         elif log.kind == "note":
-            self.notes[int(str(fields["item"]))] = _read_note(fields)
+            self._see_note(host, fields)
             self.most_held = max(self.most_held, host.item_store.count(NOTIFICATION))
+
+    def _see_note(self, host: HostedNode, fields: Mapping[str, Any]) -> None:
+        assert self.world is not None
+        device = self.world.devices.get(fields["device"])
+        seen = _read_note(fields, device.life if device else 0)
+        self.notes.setdefault(int(str(fields["item"])), seen)
+        if seen.origin == host.name:
+            if self.revoked.get(seen.device, self.world.now) < self.world.now - _LINGER:
+                self.stolen.append((host.name, seen.device))
+            if seen.vector[1] & _UNCERTAIN:
+                self.doubtful.setdefault((host.name, seen.device), self.world.now)
+
+    def look_at_presence(self) -> None:
+        """Compare who is said to be there with who is, at every node."""
+        assert self.world is not None
+        world = self.world
+        for host in world.hosts.values():
+            if not host.is_up:
+                continue
+            said = {device.name: device for device in host.devices.list_devices()}
+            for name, device in world.devices.items():
+                known = said.get(name)
+                if known is None:
+                    continue
+                shown = world.retained.get(name_presence(host.name, name))
+                claims = {"status": known.is_present}
+                if shown:
+                    claims["Home Assistant"] = shown == ONLINE
+                is_here = device.is_up and device.node == host.name
+                if is_here and known.epoch != device.spool.epoch:
+                    continue  # it was not let in, or not yet
+                since = device.connected_at if is_here else world.left.get((host.name, name), 0)
+                for who, claim in claims.items():
+                    late = world.now - max(since, world.started.get(host.name, 0))
+                    if claim != is_here and late > PRESENCE and name not in self.revoked:
+                        self.absences.append(
+                            Absence(
+                                host.name,
+                                name,
+                                who,
+                                is_here,
+                                late // 1000,
+                                device.has_will,
+                                (host.name, name) in world.goodbyes,
+                            )
+                        )
 
 
 def iterate_notes(host: HostedNode) -> Iterator[tuple[int, NotificationBody]]:

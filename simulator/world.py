@@ -2,6 +2,10 @@
 
 The only file that moves anything between a node and those who are with it. A message to or from
 them takes `local_delay`; it is lost if either is gone by then, as with a connection that breaks.
+
+A connection ends in one of three ways: `CLEAN`, with a goodbye; `CLOSED`, which the node's server
+sees at once; `SILENT`, which it sees when keep-alives have been missing for a while, or when the
+same client connects again. After the last two it publishes the will of the client, if it has one.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from random import Random
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.node.core.events import (
     DEVICES,
+    HOME,
     NOTES,
     REPLIES,
     REQUESTS,
@@ -27,11 +32,13 @@ from simulator.calendar import START
 from simulator.device import EmulatedDevice, PowerCut, Sense
 from simulator.hosted_node import Watch
 from simulator.network import Network, WorldSettings
-from simulator.person import Person
+from simulator.person import LIBRARY, Person
 from simulator.traces import ContactEvent
 
 _ASK_AGAIN = 10_000  # ms
 _SEND_AGAIN = 1_000  # ms; how often a device looks whether there is something to send
+CLEAN, CLOSED, SILENT = "clean", "closed", "silent"
+KEPT_ALIVE = 90_000  # ms without a word before a server gives a client up
 
 
 class World(Network):
@@ -47,14 +54,27 @@ class World(Network):
         super().__init__(seed, vocabulary, settings, watch)
         self.people: dict[str, Person] = {}
         self.devices: dict[str, EmulatedDevice] = {}
+        self.keeps_readings = False  # whether devices remember what they did not tell
+        self.has_wills = False  # whether servers announce the end of devices
+        self.left: dict[tuple[str, str], int] = {}  # by node and device: when it went away
+        self.goodbyes: set[tuple[str, str]] = set()  # those of them who went with a word
+        self.started: dict[str, int] = {}  # when people and devices came back to a node
+        self.retained: dict[str, bytes] = {}  # by topic, of whatever node
+        self.home_topics: set[str] = set()  # that anything was published under, for Home Assistant
         self._sending: set[str] = set()
+        # By node and client: the number of the connection that the server believes in, and of the
+        # node's start.
+        self._connections: dict[tuple[str, str], tuple[int, int]] = {}
+        self._numbers = 0
 
     # Who there is ---------------------------------------------------------------------------
 
-    def add_person(self, name: str, node: str = "", role: str = "all") -> Person:
+    def add_person(
+        self, name: str, node: str = "", role: str = "all", client: str = LIBRARY
+    ) -> Person:
         """Let somebody come, to a node."""
         self.roster.roles[name] = role
-        person = self.people[name] = Person(name)
+        person = self.people[name] = Person(name, client)
         if node:
             self.move_person(name, node)
         return person
@@ -71,7 +91,13 @@ class World(Network):
         seed = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
         rng = Random(int.from_bytes(seed, "big"))
         device = EmulatedDevice(
-            name, sorted(self.hosts), self.vocabulary_hash, list(senses), rng, drive
+            name,
+            sorted(self.hosts),
+            self.vocabulary_hash,
+            list(senses),
+            rng,
+            drive,
+            keeps_readings=self.keeps_readings,
         )
         self.devices[name] = device
         self._starts[name] = 0
@@ -83,6 +109,7 @@ class World(Network):
         """Let those who are with a node connect again, after its start with this number."""
         if self._starts[name] != start:
             return
+        self.started[name] = self.now
         for person in self.people.values():
             if person.node == name:
                 self._attach(person)
@@ -93,31 +120,65 @@ class World(Network):
     def _bring(self, name: str, publish: Publish) -> None:
         """Bring what a node said to those who are with it."""
         topic, delay = publish.topic, self.settings.local_delay
+        if publish.retain:
+            self.retained[topic] = publish.payload
+        if topic.startswith(HOME):
+            self.home_topics.add(topic)
         if topic.startswith((NOTES, REPLIES)):
             self.calendar.wait(delay, self._hand, name, topic.rpartition("/")[2], publish)
         elif topic.startswith(DEVICES):
             device = topic.removeprefix(DEVICES).partition("/")[0]
             self.calendar.wait(delay, self._reach_device, name, device, publish)
 
+    # Connections ----------------------------------------------------------------------------
+
+    def _open(self, node: str, client: str, topics: Iterable[str]) -> None:
+        """Let the server of a node see a client that listens; an older connection ends."""
+        self._close(node, client, topics)
+        self._numbers += 1
+        self._connections[node, client] = (self._numbers, self._starts[node])
+        for topic in topics:
+            self.give(node, Listening(topic, True))
+
+    def _close(self, node: str, client: str, topics: Iterable[str], way: str = CLOSED) -> None:
+        """Let a connection end, if there is one."""
+        current = self._connections.get((node, client))
+        if current is None or current[1] != self._starts[node]:
+            return
+        if way == SILENT:
+            self.calendar.wait(KEPT_ALIVE, self._give_up, node, client, list(topics), current)
+            return
+        del self._connections[node, client]
+        for topic in topics:
+            self.give(node, Listening(topic, False))
+        device = self.devices.get(client)
+        if way == CLOSED and self.has_wills and device is not None and device.has_will:
+            self.give(node, Message(client, *device.uplink.will))
+
+    def _give_up(
+        self, node: str, client: str, topics: list[str], connection: tuple[int, int]
+    ) -> None:
+        if self._connections.get((node, client)) == connection:
+            self._close(node, client, topics)
+
     # People ---------------------------------------------------------------------------------
 
-    def move_person(self, name: str, node: str) -> None:
+    def move_person(self, name: str, node: str, way: str = CLOSED) -> None:
         """Let somebody walk to a node, or away ("")."""
         person = self.people[name]
-        self._detach(person)
+        if person.node:
+            self._close(person.node, name, _list_topics(name), way)
         person.node = node
         self._attach(person)
 
     def _attach(self, person: Person) -> None:
         if person.node and self.hosts[person.node].is_up:
-            for prefix in (REPLIES, NOTES):
-                self.give(person.node, Listening(prefix + person.name, True))
+            self._open(person.node, person.name, _list_topics(person.name))
+            person.renew(self.now)
+            report = person.report()
+            if report:
+                self.give(person.node, Message(person.name, REQUESTS + person.name, report))
             self._ask(person.name)
-
-    def _detach(self, person: Person) -> None:
-        if person.node:
-            for prefix in (REPLIES, NOTES):
-                self.give(person.node, Listening(prefix + person.name, False))
 
     def ask(self, name: str, body: dict[str, object]) -> None:
         """Let somebody ask something of the node they are at, until there is an answer."""
@@ -157,45 +218,64 @@ class World(Network):
 
     # Devices --------------------------------------------------------------------------------
 
-    def move_device(self, name: str, node: str) -> None:
+    def move_device(self, name: str, node: str, way: str = CLOSED) -> None:
         """Connect a device to a node, or to none ("")."""
         device = self.devices[name]
-        self._disconnect(device)
+        self._disconnect(device, way)
         device.node = node
         if device.is_up:
             self._connect(device)
 
     def _connect(self, device: EmulatedDevice) -> None:
         if device.node and self.hosts[device.node].is_up:
-            device.connect(device.node)
-            self.give(device.node, Listening(f"{DEVICES}{device.name}/sv", True))
+            self.left.pop((device.node, device.name), None)
+            self.goodbyes.discard((device.node, device.name))
+            device.connect(device.node, self.now)
+            self._open(device.node, device.name, [f"{DEVICES}{device.name}/sv"])
             self._pump(device.name, self._starts[device.name])
 
-    def _disconnect(self, device: EmulatedDevice) -> None:
+    def _disconnect(self, device: EmulatedDevice, way: str = CLOSED) -> None:
         if device.node:
-            self.give(device.node, Listening(f"{DEVICES}{device.name}/sv", False))
+            self.left.setdefault((device.node, device.name), self.now)
+            if way == CLEAN:
+                self.goodbyes.add((device.node, device.name))
+            self._close(device.node, device.name, [f"{DEVICES}{device.name}/sv"], way)
 
-    def start_device(self, name: str) -> None:
-        """Switch a device on, with what its flash has."""
+    def start_device(self, name: str, kept: bytes = b"") -> None:
+        """Switch a device on, with what its flash has, and what a sleep kept."""
         device = self.devices[name]
         self._starts[name] += 1
-        device.start(self.now, self.now // 1000)
+        device.start(self.now, self.now // 1000, kept)
         self.calendar.wait(0, self._sample, name, self._starts[name])
         if device.node:
             self._connect(device)
 
-    def kill_device(self, name: str, down: int = 2_000) -> None:
+    def kill_device(self, name: str, down: int = 2_000, way: str = CLOSED) -> None:
         """Cut a device's power for a while."""
         device = self.devices[name]
         if device.is_up:
             self.tell("kill", name)
             device.die()
-            self._disconnect(device)
+            self._disconnect(device, way)
             self.calendar.wait(down, self._wake_device, name)
 
-    def _wake_device(self, name: str) -> None:
+    def put_to_sleep(self, name: str, duration: int) -> None:
+        """Let a device sleep deeply for a while, as `watchdog.duty` does."""
+        device = self.devices[name]
+        if not device.is_up:
+            return
+        self.tell("sleep", name)
+        try:
+            kept = device.sleep(self.now)
+        except PowerCut:
+            self.kill_device(name)
+            return
+        self._disconnect(device, SILENT)
+        self.calendar.wait(duration, self._wake_device, name, kept)
+
+    def _wake_device(self, name: str, kept: bytes = b"") -> None:
         if not self.devices[name].is_up:
-            self.start_device(name)
+            self.start_device(name, kept)
 
     def _sample(self, name: str, start: int) -> None:
         device = self.devices[name]
@@ -286,4 +366,8 @@ class World(Network):
         return hash.hexdigest()
 
 
-__all__ = ["START", "World", "WorldSettings"]
+def _list_topics(person: str) -> list[str]:
+    return [REPLIES + person, NOTES + person]
+
+
+__all__ = ["CLEAN", "CLOSED", "SILENT", "START", "World", "WorldSettings"]

@@ -1,0 +1,228 @@
+"""What else happens at a site: sleeping, erased and changed devices, odd clients, other words.
+
+Each happening is one function of a play and two numbers; `faults.py` has the others. What is still
+wrong when the trouble ends is mended by `mend_life`.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import TYPE_CHECKING
+
+from denwatch.node.core.events import DEVICES, REQUESTS, Message
+from denwatch.node.core.transaction import Transaction
+from denwatch.protocol import frames, notification
+from denwatch.protocol.vectors import NotificationVector, Reading
+
+from simulator.calendar import START
+from simulator.keys import KEY_ID, make_device_secret
+from simulator.person import BROKEN
+from simulator.registry import dial, fault, on_heal, ordinary
+from simulator.setup import load_vocabulary
+from simulator.world import CLOSED, SILENT
+
+if TYPE_CHECKING:
+    from simulator.faults import Play
+
+_OPERATOR = 8_000  # ms until an operator has dealt with a device
+_PROBE = 20_000  # ms between two looks at who is said to be there
+_RESTLESS, _PAUSE = 12, 900  # reconnections, ms between them
+
+
+# People ---------------------------------------------------------------------------------------
+
+
+@ordinary("ask", weight=3)
+def ask(play: Play, first: int, _: int, body: str) -> None:
+    """Let somebody ask for what was drawn from the grammar."""
+    request = json.loads(body)
+    if first & 256:
+        request["name"] = f"wish-{first >> 9 & 1}"
+    play.world.ask(play.person(first), request)
+
+
+@fault("vanish")
+def vanish(play: Play, first: int, second: int) -> None:
+    """Let somebody walk out of range without a word, and turn up at another node later."""
+    name = play.person(first)
+    play.world.move_person(name, "", SILENT)
+    play.world.calendar.wait(second % 60_000, play.world.move_person, name, play.node(second >> 8))
+
+
+@fault("restless")
+def reconnect_often(play: Play, first: int, second: int) -> None:
+    """Let a client reconnect again and again."""
+    name = play.person(first)
+
+    def reconnect() -> None:
+        play.world.move_person(name, play.world.people[name].node, (CLOSED, SILENT)[second & 1])
+
+    for number in range(_RESTLESS):
+        play.world.calendar.wait(number * _PAUSE, reconnect)
+
+
+@fault("garbage")
+def send_garbage(play: Play, first: int, second: int) -> None:
+    """Let a client send what is no request."""
+    person, rng = play.world.people[play.person(first)], Random(second)
+    if not person.node:
+        return
+    noise = rng.randbytes(rng.randrange(1, 200))
+    for payload in (
+        noise,
+        b"",
+        b"{" * (second % 3_000),
+        b'{"subscribe": {"when": ' * (second % 300),
+        b"\xa1\x67content\x81\x83\x61x" + noise,
+        json.dumps({"received": [f"{rng.getrandbits(64):016x}"] * 9}).encode(),
+        json.dumps({"content": [["event", "=", "patient"], ["heart_rate", ">", 1e999]]}).encode(),
+        json.dumps({"subscribe": "heart rate is high, valid for 1e300 d"}).encode(),
+    ):
+        play.world.give(person.node, Message(person.name, REQUESTS + person.name, payload))
+
+
+@fault("demoted")
+def demote(play: Play, first: int, _: int) -> None:
+    """Give somebody a role that sees less."""
+    name = play.person(first)
+    play.world.roster.roles[name] = "helper"
+    play.truth.demoted.setdefault(name, play.world.now)
+
+
+# Devices --------------------------------------------------------------------------------------
+
+
+@ordinary("nap")
+def nap(play: Play, first: int, second: int) -> None:
+    """Let a device sleep deeply."""
+    play.world.put_to_sleep(play.device(first), 5_000 + second % 60_000)
+
+
+@fault("device-killed")
+def kill_device(play: Play, first: int, second: int) -> None:
+    """Let a device be dead for minutes; its connection may stay open."""
+    way = (CLOSED, SILENT)[second & 1]
+    play.world.kill_device(play.device(first), 30_000 + second * 4, way)
+
+
+@fault("reflash")
+def reflash(play: Play, first: int, second: int) -> None:
+    """Erase a device's memory with a new firmware; an operator lets it begin anew a bit later."""
+    name = play.device(first)
+    play.world.kill_device(name, 2_000 + second % 4_000)
+    play.world.devices[name].erase()
+    play.forget_heard(name)  # its key is a new one: what was overheard is worth nothing
+    play.world.calendar.wait(_OPERATOR, forget_device, play, name)
+
+
+def forget_device(play: Play, name: str) -> None:
+    """Let all nodes that are up forget what they know of a device that began anew."""
+    device = play.world.devices[name]
+    for host in play.world.hosts.values():
+        known = {each.name: each for each in host.devices.list_devices()} if host.is_up else {}
+        if name not in known or not device.is_up or known[name].epoch <= device.spool.epoch:
+            continue
+
+        def forget(transaction: Transaction, protocol: object = host.devices) -> None:
+            protocol.forget_device(transaction, name)  # type: ignore[attr-defined]
+
+        play.world.act(host.name, forget)
+        if device.node == host.name:
+            play.world.move_device(name, host.name)
+
+
+@fault("other-sensors")
+def change_sensors(play: Play, first: int, second: int) -> None:
+    """Put other sensors on a device: its next hello says so."""
+    name = play.device(first)
+    number = int(name.rpartition("-")[2])
+    device = play.world.devices[name]
+    device.senses = play.list_senses(number, 1 + second % 3)
+    play.world.kill_device(name, 2_000)
+
+
+@fault("broken-sensor")
+def break_sensor(play: Play, first: int, second: int) -> None:
+    """Let a sensor fail for a while."""
+    device = play.world.devices[play.device(first)]
+    sense = device.senses[second % len(device.senses)]
+    broken = (sense.event, sense.attributes[second // 7 % len(sense.attributes)])
+    device.broken.add(broken)
+    play.later(device.broken.discard, broken)
+
+
+@fault("revoked-device")
+def revoke_device(play: Play, first: int, second: int) -> None:
+    """Take a device's rights away, and give them back later; a thief uses its key meanwhile."""
+    name, world = play.device(first), play.world
+    if name in play.truth.revoked:
+        return
+    node = world.devices[name].node
+    world.move_device(name, "")
+    world.roster.devices.pop(name, None)
+    play.truth.revoked[name] = world.now
+
+    def register() -> None:
+        if play.truth.revoked.pop(name, None) is not None:
+            world.roster.devices[name] = None
+            world.move_device(name, node)
+
+    def steal(sequence: int) -> None:
+        vector = notification.encode(
+            NotificationVector(1, [Reading(1, (200,) * 4)], sequence=sequence)
+        )
+        frame = frames.Frame(frames.NOTIFICATIONS, 1 << 20, sequence, frames.join_vectors([vector]))
+        link = frames.Link(name, node, KEY_ID, make_device_secret(name))
+        payload = frames.seal(link, frames.UP, frame)
+        if name in play.truth.revoked and node:
+            world.give(node, Message(name, f"{DEVICES}{name}/nv", payload))
+
+    play.returns[name] = register
+    world.calendar.wait(3_000, steal, 1 + second % 1_000)
+    world.calendar.wait(8_000 + second % 60_000, register)
+
+
+# Sites ----------------------------------------------------------------------------------------
+
+
+@fault("upgrade")
+def upgrade(play: Play, first: int, second: int) -> None:
+    """Start a node again with another version of the vocabulary."""
+    host = play.world.hosts[play.node(first)]
+    host.vocabulary = load_vocabulary(2)
+    play.world.kill(host.name, "upgrade", 1_000 + second % 3_000)
+
+
+@dial("stroll")
+def draw_stroll(rng: Random) -> int:
+    """Let people walk about when all is well, in some scenarios."""
+    return rng.randrange(1, 1 << 8) if rng.random() < 0.4 else 0
+
+
+@on_heal.append
+def mend_life(play: Play) -> None:
+    """Let everything be well."""
+    for register in list(play.returns.values()):
+        register()
+    for device in play.world.devices.values():
+        device.broken.clear()
+        if not device.is_up:
+            play.world.start_device(device.name)
+        play.world.calendar.wait(_OPERATOR, forget_device, play, device.name)
+    stroll = play.scenario.dial("stroll")
+    for number, person in enumerate(play.world.people.values()):
+        if stroll >> number & 1 and person.client != BROKEN:
+            for wait in (60_000, 105_000):
+                node = play.node(play.scenario.names.index(play.home(number)) + wait)
+                play.world.calendar.wait(wait, play.world.move_person, person.name, node)
+
+
+def probe(play: Play) -> None:
+    """Look at who is said to be there, now and from time to time."""
+    play.truth.look_at_presence()
+    if play.world.now - START < play.scenario.trouble + play.scenario.calm - _PROBE:
+        play.world.calendar.wait(_PROBE, probe, play)
+
+
+__all__ = ["mend_life", "probe"]
