@@ -120,8 +120,7 @@ def forget_device(play: Play, name: str) -> None:
     """Let all nodes that are up forget what they know of a device that began anew."""
     device = play.world.devices[name]
     for host in play.world.hosts.values():
-        known = {each.name: each for each in host.devices.list_devices()} if host.is_up else {}
-        if name not in known or not device.is_up or known[name].epoch <= device.spool.epoch:
+        if not host.is_up or play.truth.heard.get((host.name, name), device.life) == device.life:
             continue
 
         def forget(transaction: Transaction, protocol: object = host.devices) -> None:

@@ -82,9 +82,11 @@ class Truth:
         self.demoted: dict[str, int] = {}  # people, and when
         self.revoked: dict[str, int] = {}  # devices that have no rights now, and since when
         self.stolen: list[tuple[str, str]] = []  # node and device: a note of one without rights
+        self.heard: dict[tuple[str, str], int] = {}  # node and device: its life at the last hello
         self.absences: list[Absence] = []
         self.omitting: set[str] = set()  # nodes that found no room on a device for something
         self.doubtful: dict[tuple[str, str], int] = {}  # node and device: first sent with doubt
+        self._started: dict[str, int] = {}  # nodes, and when
         self._delivered: set[tuple[str, str, int]] = set()
 
     def find_forgetful(self) -> set[str]:
@@ -113,6 +115,12 @@ class Truth:
             self.dropped.add(int(str(fields["item"])))
         elif log.kind == "drop" and fields.get("what") == "vectors":
             self.omitting.add(host.name)
+        elif log.kind == "start":
+            self._started[host.name] = 0 if self.world is None else self.world.now
+        elif log.kind == "device" and fields["is_up"]:
+            device = str(fields["device"])
+            if self.world is not None and device in self.world.devices:
+                self.heard[host.name, device] = self.world.devices[device].life
         elif log.kind == "note":
             self._see_note(host, fields)
             self.most_held = max(self.most_held, host.item_store.count(NOTIFICATION))
@@ -145,11 +153,11 @@ class Truth:
                 if shown:
                     claims["Home Assistant"] = shown == ONLINE
                 is_here = device.is_up and device.node == host.name
-                if is_here and known.epoch != device.spool.epoch:
+                if is_here and self.heard.get((host.name, name)) != device.life:
                     continue  # it was not let in, or not yet
                 since = device.connected_at if is_here else world.left.get((host.name, name), 0)
                 for who, claim in claims.items():
-                    late = world.now - max(since, world.started.get(host.name, 0))
+                    late = world.now - max(since, self._started[host.name])
                     if claim != is_here and late > PRESENCE and name not in self.revoked:
                         self.absences.append(
                             Absence(

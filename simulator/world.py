@@ -58,7 +58,6 @@ class World(Network):
         self.has_wills = False  # whether servers announce the end of devices
         self.left: dict[tuple[str, str], int] = {}  # by node and device: when it went away
         self.goodbyes: set[tuple[str, str]] = set()  # those of them who went with a word
-        self.started: dict[str, int] = {}  # when people and devices came back to a node
         self.retained: dict[str, bytes] = {}  # by topic, of whatever node
         self.home_topics: set[str] = set()  # that anything was published under, for Home Assistant
         self._sending: set[str] = set()
@@ -109,7 +108,6 @@ class World(Network):
         """Let those who are with a node connect again, after its start with this number."""
         if self._starts[name] != start:
             return
-        self.started[name] = self.now
         for person in self.people.values():
             if person.node == name:
                 self._attach(person)
