@@ -9,7 +9,11 @@ that fails prints the command that replays it and makes it shorter. `--resume FI
 became of each seed in a file, and plays only what is not there yet, as long as the program is the
 same.
 
-Headline: `seeds`, `violations`, `ablations`, `ablations_caught`, `fault_kinds`.
+Known defects (`simulator/known_defects.py`) are counted apart. One that does not show any more in
+its own scenario is a violation, until it is removed from the list.
+
+Headline: `seeds`, `violations`, `ablations`, `ablations_caught`, `fault_kinds`,
+`known_defects_found`.
 """
 
 from __future__ import annotations
@@ -25,8 +29,16 @@ from typing import Any
 
 from benchmarks.campaign_journal import Journal, hash_program
 from benchmarks.common import describe_machine, format_table, run, save_text, say
-from simulator.campaign import Catch, Outcome, catch_rules, play_seeds, tell_replay
-from simulator.registry import RULES, list_checks, list_faults
+from simulator.campaign import (
+    Catch,
+    Outcome,
+    catch_rules,
+    find_scenario,
+    find_stale,
+    play_seeds,
+    tell_replay,
+)
+from simulator.registry import DEFECTS, RULES, list_checks, list_faults
 
 SEEDS = 1_000
 QUICK = 60
@@ -103,6 +115,19 @@ def describe_catches(catches: list[Catch]) -> str:
     return format_table(["without the rule", "which says", "broken then", "first seed"], rows)
 
 
+def describe_defects(outcomes: list[Outcome], stale: list[str]) -> str:
+    """Return the table of known defects: who notices each, and after how many seeds."""
+    rows = []
+    for name, defect in DEFECTS.items():
+        showing = [place for place, outcome in enumerate(outcomes) if name in outcome.known]
+        first = outcomes[showing[0]].seed if showing else "-"
+        needed = showing[0] + 1 if showing else "not found"
+        meaning = f"{defect.meaning} (mended: remove it)" if name in stale else defect.meaning
+        rows.append([name, meaning, defect.check, first, needed, len(showing)])
+    header = ["known defect", "which is", "noticed by", "first seed", "seeds needed", "in seeds"]
+    return format_table(header, rows)
+
+
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Play seeds, then play without each rule."""
     count = _own.seeds or (QUICK if options.quick else SEEDS)
@@ -111,15 +136,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with Journal(_own.resume) as journal:
         outcomes = run_campaign(seeds, journal)
         catches = run_ablations(names, options.seed, journal)
+    stale = find_stale()
+    for name in stale:
+        say(f"{name} does not show any more: remove it from simulator/known_defects.py")
     seconds = sum(journal.spent[seed] for seed in seeds)
     violations = [outcome for outcome in outcomes if outcome.rule]
     kinds = Counter(kind for outcome in outcomes for kind in outcome.faults)
     caught = sum(bool(catch.broken) for catch in catches)
     broken = {promise for catch in catches for promise in catch.broken}
+    found = {name for outcome in outcomes for name in outcome.known}
+    on_sqlite = sum(bool(find_scenario(seed).dial("sqlite")) for seed in seeds)
     simulated = sum(outcome.hours for outcome in outcomes)
     cpu = sum(outcome.cpu for outcome in outcomes)
     text = (
-        f"{count} seeds, {len(violations)} violations; {simulated:.0f} simulated hours, in"
+        f"{count} seeds, {len(violations) + len(stale)} violations;"
+        f" {simulated:.0f} simulated hours, in"
         f" {seconds / 60:.0f} minutes on {os.cpu_count()} processors that others used too:"
         f" {60 * count / seconds:.0f} seeds a minute, {simulated / seconds:.2f} simulated hours a"
         f" second. A seed takes {cpu / count:.2f} s of one processor"
@@ -134,17 +165,22 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     table = describe_catches(catches)
     faults = format_table(["fault", "in seeds"], [[kind, kinds[kind]] for kind in list_faults()])
     failures = "\n".join(f"- seed {each.seed}: {each.what}" for each in violations)
-    parts = [text, *([failures] if failures else []), told, table, promises, faults]
+    defects = [describe_defects(outcomes, stale)] if DEFECTS else []
+    parts = [text, *([failures] if failures else []), *defects, told, table, promises, faults]
     print(*parts, sep="\n\n")
     if options.save:
         command = f"`python -m benchmarks.campaign --seeds {count} --save`"
         save_text("campaign.md", "\n\n".join(["# Trouble by the thousand", command, *parts]))
     return {
         "seeds": count,
-        "violations": len(violations),
+        "violations": len(violations) + len(stale),
+        "known_defects": len(DEFECTS),
+        "known_defects_found": len(found),
+        "known_defects_stale": len(stale),
         "ablations": len(catches),
         "ablations_caught": caught,
         "fault_kinds": len([kind for kind in list_faults() if kinds[kind]]),
+        "share_sqlite": round(on_sqlite / count, 3),
         "promises": len(checks),
         "promises_broken_by_ablations": len(broken & set(checks)),
         "seeds_per_minute": round(60 * count / seconds, 1),

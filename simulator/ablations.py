@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
+from denwatch.node.core import devices, subscriptions
 from denwatch.node.core.coverage import DeviceKind
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
+from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import VectorTable
 from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.peers import item_exchange
@@ -25,9 +28,10 @@ from denwatch.node.core.pending import Pending
 from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.ranking.topk import TopK, Verdict
+from denwatch.protocol.frames import Link
 
 from simulator.disk import FieldStore
-from simulator.keys import Ring
+from simulator.keys import KEY_ID, Ring, make_device_secret
 from simulator.memory_store import MemoryStore
 from simulator.person import Person
 from simulator.registry import RULES, Rule, load_tables
@@ -70,6 +74,20 @@ def _keep_epoch(open_store: Callable[..., None]) -> Callable[..., None]:
     return reopen
 
 
+def _trust_all(make_key: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda device: make_key(replace(device, is_doubtful=False))
+
+
+def _know_all(link_for: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a device have its rights for ever."""
+
+    def find(ring: Any, device: str, key_id: int) -> Any:
+        found = link_for(ring, device, key_id)
+        return found or Link(device, ring.name, KEY_ID, make_device_secret(device))
+
+    return find
+
+
 def _let_expired(judge: Callable[..., Any]) -> Callable[..., Any]:
     def pass_on(*arguments: Any) -> Any:
         reason, hit, until = judge(*arguments)
@@ -95,6 +113,27 @@ RULES |= {
     "reinstall": Rule(VectorTable, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(
         DeviceKind, "_select", _always(False), "what is not sent to a device is covered"
+    ),
+    "doubt": Rule(
+        devices,
+        "_make_key",
+        _trust_all,
+        "what is uncertain is covered by nothing",
+        ("carry", "nap"),
+        {"sensors": 0b11_11_11_11_11},
+    ),
+    "will": Rule(
+        DeviceProtocol,
+        "_note_gone",
+        _always(None),
+        "who is gone is not listed",
+        ("device-killed",),
+    ),
+    "rights": Rule(
+        Ring, "link_for", _know_all, "who has no rights is not heard", ("revoked-device",)
+    ),
+    "typed-content": Rule(
+        subscriptions, "describe_content_values", _always({}), "typed content is matched"
     ),
     "removal": Rule(ChangeLog, "accept_dead", _always(0), "a removal goes everywhere"),
     "retry": Rule(PeerSession, "tick", _always(None), "an exchange that got stuck begins again"),

@@ -1,7 +1,8 @@
 """Campaigns: many seeds, each a scenario of trouble, played and checked; failing ones made shorter.
 
-python -m simulator.campaign 4711          replays one seed and says what happens
-python -m simulator.campaign 4711 --shrink finds a shorter scenario that fails alike
+python -m simulator.campaign 4711            replays one seed and says what happens
+python -m simulator.campaign 4711 --shrink   finds a shorter scenario that fails alike
+python -m simulator.campaign --defect NAME   plays the scenario of a known defect
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import repeat
 
 from simulator.ablations import switch_off
@@ -22,8 +23,9 @@ from simulator.calendar import START
 from simulator.checks import find_violations
 from simulator.faults import Play
 from simulator.known_defects import find_defect
-from simulator.registry import RULES, load_tables
+from simulator.registry import DEFECTS, RULES, Violation, load_tables
 from simulator.scenario import Scenario, make_scenario
+from simulator.shrinking import Shrinker
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,7 @@ def play_scenario(
     """Play and check one scenario, perhaps with a safety rule switched off."""
     began = time.process_time()
     with switch_off(ablation) if ablation else nullcontext():
-        what = digest = ""
-        broken: tuple[str, ...] = ()
-        known: tuple[str, ...] = ()
+        digest = ""
         try:
             play = Play(scenario)
             if tell is not None:
@@ -61,22 +61,25 @@ def play_scenario(
                 world.tell = lambda kind, text: tell(f"{world.now - START:>8} ms  {kind} {text}")
             play.run()
             digest = play.world.digest()
-            named = [(find_defect(violation), violation) for violation in find_violations(play)]
-            known = tuple(dict.fromkeys(name for name, _ in named if name))
-            found = [violation for name, violation in named if not name]
-            broken = tuple(dict.fromkeys(violation.rule for violation in found))
-            what = str(found[0]) if found else ""
+            found = find_violations(play)
         except Exception as error:  # noqa: BLE001 - a core that raises has failed its scenario
-            broken, what = ("alive",), f"alive: {describe_error(error)}"
+            found = [blame_error(error)]
+    names = [find_defect(violation) for violation in found]
+    known = tuple(dict.fromkeys(name for name in names if name))
+    unknown = [each for each, name in zip(found, names, strict=True) if not name]
+    broken = tuple(dict.fromkeys(violation.rule for violation in unknown))
+    what = str(unknown[0]) if unknown else ""
     faults = tuple(scenario.list_faults())
     cpu = time.process_time() - began
     return Outcome(scenario.seed, faults, scenario.hours, broken, what, digest, known, cpu)
 
 
-def describe_error(error: Exception) -> str:
-    """Return what a core raised, and where."""
+def blame_error(error: Exception) -> Violation:
+    """Return what a core raised, and where; the facts are the error's name and the function's."""
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {place.name}, line {place.lineno}: {error}"
+    name = type(error).__name__
+    text = f"{name} in {place.name}, line {place.lineno}: {error}"
+    return Violation("alive", text, name, place.name)
 
 
 def play_seed(seed: int, ablation: str = "") -> Outcome:
@@ -140,39 +143,23 @@ def tell_replay(outcome: Outcome) -> str:
 
 
 def shrink_scenario(
-    scenario: Scenario, rule: str, ablation: str = "", budget: int = 400
+    scenario: Scenario, what: str, ablation: str = "", budget: int = 400
 ) -> Scenario:
-    """Return a scenario with as few happenings as break the same promise."""
+    """Return a short scenario that breaks the same promise, or shows the same known defect."""
 
     def fails(candidate: Scenario) -> bool:
-        return play_scenario(candidate, ablation).rule == rule
+        outcome = play_scenario(candidate, ablation)
+        return outcome.rule == what or what in outcome.known
 
-    happenings = list(scenario.happenings)
-    size = max(1, len(happenings) // 2)
-    while size and budget > 0:
-        place = 0
-        while place < len(happenings) and budget > 0:
-            fewer = happenings[:place] + happenings[place + size :]
-            budget -= 1
-            if fails(replace(scenario, happenings=tuple(fewer))):
-                happenings = fewer
-            else:
-                place += size
-        size //= 2
-    shorter = replace(scenario, happenings=tuple(happenings))
-    for count in ("people", "devices", "nodes"):
-        while budget > 0 and getattr(shorter, count) > (2 if count == "nodes" else 1):
-            smaller = replace(shorter, **{count: getattr(shorter, count) - 1})
-            budget -= 1
-            if not fails(smaller):
-                break
-            shorter = smaller
-    for name, _ in shorter.dials:
-        plain = replace(shorter, dials=tuple(each for each in shorter.dials if each[0] != name))
-        budget -= 1
-        if budget >= 0 and fails(plain):
-            shorter = plain
-    return shorter
+    return Shrinker(fails, budget).shrink(scenario)
+
+
+def find_stale() -> list[str]:
+    """Return the known defects that do not show any more where they did: they are to be removed."""
+    load_tables()
+    return [
+        name for name, defect in DEFECTS.items() if name not in play_scenario(defect.scenario).known
+    ]
 
 
 def describe_scenario(scenario: Scenario) -> str:
@@ -185,26 +172,36 @@ def describe_scenario(scenario: Scenario) -> str:
     )
     if scenario.dials:
         head += "\n  " + ", ".join(f"{name} {value}" for name, value in scenario.dials)
-    lines = [f"  {h.time:>7} ms  {h.kind} {h.first} {h.second}" for h in scenario.happenings]
+    lines = [
+        f"  {h.time:>7} ms  {h.kind} {h.first} {h.second} {h.body}".rstrip()
+        for h in scenario.happenings
+    ]
     return "\n".join([head, *lines])
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Replay one seed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("seed", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    parser.add_argument("--defect", default="", help="a known defect, or one that the seed shows")
     parser.add_argument("--shrink", action="store_true", help="find a shorter one that fails alike")
     parser.add_argument("--ablation", default="", help="a safety rule to switch off")
     parser.add_argument("--budget", type=int, default=400, help="plays to spend on a shorter one")
     options = parser.parse_args(arguments)
     scenario = find_scenario(options.seed, options.ablation)
+    if options.defect and not options.seed:
+        scenario = DEFECTS[options.defect].scenario
     print(describe_scenario(scenario))
     outcome = play_scenario(scenario, options.ablation, print)
     print(outcome.what or "all promises are kept", outcome.digest)
-    if outcome.rule and options.shrink:
-        shorter = shrink_scenario(scenario, outcome.rule, options.ablation, options.budget)
+    for name in outcome.known:
+        print(f"known: {name} ({DEFECTS[name].check}): {DEFECTS[name].meaning}")
+    what = options.defect or outcome.rule
+    if what and options.shrink:
+        shorter = shrink_scenario(scenario, what, options.ablation, options.budget)
         print("\nThe same is broken by:", describe_scenario(shorter), sep="\n")
-        print(play_scenario(shorter, options.ablation).what)
+        print(play_scenario(shorter, options.ablation).what or what)
+        print(repr(shorter))
     return 1 if outcome.rule else 0
 
 
