@@ -39,12 +39,13 @@ from simulator.evidence import (
     read_note,
 )
 from simulator.faults import Play
-from simulator.person import PLAIN, Person, Shown
+from simulator.person import LIBRARY, Person, Shown
 from simulator.registry import CHECKS, Violation, check, list_checks
 from simulator.setup import HIDDEN, MAD
 from simulator.truth import iterate_notes, iterate_subscriptions, list_live
 
 _INSTALLED = 30_000  # ms after which a device has what its node wants it to have
+_HEARD = 20_000  # ms after which a node has heard what another one over a good link has shown
 _TRIES = 60  # made-up readings of each event that a device is asked about
 _LAST = {False: 255, True: 65_535}
 
@@ -101,7 +102,7 @@ def check_once(play: Play) -> None:
         seen: dict[tuple[str, int, int, int], str] = {}
         for shown in person.notes.values():
             body = notes.get(int(shown.id, 16))
-            if body is None or person.client == PLAIN:  # which does not compare readings
+            if body is None or person.client != LIBRARY:  # others do not compare readings
                 continue
             if body.reading in seen:
                 told = f"{seen[body.reading]} and {shown.id}"
@@ -186,7 +187,7 @@ def check_held_back(play: Play) -> Iterator[Violation]:
     """Nothing wanted is held back: a device tells every reading that a subscription in force wants.
 
     Of all readings that it took, told or not, each held against the definition of a match. A wish
-    is in force where it was confirmed, at once, and everywhere when all has been well for a while.
+    is in force where a node has it, and that node has had the time to tell its devices.
     """
     wishes = [
         wish
@@ -212,7 +213,7 @@ def _is_due(play: Play, wish: Wish, taken: Taken) -> bool:
     truth = play.truth
     if not taken.node or taken.node in truth.liars | truth.find_forgetful() | truth.omitting:
         return False
-    start = wish.told if wish.node == taken.node else find_calm(play) + SETTLED
+    start = truth.added.get((taken.node, int(wish.id, 16)), FOREVER)
     return taken.time > max(start, taken.since) + _INSTALLED
 
 
@@ -247,7 +248,7 @@ def _describe_held_back(play: Play, wish: Wish, device: EmulatedDevice, taken: T
 
 
 @check("arrived")
-def check_arrived(play: Play) -> None:
+def check_arrived(play: Play) -> Iterator[Violation]:
     """Everything arrives: what was asked for before it was read is shown in the end."""
     notes = play.truth.notes
     lost = play.truth.find_lost()
@@ -268,7 +269,9 @@ def check_arrived(play: Play) -> None:
                     continue
                 if not has_seen(person, notes, body):
                     text = f"{person.name} never saw {id:016x} of {body.device}"
-                    raise Violation("arrived", text)
+                    has_come = any(again[0] == f"{id:016x}" for again in person.again)
+                    facts = ["taken for another"] if has_come else []
+                    yield Violation("arrived", text, *facts)
 
 
 def _list_shown(play: Play, wish: Wish) -> list[Shown]:
@@ -310,22 +313,29 @@ def check_top_k(play: Play) -> None:
 
 @check("top-k-anywhere")
 def check_top_k_anywhere(play: Play) -> None:
-    """Top-k holds for a person wherever they are: in calm, when all nodes hear of each other."""
-    settled = find_calm(play) + SETTLED // 2
+    """Top-k holds for a person wherever they are, of all that the nodes could tell each other."""
     for person in list_working(play):
         for wish in list_wishes(person):
             top = wish.terms[0]
             shown = _list_shown(play, wish) if top else []
             for place, note in enumerate(shown):
-                before = [each for each in shown[:place] if settled < each.time < note.time - SLACK]
+                before = [each for each in shown[:place] if _could_know(note, each)]
                 better = _list_better(play, wish, before, note)
-                if len(better) >= top:
+                if len(better) >= top and play.truth.liars.isdisjoint({*note.linked, note.node}):
                     has_walked = any(other.node != note.node for other in better)
                     raise Violation(
                         "top-k-anywhere",
                         f"{person.name}: {note.id} after {len(better)} better ones",
                         *(["walked"] if has_walked else []),
                     )
+
+
+def _could_know(note: Shown, other: Shown) -> bool:
+    """Return whether the node that showed a note had had the time to hear of another one."""
+    if note.node == other.node:
+        return True
+    since = max(note.linked.get(other.node, FOREVER), other.time)
+    return since + _HEARD < note.time
 
 
 @check("best")

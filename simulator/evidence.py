@@ -8,6 +8,7 @@ for typed content; by none of the engines that a node or a device runs.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -193,11 +194,14 @@ def may_see(play: Play, wish: Wish) -> bool:
 def is_in_doubt(play: Play, wish: Wish) -> bool:
     """Return whether nobody can say from outside if a wish is in force.
 
-    It may have been replaced or taken back by its name; a disk that lied may have lost it; and
-    when it ends by itself is a question of clocks.
+    It may have been replaced or taken back by its name, unless all still have it; a disk that lied
+    may have lost it; and when it ends by itself is a question of clocks.
     """
-    is_lost = int(wish.id, 16) in play.truth.find_lost()
-    return "name" in wish.request or is_lost or wish.until != FOREVER
+    id = int(wish.id, 16)
+    if id in play.truth.find_lost() or wish.until != FOREVER:
+        return True
+    held = (each for host in list_honest(play) for each, _ in iterate_subscriptions(host))
+    return "name" in wish.request and Counter(held)[id] < len(list_honest(play))
 
 
 def has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:

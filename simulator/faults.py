@@ -53,8 +53,9 @@ class Play(Byzantine):
         """Let everything be well: nothing more goes wrong."""
         world = self.world
         world.weather.clear()
-        for (first, second), air in world.links.items():
-            air.ways[first].weather = air.ways[second].weather = FAIR
+        for first, second in world.links:
+            world.set_weather(first, second, FAIR)
+            world.set_weather(second, first, FAIR)
         world.partition([self.scenario.names])
         for host in world.hosts.values():
             host.faults.clear()

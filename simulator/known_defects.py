@@ -7,11 +7,14 @@ entry is removed. So the list can only become shorter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from simulator.registry import DEFECTS, Violation
-from simulator.scenario import Scenario
+from simulator.scenario import ASK, MINUTE, Happening, Scenario
+
+_UNNAMED = 256  # in the first number of a happening: the subscription has no name
 
 
 @dataclass(frozen=True)
@@ -21,15 +24,97 @@ class Defect:
     check: str  # that notices it
     meaning: str  # when it shows
     scenario: Scenario  # in which it shows
-    is_it: Callable[[Violation], bool]  # whether a violation of that check is this one
+    facts: frozenset[str]  # that a violation of the check has if it is this one
+    other_facts: frozenset[str] = frozenset()  # and those that it does not have
 
 
 def find_defect(violation: Violation) -> str:
     """Return the name of the known defect that a violation shows, or ""."""
     for name, defect in DEFECTS.items():
-        if defect.check == violation.rule and defect.is_it(violation):
+        is_like = defect.facts <= violation.facts and not defect.other_facts & violation.facts
+        if defect.check == violation.rule and is_like:
             return name
     return ""
 
 
-__all__ = ["Defect", "find_defect"]
+def make_request(time: int, request: dict[str, Any]) -> Happening:
+    """Return a happening: the first person asks for something."""
+    return Happening(time, ASK, _UNNAMED, 0, json.dumps(request))
+
+
+def make_small(
+    seed: int, *happenings: Happening, minutes: int = 2, nodes: int = 2, **dials: int
+) -> Scenario:
+    """Return a small scenario: one person, one device, nobody asks for anything else."""
+    dials = {"silent": 1, **dials}
+    trouble = minutes * MINUTE
+    drawn = tuple(sorted(dials.items()))
+    return Scenario(seed, nodes, 1, 1, "epidemic", 100_000, happenings, trouble, dials=drawn)
+
+
+DEFECTS |= {
+    "uncertain-covered": Defect(
+        "held-back",
+        "covering compares exact readings; an uncertain one can match a covered subscription and"
+        " none of those that cover it, until the node has seen one of the device",
+        make_small(
+            5,
+            make_request(1_000, {"subscribe": "heart_rate above 120, certain 0.9"}),
+            make_request(2_000, {"subscribe": "heart_rate above 130"}),
+            sensors=3,
+        ),
+        frozenset({"uncertain", "doubt not known"}),
+        frozenset({"content"}),
+    ),
+    "content-not-installed": Defect(
+        "held-back",
+        "typed content is confirmed and never installed on a device",
+        make_small(
+            1,
+            make_request(
+                1_000, {"content": [["event", "=", "patient"], ["heart_rate", ">", 100.5]]}
+            ),
+        ),
+        frozenset({"content"}),
+    ),
+    "top-k-anew": Defect(
+        "top-k-anywhere",
+        "a top-k begins anew at the node that a person walks to",
+        make_small(
+            1,
+            make_request(
+                1_000, {"subscribe": "heart_rate is rising(40, 220), at least 0.1, top 1"}
+            ),
+            stroll=1,
+        ),
+        frozenset({"walked"}),
+    ),
+    "listed-after-goodbye": Defect(
+        "present",
+        "a device that disconnected in order stays listed as present",
+        make_small(1, Happening(10_000, "carry", 0, 17), minutes=4),
+        frozenset({"goodbye"}),
+        frozenset({"there"}),
+    ),
+    "listed-without-will": Defect(
+        "present",
+        "an app that publishes readings has no will: once it is killed it stays listed as present",
+        make_small(1, Happening(10_000, "device-killed", 0, 50_000), minutes=4, apps=1),
+        frozenset({"no will"}),
+        frozenset({"there"}),
+    ),
+    "number-used-again": Defect(
+        "arrived",
+        "the readings of an erased device, which an operator lets begin anew, have numbers that"
+        " were used before: our library takes them for old ones",
+        make_small(
+            1,
+            make_request(1_000, {"subscribe": "heart_rate above 10"}),
+            Happening(50_000, "reflash", 0, 0),
+        ),
+        frozenset({"taken for another"}),
+    ),
+}
+
+
+__all__ = ["Defect", "find_defect", "make_request", "make_small"]

@@ -37,8 +37,8 @@ _RESTLESS, _PAUSE = 12, 900  # reconnections, ms between them
 def ask(play: Play, first: int, _: int, body: str) -> None:
     """Let somebody ask for what was drawn from the grammar."""
     request = json.loads(body)
-    if first & 256:
-        request["name"] = f"wish-{first >> 9 & 1}"
+    if first >> 8 & 3 == 0:
+        request["name"] = f"wish-{first >> 10 & 1}"
     play.world.ask(play.person(first), request)
 
 
@@ -212,8 +212,8 @@ def mend_life(play: Play) -> None:
     stroll = play.scenario.dial("stroll")
     for number, person in enumerate(play.world.people.values()):
         if stroll >> number & 1 and person.client != BROKEN:
-            for wait in (60_000, 105_000):
-                node = play.node(play.scenario.names.index(play.home(number)) + wait)
+            for step, wait in enumerate((70_000, 115_000), start=1):
+                node = play.node(play.scenario.names.index(play.home(number)) + step)
                 play.world.calendar.wait(wait, play.world.move_person, person.name, node)
 
 

@@ -36,6 +36,7 @@ class Shown:
     time: int
     node: str
     fields: dict[str, Any]
+    linked: dict[str, int]  # nodes that the node had a good link with, and since when
 
 
 class Person:
@@ -93,14 +94,14 @@ class Person:
         if request is not None and request.answer is None:
             request.answer, request.answered, request.node = answer, now, self.node
 
-    def take_note(self, payload: bytes, now: int) -> bool:
+    def take_note(self, payload: bytes, now: int, linked: dict[str, int]) -> bool:
         """Take a note; return whether it is acknowledged."""
         fields = json.loads(payload)
         if fields["id"] in self.notes or (self.client == LIBRARY and self.has_twin(fields)):
             self.again.append((fields["id"], self.node, now))
         else:
             self.readings.add(fields["reading"])
-            self.notes[fields["id"]] = Shown(fields["id"], now, self.node, fields)
+            self.notes[fields["id"]] = Shown(fields["id"], now, self.node, fields, linked)
             self.unreported.append(fields["id"])
         return not self.is_mute and self.client != BROKEN
 

@@ -14,12 +14,12 @@ from random import Random
 from typing import NamedTuple
 
 from simulator.registry import DIALS, draw_names, list_faults, list_ordinary
-from simulator.wishes import draw_wish
+from simulator.wishes import TOPIC, TOPICS, draw_wish
 
 MINUTE = 60_000
 
 ASK = "ask"  # the kind of happening that has a body
-_WISHES = 4  # that are drawn for the beginning: fewer
+_WISHES = 5  # that are drawn for the beginning: fewer
 _EARLY = 30_000  # ms
 
 _FAULTY = 0.45  # of the happenings
@@ -94,9 +94,12 @@ SIZES = (
 )
 
 
-def _make_happening(time: int, kind: str, rng: Random) -> Happening:
+def _make_happening(time: int, kind: str, rng: Random, topic: int) -> Happening:
     first, second = rng.randrange(1 << 16), rng.randrange(1 << 16)
-    body = json.dumps(draw_wish(second), ensure_ascii=False) if kind == ASK else ""
+    body = ""
+    if kind == ASK:  # half of what is asked at a site is of one topic
+        number = topic * TOPIC + second % TOPIC if second & 1024 else second
+        body = json.dumps(draw_wish(number), ensure_ascii=False)
     return Happening(time, kind, first, second, body)
 
 
@@ -110,15 +113,16 @@ def make_scenario(
     kinds = draw_names(f"{seed} faults", list_faults(), rng.randrange(1, 7))
     kinds = list(focus) or kinds
     ordinary = list_ordinary()
+    asking = Random(f"{seed} asking")
+    topic = asking.randrange(TOPICS)
     happenings = []
     for number in range(rng.randrange(*size.happenings)):
         names = kinds if rng.random() < _FAULTY else ordinary
         (kind,) = draw_names(f"{seed} {number}", names, 1)
         time = rng.randrange(trouble)
-        happenings.append(_make_happening(time, kind, rng))
-    asking = Random(f"{seed} asking")
+        happenings.append(_make_happening(time, kind, rng, topic))
     for _ in range(asking.randrange(_WISHES)):
-        happenings.append(_make_happening(asking.randrange(_EARLY), ASK, asking))
+        happenings.append(_make_happening(asking.randrange(_EARLY), ASK, asking, topic))
     drawn = {name: draw(Random(f"{seed} {name}")) for name, draw in sorted(DIALS.items())}
     drawn |= dials or {}
     return Scenario(

@@ -82,6 +82,7 @@ class Truth:
         self.demoted: dict[str, int] = {}  # people, and when
         self.revoked: dict[str, int] = {}  # devices that have no rights now, and since when
         self.stolen: list[tuple[str, str]] = []  # node and device: a note of one without rights
+        self.added: dict[tuple[str, int], int] = {}  # node and subscription: when it had it first
         self.heard: dict[tuple[str, str], int] = {}  # node and device: its life at the last hello
         self.absences: list[Absence] = []
         self.omitting: set[str] = set()  # nodes that found no room on a device for something
@@ -115,6 +116,8 @@ class Truth:
             self.dropped.add(int(str(fields["item"])))
         elif log.kind == "drop" and fields.get("what") == "vectors":
             self.omitting.add(host.name)
+        elif log.kind == "subscribe" and self.world is not None:
+            self.added.setdefault((host.name, int(str(fields["item"]))), self.world.now)
         elif log.kind == "start":
             self._started[host.name] = 0 if self.world is None else self.world.now
         elif log.kind == "device" and fields["is_up"]:

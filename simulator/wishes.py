@@ -16,13 +16,14 @@ from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
 from denwatch.client.vocabulary.loading import load_shipped
 
 POOL = 600  # subscriptions that there are: each is compiled once in a process
+TOPICS, TOPIC = 24, 8  # topics, subscriptions of each
 _EVENTS = {"patient": ("patient_temperature", "heart_rate", "triage", "consciousness", "east")}
 _EVENTS["patient"] += ("patient_temperature", "heart_rate", "heart_rate", "measured_at")
 _EVENTS["fire"] = ("fire_temperature", "smoke")
 _HEDGES = ("very", "extremely", "more or less", "somewhat")
 _BELOW, _ABOVE = ("below", "less than", "at most"), ("above", "over", "at least", "exceeds")
 _AGGREGATORS = ("product", "arithmetic mean", "geometric mean", "harmonic mean")
-_CONTENT = 0.2  # of all are typed content
+_CONTENT = 0.15  # of the others are typed content
 _TERM, _COMPARED = 0.45, 0.8  # of the predicates on numbers; the rest are ranges and abouts
 
 _TOP = re.compile(r", top (\d+)")
@@ -40,8 +41,14 @@ def find_terms(request: dict[str, Any]) -> tuple[int, int]:
 
 @lru_cache(maxsize=POOL)
 def draw_wish(number: int) -> dict[str, Any]:
-    """Return the request of a subscription, by its number."""
+    """Return the request of a subscription, by its number.
+
+    The first ones come in topics: what many ask for in nearly the same words, so that one often
+    covers another. Any other is drawn from the grammar.
+    """
     rng = Random(f"wish {number % POOL}")
+    if number % POOL < TOPICS * TOPIC:
+        return {"subscribe": _draw_usual(rng, Random(f"topic {number % POOL // TOPIC}"))}
     vocabulary = load_shipped("rescue")
     event = "fire" if rng.random() < 0.2 else "patient"
     attributes = vocabulary.events[event].attributes
@@ -52,6 +59,22 @@ def draw_wish(number: int) -> dict[str, Any]:
     leaves = [_draw_predicate(rng, each, vocabulary) for each in chosen]
     words = _join(rng, leaves)
     return {"subscribe": words + "".join(f", {each}" for each in _draw_options(rng, chosen))}
+
+
+def _draw_usual(rng: Random, topic: Random) -> str:
+    """Return one of the subscriptions of a topic."""
+    thresholds = ("", "", ", certain 0.9", ", certain 0.5", ", at least 0.95", ", at least 0.4")
+    kind, limit = topic.choice(("pulse", "pulse", "fever", "best")), topic.randrange(-3, 4)
+    if kind == "best":
+        least, most = 40 + 10 * limit, 220 - 10 * rng.randrange(3)
+        expiry = rng.choice(("", "", ", expires after 90 s"))
+        top = rng.randrange(1, 3)
+        return f"heart_rate is rising({least}, {most}), at least 0.1, top {top}{expiry}"
+    if kind == "pulse":
+        words = f"heart_rate above {120 + 10 * limit + 4 * rng.randrange(4)}"
+    else:
+        words = f"patient_temperature above {round(37.6 + 0.4 * limit + 0.2 * rng.randrange(4), 1)}"
+    return words + rng.choice(thresholds)
 
 
 def drop_parts(request: dict[str, Any]) -> list[dict[str, Any]]:

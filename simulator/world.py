@@ -31,6 +31,7 @@ from denwatch.node.core.events import (
 from simulator.calendar import START
 from simulator.device import EmulatedDevice, PowerCut, Sense
 from simulator.hosted_node import Watch
+from simulator.link import FAIR, Disturbance
 from simulator.network import Network, WorldSettings
 from simulator.person import LIBRARY, Person
 from simulator.traces import ContactEvent
@@ -65,6 +66,7 @@ class World(Network):
         # node's start.
         self._connections: dict[tuple[str, str], tuple[int, int]] = {}
         self._numbers = 0
+        self._linked: dict[tuple[str, str], int] = {}  # since when
 
     # Who there is ---------------------------------------------------------------------------
 
@@ -159,6 +161,32 @@ class World(Network):
         if self._connections.get((node, client)) == connection:
             self._close(node, client, topics)
 
+    def _link(self, pair: tuple[str, str]) -> None:
+        super()._link(pair)
+        if pair in self.links:
+            self._linked.setdefault(pair, self.now)
+
+    def _cut(self, pair: tuple[str, str]) -> None:
+        self._linked.pop(pair, None)
+        super()._cut(pair)
+
+    def set_weather(self, first: str, second: str, weather: Disturbance) -> None:
+        """Set what happens to frames from one node to another: a link that is good anew."""
+        super().set_weather(first, second, weather)
+        pair = (first, second) if first < second else (second, first)
+        if pair in self._linked:
+            self._linked[pair] = self.now
+
+    def _list_linked(self, node: str) -> dict[str, int]:
+        """Return the nodes that a node has a good link with, and since when."""
+        return {
+            first if second == node else second: since
+            for (first, second), since in self._linked.items()
+            if node in (first, second)
+            and self.weather.get((first, second), FAIR) is FAIR
+            and self.weather.get((second, first), FAIR) is FAIR
+        }
+
     # People ---------------------------------------------------------------------------------
 
     def move_person(self, name: str, node: str, way: str = CLOSED) -> None:
@@ -204,7 +232,7 @@ class World(Network):
             return
         if publish.topic.startswith(REPLIES):
             person.take_reply(publish.payload, self.now)
-        elif person.take_note(publish.payload, self.now) and publish.token:
+        elif person.take_note(publish.payload, self.now, self._list_linked(node)) and publish.token:
             acknowledged = Acknowledged(publish.topic, publish.token)
             delay = self.settings.local_delay
             self.calendar.wait(delay, self._return, node, self._starts[node], acknowledged)
