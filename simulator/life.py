@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from denwatch.node.core.events import DEVICES, REQUESTS, Message
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.item_store import Transaction
 from denwatch.protocol import frames, notification
 from denwatch.protocol.vectors import NotificationVector, Reading
 
