@@ -64,7 +64,13 @@ def check_acknowledged(play: Play) -> None:
         freed = {(device.name, *number, device.life) for number in device.freed - device.unsure}
         lost = sorted(freed - there)
         if len(lost) > given_up:
-            raise Violation("acknowledged", f"{device.name} was told to forget {lost}")
+            text = f"{device.name} was told to forget {lost}"
+            raise Violation("acknowledged", text, *_list_facts(play, device, device.node))
+
+
+def _list_facts(play: Play, device: EmulatedDevice, node: str) -> list[str]:
+    """Return what is odd about a device at a node."""
+    return ["passes for its old self"] if (node, device.name) in play.truth.mistaken else []
 
 
 @check("confirmed")
@@ -235,7 +241,9 @@ def _find_never_told(
 
 def _describe_held_back(play: Play, wish: Wish, device: EmulatedDevice, taken: Taken) -> Violation:
     note = read_note(taken.vector)
-    facts = ["content"] if wish.vector is None else []
+    facts = _list_facts(play, device, taken.node)
+    if wish.vector is None:
+        facts.append("content")
     if not all(reading.exact for reading in note.readings):
         facts.append("uncertain")
         known = play.truth.doubtful.get((taken.node, device.name), FOREVER)
@@ -403,7 +411,8 @@ def check_covered(play: Play) -> None:
         if not device.is_up or not host.is_up or host.name in play.truth.omitting:
             continue
         if not host.devices.is_installed(device.name):
-            raise Violation("covered", f"{host.name} is not sure of {device.name}")
+            text = f"{host.name} is not sure of {device.name}"
+            raise Violation("covered", text, *_list_facts(play, device, host.name))
         held = [body for id, body in iterate_subscriptions(host) if id not in play.truth.lies]
         vectors = {body.vector for body in held if body.language == FUZZY}
         wanted = [decode_subscription(vector) for vector in sorted(vectors)]
@@ -411,7 +420,10 @@ def check_covered(play: Play) -> None:
         rng = Random(play.scenario.seed)
         for sense in device.senses:
             for _ in range(_TRIES):
-                _check_told(device, sense, _draw_note(sense, rng), lasting)
+                note = _draw_note(sense, rng)
+                if not _is_told(device, sense, note, lasting):
+                    text = f"{device.name} keeps {note} to itself"
+                    raise Violation("covered", text, *_list_facts(play, device, host.name))
 
 
 def _draw_note(sense: Sense, rng: Random) -> NotificationVector:
@@ -423,20 +435,20 @@ def _draw_note(sense: Sense, rng: Random) -> NotificationVector:
     return NotificationVector(sense.event, readings)
 
 
-def _check_told(
+def _is_told(
     device: EmulatedDevice,
     sense: Sense,
     note: NotificationVector,
     wanted: list[SubscriptionVector],
-) -> None:
+) -> bool:
+    """Return whether a device would tell a note, or nobody wants it."""
     if not any(found.matched for wish in wanted if (found := match(wish, note)) is not None):
-        return
+        return True
     sample = Sample(sense.event)
     for reading in note.readings:
         sample.set(reading.attribute, reading.points[0])
         sample.wides |= reading.wide << reading.attribute
-    if Fuzzy.judge(device.language, sample, 1 << 28) < 0:
-        raise Violation("covered", f"{device.name} keeps {note} to itself")
+    return Fuzzy.judge(device.language, sample, 1 << 28) >= 0
 
 
 @check("bounded")

@@ -26,13 +26,14 @@ class Defect:
     scenario: Scenario  # in which it shows
     facts: frozenset[str]  # that a violation of the check has if it is this one
     other_facts: frozenset[str] = frozenset()  # and those that it does not have
+    others: tuple[str, ...] = ()  # checks that notice it too
 
 
 def find_defect(violation: Violation) -> str:
     """Return the name of the known defect that a violation shows, or ""."""
     for name, defect in DEFECTS.items():
         is_like = defect.facts <= violation.facts and not defect.other_facts & violation.facts
-        if defect.check == violation.rule and is_like:
+        if violation.rule in (defect.check, *defect.others) and is_like:
             return name
     return ""
 
@@ -102,6 +103,20 @@ DEFECTS |= {
         make_small(1, Happening(10_000, "device-killed", 0, 50_000), minutes=4, apps=1),
         frozenset({"no will"}),
         frozenset({"there"}),
+    ),
+    "erased-passes-for-old": Defect(
+        "held-back",
+        "an erased device says hello until its count passes that of its last hello before; then it"
+        " is taken for its old self: it never gets its subscriptions, and the node acknowledges"
+        " its readings without taking them",
+        make_small(
+            1,
+            make_request(1_000, {"subscribe": "heart_rate above 10"}),
+            Happening(50_000, "reflash", 0, 3 << 12),
+            minutes=4,
+        ),
+        frozenset({"passes for its old self"}),
+        others=("covered", "acknowledged", "arrived"),
     ),
     "number-used-again": Defect(
         "arrived",

@@ -113,7 +113,8 @@ def reflash(play: Play, first: int, second: int) -> None:
     play.world.kill_device(name, 2_000 + second % 4_000)
     play.world.devices[name].erase()
     play.forget_heard(name)  # its key is a new one: what was overheard is worth nothing
-    play.world.calendar.wait(_OPERATOR, forget_device, play, name)
+    wait = _OPERATOR * (1, 1, 4, 16)[second >> 12 & 3]
+    play.world.calendar.wait(wait, forget_device, play, name)
 
 
 def forget_device(play: Play, name: str) -> None:
@@ -126,6 +127,7 @@ def forget_device(play: Play, name: str) -> None:
         def forget(transaction: Transaction, protocol: object = host.devices) -> None:
             protocol.forget_device(transaction, name)  # type: ignore[attr-defined]
 
+        play.truth.forgotten[host.name, name] = device.life
         play.world.act(host.name, forget)
         if device.node == host.name:
             play.world.move_device(name, host.name)

@@ -84,6 +84,8 @@ class Truth:
         self.stolen: list[tuple[str, str]] = []  # node and device: a note of one without rights
         self.added: dict[tuple[str, int], int] = {}  # node and subscription: when it had it first
         self.heard: dict[tuple[str, str], int] = {}  # node and device: its life at the last hello
+        self.forgotten: dict[tuple[str, str], int] = {}  # ... and when an operator had it forgotten
+        self.mistaken: set[tuple[str, str]] = set()  # where an erased device passes for the old one
         self.absences: list[Absence] = []
         self.omitting: set[str] = set()  # nodes that found no room on a device for something
         self.doubtful: dict[tuple[str, str], int] = {}  # node and device: first sent with doubt
@@ -121,12 +123,23 @@ class Truth:
         elif log.kind == "start":
             self._started[host.name] = 0 if self.world is None else self.world.now
         elif log.kind == "device" and fields["is_up"]:
-            device = str(fields["device"])
-            if self.world is not None and device in self.world.devices:
-                self.heard[host.name, device] = self.world.devices[device].life
+            self._hear_hello(host.name, str(fields["device"]))
         elif log.kind == "note":
             self._see_note(host, fields)
             self.most_held = max(self.most_held, host.item_store.count(NOTIFICATION))
+
+    def _hear_hello(self, node: str, name: str) -> None:
+        assert self.world is not None
+        device = self.world.devices.get(name)
+        if device is None:
+            return
+        place = (node, name)
+        before = max(self.heard.get(place, device.life), self.forgotten.get(place, -1))
+        if before < device.life:
+            self.mistaken.add(place)
+        elif self.forgotten.get(place) == device.life:
+            self.mistaken.discard(place)
+        self.heard[place] = device.life
 
     def _see_note(self, host: HostedNode, fields: Mapping[str, Any]) -> None:
         assert self.world is not None

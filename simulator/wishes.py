@@ -17,9 +17,12 @@ from denwatch.client.vocabulary.loading import load_shipped
 
 POOL = 600  # subscriptions that there are: each is compiled once in a process
 TOPICS, TOPIC = 24, 8  # topics, subscriptions of each
-_EVENTS = {"patient": ("patient_temperature", "heart_rate", "triage", "consciousness", "east")}
-_EVENTS["patient"] += ("patient_temperature", "heart_rate", "heart_rate", "measured_at")
-_EVENTS["fire"] = ("fire_temperature", "smoke")
+# Some stand here twice or thrice: they are asked for as often.
+_PATIENT = "patient_temperature patient_temperature heart_rate heart_rate heart_rate triage"
+_EVENTS = {
+    "patient": (*_PATIENT.split(), "consciousness", "east", "measured_at"),
+    "fire": ("fire_temperature", "smoke"),
+}
 _HEDGES = ("very", "extremely", "more or less", "somewhat")
 _BELOW, _ABOVE = ("below", "less than", "at most"), ("above", "over", "at least", "exceeds")
 _AGGREGATORS = ("product", "arithmetic mean", "geometric mean", "harmonic mean")

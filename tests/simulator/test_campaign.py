@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from simulator.campaign import (
     Outcome,
     catch_rule,
     describe_scenario,
+    find_stale,
     main,
     play_scenario,
     play_seed,
@@ -21,8 +23,18 @@ from simulator.campaign import (
     shrink_scenario,
     tell_replay,
 )
-from simulator.registry import KINDS, list_faults, list_ordinary
-from simulator.scenario import SIZES, Happening, Scenario, make_scenario
+from simulator.known_defects import Defect, find_defect, make_request, make_small
+from simulator.registry import (
+    CHECKS,
+    DEFECTS,
+    KINDS,
+    Violation,
+    draw_names,
+    list_faults,
+    list_ordinary,
+)
+from simulator.scenario import ASK, SIZES, Happening, Scenario, make_scenario
+from simulator.shrinking import Shrinker
 
 SEEDS = 100
 MINUTE = 60_000
@@ -44,11 +56,19 @@ def test_every_kind_of_happening_can_happen() -> None:
     """One scenario with each of them in it: nothing raises, and all promises are kept."""
     kinds = sorted([*list_ordinary(), *list_faults()])
     assert kinds == sorted(KINDS)
+    wish = '{"subscribe": "heart_rate above 100, certain 0.9"}'
     happenings = tuple(
-        Happening(5_000 + 9_000 * number, kind, 7 * number + 1, 131 * number + 3)
+        Happening(
+            5_000 + 9_000 * number,
+            kind,
+            7 * number + 1,
+            131 * number + 3,
+            wish if kind == ASK else "",
+        )
         for number, kind in enumerate(kinds)
     )
-    outcome = play_scenario(Scenario(1, 3, 2, 2, "epidemic", 100_000, happenings))
+    trouble = 9_000 * (len(kinds) + 2)
+    outcome = play_scenario(Scenario(1, 3, 2, 2, "epidemic", 100_000, happenings, trouble))
     assert outcome.what == ""
     assert set(outcome.faults) == set(list_faults())
 
@@ -69,7 +89,10 @@ def test_seeds_keep_all_promises() -> None:
         ("settled-once", {"once"}),
         ("top-k", {"top-k"}),
         ("covering", {"covered"}),
-        ("roles", {"wanted"}),
+        ("roles", {"hidden"}),
+        ("doubt", {"held-back"}),
+        ("will", {"present"}),
+        ("rights", {"revoked"}),
     ],
 )
 def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:
@@ -116,6 +139,57 @@ def test_a_failing_scenario_gets_shorter() -> None:
     assert play_scenario(shorter, "commit-first").rule == rule
 
 
+def test_a_known_defect_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every one shows in its own scenario, and nothing else is broken there."""
+    assert not find_stale()
+    for name, defect in DEFECTS.items():
+        assert defect.check in CHECKS
+        outcome = play_scenario(defect.scenario)
+        assert name in outcome.known, name
+        assert outcome.broken == (), outcome.what
+    if DEFECTS:
+        name = next(iter(DEFECTS))
+        assert main(["--defect", name]) == 0
+        assert f"known: {name}" in capsys.readouterr().out
+
+
+def test_a_defect_that_was_mended_must_leave_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = make_small(1, make_request(1_000, {"subscribe": "heart_rate above 100"}))
+    mended = Defect("wanted", "nobody remembers", scenario, frozenset({"odd"}), frozenset({"new"}))
+    monkeypatch.setitem(DEFECTS, "mended", mended)
+    assert find_stale() == ["mended"]
+    assert find_defect(Violation("wanted", "this", "odd", "old")) == "mended"
+    assert find_defect(Violation("wanted", "this", "odd", "new")) == ""
+    assert find_defect(Violation("once", "this", "odd")) == ""
+
+
+def test_a_new_kind_leaves_most_draws_as_they_were() -> None:
+    names = [f"kind-{number}" for number in range(40)]
+    before = [draw_names(f"{seed}", names, 2) for seed in range(300)]
+    after = [draw_names(f"{seed}", [*names, "new"], 2) for seed in range(300)]
+    changed = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert 0 < len(changed) < 40
+    assert all("new" in each for each in changed)
+
+
+def test_dials_and_parts_of_subscriptions_are_dropped_too() -> None:
+    words = "heart_rate above 100, at least 0.4, why"
+    request = {"content": [["event", "=", "patient"], ["heart_rate", ">", 90.5]], "top": 3}
+    happenings = (make_request(1_000, {"subscribe": words}), make_request(2_000, request))
+    scenario = make_small(1, *happenings, nodes=3, covering=1, home=1)
+
+    def fails(candidate: Scenario) -> bool:
+        said = " ".join(each.body for each in candidate.happenings)
+        return "at least 0.4" in said and "content" in said and candidate.dial("home") == 1
+
+    shorter = Shrinker(fails, budget=60).shrink(scenario)
+    assert (shorter.nodes, shorter.dials) == (2, (("home", 1), ("silent", 1)))
+    assert [json.loads(each.body) for each in shorter.happenings] == [
+        {"subscribe": "heart_rate above 100, at least 0.4"},
+        {"content": [["event", "=", "patient"]]},
+    ]
+
+
 def test_a_seed_is_replayed_by_one_command(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = play_seed(2)
     assert tell_replay(outcome) == "python -m simulator.campaign 2 --shrink"
@@ -137,7 +211,7 @@ def test_a_failing_seed_is_replayed_and_made_shorter(capsys: pytest.CaptureFixtu
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    one, other = (Outcome(seed, ("kill",), 0.2, (), "", "ab") for seed in (1, 2))
+    one, other = (Outcome(seed, ("kill",), 0.2, (), "", "ab", ("odd",)) for seed in (1, 2))
     with Journal(path) as journal:
         journal.keep(one, 0.5)
     with path.open("a") as file:
