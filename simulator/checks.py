@@ -203,7 +203,7 @@ def check_held_back(play: Play) -> Iterator[Violation]:
     ]
     for device in play.world.devices.values():
         for wish in wishes:
-            due = [taken for taken in device.taken if _is_due(play, wish, taken)]
+            due = [taken for taken in device.taken if _is_due(play, wish, device, taken)]
             vector = wish.vector
             if vector is None or not vector.significance:
                 for taken in due:
@@ -214,13 +214,16 @@ def check_held_back(play: Play) -> Iterator[Violation]:
                 yield from _find_never_told(play, wish, device, due)
 
 
-def _is_due(play: Play, wish: Wish, taken: Taken) -> bool:
+def _is_due(play: Play, wish: Wish, device: EmulatedDevice, taken: Taken) -> bool:
     """Return whether a device must have known of a wish when it took a reading."""
     truth = play.truth
     if not taken.node or taken.node in truth.liars | truth.find_forgetful() | truth.omitting:
         return False
-    start = truth.added.get((taken.node, int(wish.id, 16)), FOREVER)
-    return taken.time > max(start, taken.since) + _INSTALLED
+    latest = taken.time - _INSTALLED
+    if truth.added.get((taken.node, int(wish.id, 16)), FOREVER) > latest:
+        return False
+    welcomes = truth.welcomes.get((taken.node, device.name), ())
+    return any(taken.since <= welcome <= latest for welcome in welcomes)
 
 
 def _find_never_told(

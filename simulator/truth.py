@@ -84,6 +84,7 @@ class Truth:
         self.stolen: list[tuple[str, str]] = []  # node and device: a note of one without rights
         self.added: dict[tuple[str, int], int] = {}  # node and subscription: when it had it first
         self.heard: dict[tuple[str, str], int] = {}  # node and device: its life at the last hello
+        self.welcomes: dict[tuple[str, str], list[int]] = {}  # ... and when hellos were accepted
         self.forgotten: dict[tuple[str, str], int] = {}  # ... and when an operator had it forgotten
         self.mistaken: set[tuple[str, str]] = set()  # where an erased device passes for the old one
         self.absences: list[Absence] = []
@@ -134,6 +135,7 @@ class Truth:
         if device is None:
             return
         place = (node, name)
+        self.welcomes.setdefault(place, []).append(self.world.now)
         before = max(self.heard.get(place, device.life), self.forgotten.get(place, -1))
         if before < device.life:
             self.mistaken.add(place)

@@ -126,7 +126,7 @@ def build_failing() -> Scenario:
         Happening(66_000, "loss", 0, 1),
         Happening(70_000, "meet", 0, 1),
     ]
-    return Scenario(3, 3, 2, 2, "epidemic", 100_000, tuple(happenings), trouble=2 * MINUTE)
+    return Scenario(2, 3, 2, 2, "epidemic", 100_000, tuple(happenings), trouble=2 * MINUTE)
 
 
 def test_a_failing_scenario_gets_shorter() -> None:
