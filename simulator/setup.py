@@ -16,10 +16,12 @@ this file sets up the world of a campaign. Its dials, each 0 in the plainest sce
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from random import Random
+from typing import Any
 
 from denwatch.client.vocabulary import Vocabulary, build_vocabulary
 from denwatch.client.vocabulary.loading import load_shipped
@@ -120,9 +122,9 @@ def load_vocabulary(version: int) -> Vocabulary:
     first = load_shipped("rescue")
     if version == 1:
         return first
-    thesaurus = {**first.document["thesaurus"]}
-    thesaurus["hospital"] = {**thesaurus["hospital"], "beats": "patient.heart_rate"}
-    return build_vocabulary({**first.document, "thesaurus": thesaurus})
+    document: dict[str, Any] = copy.deepcopy(dict(first.document))
+    document["thesaurus"]["hospital"]["beats"] = "patient.heart_rate"
+    return build_vocabulary(document)
 
 
 class RosterRules:

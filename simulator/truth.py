@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 
 def _read_note(fields: Mapping[str, Any], life: int) -> Seen:
-    return Seen(*(fields[name] for name in Seen._fields[:-1]), life)
+    return Seen(**{name: fields[name] for name in Seen._fields[:-1]}, life=life)
 
 
 class Absence(NamedTuple):

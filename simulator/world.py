@@ -152,8 +152,9 @@ class World(Network):
         for topic in topics:
             self.give(node, Listening(topic, False))
         device = self.devices.get(client)
-        if way == CLOSED and self.has_wills and device is not None and device.has_will:
-            self.give(node, Message(client, *device.uplink.will))
+        will = device.uplink.will if device is not None and device.has_will else None
+        if way == CLOSED and self.has_wills and will is not None:
+            self.give(node, Message(client, *will))
 
     def _give_up(
         self, node: str, client: str, topics: list[str], connection: tuple[int, int]

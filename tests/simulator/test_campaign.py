@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.campaign_journal import Journal
-from simulator.ablations import RULES, switch_off
+from simulator.ablations import switch_off
 from simulator.campaign import (
     Catch,
     Outcome,
@@ -28,6 +28,7 @@ from simulator.registry import (
     CHECKS,
     DEFECTS,
     KINDS,
+    RULES,
     Violation,
     draw_names,
     list_faults,

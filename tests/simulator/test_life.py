@@ -159,7 +159,7 @@ def test_a_server_notices_a_silent_end_late_and_a_goodbye_at_once() -> None:
     world.run(30_000 + KEPT_ALIVE)
     assert world.left == {("b", "dog"): world.left["b", "dog"]}
     assert ("b", "dog") in world.goodbyes
-    assert f"{DEVICES}dog/hello" == device.uplink.will[0]
+    assert device.uplink.will == (f"{DEVICES}dog/hello", b"")
 
 
 # People -----------------------------------------------------------------------------------------
