@@ -65,12 +65,14 @@ def check_acknowledged(play: Play) -> None:
         lost = sorted(freed - there)
         if len(lost) > given_up:
             text = f"{device.name} was told to forget {lost}"
-            raise Violation("acknowledged", text, *_list_facts(play, device, device.node))
+            raise Violation(
+                "acknowledged", text, *_list_facts(play, device, device.node, device.life)
+            )
 
 
-def _list_facts(play: Play, device: EmulatedDevice, node: str) -> list[str]:
-    """Return what is odd about a device at a node."""
-    return ["passes for its old self"] if (node, device.name) in play.truth.mistaken else []
+def _list_facts(play: Play, device: EmulatedDevice, node: str, life: int) -> list[str]:
+    """Return what is odd about a device at a node, in one of its lives."""
+    return ["passes for its old self"] if (node, device.name, life) in play.truth.mistaken else []
 
 
 @check("confirmed")
@@ -244,7 +246,7 @@ def _find_never_told(
 
 def _describe_held_back(play: Play, wish: Wish, device: EmulatedDevice, taken: Taken) -> Violation:
     note = read_note(taken.vector)
-    facts = _list_facts(play, device, taken.node)
+    facts = _list_facts(play, device, taken.node, taken.life)
     if wish.vector is None:
         facts.append("content")
     if not all(reading.exact for reading in note.readings):
@@ -415,7 +417,7 @@ def check_covered(play: Play) -> None:
             continue
         if not host.devices.is_installed(device.name):
             text = f"{host.name} is not sure of {device.name}"
-            raise Violation("covered", text, *_list_facts(play, device, host.name))
+            raise Violation("covered", text, *_list_facts(play, device, host.name, device.life))
         held = [body for id, body in iterate_subscriptions(host) if id not in play.truth.lies]
         vectors = {body.vector for body in held if body.language == FUZZY}
         wanted = [decode_subscription(vector) for vector in sorted(vectors)]
@@ -426,7 +428,9 @@ def check_covered(play: Play) -> None:
                 note = _draw_note(sense, rng)
                 if not _is_told(device, sense, note, lasting):
                     text = f"{device.name} keeps {note} to itself"
-                    raise Violation("covered", text, *_list_facts(play, device, host.name))
+                    raise Violation(
+                        "covered", text, *_list_facts(play, device, host.name, device.life)
+                    )
 
 
 def _draw_note(sense: Sense, rng: Random) -> NotificationVector:

@@ -67,6 +67,7 @@ class Taken:
     epoch: int
     node: str  # that the device was connected to, "" for none
     since: int  # ms; how long it had been, with both up
+    life: int  # how often the device had been erased
     told: Told | None = None
 
 
@@ -86,6 +87,7 @@ class _WatchedFuzzy(Fuzzy):
                 device.spool.epoch,
                 device.node,
                 device.connected_at,
+                device.life,
             )
         )
         return super().judge(sample, now)

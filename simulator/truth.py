@@ -86,7 +86,7 @@ class Truth:
         self.heard: dict[tuple[str, str], int] = {}  # node and device: its life at the last hello
         self.welcomes: dict[tuple[str, str], list[int]] = {}  # ... and when hellos were accepted
         self.forgotten: dict[tuple[str, str], int] = {}  # ... and when an operator had it forgotten
-        self.mistaken: set[tuple[str, str]] = set()  # where an erased device passes for the old one
+        self.mistaken: set[tuple[str, str, int]] = set()  # ... and life: passes for its old self
         self.absences: list[Absence] = []
         self.omitting: set[str] = set()  # nodes that found no room on a device for something
         self.doubtful: dict[tuple[str, str], int] = {}  # node and device: first sent with doubt
@@ -138,9 +138,7 @@ class Truth:
         self.welcomes.setdefault(place, []).append(self.world.now)
         before = max(self.heard.get(place, device.life), self.forgotten.get(place, -1))
         if before < device.life:
-            self.mistaken.add(place)
-        elif self.forgotten.get(place) == device.life:
-            self.mistaken.discard(place)
+            self.mistaken.add((*place, device.life))
         self.heard[place] = device.life
 
     def _see_note(self, host: HostedNode, fields: Mapping[str, Any]) -> None:
