@@ -34,7 +34,7 @@ from denwatch.protocol.frames import encode_message
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.hosted_node import HostedNode
-from simulator.keys import KEY_ID, make_device_secret
+from simulator.keys import KEY_ID
 from simulator.registry import fault
 from simulator.scenario import Scenario
 from simulator.setup import MAD, Setup
@@ -151,7 +151,7 @@ class Byzantine(Setup):
         node = self.node(first)
         for _ in range(1 + second % 3):
             what, kind, epoch, sequence, body = self._rave(rng)
-            link = frames.Link(MAD, node, KEY_ID, make_device_secret(MAD))
+            link = frames.Link(MAD, node, KEY_ID, self.world.find_secret(MAD, node))
             payload = frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
             self.world.give(node, Message(MAD, f"{DEVICES}{MAD}/{what}", payload))
 

@@ -40,7 +40,7 @@ from simulator.evidence import (
 )
 from simulator.faults import Play
 from simulator.person import LIBRARY, Person, Shown
-from simulator.registry import CHECKS, Violation, check, list_checks
+from simulator.registry import CHECKS, FINAL, Violation, check, list_checks
 from simulator.setup import HIDDEN, MAD
 from simulator.truth import iterate_notes, iterate_subscriptions, list_live
 
@@ -500,6 +500,6 @@ def find_violations(play: Play) -> list[Violation]:
             found += CHECKS[name][1](play) or ()
         except Violation as violation:
             found.append(violation)
-            if violation.rule == "alive":  # nobody can be asked who is down
+            if violation.rule in FINAL:  # nobody can be asked who is down
                 break
     return found

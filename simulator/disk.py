@@ -1,18 +1,23 @@
 """The disk of an emulated node: the memory store, with scans that do not look at every key.
 
 Nodes ask for all keys that begin alike at each contact; over a day of contacts the plain store
-would sort its keys a hundred thousand times. Promises and faults are the memory store's own. A disk
-that lies says "written" and forgets the last commits when its node dies.
+would sort its keys a hundred thousand times. Promises and faults are the memory store's own, and
+these: a disk that lies says "written" and forgets the last commits when its node dies; one that is
+full is so at every write and at opening, until somebody makes room; one that decays gives back
+values with a bit or a half of them changed, or an error instead of them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from random import Random
 
-from denwatch.node.store.interface import find_prefix_end
+from denwatch.node.store.interface import StoreFailed, find_prefix_end
 
-from simulator.memory_store import EmulatedDisk, Faults, MemoryStore
+from simulator.memory_store import EmulatedDisk, Fault, Faults, MemoryStore, Operation
+
+_WRITING = ("open", "commit")  # what needs room on the disk
 
 
 class FieldMedium(EmulatedDisk):
@@ -23,6 +28,8 @@ class FieldMedium(EmulatedDisk):
         self.order: dict[str, list[bytes]] = {}
         self.lost: set[tuple[str, bytes]] = set()  # spaces and keys
         self.losses = 0  # commits that it had promised to keep
+        self.decayed: dict[tuple[str, bytes], bytes] = {}  # changed by nobody: what was there
+        self.unreadable: set[tuple[str, bytes]] = set()
 
     def lose(self, keep: int) -> None:
         """Lose what was said to be written and was not; lie no more from here on."""
@@ -38,6 +45,35 @@ class FieldMedium(EmulatedDisk):
                 for key in rows.keys() - self.spaces.get(space, {}).keys()
             }
 
+    def decay(self, rng: Random, how: str) -> str:
+        """Change one value: "flip" a bit, "tear" off its end, or make it "unreadable".
+
+        Return the space of it, "" if the disk is empty.
+        """
+        spaces = sorted(space for space, rows in self.spaces.items() if rows)
+        if not spaces:
+            return ""
+        space = rng.choice(spaces)
+        key = rng.choice(sorted(self.spaces[space]))
+        value = bytearray(self.spaces[space][key])
+        if how == "unreadable":
+            self.unreadable.add((space, key))
+        elif how == "tear" or not value:
+            half = len(value) // 2
+            value[half:] = bytes(len(value) - half)
+        else:
+            value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
+        self.decayed.setdefault((space, key), self.spaces[space][key])
+        self.spaces[space][key] = bytes(value)
+        return space
+
+    def mend(self) -> None:
+        """Put back what decayed and is still there: somebody has a copy of the disk."""
+        for (space, key), value in self.decayed.items():
+            if key in self.spaces.get(space, {}):
+                self.spaces[space][key] = value
+        self.unreadable.clear()
+
     def measure(self) -> int:
         """Return the bytes of all keys and values."""
         rows = (row for space in self.spaces.values() for row in space.items())
@@ -45,11 +81,31 @@ class FieldMedium(EmulatedDisk):
 
 
 class FieldFaults(Faults):
-    """A plan of faults that can be given up."""
+    """A plan of faults that can be given up; `is_full`: there is no room, until somebody makes it.
+
+    `unopened` is how many more times the store cannot be opened: the process has too many files.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+        self.unopened = 0
 
     def clear(self) -> None:
         """Let nothing more go wrong."""
         self._plan.clear()
+        self.is_full = False
+        self.unopened = 0
+
+    def count(self, operation: Operation) -> Fault | None:
+        """Count one operation, and return the fault planned for it."""
+        planned = super().count(operation)
+        if planned is None and self.is_full and operation in _WRITING:
+            return "full"
+        if operation == "open" and self.unopened:
+            self.unopened -= 1
+            return "failed"
+        return planned
 
 
 class FieldStore(MemoryStore):
@@ -57,8 +113,22 @@ class FieldStore(MemoryStore):
 
     medium: FieldMedium
 
-    def __init__(self, node: str, medium: FieldMedium, faults: Faults | None = None) -> None:
-        super().__init__(node, medium, faults=faults)
+    def __init__(
+        self,
+        node: str,
+        medium: FieldMedium,
+        faults: Faults | None = None,
+        *,
+        first_epoch: int = 1,
+    ) -> None:
+        super().__init__(node, medium, faults=faults, first_epoch=first_epoch)
+
+    def _find(self, space: str, key: bytes) -> bytes | None:
+        if self.medium.unreadable and (space, key) in self.medium.unreadable:
+            written = self._group.spaces.get(space, {})
+            if key not in written:
+                raise StoreFailed(f"the value at {key!r} in {space} cannot be read")
+        return super()._find(space, key)
 
     def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""
@@ -91,6 +161,8 @@ class FieldStore(MemoryStore):
             for key, value in rows.items()
             if (value is None) == (key in self.medium.spaces.get(space, ()))
         ]
+        for space, rows in self._group.spaces.items() if self.medium.unreadable else ():
+            self.medium.unreadable -= {(space, key) for key in rows}
         try:
             return super().commit()
         finally:

@@ -15,6 +15,7 @@ nothing of links.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -86,6 +87,7 @@ class HostedNode:
         self.is_up = False
         self.logs: list[Log] = []
         self.counts: dict[str, int] = {}  # by name, and by name.label where there is a label
+        self.defects: list[str] = []  # exceptions that left its event loop
         # Answers that replace those of the subscribers' protocol, for a node without one.
         self.pending: PendingDeliveries | None = None
         self.check_room: Callable[[], bool] | None = None
@@ -249,3 +251,11 @@ class HostedNode:
         if self._writer is not None and self.is_up:
             self._writer.move(self.time)
             self.store.commit()
+
+
+def describe_defect(error: BaseException) -> str:
+    """Return what a node raised, and where in the product."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "denwatch" in frame.filename] or frames
+    where = f" in {own[-1].name}" if own else ""
+    return f"{type(error).__name__}{where}: {str(error)[:200]}"

@@ -33,7 +33,7 @@ from denwatch.node.core.notifications import shorten_hash
 from denwatch.node.store import StoreError
 
 from simulator.calendar import Calendar
-from simulator.hosted_node import HostedNode, HostSettings, Watch
+from simulator.hosted_node import HostedNode, HostSettings, Watch, describe_defect
 from simulator.keys import Ring, Roster
 from simulator.link import FAIR, Air, Disturbance, Radio
 from simulator.memory_store import Crashed
@@ -51,6 +51,9 @@ class WorldSettings:
     longest_tick: int = 16_000
     tick_growth: int = 2  # how much longer than the last wait the next one is
     restart_after: int = 5_000
+    # Whether a node that raises is started again, and its host remembers the defect; otherwise the
+    # error is the simulation's.
+    survives_defects: bool = False
 
 
 def _say_nothing(kind: str, what: str) -> None:
@@ -128,6 +131,12 @@ class Network(ABC):
         except (Crashed, StoreError) as error:
             self.kill(host.name, str(error))
             return False
+        except Exception as error:
+            if not self.settings.survives_defects:
+                raise
+            host.defects.append(describe_defect(error))
+            self.kill(host.name, host.defects[-1])
+            return False
         for publish in published:
             self.calendar.wait(
                 host.settings.disk_delay, self._route, host.name, host.store, publish
@@ -173,6 +182,14 @@ class Network(ABC):
             host.start(self.now)
         except (Crashed, StoreError) as error:
             self.tell("kill", f"{name}: at its start: {error}")
+            host.is_up = False
+            self.deaths += 1
+            self.calendar.wait(self.settings.restart_after, self._start, name)
+            return
+        except Exception as error:
+            if not self.settings.survives_defects:
+                raise
+            host.defects.append(f"at its start: {describe_defect(error)}")
             host.is_up = False
             self.deaths += 1
             self.calendar.wait(self.settings.restart_after, self._start, name)

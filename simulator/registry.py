@@ -38,10 +38,14 @@ if TYPE_CHECKING:
     from simulator.known_defects import Defect
 
 MODULES = (
+    "simulator.whole_scenarios",
     "simulator.faults",
     "simulator.byzantine",
     "simulator.life",
+    "simulator.bad_disks",
+    "simulator.liars",
     "simulator.checks",
+    "simulator.whole_checks",
     "simulator.ablations",
     "simulator.known_defects",
 )
@@ -83,6 +87,7 @@ class Rule(NamedTuple):
 KINDS: dict[str, Kind] = {}
 DIALS: dict[str, Draw] = {}
 CHECKS: dict[str, tuple[int, Check]] = {}  # with their order
+FINAL: set[str] = {"alive"}  # checks after which, when they fail, nothing else can be asked
 RULES: dict[str, Rule] = {}
 DEFECTS: dict[str, Defect] = {}
 on_setup: list[Callable[[Play], None]] = []

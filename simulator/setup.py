@@ -40,9 +40,9 @@ from simulator.person import BROKEN, LIBRARY, PLAIN
 from simulator.registry import dial
 from simulator.scenario import Scenario
 from simulator.truth import Truth
-from simulator.world import World, WorldSettings
+from simulator.whole_scenarios import HIDDEN, MAD, make_world
+from simulator.world import WorldSettings
 
-HIDDEN = {"helper": ("patient.heart_rate",)}  # what the role may not see
 WISHES = (
     "patient temperature is high",
     "patient temperature is very high",
@@ -69,7 +69,6 @@ SENSORS = (
 )
 POLICIES = (Exact(), Approximate(), PairWise())
 ORGANISATIONS = (None, "hospital", "red_cross", "fire_brigade")
-MAD = "mad"  # a device whose key is good and whose mind is not
 _CLIENTS = (LIBRARY, PLAIN, BROKEN, LIBRARY)
 _SLOW = 20_000  # bytes a second; below it an exchange needs more patience
 
@@ -162,8 +161,8 @@ class Setup:
             ),
             home=HomeSettings("homeassistant", 0, "1") if scenario.dial("home") else None,
         )
-        self.world = world = World(
-            scenario.seed,
+        self.world = world = make_world(
+            scenario,
             load_vocabulary(1),
             WorldSettings(host=settings, radio=Radio(bandwidth=scenario.bandwidth)),
             self.truth.watch,

@@ -31,6 +31,7 @@ from denwatch.node.core.events import (
 from simulator.calendar import START
 from simulator.device import EmulatedDevice, PowerCut, Sense
 from simulator.hosted_node import Watch
+from simulator.keys import make_device_secret
 from simulator.link import FAIR, Disturbance
 from simulator.network import Network, WorldSettings
 from simulator.person import LIBRARY, Person
@@ -91,20 +92,33 @@ class World(Network):
         self.roster.devices[name] = None
         seed = hashlib.blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
         rng = Random(int.from_bytes(seed, "big"))
-        device = EmulatedDevice(
-            name,
-            sorted(self.hosts),
-            self.vocabulary_hash,
-            list(senses),
-            rng,
-            drive,
-            keeps_readings=self.keeps_readings,
-        )
-        self.devices[name] = device
+        device = self.devices[name] = self.make_device(name, list(senses), rng, drive)
         self._starts[name] = 0
         self.start_device(name)
         self.move_device(name, node)
         return device
+
+    def make_device(
+        self,
+        name: str,
+        senses: list[Sense],
+        rng: Random,
+        drive: Callable[[Random, int, int, int], int] | None,
+    ) -> EmulatedDevice:
+        """Return a device that knows all nodes."""
+        return EmulatedDevice(
+            name,
+            sorted(self.hosts),
+            self.vocabulary_hash,
+            senses,
+            rng,
+            drive,
+            keeps_readings=self.keeps_readings,
+        )
+
+    def find_secret(self, device: str, node: str) -> bytes:  # noqa: ARG002 - one for all
+        """Return what a device and a node share."""
+        return make_device_secret(device)
 
     def _greet(self, name: str, start: int) -> None:
         """Let those who are with a node connect again, after its start with this number."""

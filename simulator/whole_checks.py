@@ -1,0 +1,155 @@
+"""What must hold whatever anybody sends: checks of whole nodes and of those who lie with good keys.
+
+They are made first, and the first that fails is the last: of a site whose nodes were stopped, whose
+names were taken or whose people were silenced nothing else is worth asking.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator.evidence import has_equal, list_honest, list_wishes
+from simulator.keyrings import hash_of, make_secret
+from simulator.keys import KEY_ID
+from simulator.liars import find_lies
+from simulator.registry import CHECKS, FINAL, Violation, check
+from simulator.whole_scenarios import MALLORY, WHOLE
+
+if TYPE_CHECKING:
+    from simulator.faults import Play
+    from simulator.whole_node import WholeNode
+
+_MOST_RUNS = 200  # of one node, as others know it
+_MOST_SUBSCRIPTIONS = 1_000
+FINAL |= {"unstopped", "damaged", "stores", "back", "own-voice", "unsilenced"}
+
+
+def _list_whole(play: Play) -> list[WholeNode]:
+    if not play.scenario.dial(WHOLE):
+        return []
+    return [play.world.whole(name) for name in play.scenario.names]  # type: ignore[attr-defined]
+
+
+@check("damaged", order=-9)
+def check_damaged(play: Play) -> None:
+    """A node whose disk decays goes on or says what is wrong with it; it does not stumble."""
+    for host in play.world.hosts.values():
+        if host.medium.decayed and host.defects:
+            spaces = sorted({space for space, _ in host.medium.decayed})
+            raise Violation("damaged", f"{host.name}, {spaces} decayed: {host.defects[0]}")
+
+
+@check("stores", order=-8)
+def check_stores(play: Play) -> None:
+    """Both stores hold and answer the same."""
+    for host in play.world.hosts.values():
+        for defect in host.defects:
+            if defect.startswith("StoresDiffer"):
+                raise Violation("stores", f"{host.name}: {defect}")
+
+
+@check("unstopped", order=-7)
+def check_unstopped(play: Play) -> None:
+    """Nobody is stopped by bytes: no exception leaves a node's event loop, whatever was sent."""
+    for host in play.world.hosts.values():
+        if host.defects:
+            again = f", {len(host.defects)} times" if len(host.defects) > 1 else ""
+            raise Violation("unstopped", f"{host.name}{again}: {host.defects[0]}")
+
+
+@check("back", order=-6)
+def check_back(play: Play) -> None:
+    """Nobody stays down: when there is room again, a node that had a full disk works."""
+    for host in _list_whole(play):
+        if host.endings:
+            raise Violation("back", f"{host.name} gave up: {host.endings[0]}")
+
+
+@check("own-voice", order=-5)
+def check_own_voice(play: Play) -> None:
+    """Nobody speaks for another: names are what the node says that registered them."""
+    for host in _list_whole(play):
+        if host.name in play.truth.liars:
+            continue
+        for name in sorted(find_lies(play).names):
+            where = f"{host.name}, of {name}"
+            known = host.keyring.registrations
+            if host.keyring.is_revoked(name):
+                raise Violation("own-voice", f"{where}: it was revoked by a stranger to it")
+            app = known.subscribers.get(name)
+            if app is not None and (app.role, app.passwords.get(1)) != (
+                play.world.roster.roles.get(name, "operator"),
+                hash_of(name),
+            ):
+                raise Violation("own-voice", f"{where}: it has the role {app.role}, {app.version}")
+            device = known.devices.get(name)
+            if device is not None and not _has_key(host, name):
+                raise Violation("own-voice", f"{where}: it has other keys")
+            if device is None and app is None:
+                raise Violation("own-voice", f"{where}: it is unknown")
+
+
+def _has_key(host: WholeNode, device: str) -> bool:
+    if host.keyring.list_key_ids(device) != [KEY_ID]:
+        return False
+    return host.keyring._find_device_secret(device, KEY_ID) == make_secret(device, host.name)
+
+
+@check("unsilenced", order=-4)
+def check_unsilenced(play: Play) -> None:
+    """Nobody is silenced: what is theirs stays, and comes, whatever somebody says of it."""
+    lies = find_lies(play)
+    lost = play.truth.find_lost()
+    for person in play.world.people.values():
+        for wish in list_wishes(person):
+            id = int(wish.id, 16)
+            if "name" in wish.request or id in lost:
+                continue
+            if id in lies.dead:
+                for host in list_honest(play):
+                    if not has_equal(host, wish):
+                        raise Violation(
+                            "unsilenced", f"{person.name}: {host.name} was told to forget {wish.id}"
+                        )
+    claimed = {f"{name} never saw {id:016x}" for name, id in lies.received}
+    for name in ("arrived", "best") if claimed else ():
+        for violation in _find_broken(play, name):
+            if any(claim in str(violation) for claim in claimed):
+                raise Violation("unsilenced", f"a receipt came first, {violation}")
+
+
+def _find_broken(play: Play, name: str) -> list[Violation]:
+    try:
+        return list(CHECKS[name][1](play) or ())
+    except Violation as violation:
+        return [violation]
+
+
+@check("frugal")
+def check_frugal(play: Play) -> None:
+    """Resources are bounded: one name cannot make a node keep as much as it likes."""
+    for host in play.world.hosts.values():
+        if not host.is_up:
+            continue
+        origins: dict[str, int] = {}
+        for origin, _ in host.item_store.context.runs:
+            origins[origin] = origins.get(origin, 0) + 1
+        for origin, count in origins.items():
+            if count > _MOST_RUNS:
+                raise Violation("frugal", f"{host.name} keeps {count} runs of {origin}")
+        rows = sum(1 for key in host.medium.spaces.get("sub.done", ()) if MALLORY.encode() in key)
+        if rows > _MOST_RUNS:
+            raise Violation("frugal", f"{host.name} keeps {rows} receipts of notes nobody made")
+    for host in _list_whole(play):
+        limits, sessions = host.config.limits, host.server.sessions
+        if len(sessions.all) > limits.sessions:
+            raise Violation("frugal", f"{host.name} has {len(sessions.all)} sessions")
+        for session in sessions.all.values():
+            if len(session.queue) > limits.queue + limits.window:
+                raise Violation("frugal", f"{host.name}: {len(session.queue)} wait in a queue")
+        if sessions.retained.count > limits.retained:
+            raise Violation("frugal", f"{host.name} retains {sessions.retained.count} messages")
+        owned = host.subscribers._subscriptions.subscribers.get(MALLORY)
+        most = limits.requests_per_subscriber
+        if owned is not None and len(owned.subscriptions) > most + 64:
+            raise Violation("frugal", f"{len(owned.subscriptions)} subscriptions of one name")
