@@ -15,6 +15,7 @@ from simulator.life import probe
 from simulator.link import FAIR, Disturbance
 from simulator.registry import KINDS, fault, load_tables, on_heal, on_setup, ordinary
 from simulator.scenario import Happening, Scenario
+from simulator.whole_scenarios import NOT_WHOLE, WHOLE
 from simulator.setup import WISHES
 from simulator.world import CLEAN, CLOSED, SILENT
 
@@ -77,6 +78,8 @@ class Play(Byzantine):
             mend(self)
 
     def _happen(self, happening: Happening) -> None:
+        if self.scenario.dial(WHOLE) and happening.kind in NOT_WHOLE:
+            return
         body = (happening.body,) if happening.body else ()
         KINDS[happening.kind].act(self, happening.first, happening.second, *body)
 

@@ -233,6 +233,7 @@ class WholeNode(HostedNode):
         self.run = Run(opened, SimulatedLoop(), self._listener, self.log_files)
         self.time = self.run.process.clock.read()
         self.is_up = True
+        self._records.append(Log("start", {}))
         wish = self.loop.note("open", None, now)
         assert wish.what == "run", wish
         self.run.tick()  # up to its first wait
@@ -415,8 +416,8 @@ class WholeNode(HostedNode):
         kind, _, rest = event.topic.removeprefix("dens/1/").partition("/")
         client = self.find_client(rest.partition("/")[0])
         if not event.is_up:
-            if client.is_wanted:
-                self._leave(client, is_polite=self._now & 1 == 1)
+            if client.is_wanted:  # of a device the world itself brings the will
+                self._leave(client, is_polite=kind == "wd" or self._now & 1 == 1)
             return
         client.is_wanted = True
         wanted = [event.topic]
@@ -441,6 +442,8 @@ class WholeNode(HostedNode):
         elif not client.link:
             self._connect(client)
         self._send(client, client.write_publish(message.topic, message.payload))
+        if not client.is_wanted and not message.topic.startswith(PEERS):  # it came for this
+            self._leave(client, is_polite=True)
 
     def _acknowledge(self, token: int) -> None:
         client = self._by_link.get(token >> _TOKEN)

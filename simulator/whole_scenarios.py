@@ -24,6 +24,9 @@ MAD = "mad"  # a device whose key is good and whose mind is not
 MALLORY = "mallory"  # a subscriber who has a password and no good intentions
 OLGA = "olga"  # an operator, as bad
 WHOLE = "whole"
+# What is done to the one roster that all nodes share, which whole nodes do not have: there rights
+# change at one node, and the others hear of it later.
+NOT_WHOLE = frozenset({"demoted", "revoked-device"})
 LIMITS = "limits"
 HIDDEN = {"helper": ("patient.heart_rate",)}  # what the role may not see
 
