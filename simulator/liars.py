@@ -31,7 +31,7 @@ from denwatch.node.core.items import (
     Item,
     encode_body,
 )
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.replication.dot_sets import Run, Spans
 from denwatch.node.replication.wire import ITEMS, ItemBatch, SentItem, encode_item_batch
 from denwatch.node.security import notices

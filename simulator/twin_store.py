@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from denwatch.node.store import Change, Crashed, OutboxRow, Store, StoreError
+from denwatch.node.store import Change, OutboxRow, Store, StoreError
 
 from simulator.disk import FieldMedium, FieldStore
+from simulator.memory_store import Crashed
 
 Contents = dict[str, dict[bytes, bytes]]
 

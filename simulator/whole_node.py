@@ -39,7 +39,7 @@ from denwatch.node.core.events import (
     Tick,
 )
 from denwatch.node.core.node import Node
-from denwatch.node.core.transaction import Transaction
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.mqtt.interface import (
     Close,
     Input,

@@ -26,7 +26,7 @@ from denwatch.node.config.model import (
 )
 from denwatch.node.core.events import PeerUp, Publish
 from denwatch.node.security.access import Role
-from denwatch.node.store import Crashed, StoreError, StoreFull
+from denwatch.node.store import StoreError, StoreFull
 from denwatch.watchdog.seal import FrameKey
 
 from simulator.device import EmulatedDevice, Sense
@@ -34,6 +34,7 @@ from simulator.hosted_node import HostedNode, HostSettings, Watch, describe_defe
 from simulator.keyrings import SiteFiles, make_secret
 from simulator.keys import KEY_ID
 from simulator.link import FAIR, Air
+from simulator.memory_store import Crashed
 from simulator.network import WorldSettings
 from simulator.person import LIBRARY, Person
 from simulator.process_loop import Wish
