@@ -500,6 +500,6 @@ def find_violations(play: Play) -> list[Violation]:
             found += CHECKS[name][1](play) or ()
         except Violation as violation:
             found.append(violation)
-            if violation.rule in FINAL:  # nobody can be asked who is down
-                break
+        if found and name in FINAL and found[-1].rule == name:  # nobody can be asked who is down
+            break
     return found

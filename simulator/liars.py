@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 _MEET = 3_000  # ms from a contact to an open exchange
 _AHEAD = 60  # numbers that a receipt runs ahead
+_AGAIN = 1_500  # ms between two of the same requests: a node that fell is up again
 _FLOOD = 400
 
 
@@ -319,9 +320,9 @@ def lie_as_subscriber(play: Play, first: int, second: int) -> None:
     for topic in (REPLIES, NOTES)[: rng.randrange(3)]:
         play.world.give(node, Listening(topic + MALLORY, True))
     for _ in range(4 + second % 8):
-        payload = make_request(rng)
-        for _ in range(rng.choice((1, 1, 1, 6))):
-            play.world.give(node, Message(MALLORY, REQUESTS + MALLORY, payload))
+        request = Message(MALLORY, REQUESTS + MALLORY, make_request(rng))
+        for again in range(rng.choice((1, 1, 1, 6))):
+            play.world.calendar.wait(again * _AGAIN, play.world.give, node, request)
 
 
 @fault("lying-operator")

@@ -47,7 +47,9 @@ MODULES = (
     "simulator.checks",
     "simulator.whole_checks",
     "simulator.ablations",
+    "simulator.whole_rules",
     "simulator.known_defects",
+    "simulator.whole_defects",
 )
 
 Act = Callable[..., None]  # of a play, two numbers, and a body where the kind has one

@@ -6,6 +6,8 @@ names were taken or whose people were silenced nothing else is worth asking.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from simulator.evidence import has_equal, list_honest, list_wishes
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from simulator.whole_node import WholeNode
 
 _MOST_RUNS = 200  # of one node, as others know it
-_MOST_SUBSCRIPTIONS = 1_000
-FINAL |= {"unstopped", "damaged", "stores", "back", "own-voice", "unsilenced"}
+_SIGNED = 64
+FINAL |= {"understood", "unstopped", "damaged", "stores", "back", "own-voice", "unsilenced"}
 
 
 def _list_whole(play: Play) -> list[WholeNode]:
@@ -36,7 +38,8 @@ def check_damaged(play: Play) -> None:
     for host in play.world.hosts.values():
         if host.medium.decayed and host.defects:
             spaces = sorted({space for space, _ in host.medium.decayed})
-            raise Violation("damaged", f"{host.name}, {spaces} decayed: {host.defects[0]}")
+            fact = "at its start" if "at its start" in host.defects[0] else "while it runs"
+            raise Violation("damaged", f"{host.name}, {spaces} decayed: {host.defects[0]}", fact)
 
 
 @check("stores", order=-8)
@@ -49,20 +52,29 @@ def check_stores(play: Play) -> None:
 
 
 @check("unstopped", order=-7)
-def check_unstopped(play: Play) -> None:
+def check_unstopped(play: Play) -> Iterator[Violation]:
     """Nobody is stopped by bytes: no exception leaves a node's event loop, whatever was sent."""
     for host in play.world.hosts.values():
-        if host.defects:
-            again = f", {len(host.defects)} times" if len(host.defects) > 1 else ""
-            raise Violation("unstopped", f"{host.name}{again}: {host.defects[0]}")
+        for defect, count in Counter(host.defects).items():
+            where = defect.partition(":")[0]  # what, and in which function
+            yield Violation("unstopped", f"{host.name}, {count} times: {defect}", where)
+
+
+@check("understood", order=-7)
+def check_understood(play: Play) -> None:
+    """A configuration that is accepted works: no server refuses the packets of another node."""
+    for host in _list_whole(play):
+        if host.is_up and host.server.counts["malformed"]:
+            raise Violation("understood", f"{host.name} closes links: a packet is too long")
 
 
 @check("back", order=-6)
-def check_back(play: Play) -> None:
+def check_back(play: Play) -> Iterator[Violation]:
     """Nobody stays down: when there is room again, a node that had a full disk works."""
     for host in _list_whole(play):
-        if host.endings:
-            raise Violation("back", f"{host.name} gave up: {host.endings[0]}")
+        for ending in host.endings:
+            what = ending.partition(" in ")[0]
+            yield Violation("back", f"{host.name} gave up: {ending}", what)
 
 
 @check("own-voice", order=-5)
@@ -74,19 +86,23 @@ def check_own_voice(play: Play) -> None:
         for name in sorted(find_lies(play).names):
             where = f"{host.name}, of {name}"
             known = host.keyring.registrations
+            is_home = play.world.site.homes[name] == host.name  # type: ignore[attr-defined]
+            taken = "registered at home" if is_home else "registered"
             if host.keyring.is_revoked(name):
-                raise Violation("own-voice", f"{where}: it was revoked by a stranger to it")
+                raise Violation("own-voice", f"{where}: it was revoked by a stranger to it", "revoked")
             app = known.subscribers.get(name)
             if app is not None and (app.role, app.passwords.get(1)) != (
                 play.world.roster.roles.get(name, "operator"),
                 hash_of(name),
             ):
-                raise Violation("own-voice", f"{where}: it has the role {app.role}, {app.version}")
+                raise Violation(
+                    "own-voice", f"{where}: it has the role {app.role}, {app.version}", taken
+                )
             device = known.devices.get(name)
             if device is not None and not _has_key(host, name):
-                raise Violation("own-voice", f"{where}: it has other keys")
+                raise Violation("own-voice", f"{where}: it has other keys", taken)
             if device is None and app is None:
-                raise Violation("own-voice", f"{where}: it is unknown")
+                raise Violation("own-voice", f"{where}: it is unknown", "unknown")
 
 
 def _has_key(host: WholeNode, device: str) -> bool:
@@ -108,14 +124,13 @@ def check_unsilenced(play: Play) -> None:
             if id in lies.dead:
                 for host in list_honest(play):
                     if not has_equal(host, wish):
-                        raise Violation(
-                            "unsilenced", f"{person.name}: {host.name} was told to forget {wish.id}"
-                        )
+                        what = f"{person.name}: {host.name} was told to forget {wish.id}"
+                        raise Violation("unsilenced", what, "deaths")
     claimed = {f"{name} never saw {id:016x}" for name, id in lies.received}
     for name in ("arrived", "best") if claimed else ():
         for violation in _find_broken(play, name):
             if any(claim in str(violation) for claim in claimed):
-                raise Violation("unsilenced", f"a receipt came first, {violation}")
+                raise Violation("unsilenced", f"a receipt came first, {violation}", "receipts")
 
 
 def _find_broken(play: Play, name: str) -> list[Violation]:
@@ -126,30 +141,36 @@ def _find_broken(play: Play, name: str) -> list[Violation]:
 
 
 @check("frugal")
-def check_frugal(play: Play) -> None:
+def check_frugal(play: Play) -> Iterator[Violation]:
     """Resources are bounded: one name cannot make a node keep as much as it likes."""
     for host in play.world.hosts.values():
         if not host.is_up:
             continue
-        origins: dict[str, int] = {}
-        for origin, _ in host.item_store.context.runs:
-            origins[origin] = origins.get(origin, 0) + 1
+        origins = Counter(origin for origin, _ in host.item_store.context.runs)
         for origin, count in origins.items():
             if count > _MOST_RUNS:
-                raise Violation("frugal", f"{host.name} keeps {count} runs of {origin}")
+                yield Violation("frugal", f"{host.name} keeps {count} runs of {origin}", "runs")
         rows = sum(1 for key in host.medium.spaces.get("sub.done", ()) if MALLORY.encode() in key)
         if rows > _MOST_RUNS:
-            raise Violation("frugal", f"{host.name} keeps {rows} receipts of notes nobody made")
+            what = f"{host.name} keeps {rows} receipts of notes that nobody made"
+            yield Violation("frugal", what, "receipts")
     for host in _list_whole(play):
         limits, sessions = host.config.limits, host.server.sessions
-        if len(sessions.all) > limits.sessions:
-            raise Violation("frugal", f"{host.name} has {len(sessions.all)} sessions")
-        for session in sessions.all.values():
-            if len(session.queue) > limits.queue + limits.window:
-                raise Violation("frugal", f"{host.name}: {len(session.queue)} wait in a queue")
-        if sessions.retained.count > limits.retained:
-            raise Violation("frugal", f"{host.name} retains {sessions.retained.count} messages")
         owned = host.subscribers._subscriptions.subscribers.get(MALLORY)
-        most = limits.requests_per_subscriber
-        if owned is not None and len(owned.subscriptions) > most + 64:
-            raise Violation("frugal", f"{len(owned.subscriptions)} subscriptions of one name")
+        counts = {
+            "sessions": (len(sessions.all), limits.sessions),
+            "messages in a queue": (
+                max((len(each.queue) for each in sessions.all.values()), default=0),
+                limits.queue + limits.window,
+            ),
+            "bytes in queues": (sessions.bytes, limits.total_queue_bytes),
+            "retained messages": (sessions.retained.count, limits.retained),
+            # What a member signed for somebody counts besides what that one asked for here.
+            "subscriptions of one name": (
+                len(owned.subscriptions) if owned else 0,
+                limits.requests_per_subscriber + _SIGNED,
+            ),
+        }
+        for what, (count, most) in counts.items():
+            if count > most:
+                yield Violation("frugal", f"{host.name}: {count} {what}, {most} are allowed", what)

@@ -1,0 +1,76 @@
+"""Safety rules of a whole node switched off, for the checks of whole nodes: see `ablations.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from denwatch.node.runtime import build, process
+from denwatch.node.security.notices import RegistrationsBuilder
+from denwatch.node.store import Store
+
+from simulator.registry import RULES, Rule
+
+
+def _serve_once(_: Callable[..., None]) -> Callable[..., None]:
+    """End the process with the first error of a run."""
+
+    def serve(config: Any) -> None:
+        process.asyncio.run(process._serve(process.open_node(config)))
+
+    return serve
+
+
+def _commit_seldom(commit: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Undo every fifth group and say that it was written."""
+    calls = 0
+
+    def skip(store: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls % 5 or not store._group:
+            return commit(store)
+        store.rollback()
+        return True
+
+    return skip
+
+
+def _limit_nothing(settings: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **fields: settings(**{**fields, "max_subscriptions": 1 << 30})
+
+
+RULES |= {
+    "start-again": Rule(
+        process,
+        "serve_node",
+        _serve_once,
+        "after a full disk a node is opened again",
+        ("disk-full",),
+        {"whole": 1},
+    ),
+    "home-registers": Rule(
+        RegistrationsBuilder,
+        "_is_wanted",
+        lambda _: lambda *_: True,
+        "what was registered at a node is changed there",
+        ("lying-registrations",),
+        {"whole": 1},
+    ),
+    "configured-limits": Rule(
+        build,
+        "SubscriberSettings",
+        _limit_nothing,
+        "one name has as many subscriptions as the configuration says",
+        ("flood",),
+        {"whole": 1, "limits": 1},
+    ),
+    "both-stores": Rule(
+        Store,
+        "commit",
+        _commit_seldom,
+        "what a store says is committed is committed",
+        ("kill",),
+        {"whole": 2},
+    ),
+}
