@@ -38,6 +38,11 @@ _WHOLE_DEFECTS = {
         " so does the own epoch of a node that was started after 2106",
         *("lying-items", 0, 1),
     ),
+    "receipt-name": _stop(
+        "ValueError in _begin_key",
+        "a receipt of a note whose origin has a name of more than 255 bytes stops every node",
+        *("lying-items", 427, 39078),
+    ),
     "receipt-sequence": _stop(
         "OverflowError in key",
         "a receipt of a note whose sequence does not fit into 64 bits stops every node",
@@ -81,7 +86,13 @@ _WHOLE_DEFECTS = {
         "own-voice",
         "any member registers a subscriber or device of another node anew, with a higher version,"
         " its own password and any role",
-        _lie("lying-registrations", 1, 1, nodes=3),
+        make_small(
+            1,
+            Happening(1_000, "meet", 2, 0),  # the liar hears of the others
+            Happening(_EARLY, "lying-registrations", 1, 1),
+            nodes=3,
+            whole=1,
+        ),
         frozenset({"registered"}),
     ),
     "name-revoked": Defect(
@@ -93,7 +104,7 @@ _WHOLE_DEFECTS = {
     "silenced-by-receipts": Defect(
         "unsilenced",
         "a receipt of notes that do not exist yet keeps them from their subscriber",
-        make_small(1, Happening(_EARLY, "lying-receipts", 0, 0), nodes=3, silent=0, minutes=3),
+        make_small(2, Happening(_EARLY, "lying-receipts", 0, 0), nodes=3, silent=0, minutes=3),
         frozenset({"receipts"}),
     ),
     "silenced-by-deaths": Defect(
@@ -120,6 +131,12 @@ _WHOLE_DEFECTS = {
         " event loop",
         _lie("torn-value", 4, 31677),
         frozenset({"while it runs"}),
+    ),
+    "decayed-start": Defect(
+        "damaged",
+        "a node does not start from a disk on which one value changed, and does not say which",
+        _lie("torn-value", 0, 9),
+        frozenset({"at its start"}),
     ),
     "narrow-packets": Defect(
         "understood",

@@ -33,8 +33,8 @@ HIDDEN = {"helper": ("patient.heart_rate",)}  # what the role may not see
 
 @dial(WHOLE)
 def draw_whole(rng: Random) -> int:
-    """One scenario in eight has whole nodes, one in 24 both stores."""
-    return rng.choice((1, 1, 2)) if rng.random() < 1 / 8 else 0
+    """One scenario in twelve has whole nodes, one in 36 both stores."""
+    return rng.choice((1, 1, 2)) if rng.random() < 1 / 12 else 0
 
 
 @dial(LIMITS)
