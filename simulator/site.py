@@ -206,7 +206,7 @@ class NodeProcess(ServerProcess):
         self.url = url
         self.arguments: Sequence[str] = ()  # more of `denwatch node`
         self.clock_error = 0.0  # s by which the wall clock that it sees is wrong
-        self._prefix = prefix  # of the command: into a network namespace
+        self.prefix = prefix  # of the command: into a network namespace
 
     @property
     def config(self) -> Path:
@@ -240,7 +240,7 @@ class NodeProcess(ServerProcess):
         program = ["-m", "denwatch.cli"]
         if self.clock_error:
             program = ["-c", _WRONG_CLOCK, str(self.clock_error)]
-        command = [*self._prefix, sys.executable, *program, "node", "--level", "info"]
+        command = [*self.prefix, sys.executable, *program, "node", "--level", "info"]
         return [*command, str(self.config), *self.arguments]
 
     def _is_ready(self) -> bool:

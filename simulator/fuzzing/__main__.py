@@ -13,7 +13,7 @@ from typing import Any
 from denwatch.cli.common import build_parser
 from denwatch.cli.errors import MISSING, WRONG_USAGE, CommandError
 
-from simulator.fuzzing.engine import FuzzReport, fuzz_seeded, shrink_finding, try_script
+from simulator.fuzzing.engine import FuzzReport, fuzz_seeded, shrink_finding
 from simulator.fuzzing.known_defects import find_known
 from simulator.fuzzing.mutation import load_script
 from simulator.fuzzing.targets import Target, list_targets

@@ -17,7 +17,6 @@ from denwatch.node.core.items import (
     VOCABULARY,
 )
 from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.node.mqtt.packets import write_head, write_publish
 from denwatch.node.replication.wire import (
     ACK,
     ANSWER,
@@ -43,6 +42,7 @@ from denwatch.protocol.vectors import (
     SubscriptionVector,
 )
 
+from simulator.client_packets import write_connect, write_publish, write_subscribe
 from simulator.fuzzing.targets import DEVICE, NODE, PEER, START, load_words
 
 _HOUR = 3_600_000
@@ -108,29 +108,10 @@ def _list_devices() -> list[Any]:
 # What clients of the server send -------------------------------------------------------------
 
 
-def _field(data: bytes) -> bytes:
-    return len(data).to_bytes(2, "big") + data
-
-
-def write_connect(client: bytes, user: bytes, is_clean: bool = True, will: bytes = b"") -> bytes:
-    """Return CONNECT with a password, and with a will if it has a topic."""
-    flags = 0xC0 | is_clean << 1 | (0x0C if will else 0)
-    wills = _field(will) + _field(b"gone") if will else b""
-    tail = _field(client) + wills + _field(user) + _field(b"secret")
-    body = _field(b"MQTT") + bytes([4, flags, 0, 30]) + tail
-    return write_head(0x10, len(body)) + body
-
-
-def write_subscribe(number: int, *filters: bytes) -> bytes:
-    """Return SUBSCRIBE with QoS 1."""
-    body = number.to_bytes(2, "big") + b"".join(_field(name) + b"\1" for name in filters)
-    return write_head(0x82, len(body)) + body
-
-
 def _list_mqtt() -> list[Any]:
-    medic = write_connect(b"app", b"medic7", is_clean=False, will=b"dens/1/sub/medic7")
-    other = write_connect(b"", b"dog-1")
-    listen = write_subscribe(1, b"dens/1/note/medic7", b"dens/1/reply/medic7", b"a/+/#")
+    medic = write_connect("app", "medic7", is_clean=False, will="dens/1/sub/medic7")
+    other = write_connect("", "dog-1")
+    listen = write_subscribe(1, "dens/1/note/medic7", "dens/1/reply/medic7", "a/+/#")
     ask = write_publish("dens/1/sub/medic7", b"heart rate is high", 1, 2)
     retained = write_publish("a/b/c", b"x" * 20, 2, 3, retain=True)
     release = b"\x62\x02\x00\x03"
