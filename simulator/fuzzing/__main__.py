@@ -20,10 +20,11 @@ from simulator.fuzzing.targets import Target, list_targets
 
 _SUMMARY = "Mutated input into the real code of a node."
 _DESCRIPTION = """
-Nothing that a client, subscriber, operator, device or peer sends may raise an exception that leaves
-its event, now or after a restart. Without --count, libFuzzer (the package atheris) keeps the scripts
-that reach new branches, in the corpus folder; with it, that many scripts follow from the seed alone.
-A finding that is not known is made small and printed as a script, and the exit status is 1."""
+Nothing that a client, subscriber, operator, device or peer sends may raise an exception that
+leaves its event, now or after a restart. Without --count, libFuzzer (the package atheris) keeps the
+scripts that reach new branches, in the corpus folder; with it, that many scripts follow from the
+seed alone. A finding that is not known is made small and printed as a script, and the exit status
+is 1."""
 _EXAMPLES = """
 python -m simulator.fuzzing --seconds 600
 python -m simulator.fuzzing requests peers --count 5000 --seed 3

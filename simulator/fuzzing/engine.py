@@ -3,8 +3,9 @@
 A *finding* is an exception that left the node: its type, and the innermost function of ours that it
 came through. That is what known defects are compared by; it survives a change of lines and files.
 
-Two ways to choose scripts. `fuzz_seeded` mutates the seeds with a seeded generator: the same scripts
-on every machine, for tests. `guided.py` lets libFuzzer (atheris) keep what reaches new code.
+Two ways to choose scripts. `fuzz_seeded` mutates the seeds with a seeded generator: the same
+scripts on every machine, for tests. `guided.py` lets libFuzzer (atheris) keep what reaches new
+code.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One target under libFuzzer, in a process of its own: `__main__.py` starts it and reads its report.
+"""One target under libFuzzer, in a process of its own; `__main__.py` reads its report.
 
 atheris instruments our modules as they are imported, so that libFuzzer sees which branches a script
 reaches and keeps the scripts that reach new ones. The mutations are ours (mutation.py). A finding
-does not end the run: it is written into the report, and the search goes on beyond it. libFuzzer ends
-the process itself, after the time, or with status 77 when memory passes its limit.
+does not end the run: it is written into the report, and the search goes on beyond it. libFuzzer
+ends the process itself, after the time, or with an error when memory passes its limit.
 
 Compiled modules are not instrumented: numba cannot compile what atheris adds.
 """

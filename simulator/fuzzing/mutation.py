@@ -1,9 +1,9 @@
 """Mutations of scripts, which know their structure. Pure: a script and a generator in, one out.
 
 A *script* is what one input is: a CBOR document, such as a list of frames. A mutation changes one
-place of its tree. A byte string in it that is CBOR or JSON itself is taken apart and changed inside;
-other byte strings are damaged as bytes. So what is sealed, signed or counted around the place stays
-right, and the change gets as far into a node as it can.
+place of its tree. A byte string in it that is CBOR or JSON itself is taken apart and changed
+inside; other byte strings are damaged as bytes. So what is sealed, signed or counted around the
+place stays right, and the change gets as far into a node as it can.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is fuzzed: each target is a real node, or a codec of its, and plays one script.
 
 A target builds its node anew for every script, on the memory model of a store, so that a script is
-all there is to replay. After the script time passes, readings arrive and the node is restarted: what
-was accepted must not do harm later either. An exception that leaves the node is a finding.
+all there is to replay. After the script time passes, readings arrive and the node is restarted:
+what was accepted must not do harm later either. An exception that leaves the node is a finding.
 
 | target | a script is |
 |---|---|
@@ -11,8 +11,8 @@ was accepted must not do harm later either. An exception that leaves the node is
 | requests | [[subscriber, payload], …] |
 | operators | [payload, …]; a list is `["items", rows]` whose items are signed |
 | devices | [[what, kind, epoch, sequence, body], …], sealed with a good key |
-| peers | [wait | [kind, flag, body] | [item's kind, expires, sequence, body, …], …] of a peer with good
-keys: a number lets so many frames of the real exchange pass |
+| peers | [step, …] of a peer with good keys: [kind, flag, body] is a frame, [kind, expires,
+sequence, body] an item, and a number lets so many frames of the real exchange pass |
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Storms: real node processes under more than they were built for, and disks and clocks that lie."""
+"""Storms: real node processes under more than they were built for; disks and clocks that lie."""

@@ -20,10 +20,10 @@ from simulator.storms.storms import SHORT, STORMS, Scale, Storm
 
 _SUMMARY = "Storms over real node processes."
 _DESCRIPTION = """
-Each storm has a node of its own, on the loopback: connections that stay silent, clients that come and
-go or do not read, few files, full, failing and lying disks, a clock in 2107, and kills during them.
-Afterwards the node runs, a medic's round trip works, nothing acknowledged is lost or altered, and
-memory is bounded. The exit status is 1 if anything else than the known defects is broken."""
+Each storm has a node of its own, on the loopback: connections that stay silent, clients that come
+and go or do not read, few files, full, failing and lying disks, a clock in 2107, and kills during
+them. Afterwards the node runs, a medic's round trip works, nothing acknowledged is lost or altered,
+and memory is bounded. The exit status is 1 if anything else than the known defects is broken."""
 _EXAMPLES = """
 python -m simulator.storms
 python -m simulator.storms half-open-tls clock-2107 --json

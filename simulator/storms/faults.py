@@ -1,4 +1,4 @@
-"""Faults of the disk and the clock of a real process: the library faults.c, and its page of numbers.
+"""Faults of a real process's disk and clock: the library faults.c, and its page of numbers.
 
 A library below libc, and not a file system of SQLite's own (apsw has those): the node's store is
 Python's sqlite3 and its log is plain files, so only what lies below both tests what is shipped. The

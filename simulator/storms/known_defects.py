@@ -1,7 +1,7 @@
 """Promises that a storm breaks and that nobody has mended yet; each storm reproduces its own.
 
-The list only shrinks: the command and a test fail when a storm breaks anything that is not here, and
-when it does not break what is.
+The list only shrinks: the command and a test fail when a storm breaks anything that is not here,
+and when it does not break what is.
 """
 
 from __future__ import annotations

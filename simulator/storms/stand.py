@@ -1,7 +1,7 @@
 """One real node in a storm, somebody who starts it again, and the medic by whom it is judged.
 
-A `Stand` is a node that listens with and without TLS, a device whose readings it acknowledges, and a
-medic with the subscriber library. Readings are patients with a number; the stand knows which ones
+A `Stand` is a node that listens with and without TLS, a device whose readings it acknowledges, and
+a medic with the subscriber library. Readings are patients with a number; the stand knows which ones
 were acknowledged and which ones reached the medic. After a storm `judge` returns the promises that
 are broken, by name.
 """
@@ -9,11 +9,13 @@ are broken, by name.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, PublisherError, parse_reading, read_key
 from denwatch.client.subscriber import (
     BackOff,
@@ -30,7 +32,6 @@ from simulator.storms.faults import Faults
 
 MEDIC, DEVICE = "medic7", "bed-1"
 WORDS = "east between 1 and 60000 m, event patient"
-_COVERAGE = {1: (0xFFFF, 0xFFFF)}  # a patient, all attributes
 _ROUND = 60.0  # s that a reading may take to the medic, on a busy machine
 _TRIES = 3  # starts in a row that may fail before the node counts as dead
 MEMORY = 128 << 20  # bytes that a storm may add to a node
@@ -65,6 +66,7 @@ class Stand:
         self.peak = 0
         self._before = self._disk_before = 0
         self._next = 1
+        self._ended_with = ""
         self._medic: Subscriber | None = None
 
     def limit_files(self, files: int) -> None:
@@ -86,8 +88,8 @@ class Stand:
                 settings=SubscriberOptions(BackOff(200, 1_000), patience=2_000, report_delay=200),
             ).start()
             self._medic.subscribe(WORDS, name="patients", timeout=_ROUND)
-            self.publish(1)
-            self.wait_for_all()
+            if not (self.publish(1, _ROUND) and self.wait_for_all()):
+                raise SiteError(f"a reading did not reach the medic: {self.node.journal}")
         except BaseException:
             self.__exit__()
             raise
@@ -114,6 +116,7 @@ class Stand:
         if self.is_running or self.is_dead:
             return
         self.endings += 1
+        self._ended_with = self.last_words
         for _ in range(_TRIES):
             with suppress(SiteError):
                 self.node.start()
@@ -139,19 +142,33 @@ class Stand:
         numbers = list(range(self._next, self._next + count))
         self._next += count
         self.sent.update(numbers)
+        readings = [parse_reading(f"patient east={number} m", vocabulary) for number in numbers]
+        coverage = find_coverage(readings, vocabulary)
         publisher = Publisher(
-            read_key(self._key), vocabulary, _COVERAGE, server=self.plain_url, timeout=timeout
+            read_key(self._key), vocabulary, coverage, server=self.plain_url, timeout=timeout
         )
         try:
             publisher.connect()
-            for number in numbers:
-                publisher.publish([parse_reading(f"patient east={number} m", vocabulary)])
+            for number, reading in zip(numbers, readings, strict=True):
+                publisher.publish([reading])
                 self.acknowledged.add(number)
         except PublisherError:
             return False
         finally:
             publisher.close()
         return True
+
+    def recover(self, patience: float = _ROUND) -> bool:
+        """Try until a reading is acknowledged again; return whether one was."""
+        end = time.monotonic() + patience
+        while not self.is_dead:
+            self.supervise()
+            if self.publish(1, max(5.0, end - time.monotonic())):
+                return True
+            if time.monotonic() > end:
+                break
+            time.sleep(0.5)
+        return False
 
     def _receive(self, note: ReceivedNotification, transaction: HandlerTransaction) -> None:  # noqa: ARG002
         number = round(note.values["east"]["value"])
@@ -171,7 +188,7 @@ class Stand:
         """Disconnect the medic for a while: what is for them waits at the node."""
         assert self._medic is not None
         self._medic.use_servers([f"mqtt://127.0.0.1:{find_free_port()}"])
-        is_up = ConnectionState.CONNECTED
+        is_up = ConnectionState.ONLINE
         wait_for("the medic to leave", lambda: self._medic and self._medic.status.state != is_up)
         try:
             yield
@@ -208,11 +225,11 @@ class Stand:
         broken: dict[str, str] = {}
         self.supervise()
         if self.endings and not may_end:
-            broken["ended"] = f"the process ended {self.endings} times: {self.last_words}"
+            broken["ended"] = f"the process ended {self.endings} times: {self._ended_with}"
         if self.is_dead:
             broken["dead"] = f"the node does not start any more: {self.last_words}"
             return broken
-        if not self.publish(1, _ROUND):
+        if not self.recover():
             broken["round trip"] = "a reading after the storm is not acknowledged"
         if not self.wait_for_all():
             lost = sorted(self.acknowledged - set(self.received))

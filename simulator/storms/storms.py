@@ -25,7 +25,7 @@ from denwatch.protocol import notification
 
 from simulator.client_packets import DISCONNECT, write_connect, write_publish, write_subscribe
 from simulator.site import SiteError, wait_for
-from simulator.storms.faults import FAILING, HONEST, LYING, Number, flip_bit
+from simulator.storms.faults import FAILING, HONEST, LYING, NEVER, Number, flip_bit
 from simulator.storms.stand import DISK, Stand
 
 _YEARS = (2107 - 1970) * 31_556_952  # s from 1970 to 2107
@@ -257,8 +257,7 @@ def fail_writes(stand: Stand, scale: Scale) -> None:
         stand.faults.set(Number.WRITES, (0, 1, 2, 3, 5, 8, 13, 21)[number % 8])
         stand.publish(3, timeout=3)
         stand.faults.calm()
-        watch(stand, 1.0)
-        stand.supervise()
+        stand.recover()
 
 
 def fail_reads(stand: Stand, scale: Scale) -> None:
@@ -278,33 +277,36 @@ def fail_reads(stand: Stand, scale: Scale) -> None:
 
 
 def cut_power(stand: Stand, scale: Scale) -> Broken | None:
-    """Kill the node and take from the disk all that was not synced, as a power cut may."""
+    """Let the power fail at a write: that one and all that was not synced before it are gone."""
     assert stand.faults is not None
     undone = 0
     for number in range(scale.repeats):
         stand.faults.begin_notes()
-        stand.publish(1 + number % 4)
-        stand.node.kill()
-        stand.kills += 1
+        fail_at_write(stand, 1 + 3 * number)
         undone += stand.faults.lose_unsynced()
         stand.kill()
     return None if undone else {"vacuous": "no write was ever without its sync"}
 
 
 def tear_writes(stand: Stand, scale: Scale) -> None:
-    """Let the power fail in the middle of a write."""
-    assert stand.faults is not None
+    """Let the power fail in the middle of a write; the rest of what was written is there."""
     for number in range(scale.repeats):
-        stand.faults.set(Number.TEAR, 3 * number)
-        stand.publish(4, timeout=5)
-        wait_for("the torn write", lambda: not stand.is_running)
-        stand.faults.calm()
+        fail_at_write(stand, 3 * number)
         stand.kill()
-        stand.kills += 1
+
+
+def fail_at_write(stand: Stand, number: int) -> None:
+    """Publish until the power fails, after so many writes that succeed."""
+    assert stand.faults is not None
+    stand.faults.set(Number.TEAR, number)
+    stand.publish(4, timeout=5)
+    wait_for("the torn write", lambda: not stand.is_running)  # a status is written every second
+    stand.faults.set(Number.TEAR, NEVER)
+    stand.kills += 1
 
 
 def lie_about_syncs(stand: Stand, scale: Scale) -> Broken | None:
-    """Let the disk call synced what it has not; nobody can keep what is lost, but the node works."""
+    """Let the disk call synced what it has not; what is lost is lost, but the node works."""
     assert stand.faults is not None
     for _ in range(scale.repeats):
         stand.faults.begin_notes()
@@ -327,7 +329,7 @@ def fail_syncs(stand: Stand, scale: Scale) -> None:
         stand.publish(2, timeout=3)
         watch(stand, 1.0)
         stand.faults.calm()
-        stand.supervise()
+        stand.recover()
 
 
 def fail_opens(stand: Stand, scale: Scale) -> None:
@@ -337,7 +339,7 @@ def fail_opens(stand: Stand, scale: Scale) -> None:
         stand.faults.set(Number.OPENS, (errno.ENOSPC, errno.EMFILE, errno.EIO)[number % 3])
         watch(stand, 2.0)
         stand.faults.calm()
-        stand.supervise()
+        stand.recover()
 
 
 def alter_readings(stand: Stand, scale: Scale) -> Broken | None:
@@ -371,7 +373,7 @@ def alter_readings(stand: Stand, scale: Scale) -> Broken | None:
 
 
 def flip_bits(stand: Stand, scale: Scale) -> Broken | None:
-    """Change bits anywhere in the store and the log: the node refuses, or works as if nothing was."""
+    """Change bits anywhere in store and log: the node refuses, or works as if nothing was."""
     rng = Random(7)
     copy = stand.folder / "copy"
     refused = 0
