@@ -103,7 +103,7 @@ class Faults:
 
     def begin_notes(self) -> None:
         """Note writes from now on, all before being on the disk."""
-        self._undo.unlink(missing_ok=True)
+        self._forget_notes()
         self.set(Number.NOTES, 1)
 
     def lose_unsynced(self) -> int:
@@ -113,7 +113,7 @@ class Faults:
         """
         self.set(Number.NOTES, 0)
         notes = list(self._read_notes())
-        self._undo.unlink(missing_ok=True)
+        self._forget_notes()
         paths = {path.stat().st_ino: path for path in self._data.rglob("*") if path.is_file()}
         settled: set[int] = set()
         undone = 0
@@ -127,6 +127,10 @@ class Faults:
                     file.truncate(found.size)
                 undone += 1
         return undone
+
+    def _forget_notes(self) -> None:
+        if self._undo.exists():  # a running process has it open, and appends
+            os.truncate(self._undo, 0)
 
     def _read_notes(self) -> Sequence[FaultNote]:
         if not self._undo.exists():

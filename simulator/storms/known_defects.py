@@ -18,7 +18,36 @@ class KnownBreak(NamedTuple):
     is_short: bool = True
 
 
-KNOWN_BREAKS: tuple[KnownBreak, ...] = ()
+_SILENT = (
+    "links count only after their handshake: silent connections take all files, and the next status,"
+    " which opens one, ends the process"
+)
+KNOWN_BREAKS: tuple[KnownBreak, ...] = (
+    KnownBreak("half-open-tls", "ended", _SILENT),
+    KnownBreak("half-open-plain", "ended", _SILENT),
+    KnownBreak("few-files", "ended", _SILENT),
+    KnownBreak(
+        "half-open-memory",
+        "memory",
+        "a silent connection to the TLS port holds about 200 KiB, and nothing bounds their number",
+        is_short=False,
+    ),
+    KnownBreak(
+        "full-disk",
+        "ended",
+        "a store that cannot be opened for lack of room ends the process instead of being retried",
+    ),
+    KnownBreak(
+        "altered-reading",
+        "altered",
+        "no checksum covers what is stored: a flipped bit is served as another reading",
+    ),
+    KnownBreak(
+        "clock-2107",
+        "round trip",
+        "a start in 2107 makes an epoch of more than four bytes, which every later start exceeds",
+    ),
+)
 
 
 def find_known(storm: str, *, is_short: bool) -> set[str]:

@@ -222,15 +222,11 @@ class Stand:
 
     def judge(self, *, may_end: bool = False) -> dict[str, str]:
         """Return what is broken after a storm, by name, with what was seen."""
+        if not self.recover():
+            return {"round trip": f"no reading is acknowledged any more: {self.last_words}"}
         broken: dict[str, str] = {}
-        self.supervise()
         if self.endings and not may_end:
             broken["ended"] = f"the process ended {self.endings} times: {self._ended_with}"
-        if self.is_dead:
-            broken["dead"] = f"the node does not start any more: {self.last_words}"
-            return broken
-        if not self.recover():
-            broken["round trip"] = "a reading after the storm is not acknowledged"
         if not self.wait_for_all():
             lost = sorted(self.acknowledged - set(self.received))
             broken["lost"] = f"{len(lost)} acknowledged readings did not arrive: {lost[:5]}"

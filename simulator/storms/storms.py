@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import resource
+import select
 import shutil
 import socket
 import time
@@ -21,6 +22,7 @@ from random import Random
 from denwatch.client.publisher import parse_reading
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.log import read_segment
+from denwatch.node.log.segments import CLOSED
 from denwatch.protocol import notification
 
 from simulator.client_packets import DISCONNECT, write_connect, write_publish, write_subscribe
@@ -29,7 +31,8 @@ from simulator.storms.faults import FAILING, HONEST, LYING, NEVER, Number, flip_
 from simulator.storms.stand import DISK, Stand
 
 _YEARS = (2107 - 1970) * 31_556_952  # s from 1970 to 2107
-_HELD = 3.0  # s that links stay open: the node reports its status, which opens a file, every second
+_PATIENCE = 300.0  # s until a storm must have had its effect
+_FULL = "nothing is acknowledged until there is room"  # as a node says it
 _PIECE = 48 << 10  # bytes of a large message
 
 
@@ -106,18 +109,23 @@ def connect(port: int) -> socket.socket | None:
     return link
 
 
-def watch(stand: Stand, seconds: float) -> None:
-    """Measure the node for a while, or until it ends."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and stand.is_running:
+def watch(stand: Stand, is_enough: Callable[[], bool]) -> None:
+    """Measure the node until it is enough, or until it ends."""
+
+    def look() -> bool:
         stand.measure_memory()
-        time.sleep(0.1)
+        return not stand.is_running or is_enough()
+
+    wait_for("the storm's effect", look, _PATIENCE)
 
 
 def hold_half_open(stand: Stand, scale: Scale, port: int, count: int) -> None:
-    """Open connections, keep them silent, and close them; kill the node between if asked to."""
-    with open_links(stand, port, count):
-        watch(stand, _HELD)
+    """Open connections and keep them silent until the node closes one of them, or ends.
+
+    It has until then reported its status several times, for which it opens a file.
+    """
+    with open_links(stand, port, count) as links:
+        watch(stand, lambda: not links or bool(select.select(links[:1], [], [], 0)[0]))
         if scale.has_kill and stand.is_running:
             stand.kill()
     stand.supervise()
@@ -236,14 +244,14 @@ def fill_disk(stand: Stand, scale: Scale) -> None:
     assert stand.faults is not None
     stand.faults.set(Number.ROOM, max(0, scale.disk - stand.measure_disk()))
     flood(stand, scale.messages, is_retained=True)
-    stand.publish(2, timeout=5)
-    watch(stand, 8.0)  # longer than the node's pause after a full disk
+    # Others write there, too: what was left is gone, and here one needs room to write over, too.
+    stand.faults.set(Number.WRITES, 0)
+    watch(stand, lambda: stand.node.journal.count(_FULL) > 2)  # it opened its store twice since
     if scale.has_kill and stand.is_running:
         stand.node.kill()
         stand.kills += 1
         with suppress(SiteError):
             stand.node.start()
-    stand.publish(2, timeout=5)
     has_ended = not stand.is_running
     stand.faults.calm()
     if has_ended:
@@ -327,7 +335,6 @@ def fail_syncs(stand: Stand, scale: Scale) -> None:
     for _ in range(scale.repeats):
         stand.faults.set(Number.SYNCS, FAILING)
         stand.publish(2, timeout=3)
-        watch(stand, 1.0)
         stand.faults.calm()
         stand.recover()
 
@@ -337,7 +344,7 @@ def fail_opens(stand: Stand, scale: Scale) -> None:
     assert stand.faults is not None
     for number in range(scale.repeats):
         stand.faults.set(Number.OPENS, (errno.ENOSPC, errno.EMFILE, errno.EIO)[number % 3])
-        watch(stand, 2.0)
+        stand.publish(1, timeout=3)
         stand.faults.calm()
         stand.recover()
 
@@ -368,7 +375,8 @@ def alter_readings(stand: Stand, scale: Scale) -> Broken | None:
             stand.node.start()
     if not flipped:
         return {"vacuous": "the reading was not found in the store"}
-    watch(stand, 2.0)
+    wait_for("the medic's note", lambda: len(stand.received) > 1 or not stand.acknowledged)
+    stand.acknowledged.discard(number)  # it came, altered or not, or was refused
     return None
 
 
@@ -394,7 +402,7 @@ def flip_bits(stand: Stand, scale: Scale) -> Broken | None:
             refused += 1
         for path in sorted((stand.data / "log").iterdir()):
             with suppress(ValueError):  # the reader's own refusal
-                read_segment(path.read_bytes())
+                read_segment(path.read_bytes(), is_closed=path.name.endswith(CLOSED))
         shutil.rmtree(stand.data)
         copy.rename(stand.data)
         stand.acknowledged &= set(stand.received)
