@@ -1,12 +1,13 @@
 # Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format check fuzz bench bench-papers firmware-table coverage lock sbom build clean
+.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format check fuzz storms bench bench-papers firmware-table coverage lock sbom build clean
 
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
 RUNTIMES := .cache/runtimes/.done
 UNIX_RUNTIME := .cache/runtimes/.unix
+FUZZER := .venv/.fuzzer
 # numba keeps compiled kernels here, so that a second run starts at once.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 
@@ -63,8 +64,15 @@ format: $(SETUP) ## Put every file into the project's format
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-fuzz: $(SETUP) ## Decode a million damaged frames (about ten minutes)
-	$(PYTHON) -m tests.protocol.fuzz --count 1000000
+$(FUZZER): $(SETUP) requirements/fuzz.txt
+	$(PYTHON) -m pip install -q --require-hashes --no-deps -r requirements/fuzz.txt
+	@touch $@
+
+fuzz: $(FUZZER) ## Mutate what comes from outside, guided by the code that it reaches (ten minutes)
+	$(PYTHON) -m simulator.fuzzing --seconds 100
+
+storms: $(SETUP) ## Let storms of links, disks, clocks and kills pass over real nodes (half an hour)
+	$(PYTHON) -m simulator.storms
 
 bench: $(SETUP) ## Run the benchmarks in their short form
 	$(PYTHON) -m benchmarks --quick

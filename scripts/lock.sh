@@ -18,3 +18,4 @@ printf '%s\n' 'setuptools>=77,<81' 'numpy>=2.2,<3' pybind11 | lock build ${upgra
 lock dev ${upgrade:+"$upgrade"} --constraint requirements/build.txt --extra dev pyproject.toml
 lock image ${upgrade:+"$upgrade"} --constraint requirements/dev.txt \
     --extra node --extra spark --extra console pyproject.toml # what docker/Dockerfile installs
+lock fuzz ${upgrade:+"$upgrade"} --constraint requirements/dev.txt --extra fuzz pyproject.toml

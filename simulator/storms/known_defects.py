@@ -19,8 +19,8 @@ class KnownBreak(NamedTuple):
 
 
 _SILENT = (
-    "links count only after their handshake: silent connections take all files, and the next status,"
-    " which opens one, ends the process"
+    "links count only after their handshake: silent connections take all files, and the next"
+    " status, which opens one, ends the process"
 )
 KNOWN_BREAKS: tuple[KnownBreak, ...] = (
     KnownBreak("half-open-tls", "ended", _SILENT),

@@ -43,7 +43,8 @@ def test_every_package_has_one_version_and_hashes(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "extras"), [("dev", ["dev"]), ("image", ["node", "spark", "console"])]
+    ("lock", "extras"),
+    [("dev", ["dev"]), ("image", ["node", "spark", "console"]), ("fuzz", ["fuzz"])],
 )
 def test_the_lock_has_what_the_project_asks_for(lock: str, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

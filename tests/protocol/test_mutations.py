@@ -1,6 +1,6 @@
 """Damaged frames decode to a message or to a ProtocolError, and to nothing else.
 
-`mutate(count)` is also what `make fuzz` runs a million times.
+`make fuzz` does the same for minutes, guided by the branches that it reaches (`simulator.fuzzing`).
 """
 
 import unittest
