@@ -1,4 +1,7 @@
-"""Storms in their short form, over real processes; the long ones are `make storms`."""
+"""Storms in their short form, over real processes; the long ones are `make storms`.
+
+docs/simulator.md shows the command; `test_a_node_outlives_a_small_storm` runs what it runs.
+"""
 
 from __future__ import annotations
 
@@ -137,6 +140,7 @@ def test_sqlite_meets_the_faults(tmp_path: Path) -> None:
     script = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA locking_mode = EXCLUSIVE")
 connection.execute("PRAGMA journal_mode = WAL")
 connection.execute("CREATE TABLE t (a)")
 connection.execute("INSERT INTO t VALUES (1)")
