@@ -16,7 +16,7 @@ from denwatch.node.core.items import (
     SUBSCRIPTION,
     VOCABULARY,
 )
-from denwatch.node.core.vocabularies import shorten_hash
+from denwatch.node.core.notifications import shorten_hash
 from denwatch.node.replication.wire import (
     ACK,
     ANSWER,
@@ -33,8 +33,7 @@ from denwatch.node.replication.wire import (
     encode_digest,
 )
 from denwatch.protocol import notification, subscription
-from denwatch.protocol.frames import join_vectors
-from denwatch.protocol.messages import encode_message
+from denwatch.protocol.frames import encode_message, join_vectors
 from denwatch.protocol.vectors import (
     NotificationVector,
     Predicate,

@@ -40,6 +40,7 @@ from denwatch.node.core.events import (
     Publish,
     Tick,
 )
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     KINDS,
     MAX_BODY,
@@ -49,18 +50,18 @@ from denwatch.node.core.items import (
     NotificationBody,
     encode_body,
 )
-from denwatch.node.core.transaction import Transaction
-from denwatch.node.core.vocabularies import shorten_hash
-from denwatch.node.mqtt import Limits, MqttServer, OpenRules
-from denwatch.node.mqtt.interface import LinkBlocked, LinkLost, LinkOpened, LinkReceived
+from denwatch.node.core.notifications import shorten_hash
+from denwatch.node.mqtt.interface import Limits, LinkBlocked, LinkLost, LinkOpened, LinkReceived
+from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.wire import ITEMS, NAMES, ItemBatch, SentItem, encode_item_batch
 from denwatch.node.runtime.durable_node import DurableNode
-from denwatch.protocol import cbor, frames, messages, notification, subscription
+from denwatch.protocol import cbor, frames, notification, subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.hosted_node import HostedNode, HostSettings
 from simulator.keys import HmacKeys, Ring, Roster
+from simulator.open_server import OpenRules
 
 NODE, PEER, DEVICE = "north", "south", "dog-1"
 SUBSCRIBERS = ("medic7", "medic8", "helper")
@@ -177,7 +178,7 @@ class CodecTarget(Target):
     _CODECS: tuple[tuple[Callable[[bytes], Any], Callable[[Any], bytes] | None], ...] = (
         (subscription.decode, subscription.encode),
         (notification.decode, notification.encode),
-        (messages.decode_message, None),
+        (frames.decode_message, None),
         (cbor.decode, None),
     )
 

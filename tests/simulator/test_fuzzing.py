@@ -8,8 +8,8 @@ from random import Random
 import cbor2
 import pytest
 from denwatch.node.core.events import Message
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
-from denwatch.node.core.transaction import Transaction
 
 from simulator.fuzzing.corpus import list_seeds
 from simulator.fuzzing.engine import fuzz_seeded, shrink_finding, try_script
