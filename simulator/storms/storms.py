@@ -109,6 +109,13 @@ def connect(port: int) -> socket.socket | None:
     return link
 
 
+def refuses(port: int) -> bool:
+    """Return whether nobody listens on a port; a server that is merely busy does."""
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+
 def watch(stand: Stand, is_enough: Callable[[], bool]) -> None:
     """Measure the node until it is enough, or until it ends."""
 
@@ -126,6 +133,8 @@ def hold_half_open(stand: Stand, scale: Scale, port: int, count: int) -> None:
     """
     with open_links(stand, port, count) as links:
         watch(stand, lambda: not links or bool(select.select(links[:1], [], [], 0)[0]))
+        if refuses(port):  # it closes all links before it ends, which takes a while
+            wait_for("the end of the process", lambda: not stand.is_running, _PATIENCE)
         if scale.has_kill and stand.is_running:
             stand.kill()
     stand.supervise()
