@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
+import cbor2
 import pytest
+from denwatch.node.core import events
 from denwatch.node.core.events import (
     PEERS,
     ROOT,
@@ -18,7 +21,9 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.node import Node, Protocols
-from denwatch.node.mqtt.interface import LinkOpened, LinkReceived, Send
+from denwatch.node.log.records import name_fields
+from denwatch.node.mqtt.interface import Close, LinkOpened, LinkReceived, Send
+from denwatch.node.mqtt.packets import PingreqPacket
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.store import StoreError
@@ -175,3 +180,171 @@ def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_disk() -> None:
     durable_node.commit()
     assert len(counts) == 500
     assert sum(row.length for row in store.read_outbox(1000)) == 20
+
+
+# One bad event is one refused event -----------------------------------------------------------
+
+
+class Fragile(Echo):
+    """An echo that counts in memory and on the disk, and fails at some messages halfway."""
+
+    def __init__(self, item_store: ItemStore, reader: Reader) -> None:
+        super().__init__(item_store, reader)
+        self.total = 0
+        self.receivers[events.REQUESTS] = self.receive
+        self._listeners[events.REPLIES] = self.listen
+        self.listening: set[str] = set()
+
+    def restore(self) -> None:
+        self.total = int(self._reader.get("echo", b"total") or b"0")
+
+    def listen(self, transaction: Transaction, event: Listening) -> None:  # noqa: ARG002
+        (self.listening.add if event.is_up else self.listening.discard)(event.topic)
+        if event.topic.endswith("/poison"):
+            raise KeyError(event.topic)
+
+    def receive(self, transaction: Transaction, message: Message) -> None:
+        self.total += 1
+        transaction.write("echo", b"total", b"%d" % self.total)
+        if message.payload == b"record":
+            transaction.log("trouble", what="echo", detail="\ud800")
+        if b"bad" in message.payload:
+            raise ValueError("\ud800 is nothing to repeat")
+        transaction.publish(events.REPLIES + "medic7", message.payload)
+
+
+def make_fragile() -> tuple[DurableNode, list[Count], MemoryStore, list[Fragile]]:
+    store = MemoryStore("north", EmulatedDisk())
+    built: list[Fragile] = []
+    counts: list[Count] = []
+
+    def build() -> Fragile:
+        item_store = ItemStore("north", store.epoch, lambda _: b"", lambda _, time: time)
+        built.append(Fragile(item_store, store))
+        built[-1].restore()
+        return built[-1]
+
+    server = MqttServer(OpenRules())
+    node = DurableNode(build(), store, server, counts.append, rebuild=build)
+    node.restore(0)
+    return node, counts, store, built
+
+
+def ask(node: DurableNode, payload: bytes, now: int, sender: str = "medic7") -> None:
+    node.receive_event(Message(sender, events.REQUESTS + sender, payload), now)
+
+
+def read_refusals(store: MemoryStore) -> list[dict[str, object]]:
+    store.commit()
+    found = []
+    for row in store.read_outbox(1000):
+        stream = io.BytesIO(row.records)
+        found += [name_fields(cbor2.load(stream)) for _ in range(row.length)]
+    return [fields for fields in found if fields.keys() >= {"why", "who"}]
+
+
+@pytest.mark.parametrize("payload", [b"bad", b"record"])
+def test_an_event_at_which_the_core_fails_is_refused_and_the_rest_goes_on(payload: bytes) -> None:
+    node, counts, store, built = make_fragile()
+    connect(node, events.REPLIES + "medic7")
+    ask(node, b"one", 1)
+    acknowledged = []
+    node.receive_event(
+        Message("medic7", events.REQUESTS + "medic7", payload), 2, lambda: acknowledged.append(2)
+    )
+    ask(node, b"two", 3)  # in the same group
+    effects = node.commit()
+    sent = list_sent(list(effects.outputs))
+    assert sent.count(b"one") == 1
+    assert sent.count(b"two") == 1
+    assert b'{"ok": false, "error": "the node could not handle this: defect: ' in sent
+    assert len(effects.committed) == 1, "refused is acknowledged: it does not come again"
+    assert store.get("echo", b"total") == b"2", "the failed event left nothing"
+    assert node.node is built[1]
+    assert built[1].total == 2, "memory is that of the disk"
+    assert built[1].listening == {events.REPLIES + "medic7"}, "the new core knows who listens"
+    [refusal] = read_refusals(store)
+    assert refusal["who"] == "medic7"
+    assert refusal["what"] == events.REQUESTS + "medic7"
+    assert "Error in " in str(refusal["why"])
+    assert [count.name for count in counts] == ["events_failed"]
+
+
+def test_without_the_rule_the_failure_leaves_the_node() -> None:
+    node, _, _, _ = make_fragile()
+    node._rebuild = None
+    with pytest.raises(ValueError, match="nothing to repeat"):
+        ask(node, b"bad", 1)
+
+
+def test_who_makes_the_core_fail_again_and_again_is_refused_unread_for_longer_and_longer() -> None:
+    node, counts, _, built = make_fragile()
+    connect(node, events.REPLIES + "medic7")
+    waits = []
+    now = 0
+    for _ in range(3):
+        while len(built) < 2 + 3 * len(waits) + 2:
+            ask(node, b"bad", now)
+        before = len(built)
+        start = now
+        while True:
+            now += 1000
+            ask(node, b"harmless", now)
+            if built[-1].total > len(waits):
+                break
+        assert len(built) == before, "nothing was built again meanwhile"
+        waits.append(now - start)
+    assert waits[0] == 60_000
+    assert waits[1] == 2 * waits[0]
+    assert waits[2] == 4 * waits[0]
+    assert b"in quarantine for" in list_sent(list(node.commit().outputs))
+    assert Count("events_unread") in counts
+
+
+def test_others_are_heard_while_somebody_is_in_quarantine() -> None:
+    node, _, _, built = make_fragile()
+    for _ in range(3):
+        ask(node, b"bad", 1)
+    ask(node, b"unread", 2)
+    ask(node, b"read", 2, sender="medic8")
+    assert built[-1].total == 1
+
+
+def test_many_names_together_cannot_make_it_build_all_the_time() -> None:
+    node, _, _, built = make_fragile()
+    for number in range(300):
+        ask(node, b"bad", number, sender=f"crowd{number % 15}")
+    assert len(built) - 1 == 10 + 15, "after ten of all of them, one each"
+
+
+def test_a_listener_at_whom_the_new_core_fails_again_is_left_out() -> None:
+    node, _, _, built = make_fragile()
+    node._feed(Listening(events.REPLIES + "medic7", True), 1)
+    node._feed(Listening(events.REPLIES + "poison", True), 1)
+    node._feed(Listening(events.REPLIES + "medic8", True), 1)
+    assert node.node is built[1]
+    assert built[1].listening == {events.REPLIES + "medic7", events.REPLIES + "medic8"}
+    node._feed(Listening(events.REPLIES + "medic8", False), 2)
+    ask(node, b"bad", 3)
+    assert built[-1].listening == {events.REPLIES + "medic7"}
+
+
+def test_a_tick_that_fails_ends_the_run() -> None:
+    node, _, _, built = make_fragile()
+    built[0]._tick = None  # type: ignore[assignment, method-assign]
+    with pytest.raises(TypeError):
+        node.tick(1)
+
+
+def test_a_link_whose_bytes_make_the_server_fail_is_closed_and_others_stay() -> None:
+    node, _, store, _ = make_fragile()
+    connect(node, events.REPLIES + "medic7")
+    assert node.server is not None
+    node.server._handlers[PingreqPacket] = lambda *_: 1 // 0
+    node.receive_input(LinkOpened(2), 1)
+    node.receive_input(LinkReceived(2, CONNECT.replace(b"app", b"bad") + b"\xc0\x00"), 1)
+    ask(node, b"one", 2)
+    outputs = node.commit().outputs
+    assert [output.link for output in outputs if isinstance(output, Close)] == [2]
+    assert b"one" in list_sent(list(outputs))
+    assert "defect: ZeroDivisionError in " in str(read_refusals(store)[0]["why"])

@@ -397,7 +397,7 @@ class Delivery:
         self._policy = policy
         self._receipts = receipts
         self._settings = settings
-        self._token = 0
+        self._tokens = item_store.numbers.tokens
         self._delivered: list[tuple[int, int]] = []  # (time, code) of what all have: a heap
 
     # Subscribers ----------------------------------------------------------------------------
@@ -519,9 +519,10 @@ class Delivery:
         rank, best = rank_matches(subscriber, matches)
         entry.offered[subscriber.name] = (rank.priority, rank.value, until, attempt)
         self._pending.change(code, entry)
-        self._token += 1
-        subscriber.in_flight[self._token] = code
-        self._publish(transaction, subscriber, notification, matches, best, rank.value, until)
+        token = next(self._tokens)
+        subscriber.in_flight[token] = code
+        message = self._render(notification, matches, best, rank.value, until)
+        transaction.publish(NOTES + subscriber.name, message, token=token)
         transaction.log(
             "send",
             note=notification.id,
@@ -565,19 +566,17 @@ class Delivery:
         entry.matches = sorted([match for match in entry.matches if match[0] not in mine] + rated)
         return kept, until
 
-    def _publish(
+    def _render(
         self,
-        transaction: Transaction,
-        subscriber: SubscriberState,
         notification: Notification,
         matches: list[FoundMatch],
         best: FoundMatch,
         score: float,
         until: int,
-    ) -> None:
+    ) -> bytes:
         subscription, possible, certain, attribute = best
         _, visible = self._policy.find_shown(subscription, notification)
-        message = render_notification(
+        return render_notification(
             notification,
             visible,
             subscription,
@@ -588,7 +587,6 @@ class Delivery:
             self._subscriptions.clock.date(until) if until else None,
             self._item_store.name,
         )
-        transaction.publish(NOTES + subscriber.name, message, token=self._token)
 
     # Acknowledgements -----------------------------------------------------------------------
 

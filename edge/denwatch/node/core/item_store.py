@@ -19,8 +19,10 @@ order. Bodies stay on the disk; memory has sequences and expiries.
 from __future__ import annotations
 
 import heapq
+import itertools
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from denwatch.node.core.events import Action, Count, Log, Publish, Reader, Write
@@ -35,7 +37,13 @@ from denwatch.node.core.items import (
     read_dot,
     read_expires,
 )
-from denwatch.node.replication.dot_sets import CausalContext, Run, decode_range
+from denwatch.node.replication.dot_sets import (
+    EMPTY,
+    CausalContext,
+    Run,
+    decode_range,
+    list_spans,
+)
 
 
 class Added(NamedTuple):
@@ -127,6 +135,14 @@ _BUCKET = 1_000  # ms; items that expire in the same second are looked at togeth
 _SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
 
 
+@dataclass(frozen=True)
+class RunNumbers:
+    """Numbers that one run of a node uses once, also if its core is built again meanwhile."""
+
+    tokens: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # of deliveries
+    rounds: Iterator[int] = field(default_factory=lambda: itertools.count(1))  # with any peer
+
+
 class ItemStore:
     """What is held, by kind and run; one for a node.
 
@@ -140,9 +156,11 @@ class ItemStore:
         epoch: int,
         sign: Callable[[bytes], bytes],
         localise: Callable[[Dot, int], int],
+        numbers: RunNumbers | None = None,
     ) -> None:
         self.name = name
         self.epoch = epoch
+        self.numbers = numbers or RunNumbers()
         self.context = CausalContext()
         self.live: dict[int, dict[Run, dict[int, int]]] = {kind: {} for kind in KINDS}
         self._sign = sign
@@ -154,10 +172,12 @@ class ItemStore:
         self._swept = 0
 
     def restore(self, reader: Reader) -> None:
-        """Load what an earlier run stored."""
+        """Load what an earlier run stored, or an earlier core of this one."""
         for key, value in reader.scan(CONTEXT):
             dot = read_dot(key)
             self.context.runs[dot.run] = decode_range(value)
+        made = list_spans(self.context.runs.get((self.name, self.epoch), EMPTY))
+        self._sequence = made[-1][1] if made else 0
         for kind in KINDS:
             start, run = b"", ("", 0)
             for key, value in reader.scan(_SPACES[kind]):

@@ -24,7 +24,7 @@ from denwatch.node.core import events
 from denwatch.node.core.device_protocol import DeviceKeys, DeviceProtocol
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
-from denwatch.node.core.item_store import Added, ItemStore, Removed, Transaction
+from denwatch.node.core.item_store import Added, ItemStore, Removed, RunNumbers, Transaction
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
@@ -240,14 +240,16 @@ def build_core(
     notices: Notices | None = None,
     pending: PendingDeliveries | None = None,
     has_room: Callable[[], bool] | None = None,
+    numbers: RunNumbers | None = None,
 ) -> Node:
     """Put a node's core together; nothing is restored yet.
 
     `roles`: what subscribers may see, everything if None. `visibility`: what Home Assistant may
     see; None: there is none. `notices`: the keyring whose revocations travel. `pending` and
-    `has_room` replace what the subscribers' protocol answers to peers and devices.
+    `has_room` replace what the subscribers' protocol answers to peers and devices. `numbers`: those
+    of the core that this one replaces within a run.
     """
-    item_store = ItemStore(name, store.epoch, keys.sign, clocks.localise)
+    item_store = ItemStore(name, store.epoch, keys.sign, clocks.localise, numbers)
     subscribers = devices = peers = operators = home = None
     if settings.subscribers is not None:
         subscribers = served = SubscriberProtocol(

@@ -83,6 +83,22 @@ class ServerRefusal(NamedTuple):
 
 Output = Send | Close | Pause | Resume | ServerRefusal | Message | Listening | Acknowledged | Write
 
+DEFECT = "defect: "  # how the reason begins if it is a mistake of ours
+
+
+def describe_defect(error: Exception) -> str:
+    """Return type and place of an exception, and nothing that a stranger may have written."""
+    where = "?"
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        if "denwatch" in code.co_filename or where == "?":  # the innermost that is ours
+            where = place
+        trace = trace.tb_next
+    return f"{DEFECT}{type(error).__name__} in {where}"
+
+
 # What the user of the server provides --------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ from denwatch.node.mqtt.interface import (
     Resume,
     Rules,
     ServerRefusal,
+    describe_defect,
 )
 from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage
 
@@ -52,6 +53,7 @@ COUNTS = (
     "takeovers",
     "timeouts",  # no CONNECT, nothing within the keep-alive, a client that stopped reading
     "malformed",
+    "failed",  # links that were closed because of a defect of ours
     "messages_received",
     "messages_sent",
     "refused",  # publishes and subscriptions
@@ -205,6 +207,8 @@ class MqttServer:
             self.counts["malformed"] += 1
             self._outputs.add(ServerRefusal(link, here.user, "bytes", str(error)))
             self._close(here, str(error), now)
+        except Exception as error:  # noqa: BLE001 - one client's bytes must not stop the others
+            self._abandon(here, error, now)
         return self._finish(now)
 
     def lost(self, link: int, now: int) -> list[Output]:
@@ -310,7 +314,10 @@ class MqttServer:
                 if not self._publish_will(user, will):
                     self._wills.append((user, will))
             for link in list(self._waiting.values()):
-                self._go_on(link, now)
+                try:
+                    self._go_on(link, now)
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._abandon(link, error, now)
         return self._outputs.finish()
 
     # Waiting for room ------------------------------------------------------------------------
@@ -365,6 +372,14 @@ class MqttServer:
         """Close a link from our side; its will is published."""
         self._outputs.close(link.number, reason)
         self._remove_link(link, now)
+
+    def _abandon(self, link: ClientLink, error: Exception, now: int) -> None:
+        """Close a link at whose packet we failed; what came before it is done, it is not."""
+        self.counts["failed"] += 1
+        self._outputs.add(ServerRefusal(link.number, link.user, "bytes", describe_defect(error)))
+        if link.number in self._links:
+            link.will = None
+            self._close(link, "the node failed at a packet", now)
 
     def _close_slow(self, session: MqttSession, now: int) -> None:
         """Disconnect the client of a session that does not keep up."""

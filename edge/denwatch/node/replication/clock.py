@@ -103,6 +103,21 @@ class Clocks:
         `wall` is what the machine's clock shows at the start. From here on, time is wall + lead
         plus what has elapsed. How long the node was off is a guess.
         """
+        last = self._load(saved)
+        start = self._find_start(wall, *last) if last else wall
+        self._wall = wall - start
+        return start - wall
+
+    def reload(self, saved: SavedRows) -> None:
+        """Go back to what is saved, within a run, because what came after it is in doubt."""
+        self._offsets.clear()
+        self._peers.clear()
+        last = self._load(saved)
+        self._wall = last[1] if last else self._wall
+        self._saved = -1
+
+    def _load(self, saved: SavedRows) -> list[int]:
+        """Load what is saved; return the last time and what the machine's clock was ahead."""
         last: list[int] = []
         for key, value in saved.scan(SPACE):
             if key == _TIME:
@@ -112,9 +127,7 @@ class Clocks:
             else:
                 dot = read_dot(key)
                 self._offsets[dot.run] = Offset(*_decode(value))
-        start = self._find_start(wall, *last) if last else wall
-        self._wall = wall - start
-        return start - wall
+        return last
 
     def _find_start(self, wall: int, saved: int, before: int) -> int:
         """Return where our timeline continues: at the machine's clock, if that did not go back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from denwatch.client.vocabulary.loading import (
 from denwatch.node.config import NodeConfig, Replication
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.home_assistant import HomeSettings, Visibility
-from denwatch.node.core.node import CoreSettings, build_core
+from denwatch.node.core.item_store import RunNumbers
+from denwatch.node.core.node import CoreSettings, Node, build_core
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
@@ -55,11 +57,17 @@ class BuiltNode:
     """A node that is put together, and what the process around it needs of it."""
 
     durable_node: DurableNode
-    subscribers: SubscriberProtocol
     clocks: Clocks
     keyring: Keyring
     access: Access
     status: NodeStatus
+
+    @property
+    def subscribers(self) -> SubscriberProtocol:
+        """The subscribers' protocol of the core as it is now."""
+        found = self.durable_node.node.protocols.subscribers
+        assert found is not None, "the settings below have them"
+        return found
 
 
 def build_node(
@@ -96,26 +104,39 @@ def build_node(
         else None,
     )
     vocabularies = Vocabularies(vocabulary)
-    node = build_core(
-        config.name,
-        store,
-        keyring,
-        vocabularies,
-        clocks,
-        settings,
-        roles=_Roles(access, roles),
-        visibility=Visibility(roles, assistant.roles if assistant else ()),
-        notices=keyring,
-    )
+    numbers = RunNumbers()
+
+    def build() -> Node:
+        return build_core(
+            config.name,
+            store,
+            keyring,
+            vocabularies,
+            clocks,
+            settings,
+            roles=_Roles(access, roles),
+            visibility=Visibility(roles, assistant.roles if assistant else ()),
+            notices=keyring,
+            numbers=numbers,
+        )
+
+    def rebuild() -> Node:
+        gc.unfreeze()  # what was frozen at the start is garbage now
+        gc.collect()
+        clocks.reload(store)
+        node = build()
+        node.restore()
+        gc.freeze()
+        return node
+
     server = None
     if config.broker is None:
         pace = RateLimit(config.limits.messages_per_second, config.limits.burst)
         server = MqttServer(access, read_limits(config), pace)
     metrics = Metrics(config.name)
-    durable_node = DurableNode(node, store, server, metrics.count, clocks.stamp)
-    status = NodeStatus(durable_node, node.protocols, clocks, vocabularies, keyring, metrics)
-    assert node.protocols.subscribers is not None, "the settings above have them"
-    return BuiltNode(durable_node, node.protocols.subscribers, clocks, keyring, access, status)
+    durable_node = DurableNode(build(), store, server, metrics.count, clocks.stamp, rebuild)
+    status = NodeStatus(durable_node, clocks, vocabularies, keyring, metrics)
+    return BuiltNode(durable_node, clocks, keyring, access, status)
 
 
 def read_limits(config: NodeConfig) -> Limits:

@@ -8,23 +8,74 @@ returned. So nothing is acknowledged, answered or sent before it is on the disk.
     connections ── receive_event ──────────►  │
     commit ──► store.commit ──► Effects: outputs (listener), outgoing (connections), committed
 
+ONE BAD EVENT IS ONE REFUSED EVENT. An event that comes from outside is a transaction of its own.
+Its writes and records reach the store after the core has handled all of it, so an exception (of the
+core, or of encoding its log records) leaves the disk as it was. It leaves the core's memory in
+doubt, so the core is built again from the store, in place: links, sessions and the server stay, and
+the new core is told who listens (`_told`). The event counts as handled: it is logged, counted and
+acknowledged, and does not come again. Who causes this repeatedly is put in `Quarantine`. A defect
+in a tick, and whatever the store raises, still ends the run.
+
 No sockets and no clock here.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from traceback import format_tb
 
 from denwatch.node.core import events
 from denwatch.node.core.node import Node
+from denwatch.node.core.requests import read_reference
 from denwatch.node.log import encode_record
-from denwatch.node.mqtt.interface import Input, Output, ServerRefusal
+from denwatch.node.mqtt.interface import DEFECT, Input, Output, ServerRefusal, describe_defect
 from denwatch.node.mqtt.server import MqttServer
-from denwatch.node.store import Storage
+from denwatch.node.store import Storage, StoreError
 
+_log = logging.getLogger("denwatch.node")
 _REFUSALS = 20  # records of the server's refusals in a second: strangers must not fill the disk
+_WARNINGS = 10  # lines in the process's log in a minute
+_MINUTE = 60_000  # ms
+
+
+class Quarantine:
+    """Who made the core fail, when, and until when their events are refused unread.
+
+    Building a core again takes time, so nobody may cause it at will: `failures` within a minute
+    begin a quarantine, the first of a minute if, for all names together, there were `total` of
+    them. Each quarantine is twice as long as the one before, up to an hour; an hour without a
+    failure forgets a name.
+    """
+
+    def __init__(self, failures: int = 3, total: int = 10, most_names: int = 1_000) -> None:
+        self._failures = failures
+        self._most_names = most_names
+        self._recent: deque[int] = deque(maxlen=total)  # times of the last failures of anybody
+        self._names: dict[str, tuple[list[int], int, int]] = {}  # times, until, next length
+
+    def note_failure(self, who: str, now: int) -> int:
+        """Note that an event of somebody failed; return for how many ms theirs are refused now."""
+        times, until, length = self._names.pop(who, ([], 0, _MINUTE))
+        if times and now - max(times[-1], until) > 60 * _MINUTE:
+            length = _MINUTE
+        times = [*(time for time in times if now - time < _MINUTE), now]
+        is_busy = len(self._recent) == self._recent.maxlen and now - self._recent[0] < _MINUTE
+        self._recent.append(now)
+        delay = 0
+        if len(times) >= (1 if is_busy else self._failures):
+            delay, until, length = length, now + length, min(2 * length, 60 * _MINUTE)
+        self._names[who] = (times, until, length)
+        while len(self._names) > self._most_names:
+            del self._names[next(iter(self._names))]
+        return delay
+
+    def find_wait(self, who: str, now: int) -> int:
+        """Return for how many ms somebody's events are still refused; 0 if they are not."""
+        return max(0, self._names[who][1] - now) if who in self._names else 0
 
 
 @dataclass
@@ -37,7 +88,10 @@ class Effects:
 
 
 class DurableNode:
-    """One node between its links and its disk. Without a server it uses somebody else's broker."""
+    """One node between its links and its disk. Without a server it uses somebody else's broker.
+
+    `rebuild` returns a new core with what is in the store; without it a failure is raised.
+    """
 
     def __init__(
         self,
@@ -46,6 +100,7 @@ class DurableNode:
         server: MqttServer | None,
         count: Callable[[events.Count], None],
         stamp: Callable[[int], int] = lambda now: now,
+        rebuild: Callable[[], Node] | None = None,
     ) -> None:
         self.node = node
         self.store = store
@@ -56,12 +111,21 @@ class DurableNode:
         self._stamp = stamp
         self._effects = Effects()
         self._refusals = (0, 0)  # the second, and how many in it
+        self._warnings = (0, 0)  # the minute, and how many in it
+        self._rebuild = rebuild
+        self._quarantine = Quarantine()
+        self._told: dict[events.Event, None] = {}  # who listens and is linked, as the core knows
 
     def restore(self, now: int) -> None:
         """Load what an earlier run saved."""
         if self.server is not None:
             self.server.restore(self.store, now)
         self.node.restore()
+
+    @property
+    def has_core(self) -> bool:
+        """Whether there is a core; for a moment there is none, while it is built again."""
+        return hasattr(self, "node")
 
     # In -------------------------------------------------------------------------------------
 
@@ -129,7 +193,7 @@ class DurableNode:
         arrived: deque[events.Event] = deque()
         self._sort_out(outputs, arrived, now)
         while arrived:
-            self._feed(arrived.popleft(), now)
+            self._drain(deque((arrived.popleft(),)), now)
 
     def _sort_out(self, outputs: list[Output], arrived: deque[events.Event], now: int) -> None:
         writes: list[events.Write] = []
@@ -137,11 +201,13 @@ class DurableNode:
         for output in outputs:
             kind = type(output)
             if kind is events.Message or kind is events.Listening or kind is events.Acknowledged:
-                arrived.append(output)  # type: ignore[arg-type]
+                self._queue(arrived, output)  # type: ignore[arg-type]
             elif kind is events.Write:
                 writes.append(output)  # type: ignore[arg-type]
             elif isinstance(output, ServerRefusal):
                 self._count(events.Count("refused_by_server"))
+                if output.why.startswith(DEFECT):
+                    self._warn(now, f"closed a link of {output.user or 'a stranger'}: {output.why}")
                 if self._may_log_refusal(now):
                     fields = {"what": output.what, "why": output.why, "who": output.user}
                     logs.append(encode_record("refuse", fields, now, self._stamp(now)))
@@ -159,28 +225,122 @@ class DurableNode:
 
     def _feed(self, event: events.Event, now: int) -> None:
         """Let the core handle an event, and everything that follows from it at once."""
-        arrived: deque[events.Event] = deque([event])
+        arrived: deque[events.Event] = deque()
+        self._queue(arrived, event)
+        self._drain(arrived, now)
+
+    def _drain(self, arrived: deque[events.Event], now: int) -> None:
         while arrived:
-            found = self._translate(arrived.popleft())
-            if found is None:
+            event = arrived.popleft()
+            who = _find_sender(event)
+            wait = self._quarantine.find_wait(who, now)
+            if wait and not _is_leaving(event):
+                self._refuse_unread(arrived, event, who, wait, now)
                 continue
-            writes: list[events.Write] = []
-            logs: list[bytes] = []
-            publishes: list[events.Publish] = []
-            for action in self.node.handle(found, now):
-                kind = type(action)
-                if kind is events.Write:
-                    writes.append(action)  # type: ignore[arg-type]
-                elif kind is events.Publish:
-                    publishes.append(action)  # type: ignore[arg-type]
-                elif isinstance(action, events.Log):
-                    logs.append(encode_record(action.kind, action.fields, now, self._stamp(now)))
-                else:
-                    self._count(action)  # type: ignore[arg-type]
-            if writes or logs:
-                self.store.apply(writes, logs)
+            try:
+                publishes = self._handle(event, now)
+            except (StoreError, MemoryError):
+                raise
+            except Exception as error:
+                if not who or self._rebuild is None:
+                    raise
+                self._refuse_failed(arrived, event, who, error, now)
+                continue
             for publish in publishes:
                 self._route(arrived, publish, now)
+
+    def _handle(self, event: events.Event, now: int) -> list[events.Publish]:
+        """Let the core handle one event; store what follows, return what is to be published.
+
+        If it raises, nothing has been stored.
+        """
+        if _is_leaving(event):
+            self._told.pop(_find_coming(event), None)
+        writes: list[events.Write] = []
+        logs: list[bytes] = []
+        publishes: list[events.Publish] = []
+        counts: list[events.Count] = []
+        for action in self.node.handle(event, now):
+            kind = type(action)
+            if kind is events.Write:
+                writes.append(action)  # type: ignore[arg-type]
+            elif kind is events.Publish:
+                publishes.append(action)  # type: ignore[arg-type]
+            elif isinstance(action, events.Log):
+                logs.append(encode_record(action.kind, action.fields, now, self._stamp(now)))
+            else:
+                counts.append(action)  # type: ignore[arg-type]
+        if writes or logs:
+            self.store.apply(writes, logs)
+        for count in counts:
+            self._count(count)
+        if type(event) is events.PeerUp or (type(event) is events.Listening and event.is_up):
+            self._told[event] = None
+        return publishes
+
+    # Refusing an event ----------------------------------------------------------------------
+
+    def _refuse_failed(
+        self,
+        arrived: deque[events.Event],
+        event: events.Event,
+        who: str,
+        error: Exception,
+        now: int,
+    ) -> None:
+        """Refuse an event that made the core fail, and build the core again."""
+        assert self._rebuild is not None
+        why = describe_defect(error)
+        delay = self._quarantine.note_failure(who, now)
+        if delay:
+            why += f"; refusing all from here for {delay // 1000} s"
+        self._warn(now, f"refused {_name_event(event)} of {who}: {why}", error)
+        error.__traceback__ = None  # it holds the old core, which has to go before the new one
+        del self.node
+        self.node = self._rebuild()
+        arrived.extendleft(reversed(self._told))
+        self._told.clear()
+        self._count(events.Count("events_failed", label=type(error).__name__))
+        self._log_refusal(event, who, why, now)
+        self._answer(arrived, event, f"the node could not handle this: {why}", now)
+
+    def _refuse_unread(
+        self, arrived: deque[events.Event], event: events.Event, who: str, wait: int, now: int
+    ) -> None:
+        why = f"in quarantine for {-(-wait // 1000)} s: the node failed at earlier messages"
+        self._count(events.Count("events_unread"))
+        if self._may_log_refusal(now):
+            self._log_refusal(event, who, why, now)
+        self._answer(arrived, event, why, now)
+
+    def _log_refusal(self, event: events.Event, who: str, why: str, now: int) -> None:
+        fields: dict[str, object] = {"what": _name_event(event), "why": why, "who": who}
+        if isinstance(event, events.Message):
+            fields["bytes"] = len(event.payload)
+        self.log("refuse", fields, now)
+
+    def _answer(
+        self, arrived: deque[events.Event], event: events.Event, why: str, now: int
+    ) -> None:
+        """Answer a request that was refused."""
+        if not isinstance(event, events.Message) or not event.topic.startswith(events.REQUESTS):
+            return
+        name = event.topic.removeprefix(events.REQUESTS)
+        if event.sender in ("", name) and "/" not in name:
+            body = {"ok": False, "error": why, "at": None}
+            reference = read_reference(event.payload)
+            if reference is not None:
+                body["request"] = reference
+            payload = json.dumps(body).encode()
+            self._route(arrived, events.Publish(events.REPLIES + name, payload), now)
+
+    def _warn(self, now: int, text: str, error: Exception | None = None) -> None:
+        """Warn in the process's own log, a few times a minute."""
+        minute, count = self._warnings
+        self._warnings = (now // _MINUTE, count + 1 if minute == now // _MINUTE else 1)
+        if self._warnings[1] <= _WARNINGS:
+            trace = "" if error is None else "".join(format_tb(error.__traceback__))
+            _log.warning("%s%s", text, trace and "\n" + trace)  # its text may be a stranger's
 
     def _route(self, arrived: deque[events.Event], publish: events.Publish, now: int) -> None:
         topic = publish.topic
@@ -192,20 +352,51 @@ class DurableNode:
         elif self.server is not None:
             self._sort_out(self.server.publish(publish, now), arrived, now)
 
-    def _translate(self, event: events.Event) -> events.Event | None:
-        """Return a peer's coming and going once, however many links there are to it."""
-        if type(event) is events.Acknowledged or type(event) is events.Message:
-            return event
+    def _queue(self, arrived: deque[events.Event], event: events.Event) -> None:
+        """Queue an event for the core; a peer comes and goes once, however many links there are."""
         if isinstance(event, events.Listening) and event.topic.startswith(events.PEERS):
             name = event.topic.removeprefix(events.PEERS)
             event = events.PeerUp(name) if event.is_up else events.PeerDown(name)
         if isinstance(event, events.PeerUp):
             self.peers[event.name] = self.peers.get(event.name, 0) + 1
-            return event if self.peers[event.name] == 1 else None
-        if isinstance(event, events.PeerDown):
-            left = self.peers.get(event.name, 0) - 1
+            if self.peers[event.name] > 1:
+                return
+        elif isinstance(event, events.PeerDown):
+            left = self.peers.pop(event.name, 0) - 1
             if left > 0:
                 self.peers[event.name] = left
-                return None
-            return event if self.peers.pop(event.name, 0) else None
-        return event
+            if left:
+                return
+        arrived.append(event)
+
+
+# Events ------------------------------------------------------------------------------------
+
+
+def _find_sender(event: events.Event) -> str:
+    """Return whom an event comes from; "" for what a node does by itself."""
+    if isinstance(event, events.PeerUp | events.PeerDown):
+        return event.name
+    if isinstance(event, events.Tick | events.ClockSet):
+        return ""
+    if isinstance(event, events.Message) and event.sender:
+        return event.sender
+    # The fourth level of a topic is a name; a topic without one is its own.
+    return "".join(event.topic.split("/")[3:4]) or event.topic
+
+
+def _name_event(event: events.Event) -> str:
+    """Return what the log calls an event."""
+    return event.topic if isinstance(event, events.Message) else type(event).__name__.lower()
+
+
+def _is_leaving(event: events.Event) -> bool:
+    return type(event) is events.PeerDown or (type(event) is events.Listening and not event.is_up)
+
+
+def _find_coming(event: events.Event) -> events.Event:
+    """Return the coming of whoever leaves by an event."""
+    if isinstance(event, events.PeerDown):
+        return events.PeerUp(event.name)
+    assert isinstance(event, events.Listening)
+    return events.Listening(event.topic, True)

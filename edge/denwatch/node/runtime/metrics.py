@@ -14,11 +14,14 @@ from typing import Any
 from wsgiref.simple_server import WSGIServer
 
 from denwatch.client.version import find_version
+from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import Device
 from denwatch.node.core.events import Count
 from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION
-from denwatch.node.core.node import Protocols
 from denwatch.node.core.notifications import Vocabularies
+from denwatch.node.core.operator_protocol import OperatorProtocol
+from denwatch.node.core.peers import PeerProtocol
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.security import Keyring
@@ -26,6 +29,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 MOST_NAMES = 100  # devices that a status names
+_MOST_LABELS = 500  # counters of all names; some labels are reasons, which others can vary
 
 
 class Metrics:
@@ -40,6 +44,8 @@ class Metrics:
     def count(self, what: Count) -> None:
         """Add one count of the core. Called for every message, so it does no more than that."""
         key = (what.name, what.label)
+        if key not in self._totals and len(self._totals) >= _MOST_LABELS and what.label:
+            key = (what.name, "other")
         self._totals[key] = self._totals.get(key, 0) + what.amount
 
     def read_totals(self) -> dict[str, int]:
@@ -86,43 +92,47 @@ class NodeStatus:
     def __init__(
         self,
         durable_node: DurableNode,
-        protocols: Protocols,
         clocks: Clocks,
         vocabularies: Vocabularies,
         keyring: Keyring,
         metrics: Metrics,
     ) -> None:
-        assert protocols.peers is not None, "a node that runs has all protocols"
-        assert protocols.operators is not None
-        assert protocols.subscribers is not None
-        assert protocols.devices is not None
         self.metrics = metrics
-        self._peers = protocols.peers
-        self._operators = protocols.operators
-        self._subscribers = protocols.subscribers
-        self._devices = protocols.devices
         self._durable_node = durable_node
         self._clocks = clocks
         self._vocabularies = vocabularies
         self._keyring = keyring
 
+    @property
+    def _protocols(
+        self,
+    ) -> tuple[SubscriberProtocol, DeviceProtocol, PeerProtocol, OperatorProtocol]:
+        p = self._durable_node.node.protocols
+        assert p.subscribers is not None, "a node that runs has all protocols"
+        assert p.devices is not None
+        assert p.peers is not None
+        assert p.operators is not None
+        return p.subscribers, p.devices, p.peers, p.operators
+
     def describe_start(self) -> dict[str, object]:
         """Return the fields of the log's record of a start."""
-        strategy = self._peers.settings.strategy
+        strategy = self._protocols[2].settings.strategy
         return {"software": f"denwatch {find_version()}", "strategy": strategy}
 
     def read_gauges(self, now: int) -> dict[str, float]:
-        """Return how many there are of everything now."""
+        """Return how many there are of everything now; the metrics' thread asks, too."""
+        if not self._durable_node.has_core:
+            return {}
         item_store = self._durable_node.node.item_store
-        devices = self._devices.describe()
+        subscribers, devices, _, _ = self._protocols
         return {
             "subscriptions": item_store.count(SUBSCRIPTION),
             "notifications": item_store.count(NOTIFICATION),
-            "waiting": self._subscribers.count_waiting(),
-            "attached": self._subscribers.count_attached(),
+            "waiting": subscribers.count_waiting(),
+            "attached": subscribers.count_attached(),
             "peers": len(self._durable_node.peers),
             "clock_doubt_ms": self._clocks.doubt_peers(now),
-            **{f"devices_{name}": number for name, number in devices.items()},
+            **{f"devices_{name}": number for name, number in devices.describe().items()},
         }
 
     def describe(self, now: int, uptime: int) -> dict[str, object]:
@@ -135,6 +145,7 @@ class NodeStatus:
         """
         gauges = self.read_gauges(now)
         totals = self.metrics.read_totals()
+        _, devices, peers, operators = self._protocols
         item_store = self._durable_node.node.item_store
         return {
             "node": item_store.name,
@@ -148,10 +159,10 @@ class NodeStatus:
             "attached": gauges["attached"],
             "delivered": totals.get("notes_delivered", 0),
             "devices": gauges["devices_present"],
-            "publishers": list_publishers(self._devices.list_devices(), self._vocabularies),
+            "publishers": list_publishers(devices.list_devices(), self._vocabularies),
             "peers": sorted(self._durable_node.peers),
-            "lag_ms": self._peers.find_lag(now),
-            "plan": self._operators.describe(),
+            "lag_ms": peers.find_lag(now),
+            "plan": operators.describe(),
             "clock_ms": self._clocks.wall,
             "doubt_ms": gauges["clock_doubt_ms"],
             "conflicts": self._keyring.conflicts,

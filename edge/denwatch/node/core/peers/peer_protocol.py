@@ -38,9 +38,8 @@ Only this file publishes to peers, below `dens/1/peer/`, and knows the order.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from denwatch.node.core.events import PEERS, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
@@ -69,15 +68,9 @@ from denwatch.protocol.errors import ProtocolError
 
 
 class PeerChannel:
-    """Seals frames to one peer, and opens those that it sent to us.
+    """Seals frames to one peer, and opens those that it sent to us."""
 
-    `rounds` counts the exchanges of this run of the node with any peer, so that no two have the
-    same salt.
-    """
-
-    def __init__(
-        self, item_store: ItemStore, keys: PeerKeys, rounds: Iterator[int], peer: str, limit: int
-    ) -> None:
+    def __init__(self, item_store: ItemStore, keys: PeerKeys, peer: str, limit: int) -> None:
         self.name = item_store.name
         self.peer = peer
         self.bytes: Counter[tuple[str, bool]] = Counter()  # by kind of frame and whether we sent it
@@ -85,7 +78,8 @@ class PeerChannel:
         self.next_in = self.next_out = 0
         self._epoch = item_store.epoch
         self._keys = keys
-        self._rounds = rounds
+        # Exchanges of this run of the node with any peer: no two have the same salt.
+        self._rounds = item_store.numbers.rounds
         self._limit = limit
 
     @property
@@ -472,7 +466,6 @@ class PeerProtocol:
         self._item_store = item_store
         self._keys = keys
         self._clocks = clocks
-        self._rounds = itertools.count(1)
         self._change_log = ChangeLog(item_store, self.settings.grace)
         strategy = build_strategy(self.settings.strategy)
         self.forwarding = Forwarding(item_store, clocks, pending, strategy)
@@ -533,7 +526,7 @@ class PeerProtocol:
         item_store, settings = self._item_store, self.settings
         session = self.sessions[peer] = PeerSession(
             transaction,
-            PeerChannel(item_store, self._keys, self._rounds, peer, settings.max_frame),
+            PeerChannel(item_store, self._keys, peer, settings.max_frame),
             SendQueue(
                 item_store,
                 self._change_log,
