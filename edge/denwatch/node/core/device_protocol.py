@@ -25,6 +25,7 @@ with other sensors: for them the vocabulary is the limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from denwatch.node.core.coverage import FOREVER, Sensed
@@ -382,7 +383,8 @@ class DeviceProtocol:
     def restore(self, reader: Reader) -> None:
         """Load devices, handles and subscriptions; whatever a device has is sent again."""
         for item in self._item_store.iterate(reader, SUBSCRIPTION):
-            self._tables.requested.add(item.id, *self._read_subscription(item))
+            with suppress(ProtocolError):  # stored by a version that checked less
+                self._tables.requested.add(item.id, *self._read_subscription(item))
         self._registry.restore(reader)
         kept = list_installed(reader)  # placed first, so that devices can keep what they have
         for device in self._registry:
@@ -599,7 +601,10 @@ class DeviceProtocol:
 
     def remove_subscription(self, transaction: Transaction, item: Item) -> None:
         """Ask for it no longer."""
-        body, _ = self._read_subscription(item)
+        try:
+            body, _ = self._read_subscription(item)
+        except ProtocolError:  # as in `restore`
+            return
         removed = self._tables.requested.remove(item.id, body)
         if removed is not None and removed[1]:
             self._downlink.announce(

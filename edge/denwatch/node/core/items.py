@@ -1,16 +1,19 @@
 """Items: what nodes share. Each has a dot, a kind, an expiry, a body and its origin's signature.
 
 The bodies are CBOR arrays, deterministic, in the order of the fields below. Only this file knows
-how items and bodies look as bytes, on the disk and between nodes.
+how items and bodies look as bytes, on the disk and between nodes, and what each field may be: what
+comes from outside is checked completely here before anything changes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
 import cbor2
 from denwatch.protocol.errors import ProtocolError
@@ -28,7 +31,9 @@ KINDS = {
     REVOCATION: "revocation",
 }
 MAX_BODY = 65536
+MAX_SIGNATURE = 128
 NEVER = 0
+FORMATS = ("json", "cbor")  # of notifications, for a subscriber
 
 
 class Dot(NamedTuple):
@@ -161,11 +166,6 @@ class VocabularyBody:
     document: str  # JSON
 
 
-_TYPES: dict[type, tuple[tuple[str, type], ...]] = {
-    kind: tuple((name, get_origin(hint) or hint) for name, hint in get_type_hints(kind).items())
-    for kind in (SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody)
-}
-_READERS = {kind: attrgetter(*(name for name, _ in types)) for kind, types in _TYPES.items()}
 _Body = TypeVar("_Body", SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody)
 
 
@@ -179,28 +179,192 @@ def encode_body(
 
 
 def decode_body(kind: type[_Body], data: bytes) -> _Body:
-    """Return a body of a kind; ProtocolError if the bytes are none."""
-    try:
-        values = cbor2.loads(data)
-    except (cbor2.CBORDecodeError, ValueError) as error:
-        raise ProtocolError(f"a body that is no CBOR: {error}") from None
-    types = _TYPES[kind]
-    if not isinstance(values, list) or len(values) != len(types):
-        raise ProtocolError(f"{kind.__name__} has {len(types)} fields")
-    for (name, expected), value in zip(types, values, strict=True):
-        if type(value) is not expected:
-            raise ProtocolError(f"{kind.__name__}: {name} is not {expected.__name__}")
-    if kind is DeliveredBody:
-        _check_notes(values[1])
+    """Return a body of a kind; ProtocolError names the field that is wrong."""
+    values = load_cbor(data)
+    rules = _RULES[kind]
+    if not isinstance(values, list) or len(values) != len(rules):
+        raise ProtocolError(f"{kind.__name__} has {len(rules)} fields")
+    for (name, rule), value in zip(rules.items(), values, strict=True):
+        fault = rule(value)
+        if fault:
+            raise ProtocolError(f"{kind.__name__}: {name} is not {fault}")
+    if kind is SubscriptionBody:
+        check_options(values[-1])
     return kind(*values)
 
 
-def _check_notes(notes: list[Any]) -> None:
+def load_cbor(data: bytes) -> Any:
+    """Return what CBOR holds; ProtocolError for everything that a decoder stumbles over."""
+    try:
+        return cbor2.loads(data)
+    except Exception as error:  # noqa: BLE001 - tags make values of many types, each with its own
+        raise ProtocolError(f"this is no CBOR: {type(error).__name__}") from None
+
+
+# Schemas: every field of what comes from outside has a rule, which returns what it is not. Times
+# are those of clocks nobody can trust, which may wake up in 1970; none shows the year 2100.
+
+LATEST = 4_102_444_800_000  # ms, 2100-01-01
+MAX_NAME = 64  # characters of the name of a node, or of a subscription
+MAX_SUBSCRIBER = 128
+_MAX_NAME_BYTES = 255  # a key on the disk has one byte for the length
+_MAX_EPOCH = (1 << 32) - 1
+_MAX_SEQUENCE = (1 << 63) - 1  # what the log and sets of dots hold
+_MAX_VECTOR = 16_384
+_MAX_NOTES = 4_096
+_MAX_TOP = 10_000
+_MAX_SECONDS = 1e9
+_NO_NAME = frozenset("/+#\0")
+_Rule = Callable[[Any], str]
+
+
+def is_name(value: object, longest: int = MAX_NAME) -> bool:
+    """Return whether a value may be the name of a node or a subscriber."""
+    return (
+        type(value) is str
+        and 0 < len(value) <= longest
+        and not _NO_NAME & set(value)
+        and not has_surrogates(value)
+    )
+
+
+def has_surrogates(text: str) -> bool:
+    """Return whether a text has halves of characters, which JSON can write and UTF-8 cannot."""
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def check_run(origin: object, epoch: object) -> str:
+    """Return why there is no such run of a node; "" if there may be."""
+    if not is_name(origin) or len(str(origin).encode()) > _MAX_NAME_BYTES:
+        return f"no node has the name {str(origin)[:MAX_NAME]!r}"
+    if not _is_int(epoch, 0, _MAX_EPOCH):
+        return f"there is no epoch {str(epoch)[:24]}"
+    return ""
+
+
+def check_item(item: Item) -> str:
+    """Return why an item cannot be, whatever is in it; "" if it can."""
+    fault = check_run(*item.dot.run)
+    if fault:
+        return fault
+    if not _is_int(item.dot.sequence, 1, _MAX_SEQUENCE):
+        return f"there is no sequence {str(item.dot.sequence)[:24]}"
+    if item.kind not in KINDS:
+        return f"there is no kind {item.kind}"
+    if not _is_int(item.expires, NEVER, _MAX_SEQUENCE):
+        return f"there is no end at {str(item.expires)[:24]}"
+    if len(item.body) > MAX_BODY or len(item.signature) > MAX_SIGNATURE:
+        return "the item is too long"
+    return ""
+
+
+def _is_int(value: object, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _number(low: int, high: int) -> _Rule:
+    return lambda value: "" if _is_int(value, low, high) else f"a number from {low} to {high}"
+
+
+def _text(longest: int) -> _Rule:
+    def check(value: Any) -> str:
+        is_right = type(value) is str and len(value) <= longest and not has_surrogates(value)
+        return "" if is_right else f"a text of {longest} characters at most"
+
+    return check
+
+
+def _bytes(shortest: int, longest: int) -> _Rule:
+    def check(value: Any) -> str:
+        is_right = type(value) is bytes and shortest <= len(value) <= longest
+        return "" if is_right else f"{shortest} to {longest} bytes"
+
+    return check
+
+
+def _check_notes(notes: Any) -> str:
+    if type(notes) is not list or len(notes) > _MAX_NOTES:
+        return f"a list of {_MAX_NOTES} at most"
     for note in notes:
-        if not (
-            isinstance(note, list)
-            and len(note) == 3
-            and isinstance(note[0], str)
-            and all(type(number) is int and number >= 0 for number in note[1:])
-        ):
-            raise ProtocolError("DeliveredBody: notes are [origin, epoch, sequence]")
+        if type(note) is not list or len(note) != 3:
+            return "[origin, epoch, sequence] each"
+        fault = check_run(*note[:2])
+        if fault or not _is_int(note[2], 0, _MAX_SEQUENCE):
+            return f"[origin, epoch, sequence] each: {fault or 'there is no such sequence'}"
+    return ""
+
+
+_subscriber: _Rule = lambda value: "" if is_name(value, MAX_SUBSCRIBER) else "a name"  # noqa: E731
+_map: _Rule = lambda value: "" if type(value) is dict else "a map"  # noqa: E731
+_time, _hash = _number(0, LATEST - 1), _bytes(8, 8)
+_RULES: dict[type, dict[str, _Rule]] = {
+    SubscriptionBody: {
+        "owner": _subscriber,
+        "role": _text(MAX_SUBSCRIBER),
+        "words": _text(MAX_BODY),
+        "created": _time,
+        "language": _number(0, 255),
+        "vocabulary": _hash,
+        "vector": _bytes(0, _MAX_VECTOR),
+        "options": _map,
+    },
+    NotificationBody: {
+        "device": _subscriber,
+        "device_epoch": _number(0, _MAX_EPOCH),
+        "device_sequence": _number(0, _MAX_EPOCH),
+        "at": _time,
+        "doubt": _number(0, LATEST),
+        "vocabulary": _hash,
+        "vector": _bytes(0, _MAX_VECTOR),
+    },
+    DeliveredBody: {"subscriber": _subscriber, "notes": _check_notes},
+    VocabularyBody: {"hash": _hash, "document": _text(MAX_BODY)},
+}
+_READERS = {kind: attrgetter(*rules) for kind, rules in _RULES.items()}
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Check the options of a subscription, in a request and in an item; ProtocolError names one."""
+    for name, value in options.items():
+        rule = _OPTIONS.get(name) if isinstance(name, str) else None
+        if rule is None:
+            raise ProtocolError(f"options: there is no {str(name)[:MAX_NAME]!r}")
+        is_right, text = rule
+        if not is_right(value):
+            raise ProtocolError(text)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number that can be compared with others."""
+    if type(value) is int:
+        return abs(value) <= _MAX_SEQUENCE
+    return type(value) is float and math.isfinite(value)
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_label, value))
+
+
+_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_is_label, f"a name has 1 to {MAX_NAME} printable characters"),
+    "score": (lambda value: is_number(value) and 0 <= value <= 1, "score is between 0 and 1"),
+    "top": (
+        lambda value: _is_int(value, 1, _MAX_TOP),
+        f"top is a whole number, 1 to {_MAX_TOP}",
+    ),
+    "prefer": (
+        lambda value: (
+            isinstance(value, list) and len(value) <= _MAX_NOTES and all(map(_is_pair, value))
+        ),
+        'prefer takes pairs of names: [["better", "worse"]]',
+    ),
+    "expiry": (
+        lambda value: is_number(value) and 0 < value < _MAX_SECONDS,
+        "expiry is in seconds, above 0",
+    ),
+    "format": (lambda value: value in FORMATS, 'format is "json" or "cbor"'),
+}

@@ -19,7 +19,16 @@ from dataclasses import dataclass
 import cbor2
 from denwatch.node.core.events import OPERATORS, PLANS, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import KINDS, MAX_BODY, NOTIFICATION, SUBSCRIPTION, Dot, Item
+from denwatch.node.core.items import (
+    KINDS,
+    LATEST,
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    Item,
+    check_item,
+    load_cbor,
+)
 from denwatch.node.core.peers.item_exchange import KNOWN, NEW, OVER
 from denwatch.node.replication.strategies import build_strategy
 from denwatch.protocol.errors import ProtocolError
@@ -52,14 +61,10 @@ def encode_plan(plan: Plan) -> bytes:
 
 def decode_frame(data: bytes) -> list[Item] | Plan:
     """Return what a frame holds; ProtocolError if it is none."""
-    try:
-        values = cbor2.loads(data)
-    except (cbor2.CBORDecodeError, ValueError, TypeError) as error:
-        raise ProtocolError(f"a frame that is no CBOR: {error}") from None
-    match values:
+    match load_cbor(data):
         case ["items", list(rows)] if 0 < len(rows) <= MAX_ITEMS:
             return [_read_item(row) for row in rows]
-        case ["plan", str(strategy), str(why), int(at)] if not isinstance(at, bool):
+        case ["plan", str(strategy), str(why), int(at)] if type(at) is int and 0 <= at < LATEST:
             if max(len(strategy), len(why)) > _LONGEST:
                 raise ProtocolError(f"a plan with more than {_LONGEST} characters")
             return Plan(strategy, why, at)
@@ -70,12 +75,11 @@ def _read_item(row: object) -> Item:
     if not isinstance(row, list) or tuple(map(type, row)) != _TYPES:
         raise ProtocolError("an item is [origin, epoch, sequence, kind, expires, body, signature]")
     origin, epoch, sequence, kind, expires, body, signature = row
-    numbers = epoch < 1 << 32 and sequence < 1 << 63 and expires < 1 << 63
-    if not numbers or min(epoch, sequence, expires) < 0 or not 0 < len(origin.encode()) < 256:
-        raise ProtocolError("an item whose dot or end cannot be")
-    if kind not in KINDS or len(body) > MAX_BODY:
-        raise ProtocolError("an item of a kind or a length that there is not")
-    return Item(Dot(origin, epoch, sequence), kind, expires, body, signature)
+    item = Item(Dot(origin, epoch, sequence), kind, expires, body, signature)
+    fault = check_item(item)
+    if fault:
+        raise ProtocolError(fault)
+    return item
 
 
 # The node's side -------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ repeats.
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,11 +24,20 @@ from denwatch.client.compiler import CompiledSubscription, compile_subscription,
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import detect_surface, parse, print_as
 from denwatch.client.vocabulary import EventType, Vocabulary
-from denwatch.node.core.items import NEVER, SubscriptionBody
+from denwatch.node.core.items import (
+    FORMATS,
+    NEVER,
+    SubscriptionBody,
+    check_options,
+    has_surrogates,
+    is_number,
+    load_cbor,
+)
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.subscriptions import Roles
 from denwatch.node.matching.plugins import CONTENT, FUZZY
 from denwatch.node.ranking.content import ContentError, ContentFilter
+from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.timecode import decode_duration
 
 SUBSCRIBE = "subscribe"
@@ -45,8 +53,8 @@ _BESIDE = {
     SUBSCRIBE: ("name", "format"),
     CONTENT_REQUEST: ("name", "format", "score", "top", "expiry", "valid_for"),
 }
-_FORMATS = ("json", "cbor")
 _MAX_LIST = 4096
+_MAX_REFERENCE = 64  # characters
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -80,6 +88,7 @@ def read_request(payload: bytes) -> Request:
             members = json.loads(text.lstrip("\ufeff \t\r\n"))
         except (ValueError, RecursionError):
             return Request(SUBSCRIBE, text)  # the language says where
+        _check_texts(members)
         return _read_map(members, text)
     return Request(SUBSCRIBE, text)
 
@@ -91,14 +100,29 @@ def read_reference(payload: bytes) -> str | None:
         found = members["request"]
     except Exception:  # noqa: BLE001 - whatever is wrong is said by `read_request`
         return None
-    return found[:64] if isinstance(found, str) else None
+    is_right = isinstance(found, str) and not has_surrogates(found)
+    return found[:_MAX_REFERENCE] if is_right else None
+
+
+def _check_texts(value: Any, at: str = "") -> None:
+    """Refuse halves of characters, which JSON can write and nothing else can."""
+    if isinstance(value, str):
+        if has_surrogates(value):
+            raise LanguageError(f"half a character (\\ud800 to \\udfff) in {at or 'a text'}")
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            _check_texts(key, at or "a key")
+            _check_texts(member, at or f'"{key}"')
+    elif isinstance(value, list):
+        for member in value:
+            _check_texts(member, at)
 
 
 def _load_cbor(payload: bytes) -> dict[str, Any]:
     try:
-        members = cbor2.loads(payload)
-    except (cbor2.CBORDecodeError, ValueError, RecursionError, TypeError, OverflowError) as error:
-        raise LanguageError(f"this is no CBOR: {error}") from None
+        members = load_cbor(payload)
+    except ProtocolError as error:
+        raise LanguageError(str(error)) from None
     if not isinstance(members, dict) or not all(isinstance(key, str) for key in members):
         raise LanguageError("a CBOR map with texts as keys is expected")
     return members
@@ -136,8 +160,12 @@ def _read_map(members: Any, text: str | None) -> Request:
         )
     command = said[0]
     reference = members.get("request")
-    if reference is not None and not isinstance(reference, str):
-        raise LanguageError('"request" is a text that the reply repeats')
+    if reference is not None and not (
+        isinstance(reference, str) and len(reference) <= _MAX_REFERENCE
+    ):
+        raise LanguageError(
+            f'"request" is a text of {_MAX_REFERENCE} characters at most, which the reply repeats'
+        )
     beside = {k: v for k, v in members.items() if k not in (command, "request")}
     allowed = _BESIDE.get(command, ())
     for key in beside:
@@ -152,7 +180,7 @@ def _read_map(members: Any, text: str | None) -> Request:
 def _check_options(options: dict[str, Any]) -> None:
     if "name" in options and not (isinstance(options["name"], str) and options["name"].strip()):
         raise LanguageError('"name" is a text')
-    if options.get("format", "json") not in _FORMATS:
+    if options.get("format", "json") not in FORMATS:
         raise LanguageError('"format" is "json" or "cbor"')
 
 
@@ -218,8 +246,7 @@ def _dump(value: dict[str, Any]) -> str:
 
 # Compiling: from a text to a subscription's body, checked by role, ready for an item ---------
 
-MAX_NAME = 64
-_MAX_TOP = 10_000
+_MAX_LIFE = 1e9  # s
 _SPECIAL = ("event", "device")
 _MEMO = 256  # texts whose meaning is remembered: many people ask the same, and ask it again
 _MEMO_LENGTH = 512  # characters; longer texts are seldom asked twice
@@ -334,7 +361,7 @@ def compile_content(
     if options.get("format") == "json":
         del options["format"]
     _check_values(options)
-    life = _take_positive(request.options, "valid_for")
+    life = _take_life(request.options)
     role = roles.role_of(subscriber)
     _check_role(roles, role, event.name, names)
     words = str(content)
@@ -369,26 +396,14 @@ def _name_features(event: EventType, features: int) -> list[str]:
 
 
 def _check_values(options: dict[str, Any]) -> None:
-    name = options.get("name")
-    if name is not None and not (0 < len(name) <= MAX_NAME and name.isprintable()):
-        raise LanguageError(f"a name has 1 to {MAX_NAME} printable characters")
-    score = options.get("score")
-    if score is not None and not (_is_number(score) and 0 <= score <= 1):
-        raise LanguageError("score is between 0 and 1")
-    top = options.get("top")
-    if top is not None and not (isinstance(top, int) and 1 <= top <= _MAX_TOP):
-        raise LanguageError(f"top is a whole number, 1 to {_MAX_TOP}")
-    _take_positive(options, "expiry")
+    try:
+        check_options(options)
+    except ProtocolError as error:
+        raise LanguageError(str(error)) from None
 
 
-def _take_positive(options: dict[str, Any], name: str) -> float:
-    value = options.get(name)
-    if value is None:
-        return 0.0
-    if not (_is_number(value) and 0 < value < 1e9):
-        raise LanguageError(f"{name} is in seconds, above 0")
-    return float(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _take_life(options: dict[str, Any]) -> float:
+    value = options.get("valid_for")
+    if value is not None and not (is_number(value) and 0 < value < _MAX_LIFE):
+        raise LanguageError("valid_for is in seconds, above 0")
+    return float(value or 0)

@@ -32,6 +32,7 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
+    MAX_SUBSCRIBER,
     NOTIFICATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -41,6 +42,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     decode_body,
     encode_body,
+    is_name,
 )
 from denwatch.node.core.notifications import Vocabularies, format_time
 from denwatch.node.core.pending import Pending
@@ -66,7 +68,6 @@ from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import SubscriptionVector
 
 REPLY = "sub.reply"
-_MAX_NAME = 128  # characters of a subscriber's name
 _EVICTED_SHARE = 100  # a full node makes room for this part of its limit at once
 
 # Replies -------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ class RequestHandler:
         name = message.topic[len(REQUESTS) :]
         size = len(message.payload)
         transaction.count("requests")
-        if not name or "/" in name or len(name) > _MAX_NAME or message.sender not in ("", name):
+        if not is_name(name, MAX_SUBSCRIBER) or message.sender not in ("", name):
             who = message.sender or "?"
             transaction.log(
                 "refuse", what="request", why="the topic of another", who=who, bytes=size

@@ -34,6 +34,7 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     decode_body,
     decode_item,
+    load_cbor,
 )
 from denwatch.node.core.notifications import Notification, Vocabularies, describe_content_values
 from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
@@ -328,16 +329,12 @@ class Subscription:
         self.vector = body.vector
         self.created = body.created
         self.expires = item.expires
-        self.name: str | None = _take(options, "name", str)
-        score = _take(options, "score", (int, float))
-        self.score = min(1.0, max(0.0, 1.0 if score is None else float(score)))
-        top = _take(options, "top", int)
-        self.top_k: TopK | None = TopK(top) if top is not None and top > 0 else None
-        expiry = _take(options, "expiry", (int, float))
-        self.refresh = None if not expiry or expiry < 0 else int(expiry * 1000)
-        self.prefer = tuple(
-            (str(pair[0]), str(pair[1])) for pair in options.get("prefer", ()) if len(pair) == 2
-        )
+        # `check_options` has checked them.
+        self.name: str | None = options.get("name")
+        self.score = float(options.get("score", 1.0))
+        self.top_k: TopK | None = TopK(options["top"]) if "top" in options else None
+        self.refresh = int(options["expiry"] * 1000) if "expiry" in options else None
+        self.prefer = tuple((pair[0], pair[1]) for pair in options.get("prefer", ()))
         self.format = options.get("format", "json")
         self.key = describe_content(body)
         self.number = -1
@@ -389,11 +386,6 @@ class Subscription:
         return TopState(self.top_k.turn, entries)
 
 
-def _take(options: dict[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
-    value = options.get(name)
-    return value if isinstance(value, kind) and not isinstance(value, bool) else None
-
-
 def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
     """Return what a subscription says, apart from when and where: equal ones are one."""
     options = cbor2.dumps(body.options, canonical=True) if body.options else b""
@@ -412,11 +404,11 @@ def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector 
 
 def read_filter(vector: bytes) -> ContentFilter:
     """Return the filter of a content subscription's bytes."""
+    triples = load_cbor(vector)
     try:
-        triples = cbor2.loads(vector)
         return ContentFilter.of(*(tuple(triple) for triple in triples))
-    except (cbor2.CBORDecodeError, ContentError, ValueError, TypeError) as error:
-        raise ProtocolError(f"no filter: {error}") from None
+    except (ContentError, ValueError, TypeError, OverflowError) as error:
+        raise ProtocolError(f"no filter: {type(error).__name__}") from None
 
 
 class Subscriptions:
@@ -449,7 +441,10 @@ class Subscriptions:
             self._find_twins(subscription)
         for _, row in reader.scan(ENDED):
             ended = _ended_decoder.decode(row)
-            subscription, _ = self._read(decode_item(ended.key, ended.value))
+            try:
+                subscription, _ = self._read(decode_item(ended.key, ended.value))
+            except ProtocolError:  # stored by a version that checked less
+                continue
             subscription.is_live = False
             self.by_id[subscription.id] = subscription
             self._ended[subscription.id] = ended.at + self._settings.ended_life

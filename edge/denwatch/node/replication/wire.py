@@ -36,11 +36,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import cbor2
-from denwatch.node.core.items import KINDS, MAX_BODY, Dot, Item
+from denwatch.node.core.items import Dot, Item, check_item, check_run
 from denwatch.node.replication.dot_sets import (
     FINGERPRINT,
     GROUP,
-    MAX_VALUE,
     SALT,
     FrameReader,
     Run,
@@ -76,9 +75,9 @@ _TIME = 6
 _HINT = 2
 DESTINATION_HASH = 2
 _UNNUMBERED = (DIGEST, EQUAL)
-MAX_NAME = 64
-_MAX_EPOCH = (1 << 32) - 1
-_NO_NAME = frozenset("/+#\0")
+MAX_ASKED = 1_024  # destinations in one question
+_MAX_COPIES = 0xFFFF
+_MAX_LAG = 1 << 50  # ms; more than any clock shows
 
 
 @lru_cache(maxsize=4096)
@@ -196,8 +195,9 @@ def take_run(reader: FrameReader) -> Run:
     except UnicodeDecodeError:
         raise ProtocolError(f"a name that is no text, before byte {reader.at}") from None
     epoch = reader.take_number()
-    if not name or len(name) > MAX_NAME or _NO_NAME & set(name) or epoch > _MAX_EPOCH:
-        raise ProtocolError(f"no node has the name {name[:MAX_NAME]!r} and the epoch {epoch}")
+    fault = check_run(name, epoch)
+    if fault:
+        raise ProtocolError(fault)
     return name, epoch
 
 
@@ -209,6 +209,13 @@ def encode_time(time: int) -> bytes:
 def decode_time(reader: FrameReader) -> int:
     """Return the next time."""
     return int.from_bytes(reader.take(_TIME), "big")
+
+
+def _take_lag(reader: FrameReader) -> int:
+    lag = take_signed(reader)
+    if abs(lag) > _MAX_LAG:
+        raise ProtocolError(f"lag: {lag} ms are more than any clock shows")
+    return lag
 
 
 # What each side knows: digest, groups, summary, answer, completion ---------------------------
@@ -308,7 +315,7 @@ def decode_answer(body: bytes) -> Answer:
     reader = FrameReader(body)
     answer = Answer(
         decode_time(reader),
-        take_signed(reader),
+        _take_lag(reader),
         reader.take(TOKEN),
         _decode_differences(reader),
         reader.take_number(),
@@ -328,7 +335,7 @@ def decode_completion(body: bytes) -> SummaryCompletion:
     """Return a completion."""
     reader = FrameReader(body)
     completion = SummaryCompletion(
-        decode_time(reader), take_signed(reader), _decode_differences(reader)
+        decode_time(reader), _take_lag(reader), _decode_differences(reader)
     )
     reader.finish()
     return completion
@@ -366,8 +373,8 @@ def encode_ask(names: Iterable[str]) -> bytes:
 
 def decode_ask(body: bytes) -> list[bytes]:
     """Return the hashes of the destinations."""
-    if len(body) % DESTINATION_HASH:
-        raise ProtocolError("a question with half a destination")
+    if len(body) % DESTINATION_HASH or len(body) > MAX_ASKED * DESTINATION_HASH:
+        raise ProtocolError(f"a question of {len(body)} bytes")
     return [body[at : at + DESTINATION_HASH] for at in range(0, len(body), DESTINATION_HASH)]
 
 
@@ -445,8 +452,6 @@ def _decode_differences(reader: FrameReader) -> tuple[EntryDifference, ...]:
 #
 # An items frame is one transaction at its receiver, and small enough to get through a short
 # contact. It names the runs it speaks of once, and says what the sender knows of their clocks.
-
-_MAX_SIGNATURE = 128
 
 
 @dataclass(frozen=True)
@@ -536,8 +541,8 @@ def _take_sent_item(runs: list[Run], reader: FrameReader) -> SentItem:
     expires, copies, hops = reader.take_number(), reader.take_number(), reader.take_number()
     body = reader.take(reader.take_count())
     signature = reader.take(reader.take_count())
-    if not 0 < sequence <= MAX_VALUE or kind not in KINDS:
-        raise ProtocolError(f"an item of kind {kind} with the sequence {sequence}")
-    if len(body) > MAX_BODY or len(signature) > _MAX_SIGNATURE:
-        raise ProtocolError("an item that is too long")
-    return SentItem(Item(Dot(*run, sequence), kind, expires, body, signature), copies, hops)
+    item = Item(Dot(*run, sequence), kind, expires, body, signature)
+    fault = check_item(item)
+    if fault or max(copies, hops) > _MAX_COPIES:
+        raise ProtocolError(fault or f"there are no {max(copies, hops)} copies or hops")
+    return SentItem(item, copies, hops)

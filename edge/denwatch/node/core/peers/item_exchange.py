@@ -26,6 +26,7 @@ from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     KINDS,
+    LATEST,
     NEVER,
     NOTIFICATION,
     REVOCATION,
@@ -52,7 +53,14 @@ from denwatch.node.replication.strategies import (
     MetPeer,
     Strategy,
 )
-from denwatch.node.replication.wire import ItemBatch, SentItem, decode_ask, encode_ask, hash_name
+from denwatch.node.replication.wire import (
+    MAX_ASKED,
+    ItemBatch,
+    SentItem,
+    decode_ask,
+    encode_ask,
+    hash_name,
+)
 from denwatch.protocol.errors import ProtocolError
 
 # Settings and keys -----------------------------------------------------------------------------
@@ -104,7 +112,6 @@ COPIES = "peer.copy"
 ITEM_HEAD = 48  # bytes of an item beside body and signature, at most
 _ORDER = (DELIVERED, REVOCATION, VOCABULARY, SUBSCRIPTION)
 _PLACES = 2  # nodes remembered for a subscriber
-_MAX_ASKED = 1_024  # destinations in one question
 _REACH = 2  # bytes
 
 
@@ -145,11 +152,14 @@ class Forwarding:
 
     def add_item(self, item: Item) -> bool:
         """Learn from a new item where a subscriber is; return whether that is another node."""
-        if item.kind == SUBSCRIPTION:
-            subscriber = decode_body(SubscriptionBody, item.body).owner
-        elif item.kind == DELIVERED:
-            subscriber = decode_body(DeliveredBody, item.body).subscriber
-        else:
+        try:
+            if item.kind == SUBSCRIPTION:
+                subscriber = decode_body(SubscriptionBody, item.body).owner
+            elif item.kind == DELIVERED:
+                subscriber = decode_body(DeliveredBody, item.body).subscriber
+            else:
+                return False
+        except ProtocolError:  # stored by a version that checked less
             return False
         node = item.dot.origin
         known = self._places.get(subscriber, ())
@@ -295,7 +305,7 @@ class SendQueue:
         if self._asked is not None:
             return None
         found = self._forwarding.list_destinations(transaction, self._undecided)
-        self._asked = sorted(found - {self._peer, self._item_store.name})[:_MAX_ASKED]
+        self._asked = sorted(found - {self._peer, self._item_store.name})[:MAX_ASKED]
         return encode_ask(self._asked)
 
     def answer(self, transaction: Transaction, body: bytes) -> bytes:
@@ -466,6 +476,8 @@ class ItemValidator:
             doubt = self._clocks.doubt(item.dot.origin, item.dot.epoch, transaction.now)
             if at - 2 * doubt > transaction.now + self._settings.max_future:
                 return REFUSED, "a reading from the future"
+        if item.expires >= LATEST:
+            return REFUSED, "an end after the year 2100"
         if item.expires != NEVER:
             end = self._clocks.localise(item.dot, item.expires)
             doubt = self._clocks.doubt(item.dot.origin, item.dot.epoch, transaction.now)
