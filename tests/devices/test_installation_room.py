@@ -16,7 +16,7 @@ def test_the_best_come_first_where_there_is_no_room_for_all() -> None:
     vectors = [make_vector(low, low) for low in range(8)]
     for low, vector in enumerate(vectors):
         for _ in range(3 if low >= 6 else 1):
-            node.subscribe(vector, score=low)
+            node.subscribe(vector, score=low / 8)
     node.tick()
     settle(node, watchdog)
     check_installed(node, watchdog, *vectors[4:])
@@ -85,7 +85,7 @@ def test_a_device_with_less_room_gets_the_best_of_the_same_table() -> None:
     watchdog = Watchdog()
     meet(node, watchdog)
     vectors = [make_vector(low, low) for low in range(5)]
-    items = [node.subscribe(vector, score=low) for low, vector in enumerate(vectors)]
+    items = [node.subscribe(vector, score=low / 8) for low, vector in enumerate(vectors)]
     settle(node, watchdog)
     small = Watchdog(name="dog-2", capacity=6 + 2 * (len(vectors[0]) + 2))
     meet(node, small)

@@ -6,7 +6,6 @@ is the same process as before and serves others.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import PEERS, Message, PeerUp, Publish
 from denwatch.node.core.items import (
     DELIVERED,
@@ -26,7 +26,6 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.notifications import shorten_hash
-from denwatch.client.vocabulary import load_shipped
 from denwatch.node.security import open_keyring
 from paho.mqtt.enums import CallbackAPIVersion
 

@@ -150,8 +150,7 @@ class RequestedVectors:
 
 
 def _read_score(body: SubscriptionBody) -> float:
-    score = body.options.get("score", 1)
-    return float(score) if isinstance(score, int | float) else 1.0
+    return float(body.options.get("score", 1))
 
 
 _LEAST_CHANGES = 32  # before a table is built anew
