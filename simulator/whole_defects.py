@@ -20,50 +20,6 @@ def _stop(where: str, meaning: str, kind: str, first: int, second: int) -> Defec
 
 
 _WHOLE_DEFECTS = {
-    "surrogate-in-reply": _stop(
-        "UnicodeEncodeError in send",
-        "a reply repeats a text that cannot be encoded: a lone surrogate in `request`, a name or a"
-        " word; five times in a minute end the process",
-        *("lying-subscriber", 3332, 1),
-    ),
-    "prefer-not-pairs": _stop(
-        "TypeError in <genexpr>",
-        "a signed subscription whose option `prefer` is no list of pairs stops every node it"
-        " comes to",
-        *("lying-items", 93, 15572),
-    ),
-    "receipt-epoch": _stop(
-        "OverflowError in _begin_key",
-        "a receipt of a note whose epoch does not fit into 32 bits stops every node it comes to;"
-        " so does the own epoch of a node that was started after 2106",
-        *("lying-items", 0, 1),
-    ),
-    "receipt-name": _stop(
-        "ValueError in _begin_key",
-        "a receipt of a note whose origin has a name of more than 255 bytes stops every node",
-        *("lying-items", 427, 39078),
-    ),
-    "receipt-sequence": _stop(
-        "OverflowError in key",
-        "a receipt of a note whose sequence does not fit into 64 bits stops every node",
-        *("lying-items", 245, 39612),
-    ),
-    "receipt-code": _stop(
-        "IndexError in make_key",
-        "a receipt of a note whose sequence does not fit into 40 bits is taken for one of another"
-        " run and stops the node",
-        *("lying-items", 118, 16939),
-    ),
-    "note-number": _stop(
-        "LogRecordError in encode_record",
-        "a notification with numbers that the log cannot hold stops every node it comes to",
-        *("lying-items", 10, 13655),
-    ),
-    "note-time": _stop(
-        "OverflowError in flush",
-        "a notification with times that a row cannot hold stops every node it comes to",
-        *("lying-items", 199, 3018),
-    ),
     "far-epoch": _stop(
         "ProtocolError in check_range",
         "a node that was started with its clock after 2106 has an epoch that its frames cannot"

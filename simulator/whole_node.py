@@ -38,8 +38,8 @@ from denwatch.node.core.events import (
     Publish,
     Tick,
 )
-from denwatch.node.core.node import Node
 from denwatch.node.core.item_store import Transaction
+from denwatch.node.core.node import Node
 from denwatch.node.mqtt.interface import (
     Close,
     Input,
@@ -52,6 +52,7 @@ from denwatch.node.mqtt.interface import (
     Send,
 )
 from denwatch.node.runtime import process
+from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.runtime.process import SteadyClock
 from denwatch.node.security import Keyring
 from denwatch.node.security.registrations import Registrations
@@ -60,7 +61,7 @@ from denwatch.node.store import Storage
 from simulator import clients
 from simulator.clients import Client, read_packets
 from simulator.disk import FieldStore
-from simulator.hosted_node import HostedNode, HostSettings, Watch
+from simulator.hosted_node import HostedNode, HostSettings, Watch, describe_defect
 from simulator.keyrings import SiteFiles, make_device_password, make_password
 from simulator.process_loop import ProcessLoop, Run, SimulatedLoop, Wish, drive_module
 from simulator.twin_store import TwinStore
@@ -74,11 +75,18 @@ class _Act(NamedTuple):
     change: Callable[[Transaction], object]
 
 
-def _watch_core(node: Node, records: list[Log]) -> None:
+class _Records(list[Log]):
+    """Log records that wait for the disk; those from `begun` on are of the last event."""
+
+    begun = 0
+
+
+def _watch_core(node: Node, records: _Records) -> None:
     """Keep the log records of a core until they are on the disk, and let it perform acts."""
     handle, perform = node.handle, node.perform
 
     def watch(event: Event | _Act, now: int) -> list[Action]:
+        records.begun = len(records)
         actions = perform(event.change, now) if isinstance(event, _Act) else handle(event, now)
         records.extend(action for action in actions if isinstance(action, Log))
         return actions
@@ -199,7 +207,7 @@ class WholeNode(HostedNode):
         self.run: Run | None = None
         self._site = files
         self._folder = TemporaryDirectory(dir=find_fast_folder()) if has_twin else None
-        self._records: list[Log] = []
+        self._records = _Records()
         self._published: list[Publish] = []
         self._clients: dict[str, Client] = {}
         self._by_link: dict[int, Client] = {}
@@ -228,6 +236,7 @@ class WholeNode(HostedNode):
         self._records.clear()
         self._published.clear()
         _watch_core(self.node, self._records)
+        self._watch_failures(built.durable_node)
         self._listener = _SimulatedListener(self._show_records)
         self._forget_links()
         self.run = Run(opened, SimulatedLoop(), self._listener, self.log_files)
@@ -237,6 +246,24 @@ class WholeNode(HostedNode):
         wish = self.loop.note("open", None, now)
         assert wish.what == "run", wish
         self.run.tick()  # up to its first wait
+
+    def _watch_failures(self, durable_node: DurableNode) -> None:
+        """Count the failures that the node survives as defects, and follow it to its new core."""
+        rebuild, refuse = durable_node._rebuild, durable_node._refuse_failed
+        assert rebuild is not None
+
+        def watch_rebuild() -> Node:
+            self.node = rebuild()
+            _watch_core(self.node, self._records)
+            return self.node
+
+        def watch_refusal(arrived: Any, event: Event, who: str, error: Exception, now: int) -> None:
+            self.defects.append(describe_defect(error))
+            del self._records[self._records.begun :]
+            refuse(arrived, event, who, error, now)
+
+        durable_node._rebuild = watch_rebuild
+        durable_node._refuse_failed = watch_refusal  # type: ignore[method-assign]
 
     def _read_wall(self) -> float:
         return (self._now + self.wall_error) / 1000
@@ -382,9 +409,7 @@ class WholeNode(HostedNode):
         self._last_link += 1
         client.link = self._last_link
         self._by_link[client.link] = client
-        self._receive(
-            LinkOpened(client.link), LinkReceived(client.link, client.write_connect())
-        )
+        self._receive(LinkOpened(client.link), LinkReceived(client.link, client.write_connect()))
         if client.is_accepted and client.filters:
             self._send(client, client.write_subscribe(client.filters))
         return client.is_accepted

@@ -155,6 +155,7 @@ def _list_requests() -> list[Any]:
                 b'<subscription name="x"><is attribute="heart_rate" term="high"/></subscription>',
             ]
         ],
+        [[0, b'{"list":true,"request":"\\ud800"}']],
     ]
 
 
@@ -163,6 +164,17 @@ def make_subscription(options: dict[str, Any]) -> list[Any]:
     known, text = shorten_hash(load_words()), "heart rate is high"
     fields = ["medic7", "medic", text, START, 0, known, WANTED, options]
     return [SUBSCRIPTION - 1, 0, 1, fields]
+
+
+def _list_harmful() -> list[Any]:
+    """Return items that once ended a node's run."""
+    return [
+        make_subscription({"prefer": 5}),
+        make_subscription({"prefer": [5]}),
+        [NOTIFICATION - 1, 0, 3, ["", 1, 10**40, 0, 10, b"", VECTOR]],
+        [DELIVERED - 1, 0, 4, ["", [["", 1 << 49, 0]]]],
+        [DELIVERED - 1, 0, 5, ["medic7", [[NODE, 1, 1 << 41], ["n" * 300, 1, 1]]]],
+    ]
 
 
 def _list_items() -> dict[int, list[Any]]:
@@ -188,6 +200,7 @@ def _list_operators() -> list[Any]:
         [cbor2.dumps(["plan", "spray:6", "few nodes", START])],
         [[items[SUBSCRIPTION], items[NOTIFICATION]], [items[-SUBSCRIPTION]]],
         [cbor2.dumps(["items", [[PEER, 1, 7, 1, 0, b"body", bytes(64)]]])],
+        *([[item]] for item in _list_harmful()),
     ]
 
 
@@ -201,7 +214,7 @@ def _number(kind: int) -> int:
 def _list_peers() -> list[Any]:
     digest = encode_digest(b"saltsalt", bytes(16), START)
     empty = [2, 3, 4, 6, 12]
-    scripts: list[Any] = [[15, 15, item] for item in _list_items().values()]
+    scripts: list[Any] = [[15, 15, item] for item in (*_list_items().values(), *_list_harmful())]
     scripts += [[15, 15, *_list_items().values(), 8]]
     scripts += [[2, [_number(DIGEST), flag, digest], 4] for flag in (False, True)]
     scripts += [

@@ -183,6 +183,7 @@ def test_a_subscription_has_its_ranges(changes: dict[str, Any], field: str) -> N
     "note",
     [
         ["south", 1 << 32, 1],
+        ["south", 1, 1 << 40],
         ["south", 1, 1 << 64],
         ["south", -1, 1],
         ["n" * 300, 1, 1],

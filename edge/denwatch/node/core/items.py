@@ -207,6 +207,7 @@ def load_cbor(data: bytes) -> Any:
 LATEST = 4_102_444_800_000  # ms, 2100-01-01
 MAX_NAME = 64  # characters of the name of a node, or of a subscription
 MAX_SUBSCRIBER = 128
+SEQUENCE_BITS = 40  # of a notification that somebody waits for: no run makes more
 _MAX_NAME_BYTES = 255  # a key on the disk has one byte for the length
 _MAX_EPOCH = (1 << 32) - 1
 _MAX_SEQUENCE = (1 << 63) - 1  # what the log and sets of dots hold
@@ -289,7 +290,7 @@ def _check_notes(notes: Any) -> str:
         if type(note) is not list or len(note) != 3:
             return "[origin, epoch, sequence] each"
         fault = check_run(*note[:2])
-        if fault or not _is_int(note[2], 0, _MAX_SEQUENCE):
+        if fault or not _is_int(note[2], 0, (1 << SEQUENCE_BITS) - 1):
             return f"[origin, epoch, sequence] each: {fault or 'there is no such sequence'}"
     return ""
 

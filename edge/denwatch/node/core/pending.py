@@ -33,7 +33,7 @@ from typing import NamedTuple
 import msgspec
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NOTIFICATION, Dot, Item, read_dot
+from denwatch.node.core.items import NOTIFICATION, SEQUENCE_BITS, Dot, Item, read_dot
 from denwatch.node.core.notifications import Notification
 from denwatch.node.core.subscriptions import (
     MatchRow,
@@ -56,8 +56,7 @@ Decided = tuple[int, float, int, int]  # minus the winnow level, value, counts u
 _ROWS_AT_HAND = 4_096  # between transactions
 _DECODED_AT_HAND = 256
 _LIFE = 7 * 86_400_000  # ms: of what never expires
-_SEQUENCE_BITS = 40
-_SEQUENCE = (1 << _SEQUENCE_BITS) - 1
+_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 _SECOND = 1_000
 
 
@@ -143,7 +142,7 @@ class Pending:
             number = self._numbers[run] = len(self._runs)
             self._runs.append(run)
             self._bases.append(dot.key[:-8])
-        return number << _SEQUENCE_BITS | dot.sequence
+        return number << SEQUENCE_BITS | dot.sequence
 
     def encode_key(self, key: bytes) -> int:
         """Return the code of a dot's key, quickly: a start reads a million of them."""
@@ -154,12 +153,12 @@ class Pending:
 
     def decode(self, code: int) -> Dot:
         """Return the dot of a code."""
-        origin, epoch = self._runs[code >> _SEQUENCE_BITS]
+        origin, epoch = self._runs[code >> SEQUENCE_BITS]
         return Dot(origin, epoch, code & _SEQUENCE)
 
     def make_key(self, code: int) -> bytes:
         """Return the key of the dot of a code."""
-        return self._bases[code >> _SEQUENCE_BITS] + (code & _SEQUENCE).to_bytes(8, "big")
+        return self._bases[code >> SEQUENCE_BITS] + (code & _SEQUENCE).to_bytes(8, "big")
 
     def _note_time(self, code: int, time: int) -> None:
         second = time // _SECOND

@@ -377,12 +377,12 @@ def _find_sender(event: events.Event) -> str:
     """Return whom an event comes from; "" for what a node does by itself."""
     if isinstance(event, events.PeerUp | events.PeerDown):
         return event.name
-    if isinstance(event, events.Tick | events.ClockSet):
-        return ""
     if isinstance(event, events.Message) and event.sender:
         return event.sender
-    # The fourth level of a topic is a name; a topic without one is its own.
-    return "".join(event.topic.split("/")[3:4]) or event.topic
+    if isinstance(event, events.Message | events.Listening | events.Acknowledged):
+        # The fourth level of a topic is a name; a topic without one is its own.
+        return "".join(event.topic.split("/")[3:4]) or event.topic
+    return ""
 
 
 def _name_event(event: events.Event) -> str:
