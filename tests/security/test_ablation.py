@@ -6,6 +6,7 @@ A check that finds nothing with its rule removed would prove nothing with the ru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from denwatch.node.replication import wire
@@ -15,7 +16,7 @@ from denwatch.node.security.credentials import SecurityError, find_weakness
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.registrations import Registrations
 
-from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry
+from tests.security.sites import make_authority, make_keyrings, make_registries, make_registry, tell
 from tests.security.test_topics import find_trespasses, make_access
 
 Check = Callable[[], list[str]]
@@ -65,6 +66,20 @@ def find_forged_notices() -> list[str]:
         if b.is_revoked("node-b") or b.knows_node("evil"):
             found.append(what)
     return found
+
+
+def find_taken_names() -> list[str]:
+    """Return what a stolen node can change of a name that another node registered."""
+    owner, thief, third = make_registries("node-a", "node-b", "node-c")
+    owner, _ = site.add_subscriber(owner, "ann", "medic")
+    thief, _ = site.add_subscriber(thief, "ann", "operator")
+    entry = replace(thief.subscribers["ann"], version=9)
+    hearer = Keyring(third)
+    tell(Keyring(owner), hearer)
+    tell(Keyring(thief.with_subscriber("ann", entry)), hearer)
+    found = ["the role"] if hearer.role_of("ann") != "medic" else []
+    hearer.apply_notice("node-b", notices.make_revocation("subscriber", "ann"))
+    return [*found, "the name"] if hearer.is_revoked("ann") else found
 
 
 def find_revived_names() -> list[str]:
@@ -122,6 +137,13 @@ RULES: list[tuple[str, Check, object, str, object]] = [
     ("signature is checked", find_forged_signatures, keyring, "verify_signature", _always),
     ("authority revokes nodes", find_forged_notices, notices, "verify_signature", _always),
     ("authority signs cards", find_forged_notices, cards, "verify_signature", _always),
+    (
+        "a name belongs to a node",
+        find_taken_names,
+        notices.RegistrationsBuilder,
+        "find_owner",
+        lambda *_: "",
+    ),
     ("revocation counts", find_revived_names, Registrations, "is_revoked", _never),
     (
         "filters are covered whole",

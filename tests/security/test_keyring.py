@@ -191,7 +191,7 @@ def test_one_name_is_one_thing() -> None:
 
 
 def test_a_revoked_name_is_not_given_again() -> None:
-    registry = site.revoke(make_registry(), "device", "dog", None, None)
+    registry = site.revoke(make_registry(), "device", "dog", None, make_authority())
     with pytest.raises(SecurityError, match="revoked"):
         site.add_device(registry, "dog")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,8 +33,10 @@ from denwatch.node.security.registrations import (
 
 _DESCRIPTION = """
 Devices, subscribers (apps) and nodes each have a name and a key. Keys are rotated without a gap:
-`rotate` adds a new one, `retire` ends the old ones. `revoke` ends a name for ever, at all nodes. To
-add a node, `invite` it at the first one and run `denwatch node --init --join` at the new one."""
+`rotate` adds a new one, `retire` ends the old ones. A name belongs to the node that registered it:
+`revoke` there ends it at all nodes, elsewhere it needs the site's authority, which can also
+`restore` it. To add a node, `invite` it at the first one and run `denwatch node --init --join` at
+the new one."""
 _EXAMPLES = """
 denwatch keys add subscriber medic7 --role medic
 denwatch keys add device dog-1
@@ -42,6 +45,7 @@ denwatch keys invite node-b --address node-b.local --output node-b.invite
 denwatch keys rotate dog-1
 denwatch keys retire dog-1
 denwatch keys revoke dog-1
+denwatch keys restore dog-1
 denwatch keys list"""
 Action = Callable[[argparse.Namespace], Iterator[str]]
 _SPREADS = "a running node applies it within seconds and sends it to the others"
@@ -179,11 +183,19 @@ def revoke(arguments: argparse.Namespace) -> Iterator[str]:
         if arguments.kind not in (None, kind):
             raise CommandError(f'"{name}" is a {kind}')
         find = _load_authority if kind == "node" else _find_authority
-        return (site.revoke(registry, kind, name, key_id, find(arguments)),)
+        now = int(time.time())
+        return (site.revoke(registry, kind, name, key_id, find(arguments), now),)
 
     _change(arguments, end)
     what = f"key {key_id} of {name}" if key_id else name
-    yield f"{what} is revoked, for ever; {_SPREADS}"
+    yield f"{what} is revoked; {_SPREADS}"
+
+
+def restore(arguments: argparse.Namespace) -> Iterator[str]:
+    """Undo the revocation of a name, and settle that it belongs to this node."""
+    authority, now = _load_authority(arguments), int(time.time())
+    _change(arguments, lambda r: (site.restore(r, arguments.name, authority, now),))
+    yield f"{arguments.name} is valid, and belongs to this node; {_SPREADS}"
 
 
 def invite(arguments: argparse.Namespace) -> Iterator[str]:
@@ -258,6 +270,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     end.add_argument("name")
     add_option(end, "--key-id N", "only this key", type=int)
     add_option(end, "--kind", "if the name is not registered here", choices=KINDS)
+    words = "undo a revocation, and settle that a name is this node's (needs the authority)"
+    add("restore", restore, words).add_argument("name")
     shown = add("show", show, "show a device's configuration, or a subscriber's commands")
     shown.add_argument("name")
     add_option(shown, "--secrets", "include the keys")
@@ -335,6 +349,8 @@ def list_names(arguments: argparse.Namespace) -> Iterator[str]:
         yield json.dumps([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
         return
     yield from format_table([_COLUMNS, *rows])
+    for conflict in site.read_conflicts(Path(arguments.directory)):
+        yield f"conflict: {conflict}"
 
 
 def _list_rows(registry: Registrations) -> Iterator[tuple[str, str, str, str, str]]:
@@ -342,14 +358,19 @@ def _list_rows(registry: Registrations) -> Iterator[tuple[str, str, str, str, st
         state = "this node" if node == registry.name else ""
         yield _make_row(registry, "node", node, sorted(cards), "", state)
     for name, device in sorted(registry.devices.items()):
-        state = "" if device.is_ours else "from another node"
+        state = _describe_owner(registry, name)
         yield _make_row(registry, "device", name, sorted(device.keys), "", state)
     for name, app in sorted(registry.subscribers.items()):
-        state = "" if app.is_ours else "from another node"
+        state = _describe_owner(registry, name)
         yield _make_row(registry, "subscriber", name, sorted(app.passwords), app.role, state)
     for (kind, name), _ in sorted(registry.revoked.items()):
         if registry.kind_of(name) is None:
             yield _make_row(registry, kind, name, [], "", "")
+
+
+def _describe_owner(registry: Registrations, name: str) -> str:
+    owner = registry.find_owner(name)
+    return "" if owner == registry.name else f"from {owner or 'another node'}"
 
 
 def _make_row(

@@ -6,10 +6,10 @@ that it never met, so nodes can meet in the field without the authority. The sec
 comes from their agreement keys: it is never stored, and a stolen node knows only its own.
 
 The authority's two private keys are in `authority.json`, apart from a node's own keys. They are
-needed only to invite, renew and revoke nodes, and can be kept offline. Certificates use P-256,
-which the TLS of microcontrollers supports. They are valid from the year 2000 for decades: boards
-without a battery start with that clock, and nodes' clocks may be wrong by years. Names, keys and
-revocations decide who is accepted, not dates.
+needed only to invite, renew and revoke nodes and to rule on names, and can be kept offline.
+Certificates use P-256, which the TLS of microcontrollers supports. They are valid from the year
+2000 for decades: boards without a battery start with that clock, and nodes' clocks may be wrong by
+years. Names, keys and revocations decide who is accepted, not dates.
 
 Only this file uses `cryptography`.
 """
@@ -41,6 +41,7 @@ KEY = 32
 SIGNATURE = 64
 MAX_SERIAL = 65535
 _CARD = "denwatch card"
+_RULING = "denwatch ruling"
 
 
 class NodeKeys:
@@ -117,6 +118,39 @@ def read_card(data: bytes, site: bytes) -> Card:
     if not verify_signature(site, card.covered(), card.signature):
         raise SecurityError(f"the card of {card.name} is not signed by this site's authority")
     return card
+
+
+class Ruling(NamedTuple):
+    """What the authority decides on the name of a device or subscriber; the greatest counts."""
+
+    name: str
+    number: int  # grows with every ruling on a name
+    is_revoked: bool
+    node: str  # that the name belongs to from now on; empty: as it was
+    signature: bytes
+
+    def covered(self) -> bytes:
+        """Return the bytes that the authority signed."""
+        return cbor.encode([_RULING, *self[:-1]])
+
+    def encode(self) -> bytes:
+        """Return the ruling as bytes."""
+        return cbor.encode(list(self))
+
+
+def read_ruling(data: bytes, site: bytes) -> Ruling:
+    """Return a ruling that the site's authority signed; SecurityError otherwise."""
+    try:
+        fields = cbor.decode(data)
+    except ProtocolError as error:
+        raise SecurityError(f"not a ruling: {error}") from None
+    if not isinstance(fields, list) or list(map(type, fields)) != [str, int, bool, str, bytes]:
+        raise SecurityError("not a ruling: it must have a name, a number, a verdict and a node")
+    ruling = Ruling(*fields)
+    check_name(ruling.name, "ruling")
+    if not verify_signature(site, ruling.covered(), ruling.signature):
+        raise SecurityError(f"the ruling on {ruling.name} lacks the authority's signature")
+    return ruling
 
 
 def verify_signature(public: bytes, data: bytes, signature: bytes) -> bool:
@@ -260,6 +294,11 @@ class Authority:
     def sign_revocation(self, name: str, key_id: int | None) -> bytes:
         """Return the signature that the revocation of a node must carry."""
         return self._sign.sign(cover_revocation(name, key_id))
+
+    def sign_ruling(self, name: str, number: int, *, is_revoked: bool, node: str = "") -> Ruling:
+        """Return a ruling on a name."""
+        ruling = Ruling(name, number, is_revoked, node, b"")
+        return ruling._replace(signature=self._sign.sign(ruling.covered()))
 
     def issue_certificate(self, name: str, addresses: list[str], today: datetime) -> Certificate:
         """Return a new certificate for a node's server, for its name and its addresses."""

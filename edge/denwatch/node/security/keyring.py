@@ -2,11 +2,13 @@
 
 THEORY. A keyring is the registrations in `keys.json` plus the notices of other nodes. The node's
 store keeps the notices, as items, and gives them to `apply_notice` again at every start. They are
-applied in a fixed order (`_build`), so the order of arrival does not matter.
+applied in a fixed order (`_build`), so the order of arrival does not matter, but for one thing:
+a name belongs to the node that was seen first to register it. Who that is the store keeps, too
+(`take_news`, `note_owner`).
 
 INVARIANTS
-  1. What a node registered is removed when that node is revoked. What it revoked stays revoked: a
-     mistake in this direction costs a device and not a secret.
+  1. A name is changed by its node and by the authority. What a node registered is removed when
+     that node is revoked, and what it revoked counts no longer.
   2. All keys of a name that are not revoked are valid at once, so a key is rotated without a gap.
   3. This node signs and seals with its *oldest* valid key, because the others know that one
      everywhere. The new key takes over when the old one is revoked.
@@ -24,6 +26,7 @@ from denwatch.node.security import notices
 from denwatch.node.security.cards import (
     Card,
     NodeKeys,
+    Ruling,
     check_proof,
     make_proof,
     open_box,
@@ -44,6 +47,7 @@ from denwatch.node.security.registrations import (
 from denwatch.protocol.frames import Link
 
 _FRAMES, _CONNECT, _NOTICES = "frames", "connect", "notices"  # purposes of an agreed secret
+_MAX_CONFLICTS = 100  # that are reported; a lying member could make any number
 Source = Callable[[], Registrations | None]
 
 
@@ -55,7 +59,10 @@ class Keyring:
         self._builder: RegistrationsBuilder | None = None  # None: to be built at the next look-up
         self._source = source
         self._notices: dict[tuple[str, bytes], notices.Notice] = {}
+        self._owners: dict[str, str] = {}  # of names: the node that was seen first to have it
         self._conflicts: list[str] = []
+        self._kept: dict[str, str] = {}  # owners and conflicts that were reported by `take_news`
+        self._reported: set[str] = set()
         self._own_notices: list[bytes] | None = None
         self._links: dict[tuple[str, int], Link] = {}
         self._secrets: dict[tuple[str, str], tuple[bytes, ...]] = {}
@@ -80,6 +87,18 @@ class Keyring:
         assert self.registrations
         return list(self._conflicts)
 
+    def note_owner(self, name: str, node: str) -> None:
+        """Learn from an earlier run which node a name belongs to."""
+        self._owners[name] = self._kept[name] = node
+
+    def take_news(self) -> tuple[dict[str, str], list[str]]:
+        """Return the owners of names and the conflicts that were found since the last call."""
+        conflicts = [each for each in self.conflicts if each not in self._reported]
+        self._reported = set(self._conflicts)
+        owners = {k: v for k, v in self._owners.items() if self._kept.get(k) != v}
+        self._kept |= owners
+        return owners, conflicts
+
     def reload_if_changed(self) -> bool:
         """Load a changed key file; an invalid one raises SecurityError and changes nothing."""
         found = self._source() if self._source else None
@@ -102,6 +121,12 @@ class Keyring:
     def is_revoked(self, name: str) -> bool:
         """Return whether a name was revoked, whatever it was, known here or not."""
         return any(self.registrations.is_revoked(kind, name) for kind in KINDS)
+
+    def find_owner(self, name: str) -> str:
+        """Return the node that a name belongs to; empty if to none."""
+        assert self.registrations
+        assert self._builder is not None
+        return self._builder.find_owner(name)
 
     def role_of(self, subscriber: str) -> str | None:
         """Return the role of a subscriber, None for a stranger or a revoked name."""
@@ -277,7 +302,7 @@ class Keyring:
         return introductions + notices.list_revocations(self._base)
 
     def _list_sealed_notices(self) -> list[bytes]:
-        ours = [name for name in self._base.list_reported() if not self.is_revoked(name)]
+        ours = [name for name in self._base.list_reported() if self._owns(name)]
         found = []
         for node in self.list_nodes():
             secrets = self._agree(node, _NOTICES)
@@ -287,22 +312,24 @@ class Keyring:
                 found.append(notices.make_sealed(node, box))
         return found
 
+    def _owns(self, name: str) -> bool:
+        return self.find_owner(name) == self.name and not self.is_revoked(name)
+
     def _extend(self, builder: RegistrationsBuilder, origin: str, notice: notices.Notice) -> bool:
         """Apply one more notice; False if all must be applied again, in their order."""
+        if isinstance(notice, notices.Sealed) or (
+            isinstance(notice, notices.Revoked) and notice.kind != "node"
+        ):
+            self._apply_word(builder, origin, notice)
+            return True
+        if not isinstance(notice, Card):
+            return False  # what a revoked node registered is removed with it
         try:
-            if isinstance(notice, notices.Sealed):
-                self._register(builder, origin, notice)
-                return True
-            if isinstance(notice, notices.Revoked):
-                if notice.kind == "node":
-                    return False  # what that node registered is removed with it
-                builder.revoke(notice)
-                return True
             builder.add_card(notice)
             self._secrets.clear()
             for (sender, _), waiting in self._notices.items():
                 if sender == notice.name and isinstance(waiting, notices.Sealed):
-                    self._register(builder, sender, waiting)
+                    self._apply_word(builder, sender, waiting)
         except SecurityError:
             return False
         return True
@@ -310,32 +337,44 @@ class Keyring:
     def _build(self) -> None:
         """Apply all notices to the file's registrations; the order of arrival does not matter.
 
-        Cards and revocations come first: a card opens what is sealed, a revocation withdraws it.
+        Cards, revocations of nodes and rulings come first: a card opens what is sealed, a
+        revocation withdraws it. Then names, as they arrived: the first node to have one keeps it.
         """
-        builder = self._builder = RegistrationsBuilder(self._base)
+        builder = self._builder = RegistrationsBuilder(self._base, self._owners)
         self._conflicts = []
         self._secrets.clear()
-        entries = sorted(self._notices.items())
-        for _, notice in entries:
+        for _, notice in sorted(self._notices.items()):
             try:
-                if isinstance(notice, notices.Revoked):
-                    builder.revoke(notice)
-                elif not isinstance(notice, notices.Sealed):
+                if isinstance(notice, Card):
                     builder.add_card(notice)
+                elif isinstance(notice, Ruling):
+                    builder.rule(notice)
+                elif isinstance(notice, notices.Revoked) and notice.kind == "node":
+                    builder.revoke_node(notice)
             except SecurityError as error:
-                self._conflicts.append(str(error))
+                self._note_conflict(error)
+        builder.drop_lapsed()
         self._secrets.clear()
-        for (origin, _), notice in entries:
-            try:
-                if isinstance(notice, notices.Sealed):
-                    self._register(builder, origin, notice)
-            except SecurityError as error:
-                self._conflicts.append(str(error))
+        for (origin, _), notice in self._notices.items():
+            self._apply_word(builder, origin, notice)
 
-    def _register(self, builder: RegistrationsBuilder, origin: str, notice: notices.Sealed) -> None:
-        data = self._open(origin, notice.box) if notice.receiver == self.name else None
-        if data is not None:
-            builder.register(data)
+    def _apply_word(
+        self, builder: RegistrationsBuilder, origin: str, notice: notices.Notice
+    ) -> None:
+        """Apply what a node says about a name, if it is that."""
+        try:
+            if isinstance(notice, notices.Sealed):
+                data = self._open(origin, notice.box) if notice.receiver == self.name else None
+                if data is not None:
+                    builder.register(data, origin)
+            elif isinstance(notice, notices.Revoked) and notice.kind != "node":
+                builder.revoke(notice, origin)
+        except SecurityError as error:
+            self._note_conflict(error)
+
+    def _note_conflict(self, error: SecurityError) -> None:
+        if str(error) not in self._conflicts and len(self._conflicts) < _MAX_CONFLICTS:
+            self._conflicts.append(str(error))
 
     def _open(self, origin: str, box: bytes) -> bytes | None:
         """Return a registration; None if its origin's card is not there yet, or is revoked."""

@@ -1,15 +1,16 @@
 """Notices: what nodes report to each other about names and keys, and what that changes.
 
 A notice is the body of a REVOCATION item: CBOR, the same bytes for the same content. It travels
-like any item, signed by its origin. There are three kinds: a name or key is revoked; a node has
-this card; and, sealed for one node, the registration of a device or subscriber with its keys. Only
-the authority's signature revokes a node.
+like any item, signed by its origin. There are four kinds: a name or key is revoked; a node has
+this card; sealed for one node, the registration of a device or subscriber with its keys; and the
+authority's ruling on a name. Only the authority's signature revokes a node.
 
-`RegistrationsBuilder` applies notices to registrations, in place. The result does not depend on the
-order: of two registrations of a name, even as a device and as a subscriber, the higher version
-wins, of equal versions the greater bytes. What was registered at this node is changed at this node
-only. Other contradictions (a node's name, one key under two names) raise SecurityError, and the
-caller starts again with the notices sorted. Pure.
+`RegistrationsBuilder` applies notices to registrations, in place. A NAME BELONGS TO ONE NODE, the
+first that was seen to register or revoke it (`owners`, which the node's store keeps): what another
+node says about it is a conflict and changes nothing, whatever its version. Two honest nodes that
+register one name while apart each keep their own, and third nodes the one they saw first, until
+the authority rules on it. A revoked node owns nothing any more. Of two registrations by the owner
+the higher version wins. Contradictions raise SecurityError. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +18,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from denwatch.node.security.cards import Card, cover_revocation, read_card, verify_signature
+from denwatch.node.security.cards import (
+    Card,
+    Ruling,
+    cover_revocation,
+    read_card,
+    read_ruling,
+    verify_signature,
+)
 from denwatch.node.security.credentials import SecurityError, check_name
 from denwatch.node.security.registrations import (
     KINDS,
     MAX_KEY_ID,
+    OWNED,
     DeviceKey,
     DeviceRegistration,
     Kind,
@@ -34,7 +43,7 @@ from denwatch.node.security.registrations import (
 from denwatch.protocol import cbor
 from denwatch.protocol.errors import ProtocolError
 
-_REVOKED, _INTRODUCED, _SEALED = 1, 2, 3
+_REVOKED, _INTRODUCED, _SEALED, _RULED = 1, 2, 3, 4
 _MAX_NOTICE = 4096
 
 
@@ -45,6 +54,7 @@ class Revoked(NamedTuple):
     name: str
     key_id: int | None
     proof: bytes  # the authority's signature if it is a node
+    round: int = 0  # the number of the ruling that the owner knew; an older one was undone
 
 
 class Sealed(NamedTuple):
@@ -54,21 +64,27 @@ class Sealed(NamedTuple):
     box: bytes
 
 
-Notice = Revoked | Card | Sealed
+Notice = Revoked | Card | Sealed | Ruling
 
 
-def make_revocation(kind: Kind, name: str, key_id: int | None = None, proof: bytes = b"") -> bytes:
+def make_revocation(
+    kind: Kind, name: str, key_id: int | None = None, proof: bytes = b"", round: int = 0
+) -> bytes:
     """Return the notice that revokes a name, or one key of it."""
-    return cbor.encode([_REVOKED, KINDS.index(kind), name, key_id, proof])
+    fields = [_REVOKED, KINDS.index(kind), name, key_id, proof]
+    return cbor.encode([*fields, round] if round else fields)
 
 
 def list_revocations(registrations: Registrations) -> list[bytes]:
-    """Return the notices of all that is revoked in a registrations."""
-    found = []
+    """Return the notices of all that is revoked in a registrations and this node may revoke."""
+    found = [cbor.encode([_RULED, each.encode()]) for each in registrations.rulings.values()]
     for (kind, name), ids in sorted(registrations.revoked.items()):
+        if kind != "node" and registrations.find_owner(name) not in ("", registrations.name):
+            continue  # a door that is closed here alone, or the authority's ruling
         for key_id in sorted(ids) if ids else (None,):
             proof = registrations.proofs.get((name, key_id or 0), b"")
-            found.append(make_revocation(kind, name, key_id, proof))
+            round = registrations.round_of(name)
+            found.append(make_revocation(kind, name, key_id, proof, round))
     return found
 
 
@@ -86,10 +102,12 @@ def read_notice(body: bytes, site: bytes) -> Notice:
     """Return a notice; SecurityError if it is invalid or lacks a signature that it needs."""
     fields = decode(body, "notice")
     match fields:
-        case [1, int() as kind, str() as name, int() | None as key_id, bytes() as proof]:
+        case [1, int() as kind, str() as name, int() | None as key_id, bytes() as proof, *rest]:
+            if rest and (len(rest) > 1 or type(rest[0]) is not int):
+                raise SecurityError("a revocation of an unknown form")
             if not 0 <= kind < len(KINDS) or not (key_id is None or 0 < key_id <= MAX_KEY_ID):
                 raise SecurityError("a revocation with an unknown kind or key")
-            found = Revoked(KINDS[kind], name, key_id, proof)
+            found = Revoked(KINDS[kind], name, key_id, proof, *rest)
             covered = cover_revocation(name, key_id)
             if found.kind == "node" and not verify_signature(site, covered, proof):
                 raise SecurityError(
@@ -100,6 +118,8 @@ def read_notice(body: bytes, site: bytes) -> Notice:
             return read_card(card, site)
         case [3, str() as receiver, bytes() as box]:
             return Sealed(receiver, box)
+        case [4, bytes() as ruling]:
+            return read_ruling(ruling, site)
     raise SecurityError("a notice of an unknown form")
 
 
@@ -135,11 +155,15 @@ _Key = TypeVar("_Key", bytes, str)
 
 
 class RegistrationsBuilder:
-    """Builds `registrations` from others, which stay unchanged, and notices."""
+    """Builds `registrations` from others, which stay unchanged, and notices.
 
-    def __init__(self, registrations: Registrations) -> None:
+    `owners` has the node that each name belongs to by what was seen first; new ones are entered.
+    """
+
+    def __init__(self, registrations: Registrations, owners: dict[str, str] | None = None) -> None:
         self._devices = dict(registrations.devices)
         self._subscribers = dict(registrations.subscribers)
+        self._nodes = {} if owners is None else owners
         self.registrations = replace(
             registrations, devices=self._devices, subscribers=self._subscribers
         )
@@ -152,46 +176,90 @@ class RegistrationsBuilder:
         """Add a node's card; the caller has checked its signature."""
         self.registrations = self.registrations.with_card(card)
 
-    def revoke(self, notice: Revoked) -> None:
-        """Apply a revocation; what another node registered under a revoked name is removed."""
-        self.registrations = self.registrations.revoke(*notice)
-        held = self._find(notice.name)
-        if held is not None and not held.is_ours and self._is_revoked(notice.name):
-            self._drop(notice.name)
+    def revoke_node(self, notice: Revoked) -> None:
+        """Apply the revocation of a node; the caller has checked its signature."""
+        self.registrations = self.registrations.revoke(*notice[:4])
 
-    def register(self, data: bytes) -> None:
+    def rule(self, ruling: Ruling) -> None:
+        """Apply a ruling of the authority; the caller has checked its signature."""
+        self.registrations = self.registrations.rule(ruling)
+
+    def drop_lapsed(self) -> None:
+        """Remove what belongs to a revoked node, to another node by a ruling, or is revoked."""
+        for name in (*self._devices, *self._subscribers):
+            held, owner = self._find(name), self.registrations.find_owner(name)
+            assert held is not None
+            is_ended = self._is_lapsed(owner) or self._is_revoked(name)
+            if owner != self.registrations.name if held.is_ours else is_ended:
+                self._drop(name)
+
+    def find_owner(self, name: str) -> str:
+        """Return the node that a name belongs to; empty if to none that is a member."""
+        owner = self.registrations.find_owner(name) or self._nodes.get(name, "")
+        return "" if self._is_lapsed(owner) else owner
+
+    def revoke(self, notice: Revoked, origin: str) -> None:
+        """Apply a node's revocation of a name of its own; another node's entry of it is removed."""
+        self._claim(notice.name, origin)
+        if notice.round == self.registrations.round_of(notice.name):
+            self.registrations = self.registrations.revoke(*notice[:4])
+            held = self._find(notice.name)
+            if held is not None and not held.is_ours and self._is_revoked(notice.name):
+                self._drop(notice.name)
+
+    def register(self, data: bytes, origin: str) -> None:
         """Apply a registration of another node."""
         match decode(data, "registration"):
             case [1, str() as name, int() as version, list() as pairs]:
-                if self._is_wanted(name, version, data):
+                if self._is_wanted(name, version, data, origin):
                     keys = {key_id: DeviceKey(key) for key_id, key in _read_pairs(pairs, bytes)}
-                    device = DeviceRegistration(keys, version, is_ours=False)
+                    device = DeviceRegistration(keys, version, is_ours=False, node=origin)
                     check_device(name, device)
                     self._enter(name, [key.secret for key in keys.values()])
+                    self._claim(name, origin)
                     self._devices[name] = device
             case [2, str() as name, int() as version, str() as role, list() as pairs]:
-                if self._is_wanted(name, version, data):
+                if self._is_wanted(name, version, data, origin):
                     passwords = dict(_read_pairs(pairs, str))
-                    subscriber = SubscriberRegistration(role, passwords, version, is_ours=False)
+                    subscriber = SubscriberRegistration(
+                        role, passwords, version, is_ours=False, node=origin
+                    )
                     check_subscriber(name, subscriber)
                     hashes = [text.encode() for text in passwords.values()]
                     self._enter(name, hashes)
+                    self._claim(name, origin)
                     self._subscribers[name] = subscriber
             case _:
                 raise SecurityError("a registration of an unknown form")
 
-    def _is_wanted(self, name: str, version: int, data: bytes) -> bool:
-        if self._is_revoked(name):
+    def _claim(self, name: str, origin: str) -> None:
+        """Note whose a name is; SecurityError if it belongs to another node."""
+        check_name(name)
+        owner = self.find_owner(name)
+        if owner not in ("", origin):
+            raise SecurityError(
+                f"{name} belongs to {owner}, where it was registered first; what {origin} says "
+                "about it is ignored"
+            )
+        if self._is_lapsed(origin):
+            raise SecurityError(f"{origin} was revoked; what it says about {name} is ignored")
+        if not owner:
+            self._nodes[name] = origin
+
+    def _is_lapsed(self, node: str) -> bool:
+        return node != self.registrations.name and self.registrations.is_revoked("node", node)
+
+    def _is_wanted(self, name: str, version: int, data: bytes, origin: str) -> bool:
+        owner = self.find_owner(name)
+        if owner in ("", origin) and self._is_revoked(name):
             return False  # its node has not received the revocation yet
+        if owner not in ("", origin):
+            self._claim(name, origin)
         held = self._find(name)
         if held is None:
             return True
-        if held.is_ours:
-            raise SecurityError(
-                f"{name}: another node has registered this name too; the registration here is kept"
-            )
         own = write_registration(self.registrations, name, self.registrations.name)
-        return (version, data) > (held.version, own)
+        return not held.node or (version, data) > (held.version, own)
 
     def _enter(self, name: str, secrets: list[bytes]) -> None:
         """Remove a name's old entry, after checking that name and keys belong to nobody else."""
@@ -215,9 +283,7 @@ class RegistrationsBuilder:
         return self._devices.get(name) or self._subscribers.get(name)
 
     def _is_revoked(self, name: str) -> bool:
-        return self.registrations.is_revoked("device", name) or self.registrations.is_revoked(
-            "subscriber", name
-        )
+        return any(self.registrations.is_revoked(kind, name) for kind in OWNED)
 
     def _list_secrets(self, name: str) -> list[bytes]:
         device, subscriber = self._devices.get(name), self._subscribers.get(name)

@@ -4,7 +4,7 @@
 returns a new one, checked. All names share one name space, because an MQTT user name must say who
 somebody is: a device cannot have the name of a subscriber. A revocation is permanent: a revoked
 name is never given again, so that copies of old registrations, which may travel between nodes for
-weeks, cannot revive it.
+weeks, cannot revive it. Only the authority's ruling on a name undoes that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from denwatch.node.security.cards import KEY, Card, NodeKeys, read_card
+from denwatch.node.security.cards import KEY, Card, NodeKeys, Ruling, read_card, read_ruling
 from denwatch.node.security.credentials import (
     SecurityError,
     check_distinct,
@@ -27,6 +27,7 @@ from denwatch.protocol import cbor
 
 Kind = Literal["node", "device", "subscriber"]
 KINDS: tuple[Kind, ...] = ("node", "device", "subscriber")
+OWNED: tuple[Kind, ...] = ("device", "subscriber")  # names that belong to a node
 MAX_KEY_ID = 65535
 MAX_KEYS = 8  # of one name at a time
 
@@ -46,6 +47,7 @@ class DeviceRegistration:
     keys: Mapping[int, DeviceKey]
     version: int = 1
     is_ours: bool = True  # registered at this node, which reports it to the others
+    node: str = ""  # where it was registered, if not here; empty in files of older versions
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,15 @@ class SubscriberRegistration:
     passwords: Mapping[int, str] = field(repr=False)
     version: int = 1
     is_ours: bool = True
+    node: str = ""
 
 
 @dataclass(frozen=True)
 class Registrations:
-    """All of a node. `revoked` has key ids by (kind, name); an empty set: the whole name."""
+    """All of a node. `revoked` has key ids by (kind, name); an empty set: the whole name.
+
+    `rulings` are the authority's, the newest for each name.
+    """
 
     name: str
     site: bytes  # the authority's public key
@@ -71,6 +77,7 @@ class Registrations:
     revoked: Mapping[tuple[Kind, str], frozenset[int]] = field(default_factory=dict)
     proofs: Mapping[tuple[str, int], bytes] = field(default_factory=dict)  # see `revoke`
     invited: frozenset[str] = frozenset()  # nodes that this node invited and introduces
+    rulings: Mapping[str, Ruling] = field(default_factory=dict)
 
     def kind_of(self, name: str) -> Kind | None:
         """Return what a name is here."""
@@ -126,6 +133,34 @@ class Registrations:
         revoked = {**self.revoked, (kind, name): ids}
         proofs = {**self.proofs, (name, key_id or 0): proof} if proof else self.proofs
         return replace(self, revoked=revoked, proofs=proofs)
+
+    def rule(self, ruling: Ruling) -> Registrations:
+        """Return the registrations after a ruling of the authority; the newest on a name counts."""
+        held = self.rulings.get(ruling.name)
+        if held is not None and held >= ruling:
+            return self
+        ruled = replace(self, rulings={**self.rulings, ruling.name: ruling})
+        for kind in OWNED:
+            key = kind, ruling.name
+            if ruling.is_revoked:
+                ruled = replace(ruled, revoked={**ruled.revoked, key: frozenset()})
+            elif not ruled.revoked.get(key, {0}):  # single keys stay revoked
+                ruled = replace(ruled, revoked={k: v for k, v in ruled.revoked.items() if k != key})
+        return ruled
+
+    def round_of(self, name: str) -> int:
+        """Return the number of the ruling on a name, which a revocation of it answers; or 0."""
+        return self.rulings[name].number if name in self.rulings else 0
+
+    def find_owner(self, name: str) -> str:
+        """Return the node that a name belongs to: where it was registered, or as it was ruled."""
+        ruling = self.rulings.get(name)
+        if ruling is not None and ruling.node:
+            return ruling.node
+        held = self.devices.get(name) or self.subscribers.get(name)
+        if held is None:
+            return ""
+        return self.name if held.is_ours else held.node
 
     def _distinct(self) -> Registrations:
         check_distinct(self.list_secrets())
@@ -250,10 +285,11 @@ class _Key(msgspec.Struct, forbid_unknown_fields=True):
     master: bool = False
 
 
-class _Device(msgspec.Struct, forbid_unknown_fields=True):
+class _Device(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     keys: list[_Key]
     version: _Id
     ours: bool
+    node: str = ""
 
 
 class _Password(msgspec.Struct, forbid_unknown_fields=True):
@@ -261,11 +297,12 @@ class _Password(msgspec.Struct, forbid_unknown_fields=True):
     hash: str
 
 
-class _Subscriber(msgspec.Struct, forbid_unknown_fields=True):
+class _Subscriber(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     role: str
     passwords: list[_Password]
     version: _Id
     ours: bool
+    node: str = ""
 
 
 class _Revoked(msgspec.Struct, forbid_unknown_fields=True):
@@ -291,6 +328,7 @@ class _KeysFile(msgspec.Struct, forbid_unknown_fields=True):
     revoked: list[_Revoked] = []
     proofs: list[_Proof] = []
     invited: list[str] = []
+    rulings: list[str] = []
 
 
 def write_registrations(registrations: Registrations) -> bytes:
@@ -316,6 +354,7 @@ def write_registrations(registrations: Registrations) -> bytes:
                 ],
                 device.version,
                 device.is_ours,
+                device.node,
             )
             for name, device in sorted(registrations.devices.items())
         },
@@ -325,6 +364,7 @@ def write_registrations(registrations: Registrations) -> bytes:
                 [_Password(key_id, text) for key_id, text in sorted(subscriber.passwords.items())],
                 subscriber.version,
                 subscriber.is_ours,
+                subscriber.node,
             )
             for name, subscriber in sorted(registrations.subscribers.items())
         },
@@ -337,6 +377,7 @@ def write_registrations(registrations: Registrations) -> bytes:
             for (name, key), signature in sorted(registrations.proofs.items())
         ],
         invited=sorted(registrations.invited),
+        rulings=[ruling.encode().hex() for _, ruling in sorted(registrations.rulings.items())],
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
@@ -368,6 +409,11 @@ def read_registrations(text: bytes) -> Registrations:
             for entry in document.proofs
         },
         invited=frozenset(document.invited),
+        rulings={
+            ruling.name: ruling
+            for text in document.rulings
+            for ruling in [read_ruling(_read_hex(text, "ruling"), site)]
+        },
     )
     for card in document.cards:
         registrations = registrations.with_card(read_card(_read_hex(card, "card"), site))
@@ -392,13 +438,14 @@ def _read_device(name: str, entry: _Device) -> DeviceRegistration:
         },
         entry.version,
         entry.ours,
+        entry.node,
     )
 
 
 def _read_subscriber(name: str, entry: _Subscriber) -> SubscriberRegistration:
     passwords = _distinct(entry.passwords, "id", f"subscriber {name}")
     return SubscriberRegistration(
-        entry.role, {one.id: one.hash for one in passwords}, entry.version, entry.ours
+        entry.role, {one.id: one.hash for one in passwords}, entry.version, entry.ours, entry.node
     )
 
 

@@ -1,8 +1,9 @@
-"""A node's folder and what commands do in it: make and join sites, add, rotate, retire, revoke.
+"""A node's folder and what commands do in it: make and join sites, add, rotate, revoke, restore.
 
     keys.json          this node's registrations (0600)
     authority.json     the site's authority (0600), where the site was founded
     tls/ca.pem, .der   verifies servers; give it to apps and boards
+    conflicts.txt      what nodes say about names of others, as the running node found it
     tls/node.pem, .key this server's certificate and key (key: 0600)
 
 The only file of this package that opens files or makes new keys. A secret file is readable by its
@@ -62,6 +63,7 @@ CA_FILE = "tls/ca.pem"
 CA_DER_FILE = "tls/ca.der"
 CERTIFICATE_FILE = "tls/node.pem"
 KEY_FILE = "tls/node.key"
+CONFLICTS_FILE = "conflicts.txt"
 
 
 class Invitation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -153,8 +155,7 @@ def _add_keys(
     registrations: Registrations, authority: Authority, name: str
 ) -> tuple[NodeKeys, Registrations]:
     """Return new keys of a node, and the registrations with its card."""
-    if authority.public != registrations.site:
-        raise SecurityError("this authority belongs to another site")
+    _check_site(registrations, authority)
     if registrations.is_revoked("node", name):
         raise SecurityError(f'"{name}" was revoked; use another name')
     keys = make_node_keys(max(registrations.cards.get(name, {}), default=0) + 1)
@@ -180,12 +181,13 @@ def _derive_registrations(registrations: Registrations, keys: NodeKeys, name: st
                 },
                 entry.version,
                 is_ours=False,
+                node=registrations.find_owner(device),
             )
             for device, entry in registrations.devices.items()
             if any(key.is_master for key in entry.keys.values())
         },
         subscribers={
-            subscriber: replace(entry, is_ours=False)
+            subscriber: replace(entry, is_ours=False, node=registrations.find_owner(subscriber))
             for subscriber, entry in registrations.subscribers.items()
         },
         invited=frozenset(),
@@ -372,6 +374,20 @@ class KeyFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
+def write_conflicts(folder: Path, conflicts: list[str]) -> None:
+    """Store what a running node found contradictory, for `denwatch keys list`."""
+    path = folder / CONFLICTS_FILE
+    data = "".join(f"{line}\n" for line in conflicts).encode()
+    if data != (path.read_bytes() if path.exists() else b""):
+        write_file(path, data)
+
+
+def read_conflicts(folder: Path) -> list[str]:
+    """Return what the running node found contradictory."""
+    path = folder / CONFLICTS_FILE
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
 # Changes of registrations --------------------------------------------------------------------
 
 
@@ -491,16 +507,53 @@ def revoke(
     name: str,
     key_id: int | None,
     authority: Authority | None,
+    now: int = 0,
 ) -> Registrations:
-    """Return the registrations with a name or key revoked. A node needs the authority."""
+    """Return the registrations with a name or key revoked.
+
+    A node needs the authority, and so does a name that another node registered. `now`, in seconds,
+    orders the authority's rulings, which may be made at several nodes.
+    """
+    owner = registrations.find_owner(name)
     proof = b""
     if kind == "node":
         if authority is None:
             raise SecurityError(f"revoking the node {name} needs the site's authority")
-        if authority.public != registrations.site:
-            raise SecurityError("this authority belongs to another site")
+        _check_site(registrations, authority)
         proof = authority.sign_revocation(name, key_id)
+    elif owner != registrations.name:
+        at = owner or "the node that registered it"
+        if authority is None or key_id is not None:
+            raise SecurityError(
+                f"{name} was not registered here: revoke it at {at}"
+                + (", or here with --authority FILE" if key_id is None else "")
+            )
+        _check_site(registrations, authority)
+        number = max(registrations.round_of(name) + 1, now)
+        return registrations.rule(authority.sign_ruling(name, number, is_revoked=True))
     return registrations.revoke(kind, name, key_id, proof)
+
+
+def restore(
+    registrations: Registrations, name: str, authority: Authority, now: int
+) -> Registrations:
+    """Return the registrations after the authority ruled: a name of this node's is valid.
+
+    Undoes its revocation, and settles whose it is if several nodes registered it.
+    """
+    held = registrations.devices.get(name) or registrations.subscribers.get(name)
+    if held is None or not held.is_ours:
+        at = registrations.find_owner(name) or "the node that registered it"
+        raise SecurityError(f"{name} was not registered here: restore it at {at}")
+    _check_site(registrations, authority)
+    number = max(registrations.round_of(name) + 1, now)
+    node = registrations.name
+    return registrations.rule(authority.sign_ruling(name, number, is_revoked=False, node=node))
+
+
+def _check_site(registrations: Registrations, authority: Authority) -> None:
+    if authority.public != registrations.site:
+        raise SecurityError("this authority belongs to another site")
 
 
 def _hash_new(registrations: Registrations, name: str, chosen: str | None) -> tuple[str, str]:
