@@ -246,9 +246,9 @@ def make_subscription(
     return Item(dot, SUBSCRIPTION, expires, encode_body(body), b"signed")
 
 
-def make_receipts(owner: str, notes: list[Dot], dot: Dot, expires: int) -> Item:
-    """Return the marks of another node."""
-    body = DeliveredBody(owner, [list(note) for note in notes])
+def make_receipts(owner: str, notes: list[Dot], dot: Dot, expires: int, proof: bytes = b"") -> Item:
+    """Return the marks of another node, which proves by the same bytes that it had them all."""
+    body = DeliveredBody(owner, [[*note, proof] if proof else [*note] for note in notes])
     return Item(dot, DELIVERED, expires, encode_body(body), b"signed")
 
 

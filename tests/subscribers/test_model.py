@@ -13,7 +13,7 @@ from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import NOTES, Publish
-from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot
+from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot, prove_item
 from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -152,7 +152,10 @@ class Run:
             return
         dot = self.dots[which % len(self.dots)]
         self.count += 1
-        marks = make_receipts(owner, [dot], Dot("b", 1, self.count), self.node.now + 10_000_000)
+        item = self.node.item_store.get(self.node.store, NOTIFICATION, dot)
+        proof = bytes(8) if item is None else prove_item(self.node.item_store.sign(item).signature)
+        end = self.node.now + 10_000_000
+        marks = make_receipts(owner, [dot], Dot("b", 1, self.count), end, proof)
         self.oracle.deliver(owner, dot.id)
         self.take(self.node.bring(marks))
 

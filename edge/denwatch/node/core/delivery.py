@@ -651,17 +651,29 @@ class Delivery:
         transaction.count("notes_delivered")
         # A receipt is an item of ours: it lives as long as its notification, in our timeline.
         expires = entry.expires and self._subscriptions.clock.localise(dot, entry.expires)
-        self._receipts.keep(transaction, subscriber.name, dot, expires)
+        is_own = dot.origin == self._item_store.name
+        proof = b"" if is_own else self._pending.find_proof(transaction, dot, entry)
+        self._receipts.keep(transaction, subscriber.name, dot, expires, proof)
         self._check_all_have(transaction, code, entry)
         return True
 
     def settle_elsewhere(
-        self, transaction: Transaction, subscriber: SubscriberState, dot: Dot
-    ) -> bool:
-        """Note that another node has delivered a notification; return whether it is known here."""
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        dot: Dot,
+        word: tuple[str, bytes],
+    ) -> bool | None:
+        """Note that another node has delivered a notification; None if it is not known here.
+
+        `word` is that node and its proof; return whether it is believed.
+        """
         code = self._pending.encode(dot)
         entry = self._pending.find(transaction, code)
         if entry is None:
+            return None
+        origin, proof = word
+        if origin != dot.origin and proof != self._pending.find_proof(transaction, dot, entry):
             return False
         if self._pending.settle(code, entry, subscriber):
             self.note_gone(transaction, subscriber)

@@ -34,6 +34,7 @@ MAX_BODY = 65536
 MAX_SIGNATURE = 128
 NEVER = 0
 FORMATS = ("json", "cbor")  # of notifications, for a subscriber
+PROOF = 8  # bytes
 
 
 class Dot(NamedTuple):
@@ -102,6 +103,11 @@ class Item:
         return cbor2.dumps([self.kind, self.expires, self.body, self.signature])
 
 
+def prove_item(signature: bytes) -> bytes:
+    """Return what only somebody who had the item can know: a hash of its origin's signature."""
+    return hashlib.blake2b(signature, digest_size=PROOF).digest()
+
+
 def decode_item(key: bytes, value: bytes) -> Item:
     """Return an item that was stored."""
     kind, expires, body, signature = cbor2.loads(value)
@@ -147,15 +153,24 @@ class NotificationBody:
 
 @dataclass(frozen=True)
 class DeliveredBody:
-    """A subscriber has these notifications."""
+    """A subscriber has these notifications.
+
+    Who delivered one of another node shows by its proof (`prove_item`) that it had it: nobody can
+    make a receipt of a notification that does not exist yet, or that it never received.
+    """
 
     subscriber: str
-    notes: list[list[Any]]  # [origin, epoch, sequence]
+    notes: list[list[Any]]  # [origin, epoch, sequence, proof]; no proof of the signer's own
 
     @property
     def dots(self) -> list[Dot]:
         """The notifications' dots."""
-        return [Dot(*note) for note in self.notes]
+        return [Dot(*note[:3]) for note in self.notes]
+
+    @property
+    def proofs(self) -> list[tuple[Dot, bytes]]:
+        """The notifications' dots, each with its proof, which may be empty."""
+        return [(Dot(*note[:3]), note[3] if len(note) == 4 else b"") for note in self.notes]
 
 
 @dataclass(frozen=True)
@@ -287,12 +302,18 @@ def _check_notes(notes: Any) -> str:
     if type(notes) is not list or len(notes) > _MAX_NOTES:
         return f"a list of {_MAX_NOTES} at most"
     for note in notes:
-        if type(note) is not list or len(note) != 3:
-            return "[origin, epoch, sequence] each"
+        if type(note) is not list or not (
+            len(note) == 3 or (len(note) == 4 and _is_proof(note[3]))
+        ):
+            return "[origin, epoch, sequence, proof] each"
         fault = check_run(*note[:2])
         if fault or not _is_int(note[2], 0, (1 << SEQUENCE_BITS) - 1):
-            return f"[origin, epoch, sequence] each: {fault or 'there is no such sequence'}"
+            return f"[origin, epoch, sequence, proof] each: {fault or 'there is no such sequence'}"
     return ""
+
+
+def _is_proof(value: object) -> bool:
+    return type(value) is bytes and len(value) == PROOF
 
 
 _subscriber: _Rule = lambda value: "" if is_name(value, MAX_SUBSCRIBER) else "a name"  # noqa: E731

@@ -19,7 +19,7 @@ EXAMPLE    n matches s1 of ada and s2 of ben: row matches=[s1, s2]. Ada acknowle
 Spaces on the disk, which only this file reads and writes:
 
   sub.want    dot of a notification: its row
-  sub.done    dot of a notification that is not here, subscriber: has it already
+  sub.done    dot of a notification that is not here, subscriber: who says that it has it, as proofs
   sub.late    id of a subscription that held notifications are still to be matched with
 """
 
@@ -33,7 +33,15 @@ from typing import NamedTuple
 import msgspec
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NOTIFICATION, SEQUENCE_BITS, Dot, Item, read_dot
+from denwatch.node.core.items import (
+    NOTIFICATION,
+    PROOF,
+    SEQUENCE_BITS,
+    Dot,
+    Item,
+    prove_item,
+    read_dot,
+)
 from denwatch.node.core.notifications import Notification
 from denwatch.node.core.subscriptions import (
     MatchRow,
@@ -58,6 +66,9 @@ _DECODED_AT_HAND = 256
 _LIFE = 7 * 86_400_000  # ms: of what never expires
 _SEQUENCE = (1 << SEQUENCE_BITS) - 1
 _SECOND = 1_000
+_BY_ORIGIN = bytes(1 + PROOF)  # what a word about a notification that is not here is stored as
+_BY_PROOF = b"\1"
+_MAX_WORDS = 8
 
 
 class PendingRow(msgspec.Struct, array_like=True):
@@ -71,6 +82,7 @@ class PendingRow(msgspec.Struct, array_like=True):
     settled: list[str] = []  # subscribers who have it
     offered: dict[str, Decided] = {}  # subscribers it was sent to, unacknowledged
     refused: list[int] = []  # subscriptions for which it was decided against
+    proof: bytes = b""  # that we have it, for receipts; empty for our own
 
 
 class Matched(NamedTuple):
@@ -306,13 +318,14 @@ class Pending:
         matches: list[MatchRow],
     ) -> Matched:
         self._keep_decoded(notification)
-        settled = self._take_done(transaction, notification.dot) if source else []
+        proof = prove_item(item.signature) if source else b""
+        settled = self._take_done(transaction, notification.dot, proof) if source else []
         by_id = self._subscriptions.by_id
         if settled:
             matches = [m for m in matches if by_id[m[0]].subscriber.name not in settled]
         at, doubt, expires = notification.at, notification.doubt, notification.expires
         latest = self._subscriptions.clock.localise(notification.dot, at) + doubt
-        entry = PendingRow(at, doubt, expires, latest, matches, settled)
+        entry = PendingRow(at, doubt, expires, latest, matches, settled, proof=proof)
         self.change(notification.code, entry)
         self._note_time(notification.code, latest)
         transaction.log(
@@ -399,21 +412,47 @@ class Pending:
 
     # Receipts that came before their notifications ------------------------------------------
 
-    def note_done(self, transaction: Transaction, dot: Dot, subscriber: str) -> None:
-        """Note that a subscriber has a notification that is not here yet."""
-        transaction.write(DONE, dot.key + subscriber.encode(), b"")
+    def find_proof(self, reader: Reader, dot: Dot, entry: PendingRow) -> bytes:
+        """Return the proof that somebody had a notification that is held here."""
+        if not entry.proof:
+            item = self._item_store.get(reader, NOTIFICATION, dot)
+            if item is None:
+                return b""
+            if dot.origin == self._item_store.name:  # it was signed when it left
+                return prove_item(self._item_store.sign(item).signature)
+            entry.proof = prove_item(item.signature)  # the row of an older version
+        return entry.proof
 
-    def forget_done(self, transaction: Transaction, dot: Dot, subscriber: str) -> None:
+    def note_done(
+        self, transaction: Transaction, dot: Dot, subscriber: str, word: tuple[str, bytes]
+    ) -> None:
+        """Note who says that a subscriber has a notification that is not here yet, and its proof.
+
+        Judged when the notification comes. Of many such words the last are kept: what a liar can
+        achieve is that something is delivered twice.
+        """
+        key, entry = dot.key + subscriber.encode(), _encode_word(dot, word)
+        held = transaction.get(DONE, key) or b""
+        if entry not in _split_words(held):
+            transaction.write(DONE, key, (held + entry)[-_MAX_WORDS * len(entry) :])
+
+    def forget_done(
+        self, transaction: Transaction, dot: Dot, subscriber: str, word: tuple[str, bytes]
+    ) -> None:
         """Forget that: the receipt is over."""
         key = dot.key + subscriber.encode()
-        if transaction.get(DONE, key) is not None:
-            transaction.write(DONE, key, None)
+        held = transaction.get(DONE, key)
+        if held is not None:
+            entry = _encode_word(dot, word)
+            left = b"".join(each for each in _split_words(held) if each != entry)
+            transaction.write(DONE, key, left or None)
 
-    def _take_done(self, transaction: Transaction, dot: Dot) -> list[str]:
-        """Return who had this before it came here."""
+    def _take_done(self, transaction: Transaction, dot: Dot, proof: bytes) -> list[str]:
+        """Return who had this before it came here, by words that prove it."""
         names = []
-        for key, _ in list(transaction.scan(DONE, dot.key)):
-            names.append(key[len(dot.key) :].decode())
+        for key, held in list(transaction.scan(DONE, dot.key)):
+            if not {_BY_ORIGIN, _BY_PROOF + proof}.isdisjoint(_split_words(held)):
+                names.append(key[len(dot.key) :].decode())
             transaction.write(DONE, key, None)
         return names
 
@@ -488,3 +527,14 @@ class Pending:
             self.change(code, entry)
             self._log_matches(transaction, notification.id, fresh)
             yield Matched(code, entry, fresh)
+
+
+def _encode_word(dot: Dot, word: tuple[str, bytes]) -> bytes:
+    """Return what a node says about a notification, as it is stored, always of one length."""
+    origin, proof = word
+    return _BY_ORIGIN if origin == dot.origin else _BY_PROOF + proof
+
+
+def _split_words(held: bytes) -> list[bytes]:
+    size = 1 + PROOF
+    return [held[at : at + size] for at in range(0, len(held), size)]

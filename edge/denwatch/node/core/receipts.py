@@ -4,6 +4,10 @@ A delivery is on the disk together with its receipt (`sub.mark`); many receipts 
 and then, or when a node is met, so that others do not deliver it again. A receipt of nothing
 reports that a subscriber came here: nodes that have few copies to give keep them for where a
 subscriber is. Only this file makes receipts.
+
+A receipt is believed if its origin made the notification, or proves by a hash of the notification's
+signature that it had it (`Pending.is_proved`). So a member that lies can withhold from a subscriber
+only what it was sent, and nothing that does not exist yet.
 """
 
 from __future__ import annotations
@@ -25,9 +29,10 @@ RECEIPTS = "sub.mark"  # subscriber, dot: has it, which other nodes do not know 
 
 
 class ReceiptRow(msgspec.Struct, array_like=True):
-    """Somebody has a notification that expires then, in our timeline."""
+    """Somebody has a notification that expires then, in our timeline; the proof that we had it."""
 
     expires: int
+    proof: bytes = b""
 
 
 _receipt_decoder = msgspec.msgpack.Decoder(ReceiptRow)
@@ -42,21 +47,23 @@ class Receipts:
         self._item_store = item_store
         self._subscriptions = subscriptions
         self._settings = settings
-        self._waiting: dict[str, dict[Dot, int]] = {}  # subscriber: notification: its expiry
+        self._waiting: dict[str, dict[Dot, ReceiptRow]] = {}  # by subscriber and notification
         self._reported = 0  # when all were reported last
 
     def restore(self, reader: Reader) -> None:
         """Load the receipts that were not reported."""
         for key, row in reader.scan(RECEIPTS):
             name, rest = split_name(key)
-            expires = _receipt_decoder.decode(row).expires
-            self._waiting.setdefault(name, {})[read_dot(rest)] = expires
+            self._waiting.setdefault(name, {})[read_dot(rest)] = _receipt_decoder.decode(row)
 
-    def keep(self, transaction: Transaction, name: str, dot: Dot, expires: int) -> None:
+    def keep(
+        self, transaction: Transaction, name: str, dot: Dot, expires: int, proof: bytes
+    ) -> None:
         """Note that a subscriber has a notification that expires then, in our timeline."""
-        transaction.write(RECEIPTS, join_name(name, dot.key), encode_row(ReceiptRow(expires)))
+        row = ReceiptRow(expires, proof)
+        transaction.write(RECEIPTS, join_name(name, dot.key), encode_row(row))
         dots = self._waiting.setdefault(name, {})
-        dots[dot] = expires
+        dots[dot] = row
         if len(dots) >= self._settings.receipt_batch:
             self._report_subscriber(transaction, name)
 
@@ -93,9 +100,10 @@ class Receipts:
 
     def _report_subscriber(self, transaction: Transaction, name: str) -> None:
         dots = self._waiting.pop(name)
-        ends = dots.values()
+        ends = [row.expires for row in dots.values()]
         expires = NEVER if NEVER in ends else max(ends)
-        body = DeliveredBody(name, [list(dot) for dot in dots])
+        notes = [[*dot, row.proof] if row.proof else [*dot] for dot, row in dots.items()]
+        body = DeliveredBody(name, notes)
         # Signed when it first leaves, like notifications: there may be one for each subscriber.
         self._item_store.originate(
             transaction, DELIVERED, expires, encode_body(body), is_signed=False

@@ -597,14 +597,25 @@ class SubscriberProtocol:
             return
         subscriber = self._subscriptions.find_subscriber(body.subscriber)
         self._receipts.note_place(transaction, subscriber, item.dot.origin)
-        for dot in body.dots:
-            if self._delivery.settle_elsewhere(transaction, subscriber, dot):
+        notes = []
+        for dot, proof in body.proofs:
+            word = item.dot.origin, proof
+            if not proof and word[0] != dot.origin:
+                is_believed: bool | None = False
+            else:
+                is_believed = self._delivery.settle_elsewhere(transaction, subscriber, dot, word)
+            if is_believed is False:
+                transaction.count("receipts_refused")
                 continue
-            # Not matched here: it comes later, or is reported after this receipt.
-            is_held = self._item_store.holds(NOTIFICATION, dot)
-            if is_held or not self._item_store.context.holds(*dot):
-                self._pending.note_done(transaction, dot, body.subscriber)
-        notes = [dot.id for dot in body.dots]
+            if is_believed is None:
+                # Not matched here: it comes later, or is reported after this receipt.
+                is_held = self._item_store.holds(NOTIFICATION, dot)
+                if is_held or not self._item_store.context.holds(*dot):
+                    self._pending.note_done(transaction, dot, body.subscriber, word)
+            notes.append(dot.id)
+        if len(notes) < len(body.notes):
+            why = f"{len(body.notes) - len(notes)} of notifications that it never had"
+            transaction.log("refuse", what="delivered", why=why, who=item.dot.origin)
         transaction.log("learn_delivered", subscriber=body.subscriber, notes=notes, source=source)
 
     def add_vocabularies(
@@ -648,8 +659,8 @@ class SubscriberProtocol:
             body = decode_body(DeliveredBody, item.body)
         except ProtocolError:
             return
-        for dot in body.dots:
-            self._pending.forget_done(transaction, dot, body.subscriber)
+        for dot, proof in body.proofs:
+            self._pending.forget_done(transaction, dot, body.subscriber, (item.dot.origin, proof))
 
     # For the rest of the node ---------------------------------------------------------------
 

@@ -103,11 +103,12 @@ def read_notice(body: bytes, site: bytes) -> Notice:
     fields = decode(body, "notice")
     match fields:
         case [1, int() as kind, str() as name, int() | None as key_id, bytes() as proof, *rest]:
-            if rest and (len(rest) > 1 or type(rest[0]) is not int):
+            round = rest[0] if rest else 0
+            if len(rest) > 1 or not isinstance(round, int):
                 raise SecurityError("a revocation of an unknown form")
             if not 0 <= kind < len(KINDS) or not (key_id is None or 0 < key_id <= MAX_KEY_ID):
                 raise SecurityError("a revocation with an unknown kind or key")
-            found = Revoked(KINDS[kind], name, key_id, proof, *rest)
+            found = Revoked(KINDS[kind], name, key_id, proof, round)
             covered = cover_revocation(name, key_id)
             if found.kind == "node" and not verify_signature(site, covered, proof):
                 raise SecurityError(

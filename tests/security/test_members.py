@@ -1,0 +1,83 @@
+"""What a stolen member of the site can do to others, and what it cannot."""
+
+from __future__ import annotations
+
+import pytest
+from denwatch.node.core.delivery import Delivery
+from denwatch.node.core.items import Dot, prove_item
+
+from tests.subscribers.subscriber_node import (
+    DAY,
+    START,
+    SubscriberNode,
+    list_ids,
+    make_notification,
+    make_receipts,
+    patient,
+)
+
+FUTURE = Dot("b", 1, 1)  # a notification of node b; node c is stolen
+PROOF = prove_item(b"signed")  # of what the tests' other nodes make
+
+
+def make_node() -> SubscriberNode:
+    node = SubscriberNode()
+    node.ask("m", "heart_rate is high")
+    return node
+
+
+def silence(node: SubscriberNode, *proofs: bytes) -> list[str]:
+    """Return what is delivered of a notification that comes after receipts of the stolen node."""
+    for number, proof in enumerate(proofs, 1):
+        node.bring(make_receipts("m", [FUTURE], Dot("c", 1, number), START + DAY, proof))
+    note = make_notification(node, patient(heart_rate=180), FUTURE, at=START + 5)
+    node.bring(note)
+    return list_ids(node.attach("m"), "m")
+
+
+def test_a_receipt_of_what_does_not_exist_yet_silences_nobody() -> None:
+    assert len(silence(make_node(), b"", bytes(8), prove_item(b""))) == 1
+    own = make_node()
+    dots = [Dot(own.item_store.name, own.item_store.epoch, number) for number in range(1, 50)]
+    for number, proof in enumerate((b"", bytes(8)), 1):
+        own.bring(make_receipts("m", dots, Dot("c", 1, number), START + DAY, proof))
+    own.attach("m")
+    assert len(own.read(patient(heart_rate=180))[1]) == 1
+
+
+def test_an_honest_receipt_counts_in_any_order_among_lies() -> None:
+    assert silence(make_node(), PROOF) == []
+    assert silence(make_node(), bytes(8), PROOF, b"another.") == []
+    # The last words are kept: a flood of lies makes it twice, never silent.
+    assert len(silence(make_node(), PROOF, *(bytes([n]) * 8 for n in range(1, 10)))) == 1
+
+
+def test_a_receipt_that_is_over_takes_no_other_with_it() -> None:
+    node = make_node()
+    node.bring(make_receipts("m", [FUTURE], Dot("d", 1, 1), START + DAY, PROOF))
+    node.bring(make_receipts("m", [FUTURE], Dot("c", 1, 1), START + 1000, bytes(8)))
+    node.tick(5000)
+    assert silence(node) == []
+
+
+def test_a_receipt_of_what_is_here_needs_its_proof() -> None:
+    node = make_node()
+    note = make_notification(node, patient(heart_rate=180), FUTURE, at=START + 5)
+    node.bring(note)
+    for number, proof in enumerate((b"", bytes(8)), 1):
+        node.bring(make_receipts("m", [FUTURE], Dot("c", 1, number), START + DAY, proof))
+        assert node.subscribers.wanted(node.store, FUTURE) == {"m": 255}
+    # What a member was sent it can still call delivered: a node vouches for plain clients.
+    node.bring(make_receipts("m", [FUTURE], Dot("c", 1, 9), START + DAY, PROOF))
+    assert node.subscribers.wanted(node.store, FUTURE) == {}
+
+
+def test_without_the_rule_a_person_is_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Delivery.settle_elsewhere
+
+    def believe(self: Delivery, transaction, subscriber, dot, word):  # type: ignore[no-untyped-def]
+        return real(self, transaction, subscriber, dot, (dot.origin, word[1]))
+
+    monkeypatch.setattr(Delivery, "settle_elsewhere", believe)
+    with pytest.raises(AssertionError):
+        test_a_receipt_of_what_is_here_needs_its_proof()
