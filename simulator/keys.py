@@ -63,6 +63,7 @@ class Roster:
     def __init__(self) -> None:
         self.nodes: dict[str, None] = {}
         self.devices: dict[str, None] = {}
+        self.places: dict[str, set[str]] = {}  # of devices that do not speak through all nodes
         self.roles: dict[str, str] = {}  # of subscribers
         self.hidden: dict[
             str, tuple[str, ...]
@@ -87,6 +88,10 @@ class Ring:
     def knows_node(self, node: str) -> bool:
         """Return whether a node belongs to the site."""
         return node in self._roster.nodes
+
+    def may_speak(self, device: str, node: str) -> bool:
+        """Return whether a device speaks through a node: through all, unless it is said."""
+        return node in self._roster.places.get(device, self._roster.nodes)
 
     def peer_secret(self, node: str) -> bytes | None:
         """Return the secret for frames to a node."""
@@ -135,6 +140,7 @@ class HmacKeys:
     def __init__(self, name: str) -> None:
         self.name = name
         self.unknown: set[str] = set()
+        self.places: dict[str, set[str]] = {}  # of devices that do not speak through all nodes
 
     def sign(self, data: bytes) -> bytes:
         """Return this node's signature."""
@@ -148,6 +154,10 @@ class HmacKeys:
     def knows_node(self, node: str) -> bool:
         """Return whether a node belongs to the site."""
         return node not in self.unknown
+
+    def may_speak(self, device: str, node: str) -> bool:
+        """Return whether a device speaks through a node: through all, unless it is said."""
+        return node in self.places.get(device, {node})
 
     def peer_secret(self, node: str) -> bytes | None:
         """Return the secret for frames to a node."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from denwatch.node.core.delivery import Delivery
-from denwatch.node.core.items import Dot, prove_item
+from denwatch.node.core.items import NOTIFICATION, Dot, prove_item
+from denwatch.node.security import site
+from denwatch.node.security.cards import make_node_keys
+from denwatch.node.security.credentials import SecurityError
+from denwatch.node.security.keyring import Keyring
+from denwatch.node.security.registrations import read_registrations, write_registrations
+from denwatch.protocol import cbor
 
+from simulator.keys import HmacKeys
+from tests.replication.network import Network
+from tests.security.sites import make_registries, tell
 from tests.subscribers.subscriber_node import (
     DAY,
     START,
@@ -81,3 +92,40 @@ def test_without_the_rule_a_person_is_silenced(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Delivery, "settle_elsewhere", believe)
     with pytest.raises(AssertionError):
         test_a_receipt_of_what_is_here_needs_its_proof()
+
+
+def test_readings_come_through_the_nodes_of_the_registration() -> None:
+    owner, thief, third = make_registries("a", "c", "d")
+    owner = site.add_device(owner, "wd1", nodes=["a", "d"])
+    owner = site.add_device(owner, "wd2", make_node_keys(1).sign_secret)  # a key for here only
+    owner = site.add_device(owner, "wd3")
+    assert replace(read_registrations(write_registrations(owner)), own=owner.own) == owner
+    speaker, liar, hearer = Keyring(owner), Keyring(thief), Keyring(third)
+    tell(speaker, liar, hearer)
+    for ring in (speaker, liar, hearer):
+        said = {wd: [n for n in "acd" if ring.may_speak(wd, n)] for wd in ("wd1", "wd2", "wd3")}
+        assert said == {"wd1": ["a", "d"], "wd2": ["a"], "wd3": ["a", "c", "d"]}
+    assert liar.kind_of("wd1") is None  # it has no key of it either
+    assert hearer.kind_of("wd1") == "device"
+    # Only the device's node says so, and its last word counts.
+    hearer.apply_notice("c", cbor.encode([5, 9, "wd1", ["c"]]))
+    assert not hearer.may_speak("wd1", "c")
+    tell(Keyring(site.change_nodes(owner, "wd1", ["d"])), hearer)
+    tell(speaker, hearer)
+    assert [node for node in "acd" if hearer.may_speak("wd1", node)] == ["d"]
+    with pytest.raises(SecurityError, match='no node "x"'):
+        site.change_nodes(owner, "wd1", ["x"])
+
+
+def test_a_stolen_node_publishes_no_readings_of_a_device_that_speaks_elsewhere() -> None:
+    network = Network("abc")
+    host = network.hosts["b"]
+    assert isinstance(host.keys, HmacKeys)
+    host.keys.places["device"] = {"a"}
+    honest, _ = network.hosts["a"].notify(network.now, 1)
+    network.hosts["c"].notify(network.now, 2)
+    for other in "ac":
+        network.link(other, "b")
+    network.run()
+    assert host.list_dots(NOTIFICATION) == {honest.dot}
+    assert "does not speak through its node" in str(host.counted)

@@ -91,9 +91,16 @@ def add_device(arguments: argparse.Namespace) -> Iterator[str]:
     if arguments.key_file:
         text = site.read_secret_file(Path(arguments.key_file)).decode("ascii", "replace")
         secret = read_secret(text.strip(), name)
-    _change(arguments, lambda r: (site.add_device(r, name, secret, arguments.key_id),))
+    nodes = arguments.nodes or ()
+    _change(arguments, lambda r: (site.add_device(r, name, secret, arguments.key_id, nodes),))
     yield f"device {name} is registered, key {arguments.key_id}; {_SPREADS}"
     yield f"  denwatch keys show {name} --secrets --output {name}.json"
+
+
+def change_nodes(arguments: argparse.Namespace) -> Iterator[str]:
+    """Say through which nodes a device speaks."""
+    _change(arguments, lambda r: (site.change_nodes(r, arguments.name, arguments.nodes),))
+    yield f"{arguments.name} speaks through {', '.join(arguments.nodes)}; {_SPREADS}"
 
 
 def add_subscriber(arguments: argparse.Namespace) -> Iterator[str]:
@@ -253,6 +260,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     device.add_argument("name", help="the device's name")
     add_option(device, "--key-file FILE", "hexadecimal key that the device has already")
     add_option(device, "--key-id N", "number of the key (1)", type=int, default=1)
+    add_option(device, "--nodes NODE", "through which it speaks (all of the site)", nargs="+")
     words = "register a subscriber, and show the password once"
     subscriber = add("subscriber", add_subscriber, words, kinds)
     subscriber.add_argument("name", help="the person's or app's name")
@@ -260,6 +268,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     role = add("role", change_role, "give a subscriber another role")
     role.add_argument("name")
     role.add_argument("role")
+    places = add("nodes", change_nodes, "say through which nodes a device speaks")
+    places.add_argument("name")
+    places.add_argument("nodes", nargs="+", metavar="NODE")
     turn = add("rotate", rotate, "add a key; the old ones stay valid")
     turn.add_argument("name")
     for made in (subscriber, turn):
@@ -409,9 +420,10 @@ def _describe_device(registry: Registrations, arguments: argparse.Namespace) -> 
     key_id = max(device.keys)
     key = device.keys[key_id]
     others = sorted(registry.cards.keys() - {registry.name}) if key.is_master else []
-    valid = [node for node in others if not registry.is_revoked("node", node)]
+    nodes = [registry.name, *(node for node in others if not registry.is_revoked("node", node))]
+    valid = [node for node in nodes if not device.nodes or node in device.nodes]
     entries = []
-    for node in (registry.name, *valid)[:4]:  # a watchdog has room for four
+    for node in valid[:4]:  # a watchdog has room for four
         secret = derive_device_secret(key, name, node, key_id)
         is_shown = arguments.secrets
         entry = {

@@ -155,6 +155,13 @@ class Keyring:
             if not self.registrations.is_revoked("device", device, key_id)
         ]
 
+    def may_speak(self, device: str, node: str) -> bool:
+        """Return whether a device's readings may come through a node."""
+        assert self.registrations
+        assert self._builder is not None
+        nodes = self._builder.list_places(device)
+        return not nodes or node in nodes
+
     def link_for(self, device: str, key_id: int) -> Link | None:
         """Return the link to open and seal a device's frames with; None if the key is not valid.
 
@@ -299,7 +306,9 @@ class Keyring:
             for name in sorted(self._base.invited | {self.name})
             for card in self._list_cards(name)
         ]
-        return introductions + notices.list_revocations(self._base)
+        owned = {name for name in self._base.devices if self._owns(name)}
+        told = notices.list_revocations(self._base) + notices.list_places(self._base, owned)
+        return introductions + told
 
     def _list_sealed_notices(self) -> list[bytes]:
         ours = [name for name in self._base.list_reported() if self._owns(name)]
@@ -307,6 +316,8 @@ class Keyring:
         for node in self.list_nodes():
             secrets = self._agree(node, _NOTICES)
             for name in ours if secrets else ():
+                if not self.may_speak(name, node):
+                    continue
                 data = notices.write_registration(self._base, name, node)
                 box = seal_box(secrets[0], _context(self.name, node), data)
                 found.append(notices.make_sealed(node, box))
@@ -317,7 +328,7 @@ class Keyring:
 
     def _extend(self, builder: RegistrationsBuilder, origin: str, notice: notices.Notice) -> bool:
         """Apply one more notice; False if all must be applied again, in their order."""
-        if isinstance(notice, notices.Sealed) or (
+        if isinstance(notice, notices.Sealed | notices.Placed) or (
             isinstance(notice, notices.Revoked) and notice.kind != "node"
         ):
             self._apply_word(builder, origin, notice)
@@ -369,6 +380,8 @@ class Keyring:
                     builder.register(data, origin)
             elif isinstance(notice, notices.Revoked) and notice.kind != "node":
                 builder.revoke(notice, origin)
+            elif isinstance(notice, notices.Placed):
+                builder.place(notice, origin)
         except SecurityError as error:
             self._note_conflict(error)
 

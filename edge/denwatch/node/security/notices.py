@@ -1,9 +1,10 @@
 """Notices: what nodes report to each other about names and keys, and what that changes.
 
 A notice is the body of a REVOCATION item: CBOR, the same bytes for the same content. It travels
-like any item, signed by its origin. There are four kinds: a name or key is revoked; a node has
-this card; sealed for one node, the registration of a device or subscriber with its keys; and the
-authority's ruling on a name. Only the authority's signature revokes a node.
+like any item, signed by its origin. There are five kinds: a name or key is revoked; a node has
+this card; sealed for one node, the registration of a device or subscriber with its keys; the
+authority's ruling on a name; and through which nodes a device speaks. Only the authority's
+signature revokes a node.
 
 `RegistrationsBuilder` applies notices to registrations, in place. A NAME BELONGS TO ONE NODE, the
 first that was seen to register or revoke it (`owners`, which the node's store keeps): what another
@@ -15,6 +16,7 @@ the higher version wins. Contradictions raise SecurityError. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -43,7 +45,7 @@ from denwatch.node.security.registrations import (
 from denwatch.protocol import cbor
 from denwatch.protocol.errors import ProtocolError
 
-_REVOKED, _INTRODUCED, _SEALED, _RULED = 1, 2, 3, 4
+_REVOKED, _INTRODUCED, _SEALED, _RULED, _PLACED = 1, 2, 3, 4, 5
 _MAX_NOTICE = 4096
 
 
@@ -64,7 +66,15 @@ class Sealed(NamedTuple):
     box: bytes
 
 
-Notice = Revoked | Card | Sealed | Ruling
+class Placed(NamedTuple):
+    """A device speaks through these nodes only; the greatest version counts."""
+
+    version: int
+    name: str
+    nodes: tuple[str, ...]
+
+
+Notice = Revoked | Card | Sealed | Ruling | Placed
 
 
 def make_revocation(
@@ -98,6 +108,15 @@ def make_sealed(receiver: str, box: bytes) -> bytes:
     return cbor.encode([_SEALED, receiver, box])
 
 
+def list_places(registrations: Registrations, names: Container[str]) -> list[bytes]:
+    """Return the notices of devices of this node that do not speak through all nodes."""
+    return [
+        cbor.encode([_PLACED, device.version, name, list(device.nodes)])
+        for name, device in sorted(registrations.devices.items())
+        if device.nodes and device.is_ours and name in names
+    ]
+
+
 def read_notice(body: bytes, site: bytes) -> Notice:
     """Return a notice; SecurityError if it is invalid or lacks a signature that it needs."""
     fields = decode(body, "notice")
@@ -121,6 +140,10 @@ def read_notice(body: bytes, site: bytes) -> Notice:
             return Sealed(receiver, box)
         case [4, bytes() as ruling]:
             return read_ruling(ruling, site)
+        case [5, int() as version, str() as name, [str(), *_] as nodes] if all(
+            isinstance(node, str) for node in nodes
+        ):
+            return Placed(version, name, tuple(map(str, nodes)))
     raise SecurityError("a notice of an unknown form")
 
 
@@ -165,6 +188,7 @@ class RegistrationsBuilder:
         self._devices = dict(registrations.devices)
         self._subscribers = dict(registrations.subscribers)
         self._nodes = {} if owners is None else owners
+        self._places: dict[str, Placed] = {}
         self.registrations = replace(
             registrations, devices=self._devices, subscribers=self._subscribers
         )
@@ -207,6 +231,18 @@ class RegistrationsBuilder:
             held = self._find(notice.name)
             if held is not None and not held.is_ours and self._is_revoked(notice.name):
                 self._drop(notice.name)
+
+    def place(self, notice: Placed, origin: str) -> None:
+        """Apply a node's word on where a device of its own may speak."""
+        self._claim(notice.name, origin)
+        self._places[notice.name] = max(notice, self._places.get(notice.name, notice))
+
+    def list_places(self, name: str) -> tuple[str, ...]:
+        """Return the nodes through which a device speaks; none: through all."""
+        held = self._devices.get(name)
+        if held is not None and held.is_ours:
+            return held.nodes
+        return self._places[name].nodes if name in self._places else ()
 
     def register(self, data: bytes, origin: str) -> None:
         """Apply a registration of another node."""

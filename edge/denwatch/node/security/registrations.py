@@ -42,12 +42,16 @@ class DeviceKey:
 
 @dataclass(frozen=True)
 class DeviceRegistration:
-    """A device's keys by id. `version` grows with each change, so that the newest wins."""
+    """A device's keys by id. `version` grows with each change, so that the newest wins.
+
+    `nodes` are those through which it speaks, if not through all.
+    """
 
     keys: Mapping[int, DeviceKey]
     version: int = 1
     is_ours: bool = True  # registered at this node, which reports it to the others
     node: str = ""  # where it was registered, if not here; empty in files of older versions
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,8 @@ def checked(registrations: Registrations) -> Registrations:
 def check_device(name: str, device: DeviceRegistration) -> None:
     """Refuse a device with weak or impossible keys."""
     _check_ids(f"device {name}", device.keys, device.version)
+    for node in device.nodes:
+        check_name(node, f"node of {name}")
     for key_id, key in device.keys.items():
         check_secret(key.secret, f"device {name}, key {key_id}")
 
@@ -290,6 +296,7 @@ class _Device(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: _Id
     ours: bool
     node: str = ""
+    nodes: list[str] = []
 
 
 class _Password(msgspec.Struct, forbid_unknown_fields=True):
@@ -355,6 +362,7 @@ def write_registrations(registrations: Registrations) -> bytes:
                 device.version,
                 device.is_ours,
                 device.node,
+                list(device.nodes),
             )
             for name, device in sorted(registrations.devices.items())
         },
@@ -439,6 +447,7 @@ def _read_device(name: str, entry: _Device) -> DeviceRegistration:
         entry.version,
         entry.ours,
         entry.node,
+        tuple(entry.nodes),
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -64,6 +64,7 @@ CA_DER_FILE = "tls/ca.der"
 CERTIFICATE_FILE = "tls/node.pem"
 KEY_FILE = "tls/node.key"
 CONFLICTS_FILE = "conflicts.txt"
+MAX_PLACES = 32  # nodes that are named for a device
 
 
 class Invitation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -185,6 +186,7 @@ def _derive_registrations(registrations: Registrations, keys: NodeKeys, name: st
             )
             for device, entry in registrations.devices.items()
             if any(key.is_master for key in entry.keys.values())
+            and (not entry.nodes or name in entry.nodes)
         },
         subscribers={
             subscriber: replace(entry, is_ours=False, node=registrations.find_owner(subscriber))
@@ -392,9 +394,13 @@ def read_conflicts(folder: Path) -> list[str]:
 
 
 def add_device(
-    registrations: Registrations, name: str, secret: bytes | None = None, key_id: int = 1
+    registrations: Registrations,
+    name: str,
+    secret: bytes | None = None,
+    key_id: int = 1,
+    nodes: Sequence[str] = (),
 ) -> Registrations:
-    """Return the registrations with a new device.
+    """Return the registrations with a new device, which speaks through `nodes`, or through all.
 
     Without `secret` it gets a master key from which each node's key is derived; a given secret,
     of a device that has it already, is for this node only.
@@ -403,7 +409,28 @@ def add_device(
     key = DeviceKey(make_secret(), is_master=True)
     if secret is not None:
         key = DeviceKey(check_secret(secret, f"device {name}"))
-    return registrations.with_device(name, DeviceRegistration({key_id: key}, is_ours=True))
+        nodes = (registrations.name,)
+    device = DeviceRegistration({key_id: key}, nodes=_check_nodes(registrations, nodes))
+    return registrations.with_device(name, device)
+
+
+def change_nodes(registrations: Registrations, name: str, nodes: Sequence[str]) -> Registrations:
+    """Return the registrations with a device that speaks through these nodes only."""
+    found = registrations.devices.get(name)
+    if found is None:
+        raise SecurityError(f'there is no device "{name}" here')
+    _refuse_foreign(name, found.is_ours)
+    chosen = _check_nodes(registrations, nodes)
+    return registrations.with_device(name, replace(found, nodes=chosen, version=found.version + 1))
+
+
+def _check_nodes(registrations: Registrations, nodes: Sequence[str]) -> tuple[str, ...]:
+    for node in nodes:
+        if node not in registrations.cards:
+            raise SecurityError(f'there is no node "{node}" here')
+    if len(nodes) > MAX_PLACES:
+        raise SecurityError(f"{len(nodes)} nodes; at most {MAX_PLACES} can be named")
+    return tuple(sorted(set(nodes)))
 
 
 def add_subscriber(

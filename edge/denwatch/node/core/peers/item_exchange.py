@@ -99,6 +99,9 @@ class PeerKeys(Protocol):
     def knows_node(self, node: str) -> bool:
         """Return whether there is a key of this node."""
 
+    def may_speak(self, device: str, node: str) -> bool:
+        """Return whether a device's readings may come through a node."""
+
     def peer_secret(self, node: str) -> bytes | None:
         """Return the secret for frames to a node; None if it is unknown or revoked."""
 
@@ -472,7 +475,9 @@ class ItemValidator:
         # `localise` is late rather than early by at most twice the doubt: what is ahead of a limit
         # without it is surely ahead.
         if read is not None:
-            at = self._clocks.localise(item.dot, read)
+            if not self._keys.may_speak(read.device, item.dot.origin):
+                return REFUSED, "a reading of a device that does not speak through its node"
+            at = self._clocks.localise(item.dot, read.at)
             doubt = self._clocks.doubt(item.dot.origin, item.dot.epoch, transaction.now)
             if at - 2 * doubt > transaction.now + self._settings.max_future:
                 return REFUSED, "a reading from the future"
@@ -488,10 +493,10 @@ class ItemValidator:
         return NEW, ""
 
 
-def _read_body(item: Item) -> int | None:
-    """Check a body; return when a notification was read."""
+def _read_body(item: Item) -> NotificationBody | None:
+    """Check a body; return that of a notification."""
     if item.kind == NOTIFICATION:
-        return decode_body(NotificationBody, item.body).at
+        return decode_body(NotificationBody, item.body)
     if item.kind == SUBSCRIPTION:
         decode_body(SubscriptionBody, item.body)
     elif item.kind == DELIVERED:
