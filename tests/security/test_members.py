@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from denwatch.node.core.delivery import Delivery
-from denwatch.node.core.items import NOTIFICATION, Dot, prove_item
+from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot, prove_item
 from denwatch.node.security import site
 from denwatch.node.security.cards import make_node_keys
 from denwatch.node.security.credentials import SecurityError
@@ -129,3 +129,63 @@ def test_a_stolen_node_publishes_no_readings_of_a_device_that_speaks_elsewhere()
     network.run()
     assert host.list_dots(NOTIFICATION) == {honest.dot}
     assert "does not speak through its node" in str(host.counted)
+
+
+def test_a_stolen_node_kills_nothing_that_does_not_exist_yet() -> None:
+    network = Network("abc")
+    host, origin = network.hosts["b"], network.hosts["a"]
+    run = ("a", origin.item_store.epoch)
+    log = host.peers._change_log
+
+    def lie() -> None:
+        host.act(
+            lambda transaction: log.accept_dead(transaction, run, ((1, 900),), "c"), network.now
+        )
+
+    lie()
+    network.link("a", "b")
+    made = [origin.notify(network.now, number)[0].dot for number in range(1, 4)]
+    network.heal()
+    assert host.list_dots(NOTIFICATION) == set(made)
+    lie()  # the dots that exist are here; a lie about later ones still does not count
+    network.tick(2 * network.settings.grace)
+    network.tick(2 * network.settings.grace)
+    made.append(origin.notify(network.now, 4)[0].dot)
+    network.heal()
+    assert host.list_dots(NOTIFICATION) == set(made)
+
+
+def test_what_is_dead_is_learnt_from_others_when_it_is_sure_to_be_made() -> None:
+    network = Network("abc")
+    host, origin = network.hosts["b"], network.hosts["a"]
+    dead = [origin.subscribe(network.now, "m")[0].dot for _ in range(3)]
+    for dot in dead:
+        origin.remove(network.now, dot)
+    run = dead[0].run
+    network.link("a", "c")
+    network.run()
+    network.cut("a", "c")
+    network.link("b", "c")
+    network.run()
+    assert run not in host.item_store.context.runs  # nobody but the origin can know that
+    network.cut("b", "c")
+    network.link("a", "c")
+    later = origin.notify(network.now, 1)[0].dot
+    network.run()
+    network.cut("a", "c")
+    network.link("b", "c")
+    network.run()
+    assert host.list_dots(NOTIFICATION) == {later}
+    for _ in range(2):
+        network.tick(network.settings.grace)
+        network.run()
+    assert host.item_store.context.runs[run].base == later.sequence
+
+
+def test_any_member_may_say_that_a_subscription_was_removed() -> None:
+    network = Network("abc")
+    dot = network.hosts["a"].subscribe(network.now, "m")[0].dot
+    network.heal()
+    network.hosts["c"].remove(network.now, dot)  # its subscriber may have been there
+    network.heal()
+    assert all(dot not in host.list_dots(SUBSCRIPTION) for host in network.hosts.values())

@@ -25,7 +25,7 @@ from denwatch.node.core.device_protocol import DeviceKeys, DeviceProtocol
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import Added, ItemStore, Removed, RunNumbers, Transaction
-from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION, VOCABULARY
+from denwatch.node.core.items import DELIVERED, NOTIFICATION, REVOCATION, SUBSCRIPTION, VOCABULARY
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
@@ -182,6 +182,8 @@ class Node:
                 subscribers.remove_subscription(transaction, item, reason)
             elif item.kind == DELIVERED:
                 subscribers.remove_receipts(transaction, item)
+        if self.protocols.trust is not None and item.kind == REVOCATION:
+            self.protocols.trust.remove_notice(transaction, item, source)
         if self.protocols.devices is not None and item.kind == SUBSCRIPTION:
             self.protocols.devices.remove_subscription(transaction, item)
         if self.protocols.peers is not None:

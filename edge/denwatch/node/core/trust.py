@@ -2,7 +2,9 @@
 
 Makes an item of every notice that this node's keyring lists, and gives the keyring those of
 others. What a notice says and whether it may say so is the keyring's business. Which node a name
-belongs to depends on what came first, so it is on the disk (`trust.owner`): only here.
+belongs to depends on what came first, so it is on the disk (`trust.owner`): only here. So are
+copies of the notices that concern this node (`trust.notice`): a peer may say that an item of
+another node is dead, but only the origin of a notice takes it back.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Protocol
 
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NEVER, REVOCATION, Dot, Item
+from denwatch.node.core.items import NEVER, REVOCATION, Dot, Item, read_dot
 
 
 class Notices(Protocol):
@@ -28,6 +30,9 @@ class Notices(Protocol):
     def apply_notice(self, origin: str, body: bytes) -> bool:
         """Take a notice; ValueError if it is none, or from somebody who may not say so."""
 
+    def is_heeded(self, origin: str, body: bytes) -> bool:
+        """Return whether a notice was taken that concerns this node."""
+
     def note_owner(self, name: str, node: str) -> None:
         """Learn from an earlier run which node a name belongs to."""
 
@@ -36,6 +41,7 @@ class Notices(Protocol):
 
 
 OWNERS = "trust.owner"  # a name: the node it belongs to
+NOTICES = "trust.notice"  # the dot of a notice: its body
 
 
 class Trust:
@@ -51,6 +57,9 @@ class Trust:
         """Give the keyring what an earlier run learned."""
         for key, value in reader.scan(OWNERS):
             self._keyring.note_owner(key.decode(), value.decode())
+        for key, value in reader.scan(NOTICES):
+            with suppress(ValueError):
+                self._keyring.apply_notice(read_dot(key).origin, value)
         for item in self._item_store.iterate(reader, REVOCATION):
             if item.dot.origin == self._item_store.name:
                 self._told[item.body] = item.dot
@@ -68,7 +77,17 @@ class Trust:
         except ValueError as error:
             transaction.log("refuse", what="notice", why=str(error), who=item.dot.origin)
             transaction.count("notices_refused")
+        self._keep_copy(transaction, item)
         self._keep_news(transaction, item.dot.origin)
+
+    def remove_notice(self, transaction: Transaction, item: Item, source: str) -> None:
+        """Forget the copy of a notice that its origin has taken back."""
+        if source == item.dot.origin:
+            transaction.write(NOTICES, item.dot.key, None)
+
+    def _keep_copy(self, transaction: Transaction, item: Item) -> None:
+        if self._keyring.is_heeded(item.dot.origin, item.body):
+            transaction.write(NOTICES, item.dot.key, item.body)
 
     def _keep_news(self, transaction: Transaction, who: str) -> None:
         owners, conflicts = self._keyring.take_news()
@@ -82,6 +101,10 @@ class Trust:
         """Make items of what is new, and remove those that no longer hold."""
         if self._keyring.generation == self._generation:
             return
+        if self._generation < 0:  # a store of an older version has no copies
+            for item in self._item_store.iterate(transaction, REVOCATION):
+                if transaction.get(NOTICES, item.dot.key) is None:
+                    self._keep_copy(transaction, item)
         self._generation = self._keyring.generation
         self._keep_news(transaction, self._item_store.name)
         wanted = dict.fromkeys(self._keyring.list_notices())

@@ -290,6 +290,13 @@ class Keyring:
         self._forget_derived(has_new_nodes=not isinstance(notice, notices.Sealed))
         return True
 
+    def is_heeded(self, origin: str, body: bytes) -> bool:
+        """Return whether a notice was taken that concerns this node."""
+        notice = self._notices.get((origin, body))
+        if isinstance(notice, notices.Sealed):
+            return notice.receiver == self.name
+        return notice is not None
+
     def list_notices(self) -> list[bytes]:
         """Return this node's own notices, as bodies of items, the same while nothing changes.
 

@@ -11,7 +11,8 @@ meets, and how soon it may meet each destination). It knows nothing of the link.
 FROM A PEER. A peer is authenticated, not trusted: it carries what others made. Each item is checked
 against its origin's signature, its own format, and what is possible. What is refused is counted and
 logged, and not recorded as seen, so that the true item can still come. What a peer *is* trusted
-with is to say that a subscription was removed: it could also keep items to itself.
+with is to say that a subscription was removed, because its subscriber may have done that there; and
+that dots which exist are dead (see `knowledge.py`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,12 @@ What a node drops for reasons of its own (expired by its clock, delivered as far
 room) is *spared*: others may still need it, so it is not called dead before its life and a grace
 period are over.
 
+A PEER'S WORD. That a dot of another node is dead, which was not seen here, a peer is believed only
+if a later one was seen of the same run, or a later run: its origin's signature proves that the dot
+is made. Otherwise a member that lies could make us skip all that another node is going to send.
+What is beyond that waits (`_hearsay`) until a later dot was seen, and for the grace period after,
+because older dots may still be on their way. An origin is believed about its own dots.
+
 KEPT       for each run, in blocks of 64 sequences: `_alive` (held or spared) and `_held` (removable
            items that are held); a version for each run; the last `_LOG` changed blocks.
 INVARIANT  dead = seen and not alive.
@@ -41,6 +47,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.replication.dot_sets import (
     EMPTY,
+    MAX_VALUE,
     NOTHING,
     Fingerprints,
     FrameReader,
@@ -80,6 +87,7 @@ _ENDLESS = 30 * 24 * 3_600_000  # ms; how long something without an end is spare
 _BLOCK = 64
 _FULL = (1 << _BLOCK) - 1
 _MAX_RUNS = 65_536  # a peer that makes up epochs cannot fill us for ever
+_MAX_HEARSAY = 1_024  # runs, and spans of each
 _LOG = 8_192  # changed blocks remembered; a peer that is further behind is sent whole runs
 Masks = dict[int, int]  # by block of 64 sequences
 
@@ -101,6 +109,9 @@ class ChangeLog:
         self._ends: list[tuple[int, Dot]] = []
         self._fingerprints = Fingerprints()
         self._stale: set[Run] = set()
+        self._newest: dict[str, int] = {}  # epoch of each origin
+        self._hearsay: dict[Run, tuple[Spans, int]] = {}  # said to be dead; believed up to this
+        self._judged = 0  # when that was looked at last
 
     def restore(self, reader: Reader) -> None:
         """Load what an earlier run saved, after the item store did."""
@@ -119,6 +130,8 @@ class ChangeLog:
             self._spare(dot, int.from_bytes(value, "big"))
         self._known = dict(self._item_store.context.runs)
         self._stale = set(self._known)
+        for run in self._known:
+            self._note_epoch(run)
 
     # Changes --------------------------------------------------------------------------------
 
@@ -166,6 +179,9 @@ class ChangeLog:
             run = dot.run
             _clear(self._alive, run, dot.sequence)
             self._touch(transaction, run, dot.sequence)
+        if transaction.now - self._judged >= self._grace:
+            self._judged = transaction.now
+            self._judge_hearsay(transaction)
 
     def check_dead(self, run: Run, dead: Spans) -> None:
         """Require that a set of dead dots can be held; a ProtocolError otherwise."""
@@ -177,7 +193,7 @@ class ChangeLog:
         build_range(unite(self.list_seen(run), dead))
 
     def accept_dead(self, transaction: Transaction, run: Run, dead: Spans, peer: str) -> int:
-        """Believe a peer that dots are dead; return how many items were removed.
+        """Believe a peer that dots are dead, as far as it can know; return how many were removed.
 
         The set was checked. Of our own run we know better than anybody.
         """
@@ -185,13 +201,12 @@ class ChangeLog:
             dead = intersect(dead, self.list_seen(run))
         seen = self.list_seen(run)
         news = subtract(dead, seen)
+        if peer != run[0]:
+            made = self._list_made(run)
+            self._keep_hearsay(run, subtract(news, made))
+            news = intersect(news, made)
         if news:
-            joined = build_range(unite(seen, news))
-            self._item_store.context.join(run, joined)
-            transaction.write(
-                CONTEXT, Dot(*run, 0).key, self._item_store.context.runs[run].encode()
-            )
-            self._record_news(transaction, run)
+            self._skip(transaction, run, news)
         removed = 0
         held = _list_masks(self._held.get(run, {}))
         for sequence in iterate(intersect(dead, held)):
@@ -202,6 +217,43 @@ class ChangeLog:
                     self.remove_item(transaction, item, "removed", item.expires)
                     removed += 1
         return removed
+
+    def _skip(self, transaction: Transaction, run: Run, news: Spans) -> None:
+        """Record dots as seen that never come."""
+        self._item_store.context.join(run, build_range(unite(self.list_seen(run), news)))
+        seen = self._item_store.context.runs[run]
+        transaction.write(CONTEXT, Dot(*run, 0).key, seen.encode())
+        self._record_news(transaction, run)
+
+    def _list_made(self, run: Run) -> Spans:
+        """Return the dots of a run that surely exist: a later one, or a later run, was seen."""
+        if self._newest.get(run[0], 0) > run[1]:
+            return ((1, MAX_VALUE),)
+        seen = self.list_seen(run)
+        return ((1, seen[-1][1]),) if seen else NOTHING
+
+    def _keep_hearsay(self, run: Run, beyond: Spans) -> None:
+        if beyond and (run in self._hearsay or len(self._hearsay) < _MAX_HEARSAY):
+            held, ripe = self._hearsay.get(run, (NOTHING, 0))
+            held = unite(held, beyond)
+            if len(held) <= _MAX_HEARSAY:
+                self._hearsay[run] = held, ripe
+
+    def _judge_hearsay(self, transaction: Transaction) -> None:
+        """Believe what is older than dots that were seen a grace period ago."""
+        for run, (held, ripe) in list(self._hearsay.items()):
+            old = subtract(intersect(held, ((1, ripe),)), self.list_seen(run)) if ripe else NOTHING
+            if old:
+                self._skip(transaction, run, old)
+            left = subtract(held, self.list_seen(run))
+            made = self._list_made(run)
+            self._hearsay[run] = left, made[-1][1] if made else 0
+            if not left:
+                del self._hearsay[run]
+
+    def _note_epoch(self, run: Run) -> None:
+        origin, epoch = run
+        self._newest[origin] = max(epoch, self._newest.get(origin, 0))
 
     def retry(self, transaction: Transaction, run: Run) -> None:
         """Ask for a run again at the next contact: something of it could not be accepted yet."""
@@ -220,6 +272,7 @@ class ChangeLog:
         seen = self._item_store.context.runs.get(run)
         if seen is not None:
             self._known[run] = seen
+            self._note_epoch(run)
 
     def _stamp(self, transaction: Transaction, run: Run) -> None:
         self.version += 1
@@ -233,6 +286,7 @@ class ChangeLog:
         news = subtract(list_spans(now), list_spans(before))
         self._stamp(transaction, run)
         self._known[run] = now
+        self._note_epoch(run)
         if count_values(news) > _LOG:
             self._changes.clear()
             self._floor = self.version
