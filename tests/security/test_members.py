@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 from denwatch.node.core.delivery import Delivery
-from denwatch.node.core.items import NOTIFICATION, SUBSCRIPTION, Dot, prove_item
+from denwatch.node.core.items import (
+    NOTIFICATION,
+    SUBSCRIPTION,
+    Dot,
+    NotificationBody,
+    decode_body,
+    prove_item,
+)
 from denwatch.node.security import site
 from denwatch.node.security.cards import make_node_keys
 from denwatch.node.security.credentials import SecurityError
@@ -189,3 +196,28 @@ def test_any_member_may_say_that_a_subscription_was_removed() -> None:
     network.hosts["c"].remove(network.now, dot)  # its subscriber may have been there
     network.heal()
     assert all(dot not in host.list_dots(SUBSCRIPTION) for host in network.hosts.values())
+
+
+def test_a_member_reads_what_it_carries_and_drops_what_only_it_has() -> None:
+    network = Network("abc")
+    dot = network.hosts["a"].notify(network.now, 1)[0].dot
+    network.link("a", "c")
+    network.run()
+    host = network.hosts["c"]
+    item = host.item_store.get(host.store, NOTIFICATION, dot)
+    assert item is not None
+    assert decode_body(NotificationBody, item.body).device == "device"
+    network.cut("a", "c")
+    host.remove(network.now, dot, NOTIFICATION)
+    network.link("b", "c")
+    network.run()
+    assert not network.hosts["b"].list_dots(NOTIFICATION)
+    network.heal()  # its origin still has it
+    assert network.hosts["b"].list_dots(NOTIFICATION) == {dot}
+
+
+def test_a_member_may_say_that_a_subscriber_is_with_it() -> None:
+    node = make_node()
+    node.bring(make_receipts("m", [], Dot("c", 1, 1), START + DAY))
+    assert node.subscribers.wanted(node.store, FUTURE) == {}
+    assert silence(node) != []  # who listens here is served here all the same
