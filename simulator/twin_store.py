@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from denwatch.node.store import Change, OutboxRow, Store, StoreError
+from denwatch.node.log.writer import OutboxRow
+from denwatch.node.store import Change, Store, StoreError
 
 from simulator.disk import FieldMedium, FieldStore
 from simulator.memory_store import Crashed

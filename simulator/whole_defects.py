@@ -38,31 +38,6 @@ _WHOLE_DEFECTS = {
         _lie("too-many-files", 1, 7920),
         frozenset({"OSError"}),
     ),
-    "name-taken": Defect(
-        "own-voice",
-        "any member registers a subscriber or device of another node anew, with a higher version,"
-        " its own password and any role",
-        make_small(
-            1,
-            Happening(1_000, "meet", 2, 0),  # the liar hears of the others
-            Happening(_EARLY, "lying-registrations", 1, 1),
-            nodes=3,
-            whole=1,
-        ),
-        frozenset({"registered"}),
-    ),
-    "name-revoked": Defect(
-        "own-voice",
-        "any member revokes subscribers and devices that other nodes registered",
-        _lie("lying-revocations", 0, 1),
-        frozenset({"revoked"}),
-    ),
-    "silenced-by-receipts": Defect(
-        "unsilenced",
-        "a receipt of notes that do not exist yet keeps them from their subscriber",
-        make_small(2, Happening(_EARLY, "lying-receipts", 0, 0), nodes=3, silent=0, minutes=3),
-        frozenset({"receipts"}),
-    ),
     "silenced-by-deaths": Defect(
         "unsilenced",
         "a member removes the subscriptions of others by saying that they were removed",

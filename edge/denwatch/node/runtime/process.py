@@ -47,7 +47,6 @@ from denwatch.node.runtime.links import (
     list_addresses,
 )
 from denwatch.node.security import open_keyring
-from denwatch.node.security.site import write_conflicts
 from denwatch.node.store import Store, StoreError, StoreFull
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
@@ -367,10 +366,6 @@ class Process:
         if keyring.generation != self._generation:
             self._generation = keyring.generation
             self._built.subscribers.forget_roles()
-            try:
-                write_conflicts(self.config.folder, keyring.conflicts)
-            except (OSError, ValueError) as error:
-                _log.warning("the conflicts of names are not on the disk: %s", error)
             for peer in self.config.peers:
                 if peer.name not in self._connections and keyring.kind_of(peer.name) == "node":
                     self._connect(peer.name, peer.address)

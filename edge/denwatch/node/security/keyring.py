@@ -54,10 +54,16 @@ Source = Callable[[], Registrations | None]
 class Keyring:
     """The keys of a site as one node knows them. `generation` grows with every change."""
 
-    def __init__(self, registrations: Registrations, source: Source | None = None) -> None:
+    def __init__(
+        self,
+        registrations: Registrations,
+        source: Source | None = None,
+        report: Callable[[list[str]], None] | None = None,
+    ) -> None:
         self._base = registrations
         self._builder: RegistrationsBuilder | None = None  # None: to be built at the next look-up
         self._source = source
+        self._report = report  # of conflicts, for people
         self._notices: dict[tuple[str, bytes], notices.Notice] = {}
         self._owners: dict[str, str] = {}  # of names: the node that was seen first to have it
         self._conflicts: list[str] = []
@@ -94,6 +100,8 @@ class Keyring:
     def take_news(self) -> tuple[dict[str, str], list[str]]:
         """Return the owners of names and the conflicts that were found since the last call."""
         conflicts = [each for each in self.conflicts if each not in self._reported]
+        if self._report is not None and self._reported != set(self._conflicts):
+            self._report(self._conflicts)
         self._reported = set(self._conflicts)
         owners = {k: v for k, v in self._owners.items() if self._kept.get(k) != v}
         self._kept |= owners

@@ -20,9 +20,10 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -81,7 +82,7 @@ class Invitation(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 def open_keyring(folder: Path) -> Keyring:
     """Return the keyring of a node's folder; it loads the file again when it changes."""
     file = KeyFile(folder)
-    return Keyring(file.load(), file.load_if_changed)
+    return Keyring(file.load(), file.load_if_changed, partial(write_conflicts, folder))
 
 
 def load_authority(folder: Path, path: Path | None = None) -> Authority:
@@ -380,8 +381,9 @@ def write_conflicts(folder: Path, conflicts: list[str]) -> None:
     """Store what a running node found contradictory, for `denwatch keys list`."""
     path = folder / CONFLICTS_FILE
     data = "".join(f"{line}\n" for line in conflicts).encode()
-    if data != (path.read_bytes() if path.exists() else b""):
-        write_file(path, data)
+    with suppress(SecurityError, OSError):  # the status shows them too
+        if data != (path.read_bytes() if path.exists() else b""):
+            write_file(path, data)
 
 
 def read_conflicts(folder: Path) -> list[str]:
