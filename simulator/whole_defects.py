@@ -26,6 +26,12 @@ _WHOLE_DEFECTS = {
         " hold, for ever",
         *("far-clock", 0, 1),
     ),
+    "far-epoch-row": Defect(
+        "unstopped",
+        "such an epoch does not fit into the rows and frames for devices either",
+        make_small(1, Happening(30_000, "far-clock", 0, 0), silent=0, whole=1),
+        frozenset({"OverflowError in _pack"}),
+    ),
     "full-at-opening": Defect(
         "back",
         "a process that finds its disk full when it opens the store ends, and does not try again",
@@ -66,7 +72,7 @@ _WHOLE_DEFECTS = {
     "decayed-start": Defect(
         "damaged",
         "a node does not start from a disk on which one value changed, and does not say which",
-        _lie("torn-value", 0, 9),
+        make_small(1, Happening(30_000, "torn-value", 0, 8), silent=0),
         frozenset({"at its start"}),
     ),
     "narrow-packets": Defect(

@@ -220,7 +220,8 @@ class WholeWorld(World):
         """Let the process do what it does when a run of it ends."""
         self.tell("kill", f"{host.name}: {type(error).__name__}: {error}")
         if not isinstance(error, StoreError | OSError):
-            host.defects.append(describe_defect(error))
+            when = "at its start: " if host.run is None else ""
+            host.defects.append(when + describe_defect(error))
         self.deaths += 1
         wish = host.end_run(error)
         self._void(host.name)
