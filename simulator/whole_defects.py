@@ -64,16 +64,10 @@ _WHOLE_DEFECTS = {
     ),
     "decayed-value": Defect(
         "damaged",
-        "a value that changed on the disk is not found to be damaged: an exception leaves the"
-        " event loop",
-        _lie("torn-value", 4, 31677),
-        frozenset({"while it runs"}),
-    ),
-    "decayed-start": Defect(
-        "damaged",
-        "a node does not start from a disk on which one value changed, and does not say which",
+        "a value that changed on the disk is not found to be damaged: an exception leaves the event"
+        " loop, or the node does not start and does not say which value it is",
         make_small(1, Happening(30_000, "torn-value", 0, 8), silent=0),
-        frozenset({"at its start"}),
+        frozenset(),
     ),
     "narrow-packets": Defect(
         "understood",
