@@ -15,8 +15,8 @@ from simulator.life import probe
 from simulator.link import FAIR, Disturbance
 from simulator.registry import KINDS, fault, load_tables, on_heal, on_setup, ordinary
 from simulator.scenario import Happening, Scenario
-from simulator.whole_scenarios import NOT_WHOLE, WHOLE
 from simulator.setup import WISHES
+from simulator.whole_scenarios import NOT_WHOLE, WHOLE
 from simulator.world import CLEAN, CLOSED, SILENT
 
 _LINGER = 20_000  # ms that most troubles last

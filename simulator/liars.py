@@ -20,6 +20,7 @@ from denwatch.node.core.events import (
     Listening,
     Message,
 )
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     DELIVERED,
     KINDS,
@@ -31,7 +32,6 @@ from denwatch.node.core.items import (
     Item,
     encode_body,
 )
-from denwatch.node.core.item_store import Transaction
 from denwatch.node.replication.dot_sets import Run, Spans
 from denwatch.node.replication.wire import ITEMS, ItemBatch, SentItem, encode_item_batch
 from denwatch.node.security import notices

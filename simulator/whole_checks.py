@@ -91,7 +91,9 @@ def check_own_voice(play: Play) -> None:
             is_home = play.world.site.homes[name] == host.name  # type: ignore[attr-defined]
             taken = "registered at home" if is_home else "registered"
             if host.keyring.is_revoked(name):
-                raise Violation("own-voice", f"{where}: it was revoked by a stranger to it", "revoked")
+                raise Violation(
+                    "own-voice", f"{where}: it was revoked by a stranger to it", "revoked"
+                )
             app = known.subscribers.get(name)
             if app is not None and (app.role, app.passwords.get(1)) != (
                 play.world.roster.roles.get(name, "operator"),

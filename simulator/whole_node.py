@@ -149,7 +149,7 @@ class MemoryFiles:
     def truncate(self, name: str, size: int) -> None:
         self.files[name] = self.files[name][:size]
 
-    def sync(self, name: str) -> None:
+    def sync(self, _: str) -> None:
         self._write()
 
     def rename(self, old: str, new: str) -> None:

@@ -1,4 +1,4 @@
-"""Whole nodes in the box: the process, its server and keyring, both stores, and lies they survive."""
+"""Whole nodes in the box: the process, its server, its keyring, both stores; lies, bad disks."""
 
 from __future__ import annotations
 
