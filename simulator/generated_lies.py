@@ -26,8 +26,9 @@ from denwatch.node.core.items import (
     Dot,
 )
 from denwatch.node.replication import wire
-from denwatch.node.replication.dot_sets import Spans
+from denwatch.node.replication.dot_sets import Run, Spans
 from denwatch.protocol import notification
+from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 NUMBERS = (
@@ -363,7 +364,7 @@ def draw_spans(rng: Random) -> Spans:
     return rng.choice((((first, first),), ((first, first + 9),), ((first, (1 << 63) - 1),), ()))
 
 
-def _draw_run(rng: Random, facts: Facts) -> wire.Run:
+def _draw_run(rng: Random, facts: Facts) -> Run:
     name = rng.choice((facts.name, "nobody", "é" * 32, "x" * 64, "x" * 65))
     return name, rng.choice((facts.epoch, facts.epoch + 1, 0, (1 << 32) - 1))
 
@@ -375,7 +376,7 @@ def make_frame(rng: Random, facts: Facts, kind: int, body: bytes) -> bytes:
         return rng.choice((_flip(rng, body), body[:-1], body + b"\0", b"", rng.randbytes(40)))
     try:
         return _FORGE.get(kind, _forge_bytes)(rng, facts, body)
-    except (ValueError, OverflowError, wire.ProtocolError):
+    except (ValueError, OverflowError, ProtocolError):
         return rng.randbytes(rng.randrange(60))
 
 
@@ -449,9 +450,7 @@ def _forge_items(rng: Random, facts: Facts, body: bytes) -> bytes:
     return wire.encode_item_batch(wire.ItemBatch(dead, clocks, said.items))
 
 
-def _shift(
-    clocks: tuple[tuple[wire.Run, int, int], ...], offset: int
-) -> list[tuple[wire.Run, int, int]]:
+def _shift(clocks: tuple[tuple[Run, int, int], ...], offset: int) -> list[tuple[Run, int, int]]:
     return [(run, old + offset, bound) for run, old, bound in clocks]
 
 

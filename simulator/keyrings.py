@@ -1,4 +1,4 @@
-"""Real keyrings for an emulated site: authority, cards, registrations, under keys that follow from names.
+"""Real keyrings for an emulated site: authority, cards and registrations; keys follow from names.
 
 What a node's key file says when the site begins: every node has its own card and the card of the
 node that invited it, the first one, which introduces all others. A subscriber or device is

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -125,7 +125,7 @@ def _do_nothing(*_: object) -> None:
 class _Pause:
     """What a run waits for: the next tick."""
 
-    def __await__(self) -> Iterator[None]:
+    def __await__(self) -> Generator[None, None, None]:
         yield
 
 

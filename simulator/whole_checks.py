@@ -83,30 +83,25 @@ def check_back(play: Play) -> Iterator[Violation]:
 def check_own_voice(play: Play) -> None:
     """Nobody speaks for another: names are what the node says that registered them."""
     for host in _list_whole(play):
-        if host.name in play.truth.liars:
-            continue
-        for name in sorted(find_lies(play).names):
-            where = f"{host.name}, of {name}"
-            known = host.keyring.registrations
-            is_home = play.world.site.homes[name] == host.name  # type: ignore[attr-defined]
-            taken = "registered at home" if is_home else "registered"
-            if host.keyring.is_revoked(name):
-                raise Violation(
-                    "own-voice", f"{where}: it was revoked by a stranger to it", "revoked"
-                )
-            app = known.subscribers.get(name)
-            if app is not None and (app.role, app.passwords.get(1)) != (
-                play.world.roster.roles.get(name, "operator"),
-                hash_of(name),
-            ):
-                raise Violation(
-                    "own-voice", f"{where}: it has the role {app.role}, {app.version}", taken
-                )
-            device = known.devices.get(name)
-            if device is not None and not _has_key(host, name):
-                raise Violation("own-voice", f"{where}: it has other keys", taken)
-            if device is None and app is None:
-                raise Violation("own-voice", f"{where}: it is unknown", "unknown")
+        for name in sorted(find_lies(play).names) if host.name not in play.truth.liars else ():
+            what = _find_theft(play, host, name)
+            if what:
+                is_home = play.world.site.homes[name] == host.name  # type: ignore[attr-defined]
+                fact = f"{what} at home" if is_home else what
+                raise Violation("own-voice", f"{host.name}, of {name}: it is {what}", fact)
+
+
+def _find_theft(play: Play, host: WholeNode, name: str) -> str:
+    """Return what became of a name at a node by somebody else's word."""
+    if host.keyring.is_revoked(name):
+        return "revoked"
+    app = host.keyring.registrations.subscribers.get(name)
+    if app is not None:
+        role, password = play.world.roster.roles[name], hash_of(name)
+        return "" if (app.role, app.passwords.get(1)) == (role, password) else "registered anew"
+    if name not in host.keyring.registrations.devices:
+        return "unknown"
+    return "" if _has_key(host, name) else "registered anew"
 
 
 def _has_key(host: WholeNode, device: str) -> bool:

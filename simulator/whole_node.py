@@ -232,6 +232,7 @@ class WholeNode(HostedNode):
         self.store = cast("Storage", opened.store)
         self.clocks = built.clocks
         self.node = built.durable_node.node
+        assert built.durable_node.server is not None, "there is no broker"
         self.server = built.durable_node.server
         self._records.clear()
         self._published.clear()

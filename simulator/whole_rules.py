@@ -16,7 +16,8 @@ def _serve_once(_: Callable[..., None]) -> Callable[..., None]:
     """End the process with the first error of a run."""
 
     def serve(config: Any) -> None:
-        process.asyncio.run(process._serve(process.open_node(config)))
+        module: Any = process  # in which the loop's asyncio is the simulation's
+        module.asyncio.run(module._serve(module.open_node(config)))
 
     return serve
 

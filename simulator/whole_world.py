@@ -10,7 +10,7 @@ for any other reason stays down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from denwatch.client.vocabulary import Vocabulary
@@ -88,7 +88,7 @@ class WholeWorld(World):
         limits: LimitsSection = DEFAULT,
         room: int = 100_000,
         has_twins: bool = False,
-        hidden: dict[str, tuple[str, ...]] | None = None,
+        hidden: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         super().__init__(seed, vocabulary, settings, watch)
         self.site = SiteFiles()
@@ -132,6 +132,7 @@ class WholeWorld(World):
 
     def _configure(self, name: str, settings: HostSettings) -> NodeConfig:
         assert settings.peers is not None
+        assert settings.subscribers is not None
         strategy, _, copies = settings.peers.strategy.partition(":")
         home = HomeAssistantConfig("homeassistant", "", ("helper",), 0) if settings.home else None
         folder = make_folder()
@@ -142,7 +143,7 @@ class WholeWorld(World):
             folder=folder,
             data=folder,
             vocabulary=("rescue",),
-            organisation=settings.subscribers and settings.subscribers.organisation,
+            organisation=settings.subscribers.organisation,
             listen=(),
             tls=Tls(folder, folder, folder),
             anonymous_role=None,
