@@ -19,7 +19,7 @@ from simulator.wishes import TOPIC, TOPICS, draw_wish
 MINUTE = 60_000
 
 ASK = "ask"  # the kind of happening that has a body
-_WISHES = 5  # that are drawn for the beginning: fewer
+_WISHES = 6  # that are drawn for the beginning: fewer
 _EARLY = 30_000  # ms
 
 _FAULTY = 0.45  # of the happenings
@@ -97,8 +97,8 @@ SIZES = (
 def _make_happening(time: int, kind: str, rng: Random, topic: int) -> Happening:
     first, second = rng.randrange(1 << 16), rng.randrange(1 << 16)
     body = ""
-    if kind == ASK:  # half of what is asked at a site is of one topic
-        number = topic * TOPIC + second % TOPIC if second & 1024 else second
+    if kind == ASK:  # two thirds of what is asked at a site are of one topic
+        number = topic * TOPIC + second % TOPIC if second % 3 else second
         body = json.dumps(draw_wish(number), ensure_ascii=False)
     return Happening(time, kind, first, second, body)
 

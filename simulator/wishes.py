@@ -66,7 +66,7 @@ def draw_wish(number: int) -> dict[str, Any]:
 
 def _draw_usual(rng: Random, topic: Random) -> str:
     """Return one of the subscriptions of a topic."""
-    thresholds = ("", "", ", certain 0.9", ", certain 0.5", ", at least 0.95", ", at least 0.4")
+    thresholds = ("", "", ", certain 0.9", ", certain 0.9", ", at least 0.95", ", at least 0.4")
     kind, limit = topic.choice(("pulse", "pulse", "fever", "best")), topic.randrange(-3, 4)
     if kind == "best":
         least, most = 40 + 10 * limit, 220 - 10 * rng.randrange(3)
