@@ -31,6 +31,11 @@ KNOWN_BREAKS: tuple[KnownBreak, ...] = (
     KnownBreak("half-open-tls", "memory", _HEAVY, is_short=False),
     KnownBreak("half-open-memory", "memory", _HEAVY, is_short=False),
     KnownBreak(
+        "strangers",
+        "disk",
+        "a refused connect is a record and a commit: seven KiB each, until SQLite's log is full",
+    ),
+    KnownBreak(
         "full-disk",
         "ended",
         "a store that cannot be opened for lack of room ends the process instead of being retried",

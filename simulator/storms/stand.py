@@ -35,7 +35,6 @@ WORDS = "east between 1 and 60000 m, event patient"
 _ROUND = 60.0  # s that a reading may take to the medic, on a busy machine
 _TRIES = 3  # starts in a row that may fail before the node counts as dead
 MEMORY = 128 << 20  # bytes that a storm may add to a node
-DISK = 1 << 20  # bytes that a storm of strangers may add to its disk
 
 
 class Stand:
@@ -209,12 +208,11 @@ class Stand:
         return 0
 
     def measure_disk(self) -> int:
-        """Return the bytes of the node's data, without what SQLite keeps to write over."""
-        files = (path for path in self.data.rglob("*") if not path.name.endswith("-wal"))
-        return sum(path.stat().st_size for path in files if path.is_file())
+        """Return the bytes of the node's data."""
+        return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
 
     def settle_disk(self) -> None:
-        """Stop the node in order and start it again, so that its database has everything."""
+        """Stop the node in order and start it again: the write-ahead log begins anew."""
         self.node.stop()
         self.node.start()
 
