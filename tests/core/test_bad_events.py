@@ -197,7 +197,7 @@ def test_a_subscription_has_its_ranges(changes: dict[str, Any], field: str) -> N
 )
 def test_a_receipt_has_possible_dots(note: Any) -> None:
     node = Victim()
-    assert "DeliveredBody: notes is not [origin, epoch, sequence] each" in node.give(
+    assert "DeliveredBody: notes is not [origin, epoch, sequence, proof] each" in node.give(
         DELIVERED, encode_body(DeliveredBody("medic7", [note]))
     )
     assert node.item_store.count(DELIVERED) == 0
