@@ -8,8 +8,9 @@ seen on F's attributes, lie inside s's.
 most it can (outer). Alpha-cuts commute with min, max and not, so under those the two are the same.
 For the other aggregators the inner boxes are where every predicate alone is good enough, the outer
 ones what every match must satisfy. A vector covers others with its inner boxes and is covered only
-with its outer ones, so a vector reported covered is covered, whatever its aggregator. Boxes
-describe exact readings; README.md says what holds under doubt.
+with its outer ones, so a vector reported covered is covered, whatever its aggregator. These boxes
+describe exact readings. `box_doubtful` makes boxes that hold for uncertain ones too: they have the
+threshold as one more dimension. README.md proves it.
 
 This file is plain: no numba, no state.
 """
@@ -73,6 +74,7 @@ class BoxedSubscription:
     mask: int
     boxes: tuple[Box, ...]
     outer: tuple[Box, ...] | None = None  # None: the same as `boxes`
+    is_loner: bool = False  # it covers others alone, but never together with others
 
     def __post_init__(self) -> None:
         if self.mask < 0:
@@ -228,8 +230,23 @@ ATTRIBUTES_PER_EVENT = 16
 MAX_BOXES = 64
 
 
+# Under doubt boxes have two more dimensions: the degree of possibility that a reading has where it
+# meets the box, and, for those who ask for certainty, the degree of certainty. After all attributes.
+LEVEL = 64 * ATTRIBUTES_PER_EVENT
+CERTAINTY = LEVEL + 1
+_LEVEL = ATTRIBUTES_PER_EVENT  # either of them, while boxes are made of an event's 16 attributes
+
+
 class _TooMany(Exception):
     """The formula has more boxes than it is worth."""
+
+
+class _Side(Enum):
+    """What boxes say of the values that match."""
+
+    INNER = "all in them match"
+    OUTER = "all that match are in one"
+    MEETING = "every uncertain reading that matches meets one"
 
 
 def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
@@ -238,8 +255,8 @@ def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
     mask = vector.features << base
     least = max(vector.threshold, vector.certain)
     try:
-        outer = _list_boxes(vector, least, inner=False)
-        inner = _list_boxes(vector, least, inner=True)
+        outer = _list_boxes(vector, least, _Side.OUTER)
+        inner = _list_boxes(vector, least, _Side.INNER)
     except _TooMany:
         return BoxedSubscription(mask, (), ({},))
     if vector.recent or vector.significance:
@@ -247,49 +264,100 @@ def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
     return BoxedSubscription(mask, _shift(inner, base), _shift(outer, base))
 
 
+def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
+    """Return a vector's boxes as they hold for uncertain readings, see "Doubt" in README.md.
+
+    Whoever asks for certainty has one feature more, so that it covers only its like.
+    """
+    base = ATTRIBUTES_PER_EVENT * vector.event
+    mask = vector.features << base | 1 << LEVEL
+    is_certain = vector.certain > 0
+    if is_certain:
+        mask |= 1 << CERTAINTY
+    try:
+        if is_certain:
+            outer = _list_boxes(vector, vector.certain, _Side.OUTER, is_certain=True)
+        else:
+            outer = _list_boxes(vector, vector.threshold, _Side.MEETING)
+        inner = _list_boxes(vector, max(vector.threshold, vector.certain), _Side.INNER)
+    except _TooMany:
+        inner, outer = [], [{}]
+    if vector.recent or vector.significance:
+        inner = []  # it is silent at times when those that it would cover are not
+    if len(inner) > 1 if is_certain else any(p.certain for p in vector.predicates):
+        inner = []  # a reading within a union need not be within one of its boxes
+    dimension = CERTAINTY if is_certain else LEVEL
+    asked, given = [], []
+    for box, place in zip(outer, _shift(outer, base), strict=True):
+        level = box.get(_LEVEL, (0, 255))[1]
+        asked.append({**place, LEVEL: (255, 255), dimension: (level, level)})
+    for box, place in zip(inner, _shift(inner, base), strict=True):
+        level = box.get(_LEVEL, (0, 255))[0]
+        if is_certain:  # within the box it is possible enough; certain it need be only to this
+            sure = _list_boxes(vector, vector.certain, _Side.INNER, is_certain=True)
+            level = max(one.get(_LEVEL, (0, 255))[0] for one in sure)
+        given.append({**place, dimension: (level, 255)})
+    return BoxedSubscription(mask, tuple(given), tuple(asked), is_certain)
+
+
 def _shift(boxes: list[Box], base: int) -> tuple[Box, ...]:
-    return tuple({base + bit: interval for bit, interval in box.items()} for box in boxes)
+    return tuple(
+        {base + bit: interval for bit, interval in box.items() if bit != _LEVEL} for box in boxes
+    )
 
 
-def _list_boxes(vector: SubscriptionVector, least: int, *, inner: bool) -> list[Box]:
-    """Return boxes inside or around the values whose degree is at least `least`."""
+def _list_boxes(
+    vector: SubscriptionVector, least: int, side: _Side, *, is_certain: bool = False
+) -> list[Box]:
+    """Return boxes inside or around the values whose degree is at least `least`.
+
+    `is_certain`: only what is asked of certainty counts.
+    """
     tokens = list(vector.pattern)
     kind = vector.aggregator
     if kind == SUGENO:
-        boxes: list[Box] = [] if inner else [{}]
+        boxes: list[Box] = [] if side is _Side.INNER else [{}]
     elif not tokens:
-        boxes = _combine(vector, list(range(len(vector.predicates))), kind, least, inner=inner)
+        boxes = _combine(vector, list(range(len(vector.predicates))), kind, least, side)
     elif kind != MIN and NOT in tokens:
-        boxes = [] if inner else [{}]  # an upper bound of a mean says little about its parts
+        # An upper bound of a mean says little about its parts.
+        boxes = [] if side is _Side.INNER else [{}]
     else:
-        boxes = _walk(vector, tokens, least, True, inner=inner)
+        boxes = _walk(vector, tokens, least, True, side)
     for p in vector.predicates:
-        theta = max(p.possible, p.certain)
+        if side is _Side.MEETING:
+            if p.possible:
+                boxes = _intersect(boxes, _list_cuts(p, p.possible, side), side)
+            if p.certain:  # the core is within it: the reading meets it at every level
+                sure: list[Box] = [{p.attribute: interval} for interval in cuts.cut(p, p.certain)]
+                boxes = _intersect(boxes, sure, side)
+            continue
+        theta = p.certain if is_certain else max(p.possible, p.certain)
         if theta:
-            boxes = _intersect(boxes, _list_cuts(p, theta))
+            boxes = _intersect(boxes, _list_cuts(p, theta, side), side)
     return boxes
 
 
 def _combine(
-    vector: SubscriptionVector, leaves: list[int], kind: int, least: int, *, inner: bool
+    vector: SubscriptionVector, leaves: list[int], kind: int, least: int, side: _Side
 ) -> list[Box]:
     """Return the boxes of one aggregation of predicates."""
     weights = bytes(vector.predicates[leaf].weight for leaf in leaves)
-    levels = _find_levels(kind, len(leaves), least, weights, inner=inner)
-    sides = [_list_cuts(vector.predicates[i], t) for i, t in zip(leaves, levels, strict=True)]
+    levels = _find_levels(kind, len(leaves), least, weights, side)
+    parts = [_list_cuts(vector.predicates[i], t, side) for i, t in zip(leaves, levels, strict=True)]
     if kind == MAX:
-        return _limit([box for side in sides for box in side])
+        return _limit([box for part in parts for box in part])
     boxes: list[Box] = [{}]
-    for side in sides:
-        boxes = _intersect(boxes, side)
+    for part in parts:
+        boxes = _intersect(boxes, part, side)
     return boxes
 
 
-def _find_levels(kind: int, count: int, least: int, weights: bytes, *, inner: bool) -> list[int]:
+def _find_levels(kind: int, count: int, least: int, weights: bytes, side: _Side) -> list[int]:
     """Return what each operand must reach: enough for the aggregate, or needed for it."""
     if kind in (MIN, MAX):
         return [least] * count
-    if not inner:
+    if side is not _Side.INNER:
         return [cuts.find_level(kind, count, least, weights, i) for i in range(count)]
     for level in range(least, 256):  # all operands at one level: the lowest that is enough
         if aggregate(kind, bytearray([level] * count), 0, count, weights, 0) >= least:
@@ -298,7 +366,7 @@ def _find_levels(kind: int, count: int, least: int, weights: bytes, *, inner: bo
 
 
 def _walk(
-    vector: SubscriptionVector, tokens: list[int], t: int, up: bool, *, inner: bool
+    vector: SubscriptionVector, tokens: list[int], t: int, up: bool, side: _Side
 ) -> list[Box]:
     """Take one formula off the end of a postfix pattern; return its boxes.
 
@@ -306,22 +374,22 @@ def _walk(
     """
     op = tokens.pop()
     if op == NOT:
-        return _walk(vector, tokens, t, not up, inner=inner)
+        return _walk(vector, tokens, t, not up, side)
     if op < len(vector.predicates):
         p = vector.predicates[op]
-        return _list_cuts(p if up else _negate(p), t)
+        return _list_cuts(p if up else _negate(p), t, side)
     is_or = op & 0xF0 == OR
     count = op & 15
     if is_or or vector.aggregator == MIN:
         levels = [t] * count
     else:
-        levels = _find_levels(vector.aggregator, count, t, b"", inner=inner)
-    parts = [_walk(vector, tokens, level, up, inner=inner) for level in reversed(levels)]
+        levels = _find_levels(vector.aggregator, count, t, b"", side)
+    parts = [_walk(vector, tokens, level, up, side) for level in reversed(levels)]
     if is_or == up:
         return _limit([box for part in parts for box in part])
     boxes: list[Box] = [{}]
     for part in parts:
-        boxes = _intersect(boxes, part)
+        boxes = _intersect(boxes, part, side)
     return boxes
 
 
@@ -331,19 +399,31 @@ def _negate(p: Predicate) -> Predicate:
     return Predicate(**fields)  # type: ignore[arg-type]  # the fields of a Predicate
 
 
-def _list_cuts(p: Predicate, t: int) -> list[Box]:
-    return [{p.attribute: interval} for interval in cuts.cut(p, min(t, 256))]
+def _list_cuts(p: Predicate, t: int, side: _Side) -> list[Box]:
+    """Return where a predicate reaches t, and the levels of a reading at which that counts.
+
+    A reading that is possible to any of (t, 255) there reaches t; one that reaches t is possible to
+    t there. Every reading reaches 0, with its core.
+    """
+    levels = (t, 255) if side is _Side.INNER else (0, t or 255)
+    return [{p.attribute: interval, _LEVEL: levels} for interval in cuts.cut(p, min(t, 256))]
 
 
-def _intersect(boxes: list[Box], others: list[Box]) -> list[Box]:
-    """Return the boxes that lie in one of each side, without the empty ones."""
+def _intersect(boxes: list[Box], others: list[Box], side: _Side) -> list[Box]:
+    """Return the boxes that lie in one of each side, without the empty ones.
+
+    An uncertain reading can meet two intervals that have nothing in common; then it meets the
+    first. If they do have, it meets what they share: of three intervals that meet each other, all
+    share a point.
+    """
     joined: list[Box] = []
     for box in boxes:
         for other in others:
             both = dict(box)
             for bit, (low, high) in other.items():
                 start, stop = both.get(bit, (low, high))
-                both[bit] = (max(start, low), min(stop, high))
+                if side is not _Side.MEETING or (start <= high and low <= stop):
+                    both[bit] = (max(start, low), min(stop, high))
             if all(low <= high for low, high in both.values()):
                 joined.append(both)
     return _limit(joined)

@@ -3,7 +3,8 @@
 A `CoveringEntry` is a subscription clipped to the domains, with its place in the order of arrival.
 An `EntryIndex` has one `RowTable` for each mask: the boxes of all entries with that mask side by
 side. A question about mask G looks at the tables of G's subsets only; it answers which entries meet
-a box, and which single entry covers another one.
+a box, and which single entry covers another one. Loners, which cover others only alone, have tables
+of their own, which the first question passes over.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class CoveringEntry:
     rows: Rows  # where it surely matches: it covers others with these
     outer: Rows  # where it can match: it is covered with these; the same array if boxes are exact
     share: float  # of all values that its features can take, at most
+    is_loner: bool = False  # it covers others only alone
 
     @classmethod
     def make(cls, order: int, subscription: BoxedSubscription, domains: Domains) -> CoveringEntry:
@@ -46,7 +48,8 @@ class CoveringEntry:
         if subscription.outer is not None:
             outer = pack_rows(list_rows(subscription.outer, mask, domains), mask)
         whole = measure_rows(pack_rows([domains.span(mask)], mask))[0]
-        return cls(order, mask, rows, outer, float(measure_rows(rows).sum() / whole))
+        share = float(measure_rows(rows).sum() / whole)
+        return cls(order, mask, rows, outer, share, subscription.is_loner)
 
 
 def sort_widest_first(entries: Iterable[CoveringEntry]) -> list[CoveringEntry]:
@@ -118,6 +121,7 @@ class EntryIndex:
         self._domains = domains
         self._outer = outer
         self._tables: dict[int, RowTable] = {}
+        self._loners: dict[int, RowTable] = {}
         self._several: dict[int, CoveringEntry] = {}  # those with more than one box, by order
         self.entries: dict[int, CoveringEntry] = {}  # by order
 
@@ -127,9 +131,10 @@ class EntryIndex:
         rows = self._get_rows(entry)
         if not len(rows):
             return  # nothing to find
-        if entry.mask not in self._tables:
-            self._tables[entry.mask] = RowTable(rows.shape[1])
-        self._tables[entry.mask].add(rows, entry.order)
+        tables = self._choose(entry)
+        if entry.mask not in tables:
+            tables[entry.mask] = RowTable(rows.shape[1])
+        tables[entry.mask].add(rows, entry.order)
         if len(rows) > 1:
             self._several[entry.order] = entry
 
@@ -139,9 +144,10 @@ class EntryIndex:
         self._several.pop(entry.order, None)
         if not len(self._get_rows(entry)):
             return
-        self._tables[entry.mask].remove(entry.order)
-        if not len(self._tables[entry.mask].orders):
-            del self._tables[entry.mask]
+        tables = self._choose(entry)
+        tables[entry.mask].remove(entry.order)
+        if not len(tables[entry.mask].orders):
+            del tables[entry.mask]
 
     def get_table(self, mask: int) -> RowTable | None:
         """Return the boxes over exactly this mask."""
@@ -150,10 +156,11 @@ class EntryIndex:
     def gather(self, box: npt.NDArray[np.int32], mask: int) -> tuple[Rows, Orders]:
         """Return, as boxes over `mask`, those of entries with no other features that meet `box`.
 
-        The largest overlap comes first, so that who subtracts them is done soon.
+        Without loners, which cover nothing together. The largest overlap comes first, so that who
+        subtracts them is done soon.
         """
         rows, orders_of = [np.empty((0, len(box)), np.int32)], [np.empty(0, np.int64)]
-        for inner, table in self._list_tables(mask):
+        for inner, table in _list_tables(self._tables, mask):
             near = table.find_overlapping(box[find_columns(inner, mask)])
             rows.append(lift_rows(table.rows[near], inner, mask, self._domains))
             orders_of.append(table.orders[near])
@@ -167,7 +174,11 @@ class EntryIndex:
     def find_coverer(self, entry: CoveringEntry) -> CoveringEntry | None:
         """Return the earliest entry that covers another, not empty one alone, if there is any."""
         best: int | None = None
-        for inner, table in self._list_tables(entry.mask):
+        tables = (
+            *_list_tables(self._tables, entry.mask),
+            *_list_tables(self._loners, entry.mask),
+        )
+        for inner, table in tables:
             seen = np.ascontiguousarray(entry.outer[:, find_columns(inner, entry.mask)])
             common: set[int] | None = None
             for box in seen:
@@ -182,19 +193,6 @@ class EntryIndex:
                 best = order
         return None if best is None else self.entries[best]
 
-    def _list_tables(self, mask: int) -> Iterator[tuple[int, RowTable]]:
-        """Yield the boxes of every mask that this one includes, in a fixed order."""
-        if len(self._tables) < 1 << mask.bit_count():
-            yield from ((i, table) for i, table in self._tables.items() if not i & ~mask)
-            return
-        inner = mask  # fewer masks to try than tables to look at
-        while True:
-            if inner in self._tables:
-                yield inner, self._tables[inner]
-            if not inner:
-                return
-            inner = (inner - 1) & mask
-
     def _covers(self, other: CoveringEntry, entry: CoveringEntry) -> bool:
         """Say whether an entry's boxes cover another's, also where no single box of it does."""
         if other.mask & ~entry.mask:
@@ -204,3 +202,20 @@ class EntryIndex:
 
     def _get_rows(self, entry: CoveringEntry) -> Rows:
         return entry.outer if self._outer else entry.rows
+
+    def _choose(self, entry: CoveringEntry) -> dict[int, RowTable]:
+        return self._loners if entry.is_loner and not self._outer else self._tables
+
+
+def _list_tables(tables: dict[int, RowTable], mask: int) -> Iterator[tuple[int, RowTable]]:
+    """Yield the boxes of every mask that this one includes, in a fixed order."""
+    if len(tables) < 1 << mask.bit_count():
+        yield from ((i, table) for i, table in tables.items() if not i & ~mask)
+        return
+    inner = mask  # fewer masks to try than tables to look at
+    while True:
+        if inner in tables:
+            yield inner, tables[inner]
+        if not inner:
+            return
+        inner = (inner - 1) & mask

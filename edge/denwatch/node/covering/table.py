@@ -94,6 +94,8 @@ class SpaceSet:
     def _cut(self, mask: int, entry: CoveringEntry) -> None:
         space = self._spaces[mask]
         boxes = lift_rows(entry.rows, entry.mask, mask, self._domains)
+        if entry.is_loner:
+            boxes = boxes[:0]
         if isinstance(self._policy, Exact):
             for box in boxes:
                 space.cut(box)
@@ -129,6 +131,8 @@ class SpaceSet:
     def _find_uncovered(self, mask: int, entry: CoveringEntry) -> Rows:
         """Return the part of a former active entry that no active one covers (paper, Fig. 7)."""
         boxes = lift_rows(entry.rows, entry.mask, mask, self._domains)
+        if entry.is_loner:
+            boxes = boxes[:0]
         parts = [boxes[:0]]
         for number, box in enumerate(boxes):
             left = NegativeSpace(box[None], merging=self._policy.merging)
