@@ -75,7 +75,7 @@ def _keep_epoch(open_store: Callable[..., None]) -> Callable[..., None]:
 
 
 def _trust_all(make_key: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda device: make_key(replace(device, is_doubtful=False))
+    return lambda device: make_key(replace(device, is_doubtful=False, doubts={}))
 
 
 def _know_all(link_for: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,7 +118,7 @@ RULES |= {
         devices,
         "_make_key",
         _trust_all,
-        "what is uncertain is covered by nothing",
+        "uncertain readings are covered by rules of their own",
         ("carry", "nap"),
         {"sensors": 0b11_11_11_11_11},
     ),

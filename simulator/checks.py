@@ -251,9 +251,6 @@ def _describe_held_back(play: Play, wish: Wish, device: EmulatedDevice, taken: T
         facts.append("content")
     if not all(reading.exact for reading in note.readings):
         facts.append("uncertain")
-        known = play.truth.doubtful.get((taken.node, device.name), FOREVER)
-        if taken.time < known + _INSTALLED:
-            facts.append("doubt not known")
     points = [(reading.attribute, reading.points) for reading in note.readings]
     words = wish.request.get("subscribe") or wish.content
     text = f"{device.name} at {taken.node} did not tell {points}, and {wish.person.name} asked"

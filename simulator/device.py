@@ -174,7 +174,7 @@ class EmulatedDevice:
             self.spool,
             self.manager,
             self.vocabulary,
-            lambda: {7: "field"},
+            lambda: {7: "field", 24: {event.sample.event: event.doubts for event in events}},
         )
         self.execution = Execution(self.manager, events, _Outbox(self))
         self.is_up = True

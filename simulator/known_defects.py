@@ -54,19 +54,6 @@ def make_small(
 
 
 DEFECTS |= {
-    "uncertain-covered": Defect(
-        "held-back",
-        "covering compares exact readings; an uncertain one can match a covered subscription and"
-        " none of those that cover it, until the node has seen one of the device",
-        make_small(
-            5,
-            make_request(1_000, {"subscribe": "heart_rate above 120, certain 0.9"}),
-            make_request(2_000, {"subscribe": "heart_rate above 130"}),
-            sensors=3,
-        ),
-        frozenset({"uncertain", "doubt not known"}),
-        frozenset({"content"}),
-    ),
     "content-not-installed": Defect(
         "held-back",
         "typed content is confirmed and never installed on a device",

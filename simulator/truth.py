@@ -26,7 +26,6 @@ from simulator.world import KEPT_ALIVE, World
 
 PRESENCE = KEPT_ALIVE + 40_000  # ms within which what is said of a device's presence is true
 _LINGER = 1_000  # ms: what was on its way when a device lost its rights
-_UNCERTAIN = 2  # the flag of a notification vector with a trapezoid in it
 
 
 class Seen(NamedTuple):
@@ -89,7 +88,6 @@ class Truth:
         self.mistaken: set[tuple[str, str, int]] = set()  # ... and life: passes for its old self
         self.absences: list[Absence] = []
         self.omitting: set[str] = set()  # nodes that found no room on a device for something
-        self.doubtful: dict[tuple[str, str], int] = {}  # node and device: first sent with doubt
         self._started: dict[str, int] = {}  # nodes, and when
         self._delivered: set[tuple[str, str, int]] = set()
 
@@ -146,11 +144,9 @@ class Truth:
         device = self.world.devices.get(fields["device"])
         seen = _read_note(fields, device.life if device else 0)
         self.notes.setdefault(int(str(fields["item"])), seen)
-        if seen.origin == host.name:
-            if self.revoked.get(seen.device, self.world.now) < self.world.now - _LINGER:
-                self.stolen.append((host.name, seen.device))
-            if seen.vector[1] & _UNCERTAIN:
-                self.doubtful.setdefault((host.name, seen.device), self.world.now)
+        revoked = self.revoked.get(seen.device, self.world.now)
+        if seen.origin == host.name and revoked < self.world.now - _LINGER:
+            self.stolen.append((host.name, seen.device))
 
     def look_at_presence(self) -> None:
         """Compare who is said to be there with who is, at every node."""

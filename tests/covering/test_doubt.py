@@ -1,4 +1,4 @@
-"""Covering of uncertain readings: whatever a passive subscription wants, an active one wants too."""
+"""Covering under doubt: whatever a passive subscription wants, an active one wants too."""
 
 from __future__ import annotations
 

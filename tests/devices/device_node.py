@@ -197,8 +197,11 @@ class Watchdog:
         name: str = DEVICE,
         key_id: int = 7,
         vocabulary: bytes = VOCABULARY,
+        hello: dict[int, object] | None = None,
     ) -> None:
+        """`hello`: further fields of it; by default all readings are exact."""
         self.name = name
+        self.hello = {24: {}} if hello is None else hello
         self.senses = senses or SENSES
         self.capacity = capacity
         self.key_id = key_id
@@ -216,7 +219,12 @@ class Watchdog:
         self.manager = Manager([self.language], self.senses)
         key = FrameKey(self.name, NODE, self.key_id, make_secret(self.key_id))
         self.uplink = Uplink(
-            self.name, {NODE: key}, self.spool, self.manager, self.vocabulary, lambda: {7: "dog 1"}
+            self.name,
+            {NODE: key},
+            self.spool,
+            self.manager,
+            self.vocabulary,
+            lambda: {7: "dog 1", **self.hello},
         )
 
     def restart(self) -> None:
@@ -250,9 +258,11 @@ class Watchdog:
         self.spool.flush(self.now)
         self.put[self.spool.epoch, sequence] = vector
 
-    def read(self, event: int, values: dict[int, int]) -> bool:
+    def read(self, event: int, values: dict[int, int], width: int = 0) -> bool:
         """Take a reading; it is told if a subscription wants it. Return whether one does."""
         sample = self._sample(event, values)
+        for attribute, value in values.items():
+            sample.set_doubtful(attribute, value - width, value, value, value + width)
         degree = self.language.judge(sample, self.now)
         if degree >= 0:
             self.keep(write_notification(sample), degree)

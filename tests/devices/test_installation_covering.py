@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+import cbor2
 import pytest
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import ClockSet, Listening
@@ -89,22 +91,79 @@ def test_significance_covers_nothing() -> None:
     check_installed(node, watchdog, banded, plain)
 
 
-def test_a_device_with_doubt_gets_everything_from_its_first_doubtful_reading_on() -> None:
-    node, watchdog = make_met()
-    node.subscribe(make_vector(0, 100))
-    narrow = make_vector(10, 20)
-    node.subscribe(narrow)
+DOUBTFUL = {24: {1: 1}}
+
+
+def make_above(low: int, threshold: int = 128, certain: int = 0) -> bytes:
+    return make_vector(low, 255, threshold=threshold, certain=certain)
+
+
+@pytest.mark.parametrize("hello", [DOUBTFUL, {}], ids=["announced", "silent about it"])
+@pytest.mark.parametrize(
+    ("first", "second", "value", "width"),
+    [
+        (make_above(90, 230, 230), make_above(100), 101, 20),
+        (make_above(152, 243), make_above(154, 102), 151, 8),
+    ],
+    ids=["certain", "higher threshold"],
+)
+def test_no_uncertain_reading_stays_behind(
+    first: bytes, second: bytes, value: int, width: int, hello: dict[int, object]
+) -> None:
+    node, watchdog = make_met(hello=hello)
+    for vector in (first, second):
+        node.subscribe(vector)
+        settle(node, watchdog)
+    assert watchdog.read(1, {0: value}, width)
+    check_installed(node, watchdog, first, second)
+
+
+def test_doubt_covers_what_asks_for_no_less() -> None:
+    node, watchdog = make_met(hello=DOUBTFUL)
+    node.subscribe(make_above(90))
+    for vector in (make_above(100), make_above(95, 200), make_above(90, 230, 230)):
+        node.subscribe(vector)
     settle(node, watchdog)
-    assert len(watchdog.list_installed()) == 1
-    watchdog.tell(1, {0: 22}, doubt=1)
+    check_installed(node, watchdog, make_above(90))
+    assert watchdog.read(1, {0: 80}, 20)
+
+
+def test_events_without_doubt_are_covered_as_exact_ones() -> None:
+    node, watchdog = make_met(hello={24: {2: 1}})
+    node.subscribe(make_above(90, 230, 230))
+    node.subscribe(make_above(100))
+    settle(node, watchdog)
+    check_installed(node, watchdog, make_above(90, 230, 230))
+
+
+def test_a_device_that_promised_exact_readings_is_remembered_for_another() -> None:
+    node, watchdog = make_met()
+    high, low = make_above(90, 243), make_above(100)
+    node.subscribe(high)
+    node.subscribe(low)
+    settle(node, watchdog)
+    check_installed(node, watchdog, high)
+    watchdog.tell(1, {0: 122}, doubt=1)
     settle(node, watchdog)
     node.tick()
     settle(node, watchdog)
-    check_installed(node, watchdog, make_vector(0, 100), narrow)
+    check_installed(node, watchdog, high, low)
     node.reopen()  # that is remembered
     watchdog.restart()
     meet(node, watchdog)
-    check_installed(node, watchdog, make_vector(0, 100), narrow)
+    check_installed(node, watchdog, high, low)
+
+
+def test_what_an_older_version_stored_of_a_device_may_have_doubt() -> None:
+    node, watchdog = make_met()
+    (device,) = node.devices.list_devices()
+    assert not device.may_doubt(1)
+    space = node.medium.spaces["device"]
+    fields = cbor2.loads(space[watchdog.name.encode()])
+    space[watchdog.name.encode()] = cbor2.dumps(fields[:-1])
+    node.reopen()
+    (device,) = node.devices.list_devices()
+    assert device.may_doubt(1)
 
 
 def test_a_vector_is_valid_as_long_as_its_subscription_lives() -> None:
@@ -175,3 +234,35 @@ def read_validity(frame: bytes) -> int:
 
     (vector,) = split_vectors(frame[11:-8])
     return decode_duration(decode(vector).validity)
+
+
+def list_asked(seed: int) -> list[bytes]:
+    """Return 42 subscriptions as people make them: some with thresholds, some for certain."""
+    rng = Random(seed)
+    asked = []
+    for _ in range(42):
+        predicates = []
+        for attribute in sorted(rng.sample(range(3), rng.choice((1, 1, 1, 2, 2, 3)))):
+            low = rng.randrange(20, 236)
+            ends = rng.choice(((low, 255), (0, low // 2), (low, min(255, low + 40))))
+            predicates.append(Predicate(attribute, *ends, rng.choice((255, 255, 200, 230))))
+        certain = rng.choice((0,) * 7 + (204,))
+        threshold = max(certain, rng.choice((128,) * 6 + (179, 102)))
+        vector = SubscriptionVector(1, predicates, threshold=threshold, certain=certain)
+        asked.append(encode(vector))
+    return asked
+
+
+def test_doubt_costs_few_more_vectors() -> None:
+    exact, doubtful = 0, 0
+    for seed in range(6):
+        counts = []
+        for hello in ({24: {}}, DOUBTFUL):
+            node, watchdog = make_met(hello=hello, capacity=4096)
+            for vector in list_asked(seed):
+                node.subscribe(vector)
+            settle(node, watchdog)
+            counts.append(len(watchdog.list_installed()))
+        exact, doubtful = exact + counts[0], doubtful + counts[1]
+        assert counts[0] <= counts[1] < 42
+    assert doubtful <= 1.6 * exact

@@ -165,6 +165,7 @@ class Watchdog:
         version = sys.implementation.version
         name = sys.implementation.name
         fields: dict[int, object] = {7: f"{name} {version[0]}.{version[1]}.{version[2]}"}
+        fields[24] = {event.sample.event: event.doubts for event in self.execution.events}
         if board is not None:
             fields[8] = board.read_reset_reason()
         if self.guard.lowest > 0:

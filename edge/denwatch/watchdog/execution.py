@@ -105,6 +105,7 @@ class Event:
         self.told = 0  # faults that were reported ...
         self.told_at = 0  # ... and when
         self.features = 0
+        self.doubts = 0  # of them, those with an accuracy
         self.sources: list[Source] = []
         for channel in channels:
             if channel.source not in self.sources:
@@ -113,6 +114,8 @@ class Event:
             if self.features & bit:
                 raise ValueError(f"attribute {channel.attribute} twice")
             self.features |= bit
+            if channel.worst:
+                self.doubts |= bit
             if channel.wide:
                 self.sample.wides |= bit
 

@@ -175,6 +175,7 @@ _SCHEMAS = {
             8: ("reset", "uint32", False),  # reset reason
             9: ("lowest", "uint32", False),  # low-water mark of free memory
             10: ("dropped", "uint32", False),  # notifications lost to a full spool
+            24: ("doubts", "doubts", False),  # event: features that have an accuracy
         },
     ),
     2: ("vocabulary", {1: ("hash", "hash", True), 2: ("body", "bytes", True)}),
@@ -257,6 +258,10 @@ def _holds(kind: str, value: object) -> bool:
     if kind == "senses":
         return isinstance(value, dict) and all(
             _holds("uint6", event) and _holds("masks", value[event]) for event in value
+        )
+    if kind == "doubts":
+        return isinstance(value, dict) and all(
+            _holds("uint6", event) and _holds("uint16", value[event]) for event in value
         )
     if not isinstance(value, list):
         return False

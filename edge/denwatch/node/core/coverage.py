@@ -9,10 +9,11 @@ decision a subscription. A vector that the *active* ones cover is *passive*: it 
 whatever matches it matches an active one, and the node matches again. When what covered it goes,
 it becomes active.
 
-DOUBT      covering speaks of exact readings only. A reading with doubt can match a covered vector
-           and none of those that cover it, so devices that have sent readings with doubt share a
-           coverage in which everything is active. A hello does not say whether a sensor has doubt;
-           the first such reading does, and from then on it is remembered.
+DOUBT      a reading with doubt can match a covered vector and none of those that cover it for
+           exact readings. So devices whose readings of an event may be uncertain share a coverage
+           of their own, which covers less: see "Doubt" in `covering/README.md`. A hello says which
+           attributes have an accuracy; a device that does not say so may have doubt everywhere.
+           One that promised exact readings and sends another is remembered for it.
 LEASES     an active vector must stay on the device as long as any vector that it stands for, also
            where nobody can reach the device when its own subscription ends. So all active ones are
            leased for as long as the passive ones live. What had to be extended once gets twice the
@@ -36,7 +37,7 @@ from typing import NamedTuple
 
 from denwatch.node.core.items import SubscriptionBody
 from denwatch.node.covering import Covering, Domains, Policy
-from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
+from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_doubtful, box_vector
 from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription
 from denwatch.protocol.errors import ProtocolError
@@ -183,11 +184,10 @@ class Coverage:
         self.waiting: dict[bytes, None] = {}  # to be placed
         # By vector. Several requested ones have the same if they are of several vocabularies.
         self._requested: dict[bytes, list[RequestedVector]] = {}
-        self._table: Covering[bytes] | None = None
-        if not key.is_doubtful:
-            base = ATTRIBUTES_PER_EVENT * key.event
-            wides = {base + bit: _WIDE for bit in range(16) if key.masks[1] >> bit & 1}
-            self._table = Covering(Domains(special=wides), policy)
+        base = ATTRIBUTES_PER_EVENT * key.event
+        wides = {base + bit: _WIDE for bit in range(16) if key.masks[1] >> bit & 1}
+        self._table: Covering[bytes] = Covering(Domains(special=wides), policy)
+        self._make_boxes = box_doubtful if key.is_doubtful else box_vector
         self._by: dict[bytes, bytes] = {}  # passive ones that one active one covers alone
         self._covered: dict[bytes, dict[bytes, None]] = {}  # the reverse
         self._leases: dict[bytes, int] = {}  # of placed requested, for their own sake
@@ -240,10 +240,7 @@ class Coverage:
             del self.waiting[body]
             self._leases[body] = self._find_end(body)
             self._changes += 1
-            if self._table is None:
-                self._activate(body, change)
-                continue
-            placement = self._table.subscribe(body, box_vector(decode(body)))
+            placement = self._table.subscribe(body, self._make_boxes(decode(body)))
             if placement.active:
                 self._activate(body, change)
             else:
@@ -273,12 +270,11 @@ class Coverage:
         if body in self.active:
             del self.active[body]
             change.dropped.append(body)
-        if self._table is not None:
-            back = self._table.unsubscribe(body)
-            for other in self._covered.pop(body, ()):
-                del self._by[other]
-            for other in back:
-                self._activate(other, change)
+        back = self._table.unsubscribe(body)
+        for other in self._covered.pop(body, ()):
+            del self._by[other]
+        for other in back:
+            self._activate(other, change)
         return change
 
     def renew(self, body: bytes, now: int) -> CoverageChange:
@@ -299,7 +295,7 @@ class Coverage:
         """Place all anew, the widest first, if much has changed and it is not too much work."""
         change = CoverageChange([], [], [])
         size = len(self)
-        if self._table is None or self._changes < max(_LEAST_CHANGES, size // 2) or size > limit:
+        if self._changes < max(_LEAST_CHANGES, size // 2) or size > limit:
             return change
         self._changes = 0
         moved = self._table.rebuild()

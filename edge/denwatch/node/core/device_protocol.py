@@ -154,6 +154,7 @@ def read_hello(
         known is not None and known.is_doubtful,
         (0, 0) if known is None else known.taken,
         frame.epoch,
+        fields.get("doubts"),
     )
 
 
@@ -195,7 +196,7 @@ class FrameNotification(NamedTuple):
     vector: bytes
     age: int  # ms
     doubt: int  # ms by which the age may be wrong
-    is_doubtful: bool  # a reading has an accuracy
+    is_doubtful: bool  # a reading has an accuracy that the hello did not announce
 
 
 def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[FrameNotification]:
@@ -214,7 +215,7 @@ def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[F
         sequence = frame.sequence - ((frame.sequence - n.sequence) & 0xFFFF)
         if sequence <= (notifications[-1].sequence if notifications else 0):
             raise DeviceRefusal("sequence", f"number {sequence} is out of order")
-        is_doubtful = not all(reading.exact for reading in n.readings)
+        is_doubtful = not (device.may_doubt(n.event) or all(r.exact for r in n.readings))
         notifications.append(FrameNotification(sequence, vector, *_find_age(n.age), is_doubtful))
     if not notifications or notifications[-1].sequence != frame.sequence:
         raise DeviceRefusal("sequence", f"the last number is not the frame's, {frame.sequence}")

@@ -98,28 +98,35 @@ class Device:
     lowest: int = 0
     dropped: int = 0
     heard: int = 0  # when the hello came, ms
-    is_doubtful: bool = False  # it has sent readings with doubt
+    is_doubtful: bool = False  # it has sent readings with doubt that its hello did not announce
     taken: Number = (0, 0)
     epoch: int = 0  # the highest that it was heard in
+    doubts: dict[int, int] | None = None  # by event: attributes with an accuracy; None: any may
     # Not on the disk:
     is_present: bool = field(default=False, compare=False)
     repeated: int = field(default=0, compare=False)  # when an acknowledgement was, ms
+
+    def may_doubt(self, event: int) -> bool:
+        """Return whether its readings of an event may be uncertain, as far as anybody knows."""
+        return self.is_doubtful or self.doubts is None or bool(self.doubts.get(event, 0))
 
     def encode(self) -> bytes:
         """Return what a hello changes, as bytes."""
         sensed = {event: list(masks) for event, masks in self.sensed.items()}
         facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
         what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
-        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, self.is_doubtful, self.epoch])
+        doubt = [self.is_doubtful, self.epoch, self.doubts]
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt])
 
 
 def _decode(name: str, data: bytes) -> Device:
     epoch, count, key_id, vocabulary, sensed, capacity, languages, *rest = cbor2.loads(data)
     masks = {event: (pair[0], pair[1]) for event, pair in sensed.items()}
-    firmware, reset, lowest, dropped, heard, is_doubtful, seen = rest
+    firmware, reset, lowest, dropped, heard, is_doubtful, seen, *last = rest
     what = vocabulary, masks, capacity, tuple(languages)
     facts = firmware, reset, lowest, dropped, heard, is_doubtful
-    return Device(name, (epoch, count), key_id, *what, *facts, epoch=seen)
+    doubts = last[0] if last else None  # an older version stored none
+    return Device(name, (epoch, count), key_id, *what, *facts, epoch=seen, doubts=doubts)
 
 
 def _pack(number: Number) -> bytes:
@@ -565,7 +572,7 @@ def _make_key(device: Device) -> DeviceKindKey:
     coverages = []
     if FUZZY_ON_DEVICES in device.languages:
         for event, masks in sorted(device.sensed.items()):
-            coverages.append(CoverageKey(device.vocabulary, event, masks, device.is_doubtful))
+            coverages.append(CoverageKey(device.vocabulary, event, masks, device.may_doubt(event)))
     return DeviceKindKey(tuple(coverages), device.capacity)
 
 

@@ -230,8 +230,8 @@ ATTRIBUTES_PER_EVENT = 16
 MAX_BOXES = 64
 
 
-# Under doubt boxes have two more dimensions: the degree of possibility that a reading has where it
-# meets the box, and, for those who ask for certainty, the degree of certainty. After all attributes.
+# Under doubt boxes have two more dimensions, after all attributes: how possible a reading is where
+# it meets the box, and, for those who ask for certainty, how certain it is to be within.
 LEVEL = 64 * ATTRIBUTES_PER_EVENT
 CERTAINTY = LEVEL + 1
 _LEVEL = ATTRIBUTES_PER_EVENT  # either of them, while boxes are made of an event's 16 attributes
