@@ -15,7 +15,7 @@ from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
 from denwatch.node.core import devices, subscriptions
-from denwatch.node.core.coverage import DeviceKind
+from denwatch.node.core.coverage import Coverage
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import VectorTable
@@ -112,7 +112,7 @@ RULES |= {
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
     "reinstall": Rule(VectorTable, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(
-        DeviceKind, "_select", _always(False), "what is not sent to a device is covered"
+        Coverage, "_activate", _always(None), "what is not sent to a device is covered"
     ),
     "doubt": Rule(
         devices,

@@ -185,9 +185,9 @@ class Truth:
 
 
 def iterate_notes(host: HostedNode) -> Iterator[tuple[int, NotificationBody]]:
-    """Yield the notifications on a node's disk, with their ids."""
+    """Yield the notifications on a node's disk, with their ids; a liar's own may be too long."""
     for key, value in sorted(host.medium.spaces.get("item.notification", {}).items()):
-        yield read_dot(key).id, decode_body(NotificationBody, cbor2.loads(value)[2])
+        yield read_dot(key).id, NotificationBody(*cbor2.loads(cbor2.loads(value)[2]))
 
 
 def iterate_subscriptions(host: HostedNode) -> Iterator[tuple[int, SubscriptionBody]]:

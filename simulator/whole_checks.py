@@ -75,8 +75,9 @@ def check_back(play: Play) -> Iterator[Violation]:
     """Nobody stays down: when there is room again, a node that had a full disk works."""
     for host in _list_whole(play):
         for ending in host.endings:
-            what = ending.partition(" in ")[0]
-            yield Violation("back", f"{host.name} gave up: {ending}", what)
+            where = ending.partition(":")[0]  # the exception, and in which function
+            what = where.partition(" in ")[0]
+            yield Violation("back", f"{host.name} gave up: {ending}", what, where)
 
 
 @check("own-voice", order=-5)

@@ -32,11 +32,17 @@ _WHOLE_DEFECTS = {
         make_small(1, Happening(30_000, "far-clock", 0, 0), silent=0, whole=1),
         frozenset({"OverflowError in _pack"}),
     ),
+    "far-epoch-key": Defect(
+        "unstopped",
+        "nor into the keys of items",
+        make_small(1, Happening(30_000, "far-clock", 0, 0), silent=0, whole=1),
+        frozenset({"OverflowError in _begin_key"}),
+    ),
     "full-at-opening": Defect(
         "back",
         "a process that finds its disk full when it opens the store ends, and does not try again",
         _lie("full-disk", 0, 1),
-        frozenset({"StoreFull"}),
+        frozenset({"StoreFull in open_node"}),
     ),
     "too-many-files": Defect(
         "back",
@@ -66,7 +72,7 @@ _WHOLE_DEFECTS = {
         "damaged",
         "a value that changed on the disk is not found to be damaged: an exception leaves the event"
         " loop, or the node does not start and does not say which value it is",
-        make_small(1, Happening(30_000, "torn-value", 0, 8), silent=0),
+        make_small(1, Happening(30_000, "bit-flip", 0, 28), silent=0),
         frozenset(),
     ),
     "narrow-packets": Defect(
