@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from denwatch.node.core import items
 from denwatch.node.runtime import build, process
 from denwatch.node.security.notices import RegistrationsBuilder
 from denwatch.node.store import Store
@@ -65,6 +66,14 @@ RULES |= {
         "one name has as many subscriptions as the configuration says",
         ("flood",),
         {"whole": 1, "limits": 1},
+    ),
+    "item-schema": Rule(
+        items,
+        "check_run",
+        lambda _: lambda *_: "",
+        "what crosses a boundary is checked completely before anything changes",
+        ("lying-items",),
+        {"whole": 1},
     ),
     "both-stores": Rule(
         Store,

@@ -163,6 +163,7 @@ def test_a_known_defect_shows(name: str) -> None:
         ("start-again", "back"),
         ("home-registers", "own-voice"),
         ("configured-limits", "frugal"),
+        ("item-schema", "unstopped"),
         ("both-stores", "stores"),
     ],
 )
