@@ -420,8 +420,9 @@ def check_node(config: NodeConfig) -> None:
 def serve_node(config: NodeConfig) -> None:
     """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot continue.
 
-    After a full disk, or a defect of ours, memory may be ahead of the disk: the node starts again
-    from what is there. A defect that comes back again and again ends the process.
+    After a full disk, or a defect of ours in a tick, memory may be ahead of the disk: the node
+    starts again from what is there. A defect that comes back again and again ends the process. What
+    comes from outside cannot cause it: see `DurableNode`.
     """
     defects: deque[float] = deque(maxlen=_DEFECTS)
     warm_up(lambda words: print(f"{config.name}: {words}", file=sys.stderr, flush=True))
