@@ -16,6 +16,7 @@ from typing import Any
 
 import cbor2
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind
+from denwatch.protocol.cuts import trapezoid
 from denwatch.protocol.matching import match
 from denwatch.protocol.notification import decode as decode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
@@ -34,6 +35,7 @@ from simulator.wishes import find_terms
 SLACK = 4_000  # ms: ticks and links take time
 SETTLED = 100_000  # ms after the trouble: even who left near its end is back
 FOREVER = 1 << 60  # ms
+POSSIBLE = 128  # of 255: how possible a match of typed content must be
 Triple = tuple[str, str, Any]
 
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
@@ -80,7 +82,8 @@ class Wish:
     def find_degree(self, note: NotificationVector, device: str) -> int:
         """Return how well a note meets it, 0 to 255; -1: not at all."""
         if self.vector is None:
-            return 255 if meets_content(self.content, note, device) else -1
+            degree = rate_content(self.content, note, device)
+            return degree if degree >= POSSIBLE else -1
         found = match(self.vector, note)
         return found.possible if found is not None and found.matched else -1
 
@@ -112,21 +115,30 @@ def find_attribute(event: EventType, bit: int) -> Attribute:
     return attribute
 
 
-def meets_content(triples: Sequence[Triple], note: NotificationVector, device: str) -> bool:
-    """Return whether a note's exact values meet all constraints."""
+def rate_content(triples: Sequence[Triple], note: NotificationVector, device: str) -> int:
+    """Return how possible it is that a note's values meet all constraints, 0 to 255."""
     event = find_event(note.event)
-    values: dict[str, Any] = {"event": event.name, "device": device}
+    names: dict[str, list[tuple[Any, int]]] = {"event": [(event.name, 255)]}
+    names["device"] = [(device, 255)]
     for reading in note.readings:
         attribute = find_attribute(event, reading.attribute)
-        if reading.exact and attribute.kind is ValueKind.NUMBER:
-            values[attribute.name] = attribute.to_value(reading.points[0])
-        elif reading.exact and attribute.kind is ValueKind.TEXT:
-            values[attribute.name] = attribute.symbols[reading.points[0]]
+        codes = range(reading.points[0], reading.points[3] + 1)
+        degrees = [(code, trapezoid(code, reading.points)) for code in codes]
+        if attribute.kind is ValueKind.NUMBER:
+            names[attribute.name] = [(attribute.to_value(code), pi) for code, pi in degrees]
+        elif attribute.kind is ValueKind.TEXT:
+            names[attribute.name] = [(attribute.symbols[code], pi) for code, pi in degrees]
+    return min(
+        max((pi for value, pi in names.get(name, ()) if _meets(triples, name, value)), default=0)
+        for name, _, _ in triples
+    )
+
+
+def _meets(triples: Sequence[Triple], name: str, value: object) -> bool:
     return all(
-        name in values
-        and isinstance(values[name], str) == isinstance(limit, str)
-        and _TESTS[test](values[name], limit)
-        for name, test, limit in triples
+        isinstance(value, str) == isinstance(limit, str) and _TESTS[test](value, limit)
+        for asked, test, limit in triples
+        if asked == name
     )
 
 

@@ -54,17 +54,6 @@ def make_small(
 
 
 DEFECTS |= {
-    "content-not-installed": Defect(
-        "held-back",
-        "typed content is confirmed and never installed on a device",
-        make_small(
-            1,
-            make_request(
-                1_000, {"content": [["event", "=", "patient"], ["heart_rate", ">", 100.5]]}
-            ),
-        ),
-        frozenset({"content"}),
-    ),
     "top-k-anew": Defect(
         "top-k-anywhere",
         "a top-k begins anew at the node that a person walks to",

@@ -11,7 +11,7 @@ from denwatch.node.core.item_store import Transaction
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.device import Sense
-from simulator.evidence import meets_content
+from simulator.evidence import rate_content
 from simulator.person import LIBRARY, PLAIN
 from simulator.wishes import POOL, draw_wish, drop_parts, find_terms
 from simulator.world import CLEAN, KEPT_ALIVE, SILENT, World
@@ -68,17 +68,17 @@ def test_a_subscription_gets_simpler_part_by_part() -> None:
     assert drop_parts({"unsubscribe": "pain"}) == []
 
 
-def test_typed_content_is_judged_by_exact_values_of_its_own_kind() -> None:
+def test_typed_content_is_judged_by_possible_values_of_its_own_kind() -> None:
     event, pulse = ("event", "=", "patient"), ("heart_rate", ">", 100.5)
     readings = [Reading(1, (101,) * 4), Reading(8, (2,) * 4)]
     note = NotificationVector(1, readings)
-    assert meets_content([event, pulse], note, "dog")
-    assert meets_content([event, ("triage", "=", "red"), ("device", "=", "dog")], note, "dog")
-    assert not meets_content([event, ("triage", "!=", "red")], note, "dog")
-    assert not meets_content([event, ("triage", "<", 5)], note, "dog")
-    assert not meets_content([("event", "=", "fire")], note, "dog")
-    uncertain = NotificationVector(1, [Reading(1, (101, 110, 110, 120))])
-    assert not meets_content([event, pulse], uncertain, "dog")
+    for rest in ([pulse], [("triage", "=", "red"), ("device", "=", "dog")]):
+        assert rate_content([event, *rest], note, "dog") == 255
+    for triples in ([event, ("triage", "!=", "red")], [event, ("triage", "<", 5)]):
+        assert rate_content(triples, note, "dog") == 0
+    assert rate_content([("event", "=", "fire")], note, "dog") == 0
+    uncertain = NotificationVector(1, [Reading(1, (91, 99, 99, 103))])
+    assert rate_content([event, pulse], uncertain, "dog") == 128  # 101 of 99 to 103
 
 
 # Devices ----------------------------------------------------------------------------------------

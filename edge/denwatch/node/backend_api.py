@@ -33,6 +33,7 @@ from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
     describe_content_values,
+    read_filter,
     shorten_hash,
 )
 from denwatch.node.core.operator_protocol import Plan, encode_items, encode_plan
@@ -42,7 +43,6 @@ from denwatch.node.core.subscriptions import (
     SubscriberSettings,
     SubscriberState,
     Subscription,
-    read_filter,
     read_subscription,
 )
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector

@@ -32,13 +32,12 @@ Nothing is written here: the subscriptions are items, and covering is worked out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from denwatch.node.core.items import SubscriptionBody
 from denwatch.node.covering import Covering, Domains, Policy
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_doubtful, box_vector
-from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import decode
@@ -109,7 +108,9 @@ def measure_vector(body: bytes) -> int:
 class RequestedVectors:
     """All requested vectors, by event, then by vector and vocabulary."""
 
-    def __init__(self) -> None:
+    def __init__(self, lower: Callable[[SubscriptionBody], bytes | None]) -> None:
+        """`lower` returns the vector that serves a subscription; None: devices have none for it."""
+        self._lower = lower
         self._by_event: dict[int, dict[tuple[bytes, bytes], RequestedVector]] = {}
 
     def iterate(self, event: int) -> Iterator[RequestedVector]:
@@ -120,9 +121,10 @@ class RequestedVectors:
         self, id: int, body: SubscriptionBody, expires: int
     ) -> tuple[RequestedVector, bool] | None:
         """Add a subscription; return its vector and whether that is new, None: not for devices."""
-        if body.language != FUZZY:
+        lowered = self._lower(body)
+        if lowered is None:
             return None
-        key = strip_vector(body.vector), body.vocabulary
+        key = strip_vector(lowered), body.vocabulary
         vectors = self._by_event.setdefault(key[0][0] & 63, {})
         vector = vectors.get(key)
         is_new = vector is None
@@ -138,10 +140,13 @@ class RequestedVectors:
 
     def remove(self, id: int, body: SubscriptionBody) -> tuple[RequestedVector, bool] | None:
         """Remove a subscription; return its vector and whether nobody requests it any more."""
-        key = strip_vector(body.vector), body.vocabulary
+        lowered = self._lower(body)
+        if lowered is None:
+            return None
+        key = strip_vector(lowered), body.vocabulary
         vectors = self._by_event.get(key[0][0] & 63, {})
         vector = vectors.get(key)
-        if body.language != FUZZY or vector is None or id not in vector.ids:
+        if vector is None or id not in vector.ids:
             return None
         vector.ids.remove(id)
         vector.score -= _read_score(body)

@@ -50,6 +50,7 @@ from denwatch.node.core.notifications import (
     Notification,
     name_attribute,
     name_event,
+    read_filter,
     render_notification,
 )
 from denwatch.node.core.pending import Matched, Pending, PendingRow
@@ -64,7 +65,6 @@ from denwatch.node.core.subscriptions import (
     TopState,
     encode_row,
     make_id_key,
-    read_filter,
 )
 from denwatch.node.matching.plugins import CONTENT
 from denwatch.node.ranking.rank import Rank

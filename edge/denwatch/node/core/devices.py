@@ -388,7 +388,7 @@ class VectorTables:
     """All tables, and what they have in common: coverages and kinds of devices."""
 
     def __init__(self, settings: DeviceSettings, vocabularies: Vocabularies) -> None:
-        self.requested = RequestedVectors()
+        self.requested = RequestedVectors(vocabularies.lower)
         self._vocabularies = vocabularies
         self._settings = settings
         self._coverages: dict[CoverageKey, Coverage] = {}

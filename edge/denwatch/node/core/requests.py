@@ -368,7 +368,18 @@ def compile_content(
     body = SubscriptionBody(
         subscriber, role, words, now, CONTENT, vocabularies.own_hash, vector, options
     )
-    reply = {"understood": words, "event": event.name, "bytes": len(vector), "approximations": []}
+    notes = []
+    if vocabularies.lower(body) is None:
+        notes.append(
+            "sensors do not send for this: it names no attribute, or no value fits it;"
+            " it gets what others ask for"
+        )
+    reply = {
+        "understood": words,
+        "event": event.name,
+        "bytes": len(vector),
+        "approximations": notes,
+    }
     return CompiledRequest(body, now + int(1000 * life) if life else NEVER, reply)
 
 

@@ -34,13 +34,17 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     decode_body,
     decode_item,
-    load_cbor,
 )
-from denwatch.node.core.notifications import Notification, Vocabularies, describe_content_values
+from denwatch.node.core.notifications import (
+    Notification,
+    Vocabularies,
+    describe_content_values,
+    read_filter,
+)
 from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import pack_notifications
-from denwatch.node.ranking.content import ContentError, ContentFilter
+from denwatch.node.ranking.content import ContentFilter
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
 from denwatch.protocol import subscription as codec
@@ -400,15 +404,6 @@ def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector 
     if body.language == CONTENT:
         return body, read_filter(body.vector)
     raise ProtocolError(f"language {body.language} is not spoken here")
-
-
-def read_filter(vector: bytes) -> ContentFilter:
-    """Return the filter of a content subscription's bytes."""
-    triples = load_cbor(vector)
-    try:
-        return ContentFilter.of(*(tuple(triple) for triple in triples))
-    except (ContentError, ValueError, TypeError, OverflowError) as error:
-        raise ProtocolError(f"no filter: {type(error).__name__}") from None
 
 
 class Subscriptions:

@@ -22,7 +22,9 @@ from denwatch.node.ranking.content import (
     ContentFilter,
     ContentKind,
     Op,
+    PossibleValues,
     matches,
+    rate,
 )
 
 _TEXTS = (Op.PREFIX, Op.SUFFIX, Op.SUBSTRING)
@@ -158,13 +160,28 @@ class ContentIndex:
     def match(self, notification: Content, age: int = 0) -> list[SubscriptionMatch]:  # noqa: ARG002
         """Return the matches by rising id; a filter ignores how old a notification is."""
         found = set(self._open)
+        is_exact = True
         for name, value in notification.items():
-            try:
-                probe = Constraint(name, Op.EQ, value)  # type: ignore[arg-type]
-            except ContentError:
-                continue  # of no kind that a constraint could hold for
-            filters = self._by_attribute.get((name, probe.kind))
-            if filters is not None:
-                near = filters.find(probe.value)
-                found.update(id for id in near if matches(self._filters[id], notification))
-        return [SubscriptionMatch(id, 255, 255, -1) for id in sorted(found)]
+            if isinstance(value, PossibleValues):
+                is_exact = False
+                for one, _ in value.degrees:
+                    found.update(self._find(name, one, notification))
+            else:
+                found.update(self._find(name, value, notification))
+        if is_exact:
+            return [SubscriptionMatch(id, 255, 255, -1) for id in sorted(found)]
+        return [
+            SubscriptionMatch(id, *rate(self._filters[id], notification), -1)
+            for id in sorted(found)
+        ]
+
+    def _find(self, name: str, value: object, notification: Content) -> Iterator[int]:
+        """Yield the filters that match, of those entered under a value."""
+        try:
+            probe = Constraint(name, Op.EQ, value)  # type: ignore[arg-type]
+        except ContentError:
+            return  # of no kind that a constraint could hold for
+        filters = self._by_attribute.get((name, probe.kind))
+        if filters is not None:
+            near = filters.find(probe.value)
+            yield from (id for id in near if matches(self._filters[id], notification))

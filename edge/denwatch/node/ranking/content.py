@@ -7,6 +7,9 @@ I/O: a language front end builds these dataclasses.
 Two decisions go beyond the paper. Integers and floats are one kind, *number*, and are compared
 exactly, because JSON and people do not distinguish 6 from 6.0, and a strict rule would lose
 notifications silently. A notification is a mapping, so an attribute has one value.
+
+An uncertain attribute has `PossibleValues`. It satisfies the constraints on it if a value that does
+is possible to at least 0.5, what a fuzzy subscription asks for unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -16,10 +19,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 Value = int | float | str | datetime
 Content = Mapping[str, object]
+
+
+POSSIBLE = 128  # of 255
+
+
+class PossibleValues(NamedTuple):
+    """The values that an uncertain attribute may have, each with its possibility (1..255)."""
+
+    degrees: tuple[tuple[Value, int], ...]
 
 
 class ContentError(ValueError):
@@ -165,6 +177,25 @@ class ContentFilter:
 def matches(subscription: ContentFilter, notification: Content) -> bool:
     """Return whether every constraint is satisfied by the notification (Definition 3)."""
     for constraint in subscription.constraints:
-        if not constraint.accepts(notification.get(constraint.name)):
+        value = notification.get(constraint.name)
+        if isinstance(value, PossibleValues):
+            return rate(subscription, notification)[0] >= POSSIBLE
+        if not constraint.accepts(value):
             return False
     return True
+
+
+def rate(subscription: ContentFilter, notification: Content) -> tuple[int, int]:
+    """Return how possible and how certain it is that all constraints are satisfied (0..255)."""
+    possible = certain = 255
+    for name in {constraint.name for constraint in subscription.constraints}:
+        asked = [constraint for constraint in subscription.constraints if constraint.name == name]
+        value = notification.get(name)
+        degrees = value.degrees if isinstance(value, PossibleValues) else ((value, 255),)
+        best = {True: 0, False: 0}
+        for one, degree in degrees:
+            is_met = all(constraint.accepts(one) for constraint in asked)
+            best[is_met] = max(best[is_met], degree)
+        possible = min(possible, best[True])
+        certain = min(certain, 255 - best[False])
+    return possible, certain
