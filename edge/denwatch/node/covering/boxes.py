@@ -241,7 +241,7 @@ class _TooMany(Exception):
     """The formula has more boxes than it is worth."""
 
 
-class _Side(Enum):
+class _BoxSide(Enum):
     """What boxes say of the values that match."""
 
     INNER = "all in them match"
@@ -255,8 +255,8 @@ def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
     mask = vector.features << base
     least = max(vector.threshold, vector.certain)
     try:
-        outer = _list_boxes(vector, least, _Side.OUTER)
-        inner = _list_boxes(vector, least, _Side.INNER)
+        outer = _list_boxes(vector, least, _BoxSide.OUTER)
+        inner = _list_boxes(vector, least, _BoxSide.INNER)
     except _TooMany:
         return BoxedSubscription(mask, (), ({},))
     if vector.recent or vector.significance:
@@ -276,10 +276,10 @@ def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
         mask |= 1 << CERTAINTY
     try:
         if is_certain:
-            outer = _list_boxes(vector, vector.certain, _Side.OUTER, is_certain=True)
+            outer = _list_boxes(vector, vector.certain, _BoxSide.OUTER, is_certain=True)
         else:
-            outer = _list_boxes(vector, vector.threshold, _Side.MEETING)
-        inner = _list_boxes(vector, max(vector.threshold, vector.certain), _Side.INNER)
+            outer = _list_boxes(vector, vector.threshold, _BoxSide.MEETING)
+        inner = _list_boxes(vector, max(vector.threshold, vector.certain), _BoxSide.INNER)
     except _TooMany:
         inner, outer = [], [{}]
     if vector.recent or vector.significance:
@@ -294,7 +294,7 @@ def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
     for box, place in zip(inner, _shift(inner, base), strict=True):
         level = box.get(_LEVEL, (0, 255))[0]
         if is_certain:  # within the box it is possible enough; certain it need be only to this
-            sure = _list_boxes(vector, vector.certain, _Side.INNER, is_certain=True)
+            sure = _list_boxes(vector, vector.certain, _BoxSide.INNER, is_certain=True)
             level = max(one.get(_LEVEL, (0, 255))[0] for one in sure)
         given.append({**place, dimension: (level, 255)})
     return BoxedSubscription(mask, tuple(given), tuple(asked), is_certain)
@@ -307,7 +307,7 @@ def _shift(boxes: list[Box], base: int) -> tuple[Box, ...]:
 
 
 def _list_boxes(
-    vector: SubscriptionVector, least: int, side: _Side, *, is_certain: bool = False
+    vector: SubscriptionVector, least: int, side: _BoxSide, *, is_certain: bool = False
 ) -> list[Box]:
     """Return boxes inside or around the values whose degree is at least `least`.
 
@@ -316,16 +316,16 @@ def _list_boxes(
     tokens = list(vector.pattern)
     kind = vector.aggregator
     if kind == SUGENO:
-        boxes: list[Box] = [] if side is _Side.INNER else [{}]
+        boxes: list[Box] = [] if side is _BoxSide.INNER else [{}]
     elif not tokens:
         boxes = _combine(vector, list(range(len(vector.predicates))), kind, least, side)
     elif kind != MIN and NOT in tokens:
         # An upper bound of a mean says little about its parts.
-        boxes = [] if side is _Side.INNER else [{}]
+        boxes = [] if side is _BoxSide.INNER else [{}]
     else:
         boxes = _walk(vector, tokens, least, True, side)
     for p in vector.predicates:
-        if side is _Side.MEETING:
+        if side is _BoxSide.MEETING:
             if p.possible:
                 boxes = _intersect(boxes, _list_cuts(p, p.possible, side), side)
             if p.certain:  # the core is within it: the reading meets it at every level
@@ -339,7 +339,7 @@ def _list_boxes(
 
 
 def _combine(
-    vector: SubscriptionVector, leaves: list[int], kind: int, least: int, side: _Side
+    vector: SubscriptionVector, leaves: list[int], kind: int, least: int, side: _BoxSide
 ) -> list[Box]:
     """Return the boxes of one aggregation of predicates."""
     weights = bytes(vector.predicates[leaf].weight for leaf in leaves)
@@ -353,11 +353,11 @@ def _combine(
     return boxes
 
 
-def _find_levels(kind: int, count: int, least: int, weights: bytes, side: _Side) -> list[int]:
+def _find_levels(kind: int, count: int, least: int, weights: bytes, side: _BoxSide) -> list[int]:
     """Return what each operand must reach: enough for the aggregate, or needed for it."""
     if kind in (MIN, MAX):
         return [least] * count
-    if side is not _Side.INNER:
+    if side is not _BoxSide.INNER:
         return [cuts.find_level(kind, count, least, weights, i) for i in range(count)]
     for level in range(least, 256):  # all operands at one level: the lowest that is enough
         if aggregate(kind, bytearray([level] * count), 0, count, weights, 0) >= least:
@@ -366,7 +366,7 @@ def _find_levels(kind: int, count: int, least: int, weights: bytes, side: _Side)
 
 
 def _walk(
-    vector: SubscriptionVector, tokens: list[int], t: int, up: bool, side: _Side
+    vector: SubscriptionVector, tokens: list[int], t: int, up: bool, side: _BoxSide
 ) -> list[Box]:
     """Take one formula off the end of a postfix pattern; return its boxes.
 
@@ -399,17 +399,17 @@ def _negate(p: Predicate) -> Predicate:
     return Predicate(**fields)  # type: ignore[arg-type]  # the fields of a Predicate
 
 
-def _list_cuts(p: Predicate, t: int, side: _Side) -> list[Box]:
+def _list_cuts(p: Predicate, t: int, side: _BoxSide) -> list[Box]:
     """Return where a predicate reaches t, and the levels of a reading at which that counts.
 
     A reading that is possible to any of (t, 255) there reaches t; one that reaches t is possible to
     t there. Every reading reaches 0, with its core.
     """
-    levels = (t, 255) if side is _Side.INNER else (0, t or 255)
+    levels = (t, 255) if side is _BoxSide.INNER else (0, t or 255)
     return [{p.attribute: interval, _LEVEL: levels} for interval in cuts.cut(p, min(t, 256))]
 
 
-def _intersect(boxes: list[Box], others: list[Box], side: _Side) -> list[Box]:
+def _intersect(boxes: list[Box], others: list[Box], side: _BoxSide) -> list[Box]:
     """Return the boxes that lie in one of each side, without the empty ones.
 
     An uncertain reading can meet two intervals that have nothing in common; then it meets the
@@ -422,7 +422,7 @@ def _intersect(boxes: list[Box], others: list[Box], side: _Side) -> list[Box]:
             both = dict(box)
             for bit, (low, high) in other.items():
                 start, stop = both.get(bit, (low, high))
-                if side is not _Side.MEETING or (start <= high and low <= stop):
+                if side is not _BoxSide.MEETING or (start <= high and low <= stop):
                     both[bit] = (max(start, low), min(stop, high))
             if all(low <= high for low, high in both.values()):
                 joined.append(both)
