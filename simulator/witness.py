@@ -100,7 +100,8 @@ class Witness:
                     self.stays.append(Span(*key, self._here.pop(key), now))
             case Message(_, topic, payload) if topic.startswith(REQUESTS):
                 body = json.loads(payload)
-                self._requests.setdefault(body["request"], (body, now))
+                if "request" in body:  # a report of what was received elsewhere has no answer
+                    self._requests.setdefault(body["request"], (body, now))
             case Acknowledged(topic, token) if topic.startswith(NOTES):
                 self._note_delivery(node, topic, token, now)
 
@@ -116,13 +117,13 @@ class Witness:
         topic = publish.topic
         if topic.startswith(REPLIES):
             answer = json.loads(publish.payload)
-            body, time = self._requests[answer["request"]]
+            body, time = self._requests.get(answer.get("request"), ({}, 0))
             owner = topic.removeprefix(REPLIES)
             if "subscribe" in body and answer["ok"]:
                 id = int(answer["id"], 16)
                 words = body["subscribe"]
                 self.asked.setdefault(id, Asked(id, owner, node, body["name"], words, time))
-            elif answer["ok"]:
+            elif "unsubscribe" in body and answer["ok"]:
                 for asked in self.asked.values():
                     if (asked.owner, asked.name) == (owner, body["unsubscribe"]):
                         asked.end = time if asked.end is None else asked.end
