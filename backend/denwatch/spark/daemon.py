@@ -1,8 +1,7 @@
 """The process that Spark forks its Python workers from, with the matcher compiled before the fork.
 
-Spark starts it as `python -m denwatch.spark.daemon pyspark.worker`
-(`spark.python.daemon.module`). Without
-it every worker would load the compiled kernels by itself: 0.6 s from the disk, 3 s without.
+Spark starts it as `python -m denwatch.spark.daemon pyspark.worker` (`spark.python.daemon.module`).
+Without it every worker would load the compiled kernels by itself: 0.6 s from the disk, 3 s without.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import importlib
 import os
 import sys
 import traceback
+from contextlib import suppress
+from typing import Any
 
 from pyspark import daemon
 
@@ -35,10 +36,24 @@ def prepare() -> None:
     gc.freeze()
 
 
+_work = daemon.worker
+
+
+def work(sock: Any, authenticated: bool) -> int:
+    """Work for Spark until it closes the socket, as it does when a worker was idle for a minute.
+
+    Then nobody is there to answer to, which is not for people to see.
+    """
+    with suppress(BrokenPipeError):
+        return int(_work(sock, authenticated))
+    return 1
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["pyspark.worker"]:  # planners of data sources do not match
         try:
             prepare()
         except Exception:  # noqa: BLE001 - a cold worker is slow, but none at all is worse
             traceback.print_exc()
+    daemon.worker = work
     daemon.manager()

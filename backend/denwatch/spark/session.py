@@ -131,8 +131,8 @@ def is_local(master: str) -> bool:
 # Log noise ------------------------------------------------------------------------------
 # A virtual machine that is started within `filter_errors` writes its errors into a pipe for as long
 # as it lives; a thread passes on every line that is not in `NOISE`, and every traceback except one:
-# Spark closes a Python process that was idle for a minute, and that process reports that it cannot
-# answer any more.
+# Spark closes a Python process of its own that was idle for a minute, and that process reports that
+# it cannot answer any more (for our own workers `daemon` handles it).
 
 NOISE = (  # what no setting of Spark's or Java's keeps back
     b"WARNING: Using incubator modules",
