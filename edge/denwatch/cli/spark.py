@@ -97,10 +97,7 @@ def open_session(arguments: argparse.Namespace, command: str) -> Iterator[SparkS
         from denwatch.spark.session import build_session
     try:
         session = build_session(
-            arguments.master,
-            name=f"denwatch {command}",
-            options=options,
-            archive=arguments.archive,
+            arguments.master, name=f"denwatch {command}", options=options, archive=arguments.archive
         )
     except ArchiveError as error:
         raise CommandError(f"--archive {error}", WRONG_USAGE) from None

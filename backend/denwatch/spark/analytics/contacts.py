@@ -245,10 +245,7 @@ NEEDED = ("note_id", "owner", "origin", "born", "until", "asked")
 
 
 def find_earliest(
-    pairs: DataFrame,
-    contacts: Sequence[ContactSpan],
-    stays: Mapping[str, Sequence[Stay]],
-    end: int,
+    pairs: DataFrame, contacts: Sequence[ContactSpan], stays: Mapping[str, Sequence[Stay]], end: int
 ) -> DataFrame:
     """Return, for (notification, subscriber) pairs, when it could have been delivered.
 

@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from denwatch.node.matching.compiling import (
-    Array,
-    compiled,
-    count_trailing_zeros,
-    int64,
-    prefetch,
-)
+from denwatch.node.matching.compiling import Array, compiled, count_trailing_zeros, int64, prefetch
 from denwatch.node.matching.records import (
     PREDICATE,
     SUBSCRIPTION,

@@ -214,10 +214,7 @@ def _list_cards(figures: Figures) -> list[tuple[str, str]]:
         (half, f"median latency; {best_half} was possible"),
         (most, f"95 % within; {best_most} was possible"),
         (write_figure(costs["copies_per_delivery"], "{:.2f}".format), "copies a delivery"),
-        (
-            format_number(int(head["missed"])),
-            f"missed, {int(head['still_open'])} may still arrive",
-        ),
+        (format_number(int(head["missed"])), f"missed, {int(head['still_open'])} may still arrive"),
         (format_number(saved), "bytes saved at the source"),
         (format_number(len(figures.quarantine)), "parts of logs in quarantine"),
     ]

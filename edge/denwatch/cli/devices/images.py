@@ -135,10 +135,7 @@ def build_romfs(folder: Path, output: Path) -> None:
 _PRIVATE = re.compile(r"_[A-Za-z]\w*")
 _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Python's has this name
 # Modules that no program on a board imports by itself.
-_INNER = (
-    *("check", "config", "link", "packets", "rating"),
-    *("seal", "significance", "uplink"),
-)
+_INNER = (*("check", "config", "link", "packets", "rating"), *("seal", "significance", "uplink"))
 _INNER_FILES = ("denwatch/protocol/", *(f"denwatch/watchdog/{name}.py" for name in _INNER))
 
 
