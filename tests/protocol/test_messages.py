@@ -33,6 +33,10 @@ class MessageTest(unittest.TestCase):
         for name, fields, _ in MESSAGES:
             self.assertEqual(decode_message(encode_message(name, fields)), (name, fields))
 
+    def test_a_hello_may_say_which_readings_have_an_accuracy(self):
+        fields = change(HELLO, doubts={1: 8})
+        self.assertEqual(decode_message(encode_message("hello", fields)), ("hello", fields))
+
     def test_fields_are_checked_both_ways(self):
         for wrong in (
             {"device": ""},
@@ -51,6 +55,9 @@ class MessageTest(unittest.TestCase):
             {"senses": {1: 5}},
             {"languages": [65536]},
             {"languages": 0},
+            {"doubts": [1]},
+            {"doubts": {64: 1}},
+            {"doubts": {1: 65536}},
             {"firmware": b"1.25"},
             {"colour": "red"},
         ):
