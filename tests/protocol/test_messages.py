@@ -37,6 +37,10 @@ class MessageTest(unittest.TestCase):
         fields = change(HELLO, doubts={1: 8})
         self.assertEqual(decode_message(encode_message("hello", fields)), ("hello", fields))
 
+    def test_a_hello_may_say_how_the_board_is(self):
+        fields = change(HELLO, facts={1: 3712, 200: 1 << 31}, log="7 link: ended")
+        self.assertEqual(decode_message(encode_message("hello", fields)), ("hello", fields))
+
     def test_fields_are_checked_both_ways(self):
         for wrong in (
             {"device": ""},
@@ -58,6 +62,9 @@ class MessageTest(unittest.TestCase):
             {"doubts": [1]},
             {"doubts": {64: 1}},
             {"doubts": {1: 65536}},
+            {"facts": {256: 1}},
+            {"facts": {1: -1}},
+            {"log": b"text"},
             {"firmware": b"1.25"},
             {"colour": "red"},
         ):

@@ -7,7 +7,6 @@ import unittest
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.timecode import encode_duration
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
-from denwatch.watchdog.app import TaskGuard
 from denwatch.watchdog.execution import Event, Execution, list_senses
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
@@ -15,6 +14,7 @@ from denwatch.watchdog.sources import Channel
 from denwatch.watchdog.sources.adc import Adc
 from denwatch.watchdog.sources.gpio import Gpio
 from denwatch.watchdog.sources.i2c import I2cRegisters
+from denwatch.watchdog.supervisor import TaskGuard
 
 from tests.protocol.samples import Dice
 

@@ -33,8 +33,11 @@ class Recorder:
     ATTN_11DB = 3
     calls: ClassVar[list[tuple[Any, ...]]] = []
     kept = b""
+    longest = 1 << 30
 
     def __init__(self, *args: Any, **options: Any) -> None:
+        if options.get("timeout", 0) > self.longest:
+            raise ValueError("timeout exceeds 8388")
         self.calls.append(("made", *args, *sorted(options.items())))
 
     def feed(self) -> None:
@@ -49,7 +52,19 @@ class Recorder:
     def connect(self, *names: str) -> None:
         self.calls.append(("connect", *names))
 
+    def disconnect(self) -> None:
+        self.calls.append(("disconnect",))
+
+    def isconnected(self) -> bool:
+        return True
+
+    def status(self, what: str) -> int:
+        assert what == "rssi"
+        return -61
+
     def memory(self, data: bytes | None = None) -> bytes:
+        if data is not None and len(data) > 2048:
+            raise ValueError("buffer too long")
         if data is not None:
             Recorder.kept = data
         return self.kept
@@ -63,6 +78,7 @@ class HardwareTest(unittest.TestCase):
         machine.PWRON_RESET, machine.WDT_RESET, machine.DEEPSLEEP_RESET = 10, 30, 40
         machine.reset_cause = lambda: self.cause
         machine.WDT = machine.ADC = machine.Pin = machine.RTC = machine.I2C = Recorder
+        machine.lightsleep = lambda duration: Recorder.calls.append(("doze", duration))
         machine.deepsleep = lambda duration: Recorder.calls.append(("sleep", duration))
         network: Any = types.ModuleType("network")
         network.WLAN, network.STA_IF = Recorder, 7
@@ -86,19 +102,35 @@ class HardwareTest(unittest.TestCase):
 
     def test_bytes_are_kept_over_a_sleep(self) -> None:
         self.board.keep(b"abc")
+        self.board.doze(750)
         self.board.sleep_deeply(5000)
         self.assertEqual(self.board.read_kept(), b"abc")
+        self.assertFalse(self.board.keep(bytes(2049)))  # an ESP32 has 2 KB
         self.assertIn(("sleep", 5000), Recorder.calls)
 
     def test_parts_are_made(self) -> None:
         self.board.make_adc(34)
         self.board.make_pin(4)
         self.board.make_i2c(0, 22, 21)
-        self.board.start_wifi("field", "secret")
         names = [call[0] for call in Recorder.calls]
-        self.assertEqual(names.count("made"), 7)  # with a pin for the converter, two for the bus
+        self.assertEqual(names.count("made"), 6)  # with a pin for the converter, two for the bus
         self.assertIn(("atten", 3), Recorder.calls)
-        self.assertEqual(Recorder.calls[-2:], [("active", True), ("connect", "field", "secret")])
+
+    def test_a_network_is_joined_and_left(self) -> None:
+        self.board.join_wifi("field", "secret")
+        self.assertEqual(Recorder.calls[-1], ("connect", "field", "secret"))
+        self.assertTrue(self.board.is_joined())
+        self.assertEqual(self.board.read_signal(), 61)
+        self.board.stop_wifi()
+        self.assertEqual(Recorder.calls[-1], ("active", False))
+
+    def test_a_watchdog_that_is_too_long_for_the_board_is_shorter(self) -> None:
+        Recorder.longest = 8388
+        try:
+            self.board.start_watchdog(30_000)
+        finally:
+            Recorder.longest = 1 << 30
+        self.assertEqual(Recorder.calls[-1], ("made", ("timeout", 8000)))
 
 
 class BoardTest(unittest.TestCase):

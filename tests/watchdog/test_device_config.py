@@ -203,7 +203,7 @@ def test_sources_written_by_hand(site: Path, capsys: pytest.CaptureFixture[str])
     for wrong, message in (
         (
             {"kind": "spi"},
-            'chip: no kind "spi" (there are csv, adc, gpio, dht11, dht22, ds18x20, i2c)',
+            'chip: no kind "spi" (there are csv, adc, gpio, dht11, dht22, ds18x20, sht3x, i2c)',
         ),
         ({"kind": "adc"}, 'chip: an adc has a "pin"'),
         (

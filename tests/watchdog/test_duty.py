@@ -5,7 +5,16 @@ import unittest
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import Predicate, Significance, SubscriptionVector
-from denwatch.watchdog.duty import freeze, plan_sleep, thaw
+from denwatch.watchdog.duty import (
+    DUE,
+    REGULAR,
+    URGENT,
+    SleepSettings,
+    choose_reason,
+    freeze,
+    plan_sleep,
+    thaw,
+)
 from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.filter import CapacityError
 from denwatch.watchdog.fuzzy import Fuzzy
@@ -32,13 +41,29 @@ def make_language():
 
 class DutyTest(unittest.TestCase):
     def test_sleeps_until_the_next_sampling(self):
-        self.assertEqual(plan_sleep(1000, 61_000, 0, 300, 600_000), 59_700)
-        self.assertEqual(plan_sleep(1000, 61_000, 0, 300, 30_000), 30_000)
+        self.assertEqual(plan_sleep(1000, 61_000, 600_000), 59_000)
+        self.assertEqual(plan_sleep(1000, 61_000, 30_000), 30_000)
 
-    def test_stays_awake_for_what_waits_and_for_short_pauses(self):
-        self.assertEqual(plan_sleep(1000, 61_000, 1, 300, 600_000), 0)
-        self.assertEqual(plan_sleep(1000, 1500, 0, 300, 600_000), 0)
-        self.assertEqual(plan_sleep(1000, 500, 0, 300, 600_000), 0)
+    def test_stays_awake_for_short_pauses(self):
+        self.assertEqual(plan_sleep(1000, 2500, 600_000), 0)
+        self.assertEqual(plan_sleep(1000, 500, 600_000), 0)
+
+    def test_the_radio_is_for_high_degrees_for_what_waits_and_for_every_tenth_wake(self):
+        settings = SleepSettings(600_000)
+        self.assertEqual(choose_reason(0, -1, 9, 0, settings), 0)
+        self.assertEqual(choose_reason(0, -1, 10, 0, settings), REGULAR)
+        self.assertEqual(choose_reason(127, 899_999, 1, 0, settings), 0)
+        self.assertEqual(choose_reason(128, 0, 1, 0, settings), URGENT)
+        self.assertEqual(choose_reason(20, 900_000, 1, 0, settings), DUE)
+
+    def test_a_node_that_is_gone_does_not_empty_the_battery(self):
+        settings = SleepSettings(600_000)
+        failed = attempts = pause = 0
+        for _ in range(1000):  # a wake a minute, something urgent all the time
+            pause += 1
+            if choose_reason(255, 900_000, pause, failed, settings):
+                attempts, failed, pause = attempts + 1, failed + 1, 0
+        self.assertLess(attempts, 22)
 
     def test_subscriptions_deadlines_memories_and_twins_survive(self):
         before = make_language()

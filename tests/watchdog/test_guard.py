@@ -2,7 +2,7 @@
 
 import unittest
 
-from denwatch.watchdog.app import TaskGuard
+from denwatch.watchdog.supervisor import TaskGuard
 
 
 class GuardTest(unittest.TestCase):

@@ -91,6 +91,6 @@ class ManagerTest(unittest.TestCase):
         fields.update(self.manager.describe())
         name, read = decode_message(pack(fields))
         self.assertEqual(name, "hello")
-        self.assertEqual(read["languages"], [1, 77])
+        self.assertEqual(read["languages"], [0, 77])
         self.assertEqual(read["capacity"], 310)
         self.assertEqual(read["senses"], {1: [7, 4], 9: [1, 0]})

@@ -112,7 +112,7 @@ class Shy(Uplink):
 
     def next_message(self, now):
         message = Uplink.next_message(self, now)
-        self._is_new = False
+        self.is_answered = True
         return message
 
 

@@ -12,8 +12,14 @@ from typing import Any
 
 import pytest
 from denwatch.cli import device, watchdog
-from denwatch.cli.devices.images import ARCHITECTURES, build_role, find_source, list_role
-from denwatch.cli.devices.schema import check_config
+from denwatch.cli.devices.images import (
+    ARCHITECTURES,
+    build_role,
+    find_source,
+    list_role,
+    read_architecture,
+)
+from denwatch.cli.devices.schema import check_config, estimate_life
 from denwatch.cli.devices.wizard import ask_config
 from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped
@@ -113,6 +119,91 @@ def test_a_rom_file_system_is_built(tmp_path: Path) -> None:
     assert device.run(["build", *arguments]) == 0
     assert image.read_bytes()[:3] == b"\xd2\xcd\x31"
     assert b"viper.mpy" in image.read_bytes()
+
+
+def test_a_board_says_what_it_is() -> None:
+    """`sys.implementation._mpy` of an ESP32, a Pico, a Pico 2, an ESP32-C3; of none with code."""
+    numbers = [10 << 10 | 6, 4 << 10 | 6, 7 << 10 | 6, 11 << 10 | 6, 6]
+    found = [read_architecture(number) for number in numbers]
+    assert found == ["xtensawin", "armv6m", "armv7m", "rv32imc", ""]
+
+
+def test_a_board_of_an_unknown_architecture_gets_the_plain_kernel(tmp_path: Path) -> None:
+    sizes = build_role("full", "", tmp_path)
+    assert "denwatch/watchdog/plain.mpy" in sizes
+    assert "denwatch/watchdog/viper.mpy" not in sizes
+    try:
+        interpreter = find_unix(64)
+    except MissingRuntimeError as error:
+        pytest.skip(str(error))
+    done = subprocess.run(
+        [str(interpreter), "-c", "import denwatch.watchdog.filter as f; print(f.KERNEL)"],
+        cwd=tmp_path,
+        env={"MICROPYPATH": f"{tmp_path}:.frozen"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "plain", done.stderr
+
+
+BAD = [
+    ({"capacity": -5}, "capacity"),
+    ({"capacity": "4 KB"}, "capacity"),
+    ({"hold": -1}, "hold"),
+    ({"patience": 0}, "patience"),
+    ({"link": {"keepalive": 60}}, "keep_alive"),
+    ({"link": {"timeout": "10"}}, "timeout"),
+    ({"sleep": "10 min"}, "sleep"),
+    ({"sleep": {"longest": 600_000, "urgency": 1}}, "urgent"),
+    ({"sleep": 600_000}, "10 s"),  # for a period of one second
+    ({"watchdog": 8}, "1000"),
+    ({"watchdog": "on"}, "watchdog"),
+    ({"battery": {"pin": 35}}, "full"),
+    ({"wifi": {"name": "tent"}}, "password"),
+    ({"wifi": [{"name": "", "password": ""}]}, "name"),
+    ({"clock": "no"}, "clock"),
+    ({"spool": {}}, "spool"),
+    ({"spool": {"file": ""}}, "file"),
+    ({"spool": {"file": "spool", "blocks": 2}}, "blocks"),
+    ({"spool": {"partition": "spool", "file": "spool"}}, "spool"),
+    ({"spool": {"flash": [0x1F0000, 5000]}}, "4096"),
+    ({"device": "dog/1"}, "device"),
+    ({"capasity": 4096}, "capacity"),
+    ({"sources": {"s": {"kind": "adc", "pin": "D4"}}}, "pin"),
+    ({"sources": {"s": {"kind": "oracle"}}}, "ds18x20"),
+]
+
+
+@pytest.mark.parametrize(("change", "word"), BAD, ids=lambda value: str(value)[:40])
+def test_a_value_that_the_device_would_trip_over_is_refused(
+    change: dict[str, Any], word: str
+) -> None:
+    check_config(make_config())
+    with pytest.raises(CommandError, match=word):
+        check_config({**make_config(), **change})
+
+
+def test_every_field_of_the_page_is_accepted() -> None:
+    event = {**sense([CHANNEL], 60_000)}
+    options = {
+        "capacity": 2048,
+        "hold": 1000,
+        "patience": 5000,
+        "link": {"keep_alive": 60},
+        "sleep": {"longest": 600_000, "every": 5},
+        "watchdog": 0,
+        "clock": False,
+        "wifi": [{"name": "a", "password": ""}],
+        "battery": {"pin": 35, "full": 6600},
+    }
+    check_config({**make_config(), **event, **options})
+
+
+def test_the_life_of_the_flash_is_estimated() -> None:
+    """Sixteen blocks, 124 records of 32 bytes in each, a reading a second: 6.3 years."""
+    assert estimate_life(make_config()) == pytest.approx(6.31, abs=0.01)
+    assert estimate_life({**make_config(), "spool": {"file": "s", "blocks": 64}}) > 25
 
 
 def test_an_installation_copies_code_configuration_and_certificates(

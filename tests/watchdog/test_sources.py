@@ -15,6 +15,7 @@ from denwatch.watchdog.sources.dht import Dht
 from denwatch.watchdog.sources.ds18x20 import Ds18x20
 from denwatch.watchdog.sources.gpio import Gpio
 from denwatch.watchdog.sources.i2c import I2cRegisters
+from denwatch.watchdog.sources.sht3x import Sht3x
 
 FILE = f"watchdog-test-{time.time_ns()}.csv"  # several runtimes may run at once
 
@@ -94,6 +95,21 @@ class I2c:
         self.written.append((address, register, data))
 
 
+class Chip:
+    """An SHT3x: answers a command with two words, each with its checksum."""
+
+    def __init__(self):
+        self.answer = bytes([0x66, 0x66, 0x93, 0x7F, 0xFF, 0x8F])  # 25 degrees, 50 %
+        self.written = []
+
+    def writeto(self, address, data):
+        self.written.append((address, data))
+
+    def readfrom_into(self, address, data):
+        assert address == 0x44
+        data[:] = self.answer
+
+
 class SourceTest(unittest.TestCase):
     def test_gpio_levels_and_changes(self):
         source = Gpio(Pin([1, 1, 0, 1]), inverted=True)
@@ -129,13 +145,14 @@ class SourceTest(unittest.TestCase):
         source = Dht(DhtDriver([bytes([0x35, 0, 0x18, 0, 0x4D])]), tenths=False)
         self.assertEqual(take(source, 0, 2), [240, 530])
 
-    def test_ds18b20_reads_what_the_round_before_converted(self):
+    def test_ds18b20_reads_the_conversion_of_its_own_round(self):
         bus = Bus({b"a": 0x0191, b"b": 0xFF5E})  # 25.0625 and -10.125 degrees
         source = Ds18x20(bus, 2)
-        self.assertEqual(take(source, 0, 2), "waiting")
+        self.assertEqual(source.prepare(0), 750)
         self.assertEqual(take(source, 749, 2), "waiting")
         self.assertEqual(take(source, 750, 2), [401, -162])
-        self.assertEqual(bus.conversions, 2)
+        self.assertEqual(bus.conversions, 1)
+        self.assertEqual(source.prepare(60_000), 750)  # no reading is a period old
 
     def test_ds18b20_of_which_one_fails_leaves_the_other(self):
         bus = Bus({b"a": None, b"b": 0x0550})  # a wrong checksum; 85 degrees: without power
@@ -161,6 +178,20 @@ class SourceTest(unittest.TestCase):
         bus.is_there = True
         self.assertEqual(take(source, 3, 2), [-400, 0x1234])
         self.assertEqual(len(bus.written), 2)
+
+    def test_sht3x_data_sheet_checksum_and_faults(self):
+        bus = Chip()
+        source = Sht3x(bus)
+        self.assertEqual(source.prepare(0), 16)
+        self.assertEqual(take(source, 15, 2), "waiting")
+        self.assertEqual(take(source, 16, 2), [2500, 4999])
+        self.assertEqual(bus.written, [(0x44, b"\x24\x00")])  # one command a measurement
+        bus.answer = bytes([0xBE, 0xEF, 0x93, 0x80, 0x00, 0xA2])
+        source.prepare(100)
+        self.assertEqual(take(source, 200, 2), "broken")  # 0xBEEF has the checksum 0x92
+        bus.answer = bytes([0xBE, 0xEF, 0x92, 0x80, 0x00, 0xA2])
+        source.prepare(300)
+        self.assertEqual(take(source, 400, 2), [8552, 5000])
 
     def test_sign(self):
         self.assertEqual([sign(n, 8) for n in (0, 127, 128, 255)], [0, 127, -128, -1])

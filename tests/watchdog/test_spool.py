@@ -309,3 +309,32 @@ class Damage(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class Sleep(unittest.TestCase):
+    def test_numbers_and_ages_go_on_after_a_planned_sleep(self):
+        flash = Flash()
+        spool = Spool(flash, 0)
+        spool.put(make_vector(1), 9, 1000)
+        resume = spool.note_sleep(2000)
+        image = flash.take_image()
+        spool = Spool(Flash(flash.count, flash.size, image), 62_000, None, resume=resume)
+        self.assertTrue(spool.is_resumed)
+        self.assertEqual(spool.undated, 0)
+        spool.put(make_vector(2), 9, 62_000)
+        found = read_all(spool, 62_000)
+        self.assertEqual([entry[:2] for entry in found], [(1, 1), (1, 2)])
+        self.assertEqual([decode_age(entry[2]) // 16 for entry in found], [61, 0])
+
+    def test_what_an_earlier_sleep_kept_is_refused(self):
+        """A board that crashed after its wake: its numbers of that wake may be on their way."""
+        flash = Flash()
+        resume = Spool(flash, 0).note_sleep(1000)
+        image = flash.take_image()
+        flash = Flash(flash.count, flash.size, image)
+        self.assertTrue(Spool(flash, 2000, None, resume=resume).is_resumed)
+        again = Spool(Flash(flash.count, flash.size, flash.take_image()), 3000, resume=resume)
+        self.assertFalse(again.is_resumed)
+        self.assertEqual(again.epoch, 2)
+        erased = Spool(Flash(), 3000, resume=resume)
+        self.assertFalse(erased.is_resumed)

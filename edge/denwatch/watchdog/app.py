@@ -14,6 +14,7 @@ import json  # noqa: E402
 import random  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
+from binascii import crc32  # noqa: E402
 
 from ..protocol.degrees import const  # noqa: E402
 from .execution import Execution, list_senses  # noqa: E402
@@ -21,6 +22,7 @@ from .fuzzy import Fuzzy  # noqa: E402
 from .link import DeviceLink, LinkSettings  # noqa: E402
 from .manager import Manager  # noqa: E402
 from .spool import Spool  # noqa: E402
+from .supervisor import Supervisor, TaskGuard, forget_crashes, read_crashes  # noqa: E402
 from .uplink import Uplink  # noqa: E402
 
 try:
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_HEAD = const(8)  # of what is kept over a sleep: our clock and the board's, in seconds
+    from .duty import DutyCycle, Kept
+
+_HEALTHY = const(600_000)  # ms of work after which crashes are forgotten
 
 
 class TickClock:
@@ -60,69 +64,18 @@ def _read_ticks() -> int:
 read_free = getattr(gc, "mem_free", int)  # free bytes of the heap; CPython does not tell: 0
 
 
-class TaskGuard:
-    """Feeds the hardware watchdog while every task makes progress, and measures free memory.
-
-    A task that hangs must not be hidden by one that runs: the hardware watchdog is fed only if all
-    tasks reported progress within their limits. Touches no hardware: `feed` and `read_free` do.
-    """
-
-    def __init__(self, feed: "Callable[[], object]", read_free: "Callable[[], int]") -> None:
-        self._feed = feed
-        self._read_free = read_free
-        self.names: list[str] = []
-        self._limits: list[int] = []
-        self._last: list[int] = []
-        self.lowest = -1  # free memory at its lowest, -1: never measured
-        self.fed = 0
-        self.withheld = 0
-
-    def add_task(self, name: str, limit: int, now: int) -> int:
-        """Expect progress of a task at least every `limit` ms; return its number."""
-        self.names.append(name)
-        self._limits.append(limit)
-        self._last.append(now)
-        return len(self.names) - 1
-
-    def note_progress(self, task: int, now: int) -> None:
-        """Note that a task did what it is there for."""
-        self._last[task] = now
-
-    def find_stalled(self, now: int) -> int:
-        """Return the number of the first task that is late, or -1."""
-        i = 0
-        while i < len(self._last):
-            if now - self._last[i] > self._limits[i]:
-                return i
-            i += 1
-        return -1
-
-    def check(self, now: int) -> bool:
-        """Feed the hardware watchdog unless a task is late; return whether it was fed."""
-        if self.find_stalled(now) >= 0:
-            self.withheld += 1
-            return False
-        self._feed()
-        self.fed += 1
-        return True
-
-    def rest(self) -> None:
-        """Collect garbage and see what is left; to be called between rounds, when nothing waits."""
-        gc.collect()
-        self.note_memory()
-
-    def note_memory(self) -> None:
-        """Lower the low-water mark if less is free now."""
-        free = self._read_free()
-        if self.lowest < 0 or free < self.lowest:
-            self.lowest = free
-
-
 class Watchdog:
     """All parts of one device, and the tasks that run them."""
 
+    duty: "DutyCycle | None" = None  # of a device that sleeps
+
     def __init__(
-        self, config: "dict[str, Any]", wall: "int | None", clock: "TickClock | None" = None
+        self,
+        config: "dict[str, Any]",
+        wall: "int | None",
+        clock: "TickClock | None" = None,
+        feed: "Callable[[], object]" = int,  # which does nothing
+        kept: "Kept | None" = None,
     ) -> None:
         from .config import open_spool, read_events, read_nodes
 
@@ -137,11 +90,12 @@ class Watchdog:
         gc.collect()
         self.language = Fuzzy(config.get("capacity", 4096), senses)
         self.manager = Manager([self.language], senses)
-        self.spool = Spool(device, now, wall)
+        self.spool = Spool(device, now, wall, resume=kept.read_resume() if kept else None)
         self.spool.keep_nodes(list(keys))
-        limit = config.get("watchdog", 0)
-        feed = board.start_watchdog(limit) if board and limit else int  # which does nothing
         self.guard = TaskGuard(feed, read_free)
+        self.supervisor = Supervisor(self.clock)
+        self.log = self.supervisor.log
+        self.crashes, last = read_crashes() if board else (0, "")
         self.uplink = Uplink(
             config["device"],
             keys,
@@ -159,6 +113,8 @@ class Watchdog:
             random.randrange,
             LinkSettings(**config.get("link", {})),
         )
+        if self.crashes:
+            self.log("crashed, " + str(self.crashes) + ": " + last)
 
     def _describe(self) -> dict[int, object]:
         """Return what a hello says beyond what the manager knows."""
@@ -166,8 +122,19 @@ class Watchdog:
         name = sys.implementation.name
         fields: dict[int, object] = {7: f"{name} {version[0]}.{version[1]}.{version[2]}"}
         fields[24] = {event.sample.event: event.doubts for event in self.execution.events}
+        facts = {7: self.supervisor.restarts, 8: self.crashes, 10: self.uplink.counts["begun_anew"]}
         if board is not None:
             fields[8] = board.read_reset_reason()
+            if "wifi" in self.config:
+                facts[9] = board.read_signal()
+            if "battery" in self.config:
+                battery = self.config["battery"]
+                facts[1] = board.make_adc(battery["pin"]).read_u16() * battery["full"] // 65535
+        if self.duty is not None:
+            facts.update(self.duty.describe())
+        fields[25] = facts
+        if self.supervisor.lines:
+            fields[26] = self.supervisor.lines
         if self.guard.lowest > 0:
             fields[9] = self.guard.lowest
         return fields
@@ -187,13 +154,47 @@ class Watchdog:
             "server": server.name if server else None,
             "reason": self.link.reason,
             "lowest": self.guard.lowest,
+            "restarts": self.supervisor.restarts,
         }
 
     async def run(self) -> None:
-        """Run all tasks for ever."""
-        asyncio.create_task(self.link.run())  # noqa: RUF006 - they end with the program
-        asyncio.create_task(self.send())  # noqa: RUF006
-        asyncio.create_task(self._keep_house())  # noqa: RUF006
+        """Run all tasks until one of them fails again and again."""
+        supervisor = self.supervisor
+        if self.duty is None:
+            self.start_radio()
+            supervisor.start("sample", self._sample)
+            supervisor.start("house", self._keep_house)
+        else:
+            supervisor.start("duty", self.duty.run)
+        while not supervisor.failed:
+            await asyncio.sleep(1)
+        raise RuntimeError(supervisor.failed)
+
+    def start_radio(self) -> None:
+        """Connect, and send what waits."""
+        if board and "wifi" in self.config:
+            from .wifi import WifiTask
+
+            networks = self.config["wifi"]
+            wifi = WifiTask(board, networks, self.clock, random.randrange, self.log)
+            self.supervisor.start("wifi", wifi.run)
+        self.supervisor.start("link", self._connect)
+        self.supervisor.start("send", self.send)
+
+    async def _connect(self) -> None:
+        while board and "wifi" in self.config and not board.is_joined():
+            await asyncio.sleep(0.1)
+        await self.link.run()
+
+    async def stop_radio(self) -> None:
+        """Close the connection, and switch the radio off."""
+        for name in ("send", "link", "wifi"):
+            self.supervisor.stop(name)
+        await asyncio.sleep(0.05)  # in which they end
+        if board and "wifi" in self.config:
+            board.stop_wifi()
+
+    async def _sample(self) -> None:
         task = self.guard.add_task("sample", 60_000, self.clock())
         while True:
             now = self.clock()
@@ -214,7 +215,7 @@ class Watchdog:
             self.guard.note_progress(task, self.clock())
 
     async def _keep_house(self) -> None:
-        """Save what waits too long in memory, feed the dog, collect garbage, sleep."""
+        """Save what waits too long in memory, feed the dog, collect garbage."""
         hold = self.config.get("hold", 5000)
         while True:
             now = self.clock()
@@ -222,21 +223,16 @@ class Watchdog:
                 self.spool.flush(now)
             self.guard.check(now)
             self.guard.rest()
-            if board and self.config.get("sleep"):
-                self._sleep_deeply(now)
+            if self.crashes and now > _HEALTHY:
+                self.forget_crashes()
             await asyncio.sleep(1)
 
-    def _sleep_deeply(self, now: int) -> None:
-        from .duty import freeze, plan_sleep
-
-        waiting = self.spool.has_waiting() and self.link.server is not None
-        due = self.execution.find_next()
-        duration = plan_sleep(now, due, int(waiting), 1000, self.config["sleep"])
-        if duration:
-            self.close()
-            clocks = now // 1000 << 32 | int(time.time())
-            board.keep(clocks.to_bytes(_HEAD, "big") + freeze(self.language))
-            board.sleep_deeply(duration)
+    def forget_crashes(self) -> None:
+        """Note that this start works; from the safe mode, try again."""
+        self.crashes = 0
+        forget_crashes()
+        if not self.execution.events:
+            board.restart(True)
 
     def close(self) -> None:
         """Save everything."""
@@ -251,39 +247,54 @@ def unload(name: str) -> None:
     gc.collect()
 
 
-def wake(config: "dict[str, Any]", wall: "int | None") -> Watchdog:
-    """Return a watchdog that knows what was kept over a deep sleep."""
-    kept = board.read_kept() if board and wall is not None else b""
-    if len(kept) <= _HEAD or wall is None:
-        return Watchdog(config, wall)
-    from .duty import thaw
+def wake(config: "dict[str, Any]", check: int, feed: "Callable[[], object]" = int) -> Watchdog:
+    """Return a watchdog that knows what was kept over a deep sleep; `check` is its file's CRC."""
+    wall = read_wall(config)
+    if board is None or not config.get("sleep"):
+        return Watchdog(config, wall, None, feed)
+    from .duty import DutyCycle, Kept
 
-    clocks = int.from_bytes(kept[:_HEAD], "big")
-    start = (clocks >> 32) + max(0, wall - (clocks & 0xFFFFFFFF))
-    watchdog = Watchdog(config, wall, TickClock(1000 * start))
-    try:
-        thaw(watchdog.language, kept[_HEAD:])
-    except ValueError as error:  # the node sends them again
-        print("kept subscriptions:", error)
+    kept = Kept(check)
+    clock = TickClock(kept.find_clock(wall)) if kept.load(board) else None
+    watchdog = Watchdog(config, wall, clock, feed, kept)
+    kept.restore(watchdog)
+    watchdog.duty = DutyCycle(watchdog, kept, board, lambda: read_wall(config))
     return watchdog
+
+
+def read_wall(config: "dict[str, Any]") -> "int | None":
+    """Return the second of the board's clock, None if it has none that goes on."""
+    return int(time.time()) if config.get("clock", True) else None
 
 
 async def _run(watchdog: Watchdog, period: float) -> None:
     task = asyncio.create_task(watchdog.run())
     while not task.done():
-        await asyncio.sleep(period or 60)
+        await asyncio.sleep(period or 1)
         if period:
             print(json.dumps(watchdog.report()))
     await task
 
 
-def main(path: str = "watchdog.json", period: float = 0) -> None:
-    """Run the watchdog of a configuration file; every `period` seconds it prints its counters."""
+def main(
+    path: str = "watchdog.json",
+    period: float = 0,
+    feed: "Callable[[], object]" = int,
+    is_safe: bool = False,
+) -> None:
+    """Run the watchdog of a configuration file; every `period` seconds it prints its counters.
+
+    In safe mode it touches no sensor and does not sleep.
+    """
     with open(path) as file:  # noqa: PTH123 - no pathlib on a device
-        config = json.load(file)
-    if board and "wifi" in config:
-        board.start_wifi(config["wifi"]["name"], config["wifi"]["password"])
-    watchdog = wake(config, int(time.time()) if config.get("clock", True) else None)
+        text = file.read()
+    config = json.loads(text)
+    if is_safe:
+        config["sources"] = {}
+        config["events"] = []
+        config["sleep"] = 0
+    watchdog = wake(config, crc32(text.encode()), feed)
+    del text
     for name in ("nodes", "events", "sources", "spool"):
         del config[name]
     unload("config")

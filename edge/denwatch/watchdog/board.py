@@ -28,7 +28,29 @@ def read_reset_reason() -> int:
 
 def start_watchdog(timeout: int) -> "Callable[[], None]":
     """Start the hardware watchdog and return what feeds it; it cannot be stopped again."""
-    return machine.WDT(timeout=timeout).feed
+    try:
+        return machine.WDT(timeout=timeout).feed
+    except ValueError:
+        return machine.WDT(timeout=8000).feed  # an RP2040 has no longer one
+
+
+def keep_fed(feed: "Callable[[], None]") -> None:
+    """Feed the hardware watchdog from now on, for a person at the prompt."""
+    try:
+        timer = machine.Timer(0)
+    except ValueError:
+        timer = machine.Timer(-1)  # an RP2040 has no numbers
+    timer.init(period=1000, callback=lambda _: feed())
+
+
+def restart(is_whole: bool) -> None:
+    """Start the program again, or the whole board."""
+    (machine.reset if is_whole else machine.soft_reset)()
+
+
+def doze(duration: int) -> None:
+    """Rest for so many milliseconds, with the radio off; the program then goes on."""
+    machine.lightsleep(duration)
 
 
 def sleep_deeply(duration: int) -> None:
@@ -36,14 +58,22 @@ def sleep_deeply(duration: int) -> None:
     machine.deepsleep(duration)
 
 
-def keep(data: bytes) -> None:
-    """Keep bytes over a deep sleep, in the memory of the real-time clock (2 KB on an ESP32)."""
-    machine.RTC().memory(data)
+def keep(data: bytes) -> bool:
+    """Keep bytes over a deep sleep, in the memory of the real-time clock; False if that has no
+    room for them: an ESP32 has 2 KB, an RP2040 none."""
+    try:
+        machine.RTC().memory(data)
+    except (AttributeError, ValueError):
+        return False
+    return True
 
 
 def read_kept() -> bytes:
     """Return what `keep` kept, empty after a power cut."""
-    return bytes(machine.RTC().memory())
+    try:
+        return bytes(machine.RTC().memory())
+    except AttributeError:
+        return b""
 
 
 def make_adc(pin: int) -> "machine.ADC":
@@ -79,9 +109,29 @@ def make_ds18x20(pin: int) -> "DS18X20":
     return ds18x20.DS18X20(onewire.OneWire(machine.Pin(pin)))
 
 
-def start_wifi(name: str, password: str) -> "network.WLAN":
-    """Begin to join a wireless network; the firmware goes on by itself, and joins again."""
+def join_wifi(name: str, password: str) -> None:
+    """Begin to join a wireless network."""
     link = network.WLAN(network.STA_IF)
     link.active(True)
+    link.disconnect()
     link.connect(name, password)
-    return link
+
+
+def is_joined() -> bool:
+    """Return whether a wireless network is joined."""
+    return bool(network.WLAN(network.STA_IF).isconnected())
+
+
+def read_signal() -> int:
+    """Return how weak the signal is, in -dBm; 0: the radio does not say."""
+    try:
+        return -int(network.WLAN(network.STA_IF).status("rssi"))
+    except (OSError, ValueError, TypeError):
+        return 0
+
+
+def stop_wifi() -> None:
+    """Switch the radio off."""
+    link = network.WLAN(network.STA_IF)
+    link.disconnect()
+    link.active(False)

@@ -6,7 +6,7 @@
 
 from .execution import Event
 from .link import NodeAddress, make_context
-from .ring import FileBlocks, find_flash, find_partition
+from .ring import find_flash, find_partition, open_file
 from .seal import FrameKey
 from .sources import Channel
 from .spool import NODES
@@ -64,7 +64,7 @@ def open_spool(spool: "dict[str, Any]") -> "BlockDevice":
         return find_partition(spool["partition"])
     if "flash" in spool:
         return find_flash(spool["flash"][0], spool["flash"][1])
-    return FileBlocks(spool["file"], spool.get("blocks", 16))
+    return open_file(spool["file"], spool.get("blocks", 16))
 
 
 def read_events(config: "dict[str, Any]", board: "Board | None") -> list[Event]:

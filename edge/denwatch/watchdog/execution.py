@@ -23,6 +23,7 @@ if TYPE_CHECKING:
             """Queue a vector; `degree` says how long a full outbox keeps it."""
 
 
+_NEVER = const(1 << 62)  # for a device in safe mode, which has no events
 FAULT_PERIOD = const(600_000)  # ms: a sensor that stays broken is reported again after this time
 
 
@@ -102,6 +103,7 @@ class Event:
         self.channels = channels
         self.period = period
         self.due = 0
+        self.late = 0  # ms by which a sensor that takes time has moved it
         self.told = 0  # faults that were reported ...
         self.told_at = 0  # ... and when
         self.features = 0
@@ -134,21 +136,36 @@ class Execution:
         self.outbox = outbox
         self.rounds = 0
         self.sent = 0
+        self.highest = 0  # degree that was sent since the start
 
     def step(self, now: int) -> None:
         """Sample and judge every event that is due."""
         self.manager.expire(now)
         for event in self.events:
-            if now >= event.due:
+            if now >= event.due and not self._is_early(event, now):
                 self._run(event, now)
-                event.due += event.period
+                event.due += event.period - event.late
+                event.late = 0
                 if event.due <= now:  # late, or the first: no rounds to catch up with
                     event.due = now + event.period
                 self.rounds += 1
 
+    def _is_early(self, event: Event, now: int) -> bool:
+        """Return whether a sensor needs more time first; the event is due when it is ready."""
+        wait = 0
+        for source in event.sources:
+            try:
+                wait = max(wait, source.prepare(now))
+            except Exception:  # noqa: BLE001 - a broken sensor; `start_round` notes it
+                continue
+        if wait:
+            event.late += now + wait - event.due
+            event.due = now + wait
+        return wait > 0
+
     def find_next(self) -> int:
         """Return when the next event is due."""
-        due = self.events[0].due
+        due = self.events[0].due if self.events else _NEVER
         for event in self.events:
             if event.due < due:
                 due = event.due
@@ -173,6 +190,7 @@ class Execution:
             degree = 255
         if degree >= 0:
             self.sent += 1
+            self.highest = max(self.highest, degree)
             self.outbox.put(write_notification(sample, why), degree, now)
 
     def _is_news(self, event: Event, now: int) -> bool:

@@ -48,6 +48,8 @@ class Filter:
         self.degree = 0  # of the record that `step` returned: ~degree of one that misses
         self.rater: Rater | None = None  # once a vector or a reading needs it
         self._points = array("H")
+        self._scan = scan  # for uncertain readings another one, if it can be loaded
+        self._is_prepared = False
         self._values = array("H")  # of the event that `begin` named
         self._state = array("i", [0] * 6)
 
@@ -68,13 +70,34 @@ class Filter:
         self._values = values
         if points is not None:
             self._points = points
+        if doubt:
+            self._prepare(doubt)
+
+    def _prepare(self, doubt: int) -> None:
+        """Load the kernel for uncertain readings; give it exact values as trapezoids."""
+        if not self._is_prepared:
+            self._is_prepared = True  # one that is left out is looked for once
+            try:
+                from .doubt import scan_doubtful
+
+                self._scan = scan_doubtful
+            except (ImportError, SyntaxError):  # left out, or no viper: the rater does it
+                pass
+        if self._scan is not scan:
+            for at in range(64):
+                if not doubt >> (at >> 2) & 1:
+                    self._points[at] = self._values[at >> 2]
 
     def step(self) -> int:
         """Return where the next record stands that hits or has a significance; -1 at the end."""
         buf = self.buffer
         state = self._state
         while True:
-            at: int = scan(buf, self.used, self._values, state)
+            at: int
+            if state[4] and self._scan is not scan:
+                at = self._scan(buf, self.used, self._points, state)
+            else:
+                at = scan(buf, self.used, self._values, state)
             if at >= self.used:
                 return -1
             degree = state[5]

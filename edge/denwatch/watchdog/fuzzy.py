@@ -31,7 +31,7 @@ class SenseError(ValueError):
 class Fuzzy(Language):
     """Fuzzy subscriptions of one device. `senses` maps events to (features, wide features)."""
 
-    number = 1
+    number = 0  # FUZZY of protocol.frames, which a device does not load
 
     def __init__(self, capacity: int, senses: dict[int, tuple[int, int]]) -> None:
         self.filter = Filter(capacity)

@@ -18,7 +18,11 @@ device 4 KB of heap. The tests compare this file with `denwatch.protocol.matchin
 
 from array import array
 
-from ..protocol.degrees import aggregate, const, fuzzify, hedge, reach
+from ..protocol.degrees import aggregate, const, find_membership, fuzzify, hedge, slope
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Shape = tuple[int, int, int, int, int, int]  # low, high, left, right, wide, hedge
 
 # The sections, by their bit in the two section bytes: protocol/README.md.
 _REPEATS = const(0x01)
@@ -68,6 +72,8 @@ _MAX = const(1)
 _SUGENO = const(7)
 _OR = const(0x50)
 _NOT = const(0x60)
+_CRISP = const(255)
+_FULL = const(261120)  # 255 degrees in 1/1024 of a degree
 
 # A lane: the predicates' degrees, a stack of degrees, and the predicate that decided each.
 _STACK = const(16)
@@ -153,56 +159,64 @@ def name_attribute(buf: bytes | bytearray, place: list[int], predicate: int) -> 
     return buf[place[_REPEATED] + predicate]
 
 
-def search(
-    shape: tuple[int, int, int, int, int, int], reading: "array[int]", is_certain: bool
-) -> int:
+def search(shape: "Shape", reading: "array[int]", is_certain: bool) -> int:
     """Return to which degree an uncertain reading is possibly, or certainly, in a fuzzy set.
 
     `shape` is (low, high, left, right, wide, hedge). By cuts, as `protocol.cuts` says of objects:
-    possible to t is where the t-cuts of set and reading meet, certain to t where the strict cut of
-    the reading lies within that of the set.
+    possible to t is where the t-cuts of set and reading meet, certain to t where the cut of the
+    reading meets none of the opposite's.
     """
-    low, high, left, right, wide, code = shape
+    if is_certain:
+        if shape[0] <= reading[0] and reading[3] <= shape[1]:
+            return 255
+    elif shape[0] <= reading[2] and reading[1] <= shape[1]:
+        return 255
     least = 0
     most = 255
     while least < most:
         t = (least + most + 1) >> 1
-        level = _invert_hedge(code, t)
-        floor = low - reach(left, level, wide)
-        ceiling = high + reach(right, level, wide)
-        first, last = _cut(reading, 256 - t if is_certain else t)
-        if is_certain:
-            holds = floor <= first and last <= ceiling
-        else:
-            holds = floor <= last and first <= ceiling
-        if holds:
+        low, high, below, above = cut_set(shape, t)
+        first, last = cut_reading(reading, 256 - t if is_certain else t, shape[4])
+        if is_certain:  # beyond its cut lies the opposite's
+            low = below + 1
+            high = above - 1
+            first, last = last, first
+        if low <= last and first <= high:
             least = t
         else:
             most = t - 1
     return least
 
 
-def _cut(reading: "array[int]", t: int) -> tuple[int, int]:
-    """Return the values whose possibility is at least t (1..255)."""
+def cut_set(shape: "Shape", t: int) -> tuple[int, int, int, int]:
+    """Return between which values a set reaches t, and from which on it does not any more.
+
+    In 1/256 of a code, or 1/16 of a wide one. A crisp side does not until the next code.
+    """
+    low, high, left, right, wide, code = shape
+    unit = 16 if wide else 256
+    spare = (_FULL - find_membership(code, t)) * (1028 if wide else 64) - 1
+    low *= unit
+    high *= unit
+    if left == _CRISP:
+        below = low - unit
+    else:
+        low -= spare // slope(left)
+        below = low - 1
+    if right == _CRISP:
+        above = high + unit
+    else:
+        high += spare // slope(right)
+        above = high + 1
+    return low, high, below, above
+
+
+def cut_reading(reading: "array[int]", t: int, wide: int) -> tuple[int, int]:
+    """Return the values whose possibility rounds to at least t (1..255), in the same fractions."""
     a, b, c, d = reading
-    rise = b - a
-    fall = d - c
-    first = max(a - (rise // 2 - t * rise) // 255, a + 1) if rise else b
-    last = min(d + (fall // 2 - t * fall) // 255, d - 1) if fall else c
-    return first, last
-
-
-def _invert_hedge(code: int, degree: int) -> int:
-    """Return the lowest degree that the hedge lifts to at least `degree`."""
-    low = 0
-    high = 255
-    while low < high:
-        middle = (low + high) >> 1
-        if hedge(middle, code) >= degree:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    unit = 16 if wide else 256
+    t = (2 * t - 1) * unit
+    return a * unit + (t * (b - a) + 509) // 510, d * unit - (t * (d - c) + 509) // 510
 
 
 class Rater:
@@ -214,8 +228,9 @@ class Rater:
         self.degrees = bytearray(_LANE)
         self.certain = 0
         self.decisive = 0  # the predicate that decided
+        self.lows = self.degrees  # the certain degrees: the same, without doubt
+        self.shapes: list[tuple[Shape, int]] | None = None  # what `together` judges, and negations
         self._certains = bytearray(_LANE)
-        self._lows = self.degrees  # the certain degrees: the same, without doubt
 
     def rate(
         self, buf: bytearray, at: int, values: "array[int]", points: "array[int]", doubt: int
@@ -227,11 +242,16 @@ class Rater:
         place = self.place
         locate(buf, at, place)
         doubt &= place[_FEATURES]
-        self._lows = self._certains if doubt else self.degrees
+        self.lows = self._certains if doubt else self.degrees
+        self.shapes = None
+        if doubt and place[_REPEATED] and (place[_PATTERNED] or buf[at + 1] & 7 <= _MAX):
+            self.shapes = []  # one attribute several times: see together.py
         allowed = self._measure_all(buf, values, points, doubt)
         self._run(buf, buf[at + 1] & 7, values)
+        if self.shapes is not None:
+            self._run_together(buf, buf[at + 1] & 7, points, doubt)
         self.decisive = self.degrees[_STACK + _BLAME]
-        self.certain = certain = self._lows[_STACK]
+        self.certain = certain = self.lows[_STACK]
         degree = self.degrees[_STACK]
         least = place[_CERTAINLY]
         if not allowed or degree < buf[at + 4] or (least and certain < buf[least]):
@@ -271,12 +291,15 @@ class Rater:
             else:
                 possible = fuzzify(values[attribute], low, high, left, right, wide)
                 possible = certain = hedge(possible, code)
+            if self.shapes is not None:
+                shape = low, high, left, right, wide, code
+                self.shapes.append((shape, place[_NEGATED] >> i & 1))
             if place[_NEGATED] >> i & 1:
                 code = possible
                 possible = 255 - certain
                 certain = 255 - code
             self.names[i] = attribute
-            self._lows[i] = certain
+            self.lows[i] = certain
             self.degrees[i] = possible
             if least:
                 if possible < buf[least] or certain < buf[least + 1]:
@@ -287,7 +310,7 @@ class Rater:
     def _run(self, buf: bytearray, kind: int, values: "array[int]") -> None:
         """Run the pattern, or join all predicates; the result is at the bottom of the stack."""
         highs = self.degrees
-        lows = self._lows
+        lows = self.lows
         p = self.place[_PATTERNED]
         program: bytes | bytearray = b"\0\1\2\3\4\5\6\7\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
         at = 0
@@ -321,6 +344,15 @@ class Rater:
         if not p:
             self._join(buf, kind, _STACK, top, values)
 
+    def _run_together(self, buf: bytearray, kind: int, points: "array[int]", doubt: int) -> None:
+        """Judge together what is asked of one attribute; without that part, send too much."""
+        try:
+            from .together import run
+        except ImportError:
+            self.lows[_STACK] = self.degrees[_STACK]
+        else:
+            run(self, buf, self.place[_PATTERNED], kind, points, doubt)
+
     def _join(self, buf: bytearray, kind: int, first: int, top: int, values: "array[int]") -> None:
         """Put one degree in the place of several, in both lanes."""
         highs = self.degrees
@@ -329,7 +361,7 @@ class Rater:
             if highs[i] > highs[best] if kind == _MAX else highs[i] < highs[best]:
                 best = i
         highs[first + _BLAME] = highs[best + _BLAME]
-        lane = self._lows
+        lane = self.lows
         while True:
             if kind == _SUGENO:
                 degree = self._apply_rules(buf, lane, values)
@@ -339,8 +371,8 @@ class Rater:
             if lane is highs:
                 break
             lane = highs
-        if self._lows[first] > degree:  # of rules only: their mean may fall as degrees rise
-            self._lows[first] = degree
+        if self.lows[first] > degree:  # of rules only: their mean may fall as degrees rise
+            self.lows[first] = degree
 
     def _apply_rules(self, buf: bytearray, lane: bytearray, values: "array[int]") -> int:
         """Return the fuzzy mean of Takagi-Sugeno rules, one for each pair of predicates."""

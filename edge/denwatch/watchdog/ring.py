@@ -18,8 +18,9 @@ a cut leaves is right. Only this file knows where bytes stand on the medium.
 
 Below the ring is the `Medium`, through which alone a block device is called: writes are read back,
 errors become answers. A block device answers MicroPython's extended protocol, so that
-`esp32.Partition` and `rp2.Flash` serve as they are; `FileBlocks` is a file, `PagedBlocks` pads to
-whole pages. The only file that imports `esp32` or `rp2`, or opens the spool's file.
+`esp32.Partition` and `rp2.Flash` serve as they are; `FileBlocks` is a file of a PC, `CarvedBlocks`
+are blocks of a board's file system, `PagedBlocks` pads to whole pages. The only file that imports
+`esp32`, `flashbdev` or `rp2`, or opens the spool's files.
 """
 
 from array import array
@@ -59,6 +60,7 @@ LIVE = const(0xFF)
 ACK_EPOCH = const(1)  # words of the state that the ring itself reads
 ACK_SEQUENCE = const(2)
 _MAGIC = b"DW1"
+_MARK = const(16)
 _MIN_BLOCKS = const(3)
 
 _CHUNK = const(64)
@@ -485,6 +487,90 @@ class FileBlocks:
         self._file.close()
 
 
+class CarvedBlocks:
+    """Blocks that a board's file system has given to files, used as raw flash.
+
+    A file system on flash copies a block for every change that must last. So the spool asks it
+    once for `count` files of one block each, finds by a mark which blocks these are, and then
+    erases and programs the blocks themselves. littlefs never moves a file's data, never looks into
+    it, and keeps no pointers in the only block of a file: what it knows of these files stays true.
+    The places are kept in `path`.map; a file that is not where it was is carved anew.
+    """
+
+    def __init__(self, path: str, count: int, device: "BlockDevice") -> None:
+        self.device = device
+        self.count = count
+        self.size = device.ioctl(SIZE, 0)
+        self._buffer = memoryview(bytearray(2 * _MARK))
+        self._places = self._read_map(path, count)
+        if -1 in self._places:
+            for i in range(count):
+                if self._places[i] < 0:
+                    self._places[i] = self._carve(path + "." + str(i))
+            with open(path + ".map", "wb") as file:  # noqa: PTH123 - no pathlib on a device
+                file.write(array("H", self._places))
+
+    def _read_map(self, path: str, count: int) -> list[int]:
+        """Return where the files stand, -1 for those that are not where they were."""
+        places = [-1] * count
+        try:
+            with open(path + ".map", "rb") as file:  # noqa: PTH123
+                known = array("H", file.read())
+        except OSError:
+            return places
+        for i in range(min(count, len(known))):
+            if self._is_at(path + "." + str(i), known[i]):
+                places[i] = known[i]
+        return places
+
+    def _is_at(self, name: str, place: int) -> bool:
+        """Return whether a file of one block has the bytes of that place."""
+        mine = self._buffer[:_MARK]
+        raw = self._buffer[_MARK:]
+        try:
+            with open(name, "rb") as file:  # noqa: PTH123
+                if file.seek(0, 2) != self.size:
+                    return False
+                file.seek(0)
+                file.readinto(mine)
+            self.device.readblocks(place, raw, 0)
+        except OSError:
+            return False
+        return mine == raw
+
+    def _carve(self, name: str) -> int:
+        """Make a file of one block, and return where it stands."""
+        from os import urandom
+
+        mark = urandom(_MARK)
+        with open(name, "wb") as file:  # noqa: PTH123
+            left = self.size
+            while left:
+                left -= file.write(mark)
+        raw = self._buffer[:_MARK]
+        for place in range(self.device.ioctl(COUNT, 0)):
+            self.device.readblocks(place, raw, 0)
+            if raw == mark:
+                return place
+        raise RingError("no block of " + name)
+
+    def readblocks(self, block: int, buf: bytearray, offset: int = 0) -> None:
+        """Fill the buffer from a place in a block."""
+        self.device.readblocks(self._places[block], buf, offset)
+
+    def writeblocks(self, block: int, buf: bytes, offset: int = 0) -> None:
+        """Program the buffer to a place in a block."""
+        self.device.writeblocks(self._places[block], buf, offset)
+
+    def ioctl(self, operation: int, argument: int) -> int:
+        """Answer COUNT; hand over the rest."""
+        if operation == COUNT:
+            return self.count
+        if operation == ERASE:
+            argument = self._places[argument]
+        return self.device.ioctl(operation, argument)
+
+
 class PagedBlocks:
     """Flash that is programmed by whole pages (RP2040: 256 bytes), for writes of any size.
 
@@ -525,3 +611,17 @@ def find_flash(start: int, length: int) -> "BlockDevice":
     from rp2 import Flash
 
     return PagedBlocks(Flash(start=start, len=length))
+
+
+def open_file(path: str, count: int) -> "BlockDevice":
+    """Return blocks of a file: of the flash below it on a board, of the file itself on a PC."""
+    device: BlockDevice
+    try:
+        from flashbdev import bdev as device  # where an ESP32 has its file system
+    except ImportError:
+        try:
+            from rp2 import Flash
+        except ImportError:
+            return FileBlocks(path, count)
+        device = PagedBlocks(Flash())
+    return CarvedBlocks(path, count, device)

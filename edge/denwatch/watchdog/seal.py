@@ -18,6 +18,7 @@ NOTIFICATIONS = const(2)
 MESSAGE = const(3)
 ACKNOWLEDGE = const(3)  # types of messages
 REMOVE = const(4)
+HEARD = const(8)
 _HEAD = const(11)
 _TAG = const(8)
 _DEPTH = const(6)

@@ -5,6 +5,10 @@ before anything is sent, so that no number is ever used twice. New ones stand in
 that are not acknowledged soon go to the flash (`flush`), and from then on a power cut cannot take
 them. Only `acknowledge` frees. If everything is full, the lowest degree x freshness goes first.
 
+A wake from a planned sleep goes on with the epoch and its sequence, if what was kept is of the
+last sleep: the state counts wakes and is written before a number is used, so that a board which
+crashes after its wake cannot use the same numbers twice.
+
 Time is kept as sixteenths of a second on a line that goes on over starts: a sleep or reset through
 which the board's clock ran is part of every age. Without such a clock ages are what is certain, not
 less, and `undated` counts the notifications that are concerned.
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 _EPOCH = const(0)
 _TIME = const(3)  # a time that the line has reached
 _WALL = const(4)  # second of the board's clock at time 0 of the line, modulo 2**32
-_DATED = const(5)  # 1: the word before means something
+_DATED = const(5)  # lowest bit: the word before means something; above it: how often it started
 _DROPPED = const(6)
 _SEEN = const(7)  # per node: CRC of its name, its epoch, its sequence
 NODES = const(4)
@@ -65,7 +69,9 @@ class Spool:
         wall: "int | None" = None,
         front: int = 1024,
         half_life: int = HALF_LIFE,
+        resume: "tuple[int, int, int, int] | None" = None,
     ) -> None:
+        """`resume` is what `note_sleep` returned before a planned sleep."""
         self._ring = self.RING(device, _WORDS)
         self._front = bytearray(front)
         self._used = 0
@@ -74,7 +80,8 @@ class Spool:
         self._unsaved = 0
         self.undated = 0
         self.dropped_here = 0  # since this start
-        self._start(now, wall)
+        self.is_resumed = False  # whether the numbers before the sleep go on
+        self._start(now, wall, resume)
         self.epoch = self._ring.words[_EPOCH]
 
     @property
@@ -92,25 +99,35 @@ class Spool:
             "errors": self._ring.medium.errors,  # what the flash refused or got wrong
         }
 
-    def _start(self, now: int, wall: "int | None") -> None:
+    def _start(
+        self, now: int, wall: "int | None", resume: "tuple[int, int, int, int] | None"
+    ) -> None:
         ring = self._ring
         words = ring.words
         ring.mount()
-        words[_EPOCH] += 1
+        starts = words[_DATED] >> 1
+        if resume is not None and (resume[0], resume[2]) == (words[_EPOCH], starts):
+            self.is_resumed = True
+            self._sequence = resume[1]
+        else:
+            words[_EPOCH] += 1
         time = words[_TIME]
         for _, block in ring.list_blocks():
             for _ in ring.scan(block):
                 if ring.is_live():
                     time = max(time, read_word(ring.record, 12))
                     self.undated += 1
-        if wall is not None and words[_DATED]:
+        if self.is_resumed and resume is not None:
+            time = words[_TIME] + max(now - resume[3], 0) * 2 // 125
+            self.undated = 0
+        elif wall is not None and words[_DATED] & 1:
             gone = ((wall - words[_WALL]) & 0xFFFFFFFF) * 16 - time
             if self._is_plausible(gone):
                 time += max(gone, 0)
                 self.undated = 0
         self._zero = time - now * 2 // 125
         words[_TIME] = time
-        words[_DATED] = 0 if wall is None else 1
+        words[_DATED] = (starts + 1 & 0x7FFFFFFF) << 1 | (wall is not None)
         words[_WALL] = ((wall or 0) - time // 16) & 0xFFFFFFFF
         if not self._save(now):
             raise RingError("no block takes the epoch")
@@ -233,7 +250,7 @@ class Spool:
         `room` bytes together. No vectors: nothing waits.
         """
         ring = self._ring
-        batch: list[tuple[int, int, int, bytes]] = []
+        batch: list[tuple[int, int, int, bytes, int]] = []
         for low, block in ring.list_blocks():
             if len(batch) == count and batch[-1][:2] < low:
                 break
@@ -248,7 +265,7 @@ class Spool:
         vectors: list[bytes] = []
         epoch = last = 0
         time = self._read_time(now)
-        for number, sequence, taken, vector in batch:
+        for number, sequence, taken, vector, _ in batch:
             room -= len(vector) + 1
             if (vectors and number != epoch) or room < 0:
                 break
@@ -258,10 +275,18 @@ class Spool:
         return epoch, last, vectors
 
     def _pick(
-        self, batch: list[tuple[int, int, int, bytes]], record: bytearray, at: int, count: int
+        self,
+        batch: list[tuple[int, int, int, bytes, int]],
+        record: bytearray,
+        at: int,
+        count: int,
+        after: tuple[int, int] = (0, 0),
+        epoch: int = 0,
     ) -> None:
-        """Enter a record among the oldest."""
+        """Enter a record among the oldest `after` a number, of epochs below `epoch` or of all."""
         number = (read_word(record, at + 4), read_word(record, at + 8))
+        if number <= after or (epoch and number[0] >= epoch):
+            return
         if len(batch) < count or number < batch[-1][:2]:
             stop = at + RECORD + record[at + 2]
             batch.append(
@@ -270,6 +295,7 @@ class Spool:
                     number[1],
                     read_word(record, at + 12),
                     bytes(record[at + RECORD : stop]),
+                    record[at + 3],
                 )
             )
             batch.sort()
@@ -324,6 +350,39 @@ class Spool:
         self.flush(now)
         self._save(now)
         self._ring.medium.sync()
+
+    def note_sleep(self, now: int) -> "tuple[int, int, int, int]":
+        """Save everything, and return what the start after a planned sleep takes as `resume`."""
+        self.save(now)
+        return self.epoch, self._sequence, self._ring.words[_DATED] >> 1, now
+
+    def begin(self, epoch: int, now: int) -> None:
+        """Begin a higher epoch: what waits gets numbers of it, in its order.
+
+        The copies are on the flash before the old ones are freed, by one word: a cut leaves both.
+        """
+        self.flush(now)
+        words = self._ring.words
+        self.epoch = words[_EPOCH] = epoch
+        self._sequence = 0
+        self._save(now)
+        last = (0, 0)
+        while True:
+            batch: list[tuple[int, int, int, bytes, int]] = []
+            for _, block in self._ring.list_blocks():
+                for _ in self._ring.scan(block):
+                    if self._ring.is_live():
+                        self._pick(batch, self._ring.record, 0, 16, last, epoch)
+            for number, sequence, time, vector, degree in batch:
+                self.put(vector, degree, (time - self._zero) * 125 // 2)
+                last = (number, sequence)
+            self.flush(now)
+            if not batch:
+                break
+        words[ACK_EPOCH] = epoch - 1
+        words[ACK_SEQUENCE] = 0xFFFFFFFF
+        self._ring.release()
+        self.save(now)
 
     def _save(self, now: int) -> bool:
         self._ring.words[_TIME] = self._read_time(now)

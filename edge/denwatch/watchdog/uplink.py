@@ -23,8 +23,10 @@ What a node can rely on, and what it must do. All messages are MQTT publications
 * The node takes the numbers above the highest that it has of this device and passes over the
   others, commits, and then acknowledges the highest committed, also when nothing was new. An
   acknowledgement frees all numbers up to its own; it may be repeated and come late. One above all
-  that was sent is passed over: a device whose spool was erased begins again at epoch 1, and a node
-  must forget its old numbers (or know it by a new name) before it can be heard.
+  that was sent is passed over.
+* A device whose spool was erased begins again at epoch 1. The node refuses its hello as a replay,
+  and answers with the number of the last hello that it heard; a device that never said that one
+  begins the epoch after it, and says hello again: numbers never go back for good.
 * The node's numbers on `sv` never go back: an epoch that grows at each of its starts, or a sequence
   that survives them. The device writes the number to the flash before it obeys, and refuses what is
   not above it, also after its own restarts. It keeps the numbers of 4 nodes.
@@ -43,6 +45,7 @@ from ..protocol.degrees import const
 from .manager import Manager
 from .seal import (
     ACKNOWLEDGE,
+    HEARD,
     MESSAGE,
     NOTIFICATIONS,
     REMOVE,
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Counters: frames with notifications, those of them sent again, ...
-_COUNTS = ("frames", "again", "acknowledged", "installed", "removed")
+_COUNTS = ("frames", "again", "acknowledged", "installed", "removed", "begun_anew")
 _REFUSALS = ("version", "key", "tag", "frame", "replay", "vector", "message")
 FIRST_WAIT = const(5_000)  # ms for the node's acknowledgement, doubled up to the longest
 LONGEST_WAIT = const(80_000)
@@ -96,8 +99,9 @@ class Uplink:
         # An empty hello, which the server sends when this device is gone.
         self.will: tuple[str, bytes] | None = (topic + "hello", b"")
         self._key: FrameKey | None = None  # of the node that is connected
-        self._hellos = 0
-        self._is_new = False  # the node has said nothing since the connection
+        self.hellos = 0
+        self.is_answered = False  # whether the node has said anything since the connection
+        self._heard_at = 0
         self._hello_at = 0  # when to say hello, until it answers
         self._hello_wait = 0
         self._sent = (0, 0)  # the last number of the batch that waits
@@ -112,7 +116,7 @@ class Uplink:
     def connect(self, node: str) -> None:
         """Start with a node: it gets a hello until it answers, and all that is unacknowledged."""
         self._key = self._keys[node]
-        self._is_new = True
+        self.is_answered = False
         self._hello_at = self._hello_wait = 0
         self._sent = (0, 0)
         self._wait = self._patience
@@ -122,12 +126,12 @@ class Uplink:
         key = self._key
         if key is None:
             return None
-        if self._is_new and now >= self._hello_at:  # a node that was not there hears the next one
+        if not self.is_answered and now >= self._hello_at:  # who was not there hears the next
             self._hello_wait = min(2 * self._hello_wait or self._patience, LONGEST_WAIT)
             self._hello_at = now + self._hello_wait
-            self._hellos += 1
+            self.hellos += 1
             body = self._write_hello()
-            return self._topic + "hello", key.seal(MESSAGE, self._spool.epoch, self._hellos, body)
+            return self._topic + "hello", key.seal(MESSAGE, self._spool.epoch, self.hellos, body)
         if self._is_waiting(now):
             return None
         epoch, last, vectors = self._spool.peek(now, self._room)
@@ -140,6 +144,11 @@ class Uplink:
         self._sent = (epoch, last)
         self._until = now + self._wait
         return self._topic + "nv", key.seal(NOTIFICATIONS, epoch, last, join(vectors))
+
+    def is_settled(self, now: int, quiet: int) -> bool:
+        """Return whether the node has all that waited, and has said all that it wants to say."""
+        is_quiet = self.is_answered and now - self._heard_at >= quiet
+        return is_quiet and not self._spool.has_waiting()
 
     def _is_waiting(self, now: int) -> bool:
         """Return whether the node still has time to acknowledge the batch before."""
@@ -162,7 +171,8 @@ class Uplink:
             if self._key is None:
                 raise FrameError("frame")
             kind, epoch, sequence, body = self._key.open(payload)
-            self._is_new = False
+            self.is_answered = True
+            self._heard_at = now
             if topic == self.topics[1]:
                 self._take_acknowledgement(kind, body, now)
             elif topic == self.topics[0]:
@@ -176,8 +186,15 @@ class Uplink:
         return True
 
     def _take_acknowledgement(self, kind: int, body: bytes, now: int) -> None:
-        message = _read_message(kind, body, ACKNOWLEDGE)
+        message = _read_message(kind, body, ACKNOWLEDGE, HEARD)
         number = (_check(message.get(1)), _check(message.get(2)))
+        if message[0] == HEARD:
+            if number > (self._spool.epoch, self.hellos):  # of a life that this spool forgot
+                self.counts["begun_anew"] += 1
+                self._spool.begin(number[0] + 1, now)
+                self.hellos = 0
+                self.connect(self._key.node)  # type: ignore[union-attr]
+            return
         if not self._spool.acknowledge(number[0], number[1], now):
             return  # said before, or of what was never sent
         self.counts["acknowledged"] += 1
@@ -205,10 +222,10 @@ class Uplink:
                 self.refused = str(error)
 
 
-def _read_message(kind: int, body: bytes, number: int) -> "dict[object, object]":
-    """Return the message of a body, which is of a type."""
+def _read_message(kind: int, body: bytes, *types: int) -> "dict[object, object]":
+    """Return the message of a body, which is of one of the types."""
     message = unpack(body) if kind == MESSAGE else None
-    if not isinstance(message, dict) or message.get(0) != number:
+    if not isinstance(message, dict) or message.get(0) not in types:
         raise FrameError("message")
     return message
 

@@ -30,6 +30,7 @@ SUGENO = const(7)
 VERY = const(1)
 EXTREMELY = const(2)
 MORE_OR_LESS = const(3)
+_FINE = const(261120)  # 255 degrees in 1/1024 of a degree
 
 # The gamma code that means an infinite slope; the others are 0.57 * 100 ** (code / 254).
 CRISP = const(255)
@@ -170,3 +171,27 @@ def aggregate(
     if kind == GEOMETRIC:
         return power((total + count // 2) // count)
     return (count * 4194304 + total // 2) // total
+
+
+def find_membership(code: int, t: int) -> int:
+    """Return the lowest membership, in 1/1024 degree, that a hedge lifts to what rounds to t."""
+    level = 1024 * t - 512
+    if not code:
+        return level
+    power = root = 1  # hedges raise to power / root
+    while code:
+        if code & 3 == MORE_OR_LESS:
+            root *= 2
+        else:
+            power *= 1 + (code & 3)
+        code >>= 2
+    least = level**root * _FINE**power
+    low = 1
+    high = _FINE - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if middle**power * _FINE**root >= least:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -157,6 +157,7 @@ def split_vectors(body: bytes) -> list[bytes]:
 
 # Control messages ------------------------------------------------------------------------------
 
+FUZZY, CONTENT = 0, 1  # subscription languages: one id in hellos, items and logs
 _OPTIONAL_KEYS = 24
 _MAX_NAME = 64
 
@@ -176,6 +177,8 @@ _SCHEMAS = {
             9: ("lowest", "uint32", False),  # low-water mark of free memory
             10: ("dropped", "uint32", False),  # notifications lost to a full spool
             24: ("doubts", "doubts", False),  # event: features that have an accuracy
+            25: ("facts", "facts", False),  # what the board says of itself, by number
+            26: ("log", "text", False),  # its last lines, once it was asked for them
         },
     ),
     2: ("vocabulary", {1: ("hash", "hash", True), 2: ("body", "bytes", True)}),
@@ -186,9 +189,12 @@ _SCHEMAS = {
     6: ("known", {1: ("ranges", "ranges", True)}),
     # origin, epoch, sequence, kind, expires (s, 0: never), body
     7: ("items", {1: ("items", "items", True)}),
+    # the number of the last hello that a node accepted, to a device whose hello is older
+    8: ("heard", {1: ("epoch", "uint32", True), 2: ("count", "uint32", True)}),
 }
 
 _LISTS = {"uints": "uint16", "many bytes": "bytes", "ranges": "range", "items": "item"}
+_MAPS = {"senses": ("uint6", "masks"), "doubts": ("uint6", "uint16"), "facts": ("uint8", "uint32")}
 _TUPLES = {
     "masks": ("uint16", "uint16"),
     "range": ("name", "uint32", "uint64", "bytes"),
@@ -255,13 +261,10 @@ def _holds(kind: str, value: object) -> bool:
         return isinstance(value, bytes)
     if kind == "hash":
         return isinstance(value, bytes) and len(value) == 8
-    if kind == "senses":
+    if kind in _MAPS:
+        keys, values = _MAPS[kind]
         return isinstance(value, dict) and all(
-            _holds("uint6", event) and _holds("masks", value[event]) for event in value
-        )
-    if kind == "doubts":
-        return isinstance(value, dict) and all(
-            _holds("uint6", event) and _holds("uint16", value[event]) for event in value
+            _holds(keys, key) and _holds(values, value[key]) for key in value
         )
     if not isinstance(value, list):
         return False

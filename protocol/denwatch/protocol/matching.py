@@ -4,10 +4,18 @@ The plain, complete definition of a match: nodes and Spark use faster engines th
 against it, and so is the watchdog's.
 """
 
-from .cuts import measure
-from .degrees import MAX, SUGENO, aggregate
+from .cuts import measure, measure_together
+from .degrees import MAX, MIN, SUGENO, aggregate
 from .timecode import decode_duration
-from .vectors import NOT, OR, NotificationVector, Record, SubscriptionVector
+from .vectors import AND, NOT, OR, NotificationVector, Record, SubscriptionVector
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Possible, certain, the predicate that decided; the attribute and the pattern of what is over
+    # one uncertain attribute alone.
+    _Operand = tuple[int, int, int, int, bytes]
+
+_MIXED = -1  # more than one attribute, or a mean, or an exact reading
 
 
 class Match(Record):
@@ -36,13 +44,15 @@ def match(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Match |
     for reading in n.readings:
         points[reading.attribute] = (reading.points, reading.wide)
     count = len(s.predicates)
+    sized = {}
     possibles = bytearray(count)
     certains = bytearray(count)
     allowed = True
     for i in range(count):
         p = s.predicates[i]
         reading_points, wide = points[p.attribute]
-        possibles[i], certains[i] = measure(p, _resize(reading_points, wide, p.wide))
+        sized[p.attribute] = _resize(reading_points, wide, p.wide)
+        possibles[i], certains[i] = measure(p, sized[p.attribute])
         allowed = allowed and possibles[i] >= p.possible and certains[i] >= p.certain
     if s.aggregator == SUGENO:
         centres = {}
@@ -51,13 +61,17 @@ def match(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Match |
         possible = apply_rules(s, possibles, centres)
         certain = min(possible, apply_rules(s, certains, centres))
         decisive = find_least(s.aggregator, possibles, 0, count)
-    elif s.pattern:
-        possible, certain, decisive = _run_pattern(s, possibles, certains)
     else:
-        weights = bytes([p.weight for p in s.predicates])
-        possible = aggregate(s.aggregator, possibles, 0, count, weights, 0)
-        certain = aggregate(s.aggregator, certains, 0, count, weights, 0)
-        decisive = find_least(s.aggregator, possibles, 0, count)
+        leaves = []
+        for i in range(count):
+            attribute = s.predicates[i].attribute
+            if sized[attribute][0] == sized[attribute][3]:
+                attribute = _MIXED  # exact: there is nothing to judge together
+            leaves.append((possibles[i], certains[i], i, attribute, bytes([i])))
+        if s.pattern:
+            possible, certain, decisive = _run_pattern(s, leaves, sized)[:3]
+        else:
+            possible, certain, decisive = _join(s, s.aggregator, leaves, sized)[:3]
     if s.recent:
         fresh = rate_age(age, s.recent)
         possible = min(possible, fresh)
@@ -88,29 +102,76 @@ def _resize(
 
 
 def _run_pattern(
-    s: SubscriptionVector, possibles: bytearray, certains: bytearray
-) -> tuple[int, int, int]:
-    """Return (possible, certain, decisive predicate) of a postfix pattern.
+    s: SubscriptionVector,
+    leaves: "list[_Operand]",
+    points: dict[int, tuple[int, int, int, int]],
+) -> "_Operand":
+    """Return the result of a postfix pattern.
 
-    A negation swaps the two: what is not possible is certainly not.
+    A negation swaps the two degrees: what is not possible is certainly not.
     """
-    stack: list[tuple[int, int, int]] = []
+    stack: list[_Operand] = []
     for op in s.pattern:
-        if op < len(possibles):
-            stack.append((possibles[op], certains[op], op))
+        if op < len(leaves):
+            stack.append(leaves[op])
         elif op == NOT:
-            possible, certain, decisive = stack.pop()
-            stack.append((255 - certain, 255 - possible, decisive))
+            possible, certain, decisive, attribute, program = stack.pop()
+            program += bytes([NOT])
+            stack.append((255 - certain, 255 - possible, decisive, attribute, program))
         else:
             kind = MAX if op & 0xF0 == OR else s.aggregator
             operands = stack[-(op & 15) :]
             del stack[-(op & 15) :]
-            highs = bytearray([operand[0] for operand in operands])
-            lows = bytearray([operand[1] for operand in operands])
-            decisive = operands[find_least(kind, highs, 0, len(highs))][2]
-            possible = aggregate(kind, highs, 0, len(highs), b"", 0)
-            stack.append((possible, aggregate(kind, lows, 0, len(lows), b"", 0), decisive))
+            stack.append(_join(s, kind, operands, points))
     return stack[0]
+
+
+def _join(
+    s: SubscriptionVector,
+    kind: int,
+    operands: "list[_Operand]",
+    points: dict[int, tuple[int, int, int, int]],
+) -> "_Operand":
+    """Return operands as one; under min and max, those over one attribute are judged together."""
+    parts = operands
+    if kind in (MIN, MAX):
+        parts = []
+        known = []
+        for operand in operands:
+            attribute = operand[3]
+            if attribute in known:
+                continue
+            if attribute != _MIXED:
+                known.append(attribute)
+                same = [other for other in operands if other[3] == attribute]
+                if len(same) > 1:
+                    operand = _judge_together(s, kind, same, points[attribute])
+            parts.append(operand)
+        if len(parts) == 1:
+            return parts[0]
+    highs = bytearray([part[0] for part in parts])
+    lows = bytearray([part[1] for part in parts])
+    weights = bytes([p.weight for p in s.predicates])
+    decisive = parts[find_least(kind, highs, 0, len(highs))][2]
+    possible = aggregate(kind, highs, 0, len(highs), weights, 0)
+    certain = aggregate(kind, lows, 0, len(lows), weights, 0)
+    return possible, certain, decisive, _MIXED, b""
+
+
+def _judge_together(
+    s: SubscriptionVector,
+    kind: int,
+    operands: "list[_Operand]",
+    points: tuple[int, int, int, int],
+) -> "_Operand":
+    """Return operands over one attribute as one, which stands in the place of the decisive one."""
+    program = operands[0][4]
+    for operand in operands[1:]:
+        program += operand[4] + bytes([(OR if kind == MAX else AND) | 2])
+    possible, certain = measure_together(s.predicates, program, points)
+    highs = bytearray([operand[0] for operand in operands])
+    decisive = operands[find_least(kind, highs, 0, len(highs))]
+    return possible, certain, decisive[2], decisive[3], program
 
 
 def apply_rules(s: SubscriptionVector, degrees: bytearray, values: dict[int, int]) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
             """Return a digital input with `value()`."""
 
         def make_i2c(self, number: int, clock: int, data: int) -> Any:
-            """Return a bus with `readfrom_mem_into` and `writeto_mem`."""
+            """Return a bus: `machine.I2C`."""
 
         def make_dht(self, pin: int, tenths: bool) -> Any:
             """Return a driver with `measure()` and `buf`."""
@@ -41,6 +41,10 @@ class Source:
 
     is_waiting = False  # nothing new in this round
     is_broken = False
+
+    def prepare(self, now: int) -> int:  # noqa: ARG002 - the interface
+        """Begin what takes time, if that was not done; return the ms until it can be read."""
+        return 0
 
     def start_round(self, now: int) -> None:
         """Measure, and note whether that worked."""

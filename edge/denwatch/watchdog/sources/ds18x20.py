@@ -1,7 +1,7 @@
 """DS18B20 and relatives on one 1-wire bus: field n is sensor n, in 1/16 degrees Celsius.
 
-The driver is MicroPython's `ds18x20`. A conversion takes 750 ms, so each round reads the one that
-the round before started; the first round has no value. 85 degrees exactly is what the sensor
+The driver is MicroPython's `ds18x20`. A conversion takes 750 ms: `prepare` starts it, and the round
+waits for it, so that a reading is never older than that. 85 degrees exactly is what the sensor
 holds before its first conversion: then it was without power, and that is no reading.
 """
 
@@ -40,21 +40,23 @@ class Ds18x20(Source):
         self._started = -1
         self._numbers: list[int | None] = []
 
-    def measure(self, now: int) -> None:
-        """Take the results of the last conversion, and start the next."""
-        driver = self._driver
+    def prepare(self, now: int) -> int:
+        """Start a conversion, unless one is under way."""
         if len(self._roms) != self._count:
-            self._roms = sorted([bytes(rom) for rom in driver.scan()])
+            self._roms = sorted([bytes(rom) for rom in self._driver.scan()])
         if len(self._roms) != self._count:
             raise OSError  # not all of the sensors answer
         if self._started < 0:
-            driver.convert_temp()
+            self._driver.convert_temp()
             self._started = now
-        if now - self._started < _CONVERSION:
-            raise NotReadyError  # the conversion is not done
+        return _CONVERSION - now + self._started
+
+    def measure(self, now: int) -> None:
+        """Take the results of the conversion."""
+        if self.prepare(now) > 0:
+            raise NotReadyError
+        self._started = -1
         self._numbers = [self._take(rom) for rom in self._roms]
-        driver.convert_temp()
-        self._started = now
 
     def read(self, field: int) -> int:
         """Return one sensor's temperature."""

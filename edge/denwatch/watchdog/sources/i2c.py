@@ -1,7 +1,7 @@
 """A sensor with registers on an I2C bus, described by a table instead of a driver.
 
 A field is (register, bytes, signed, little-endian, shift): the number in those bytes, moved right
-by `shift` bits. Enough for most digital sensors (LM75, TMP102, SHT3x in periodic mode, MPU6050).
+by `shift` bits. Enough for most digital sensors (LM75, TMP102, MPU6050).
 """
 
 from . import Source, sign

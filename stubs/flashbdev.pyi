@@ -1,0 +1,4 @@
+# Where MicroPython's ESP32 port has its file system.
+from esp32 import Partition
+
+bdev: Partition
