@@ -92,7 +92,7 @@ def test_limits_are_those_of_the_server() -> None:
     limits = parse_config('name = "a"', HERE).limits
     server = Limits()
     shared = [name for name in limits.__struct_fields__ if hasattr(server, name)]
-    assert len(shared) == 9
+    assert len(shared) == 12
     for name in shared:
         assert getattr(limits, name) == getattr(server, name), name
 

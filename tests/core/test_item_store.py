@@ -121,6 +121,23 @@ def test_expiry_is_judged_by_this_nodes_clock() -> None:
     assert not reader.medium.spaces["item.notification"]
 
 
+def test_an_end_is_looked_at_again_when_the_clocks_learn() -> None:
+    """What came while a clock was not known does not outlive what others already ended."""
+    reader, doubt = MemoryStore("a"), [86_400_000]
+    item_store = ItemStore("a", 1, bytes, lambda _, time: time + doubt[0])
+    item_store.restore(reader)
+    transaction = Transaction(80_000, reader)
+    item_store.expire(transaction)
+    item_store.accept(transaction, Item(Dot("b", 1, 50), SUBSCRIPTION, 64_000, b"", b"s"), "b")
+    commit(reader, transaction)
+    for now, known, count in ((250_000, 86_400_000, 1), (300_000, 20, 1), (420_000, 20, 0)):
+        doubt[0] = known
+        transaction = Transaction(now, reader)
+        item_store.expire(transaction)
+        commit(reader, transaction)
+        assert item_store.count(SUBSCRIPTION) == count
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["own", "accept", "remove", "expire"]), st.integers(1, 12)),
     max_size=40,

@@ -1,20 +1,23 @@
-"""Matching of uncertain readings by definition, over all 256 codes: slow, obvious, the judge.
-
-A reading is a trapezoid over the codes of its attribute. A predicate is possible to the highest
-min(membership, possibility) of any code, certain to the lowest max(membership, 255 - possibility).
-Only the membership of one code and the mean of some degrees are the product's; they have judges of
-their own.
+"""Matching of uncertain readings by the protocol's definition, which has judges of its own; and
+random cases. Slow, obvious, the judge of covering.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from denwatch.protocol.degrees import MAX, MIN, aggregate, fuzzify, hedge
-from denwatch.protocol.vectors import NOT, OR, Predicate, SubscriptionVector
+from denwatch.protocol.degrees import MAX, MIN
+from denwatch.protocol.matching import match
+from denwatch.protocol.vectors import (
+    NOT,
+    OR,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
 
 Points = tuple[int, int, int, int]
-Degrees = tuple[int, int]  # possible, certain
 
 
 def find_possibility(code: int, points: Points) -> int:
@@ -28,61 +31,11 @@ def find_possibility(code: int, points: Points) -> int:
     return (255 * rise + run // 2) // run
 
 
-def measure(p: Predicate, points: Points) -> Degrees:
-    """Return how possible and how certain it is that the value fulfils a predicate."""
-    possible, certain = 0, 255
-    for code in range(
-        points[0], points[3] + 1
-    ):  # beyond it is possible to 0, which changes nothing
-        member = hedge(fuzzify(code, p.low, p.high, p.left, p.right, p.wide), p.hedge)
-        member = 255 - member if p.negated else member
-        may = find_possibility(code, points)
-        possible = max(possible, min(member, may))
-        certain = min(certain, max(member, 255 - may))
-    return possible, certain
-
-
 def is_wanted(vector: SubscriptionVector, reading: dict[int, Points]) -> bool:
     """Return whether a reading matches."""
-    if any(p.attribute not in reading for p in vector.predicates):
-        return False
-    degrees = [measure(p, reading[p.attribute]) for p in vector.predicates]
-    for p, (possible, certain) in zip(vector.predicates, degrees, strict=True):
-        if possible < p.possible or certain < p.certain:
-            return False
-    possible, certain = join(vector, degrees)
-    return possible >= vector.threshold and certain >= vector.certain
-
-
-def join(vector: SubscriptionVector, degrees: list[Degrees]) -> Degrees:
-    """Return the two degrees of the whole formula."""
-    weights = bytes(p.weight for p in vector.predicates)
-    if not vector.pattern:
-        return mean(vector.aggregator, degrees, weights)
-    stack: list[Degrees] = []
-    for op in vector.pattern:
-        if op < 16:
-            stack.append(degrees[op])
-        elif op == NOT:
-            possible, certain = stack.pop()
-            stack.append((255 - certain, 255 - possible))
-        else:
-            parts = stack[-(op & 15) :]
-            del stack[-(op & 15) :]
-            stack.append(mean(MAX if op & 0xF0 == OR else vector.aggregator, parts, b""))
-    return stack[0]
-
-
-def mean(kind: int, degrees: list[Degrees], weights: bytes) -> Degrees:
-    """Aggregate both lanes."""
-    if kind in (MIN, MAX):
-        choose = min if kind == MIN else max
-        return choose(d[0] for d in degrees), choose(d[1] for d in degrees)
-    lanes = [
-        aggregate(kind, bytearray(lane), 0, len(degrees), weights, 0)
-        for lane in zip(*degrees, strict=True)
-    ]
-    return lanes[0], lanes[1]
+    readings = [Reading(attribute, points) for attribute, points in sorted(reading.items())]
+    found = match(vector, NotificationVector(vector.event, readings))
+    return found is not None and found.matched
 
 
 # Random cases ----------------------------------------------------------------------------------
@@ -140,6 +93,7 @@ def _draw_predicate(dice: Dice, attribute: int) -> Predicate:
         255 if ends == 0 else high,
         dice.byte() if dice.chance(2) else 255,
         negated=dice.chance(6),
+        hedge=dice.choice((1, 2, 3, 5, 10, 15)) if dice.chance(6) else 0,
         possible=theta,
         certain=dice.below(theta + 1) if dice.chance(3) else 0,
     )
@@ -165,11 +119,12 @@ def draw_set(dice: Dice) -> list[SubscriptionVector]:
 def draw_reading(dice: Dice, vectors: list[SubscriptionVector]) -> dict[int, Points]:
     """Return a reading of all attributes near an end of somebody's range, exact now and then."""
     reading = {}
+    step = dice.choice((40, 40, 4))
     for bit in range(2):
         ends = [end for v in vectors for p in v.predicates for end in (p.low, p.high)]
         first = min(255, max(0, ends[dice.below(len(ends))] + dice.below(61) - 40))
         points = [first]
         for _ in range(3):
-            points.append(min(255, points[-1] + dice.below(40)))
+            points.append(min(255, points[-1] + dice.below(step)))
         reading[bit] = (first,) * 4 if dice.chance(6) else tuple(points)
     return reading  # type: ignore[return-value]  # four points each

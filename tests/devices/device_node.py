@@ -347,7 +347,7 @@ def make_hello(epoch: int = 1, count: int = 1, device: str = DEVICE, **fields: A
         "vocabulary": VOCABULARY,
         "senses": {event: list(masks) for event, masks in SENSES.items()},
         "capacity": 1024,
-        "languages": [1],
+        "languages": [0],
         **fields,
     }
     return seal_up(frames.MESSAGE, epoch, count, encode_message("hello", message), device=device)

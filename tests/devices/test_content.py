@@ -8,15 +8,16 @@ from typing import Any
 import cbor2
 import pytest
 from denwatch.client.vocabulary import Attribute, ValueKind, load_shipped
+from denwatch.node.core.languages import lower_content
 from denwatch.node.core.notifications import (
     Notification,
     describe_content_values,
     list_sensed,
-    lower_content,
 )
 from denwatch.node.matching.content_index import ContentIndex
-from denwatch.node.matching.plugins import CONTENT, SubscriptionMatch
+from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.ranking.content import ContentFilter, matches
+from denwatch.protocol.frames import CONTENT
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import decode
 from denwatch.protocol.vectors import NotificationVector, Reading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.events import Listening, Message
 from denwatch.protocol import frames
 from denwatch.protocol.frames import encode_message
@@ -33,12 +34,27 @@ def test_a_hello_makes_a_device_known_also_after_a_restart() -> None:
     node.reopen()
     (device,) = node.devices.list_devices()
     assert (device.name, device.hello, device.key_id) == (DEVICE, (1, 1), 7)
-    assert (device.sensed, device.capacity, device.languages) == (SENSES, 1024, (1,))
+    assert (device.sensed, device.capacity, device.languages) == (SENSES, 1024, (0,))
     assert (device.firmware, device.vocabulary, device.dropped) == ("dog 1", VOCABULARY, 0)
     assert device.heard == node.now
     assert not device.is_present  # nobody knows that after a start
     records = [log.fields for log in node.logs if log.kind == "device"]
     assert records[0]["senses"] == [1 << 32 | 7, 2 << 32 | 2 << 16 | 3]
+
+
+def test_a_hello_says_how_the_board_is() -> None:
+    node = DeviceNode()
+    facts = {1: 3712, 2: 96, 3: 41, 4: 2, 9: 61, 77: 5}  # of a newer watchdog: one too many
+    node.do(hello(make_hello(facts=facts, log="12 link: ended\n")))
+    (record,) = [log.fields for log in node.logs if log.kind == "device"]
+    assert record["settings"] == {
+        "battery_mv": 3712,
+        "wakes": 96,
+        "radio_s": 41,
+        "urgent": 2,
+        "signal_dbm": -61,
+        "log": "12 link: ended\n",
+    }
 
 
 def test_every_hello_is_answered_so_that_it_is_not_repeated() -> None:
@@ -49,6 +65,18 @@ def test_every_hello_is_answered_so_that_it_is_not_repeated() -> None:
     watchdog.now += 900_000
     assert watchdog.next_message() is None
     assert watchdog.uplink.counts["acknowledged"] == 0  # it said nothing new
+
+
+@pytest.mark.parametrize("has_listeners", [True, False])
+def test_a_device_that_listens_no_more_is_gone_unless_a_broker_speaks(has_listeners: bool) -> None:
+    """An orderly DISCONNECT leaves no will; of a broker's listeners nobody tells us."""
+    node, watchdog = DeviceNode(DeviceSettings(has_listeners=has_listeners)), Watchdog()
+    meet(node, watchdog)
+    node.do(Listening(TOPIC + "sv", False))
+    assert node.devices.list_devices()[0].is_present is not has_listeners
+    node.do(Listening(TOPIC + "sv", True))
+    node.do(watchdog.say_hello())
+    assert node.devices.list_devices()[0].is_present
 
 
 def test_an_empty_hello_is_a_device_that_is_gone() -> None:
@@ -75,7 +103,10 @@ def check_refused(node: DeviceNode, message: Message, reason: str) -> None:
     assert node.logs[-1].kind == "refuse"
     assert str(node.logs[-1].fields["why"]).startswith(reason)
     assert node.medium.spaces == before
-    assert node.outbox == []
+    assert [publish.topic for publish in node.outbox] in (
+        [],
+        [TOPIC + "ack"] * (reason == "replay"),
+    )
 
 
 def test_refused_hellos() -> None:
@@ -129,7 +160,7 @@ def test_a_hello_that_cannot_be_silences_the_device(fields: dict[str, object], r
         "vocabulary": VOCABULARY,
         "senses": {1: [7, 0]},
         "capacity": 99,
-        "languages": [1],
+        "languages": [0],
     }
     body = encode_message("hello", message | fields)
     check_refused(node, hello(seal_up(frames.MESSAGE, 3, 1, body)), reason)
@@ -200,27 +231,58 @@ def test_a_revoked_device_is_a_stranger() -> None:
     assert node.outbox == []
 
 
-def test_an_erased_device_is_refused_until_an_operator_forgets_it() -> None:
+def test_a_device_whose_memory_was_erased_begins_above_its_old_numbers() -> None:
+    """A board that was flashed anew comes back by itself, and what it read meanwhile arrives."""
     node, watchdog = DeviceNode(), Watchdog()
+    node.subscribe(make_vector(0, 9))
     for _ in range(3):
         watchdog.restart()
-    node.subscribe(make_vector(0, 9))
-    meet(node, watchdog)
+        meet(node, watchdog)
     watchdog.tell(1, {0: 5})
     settle(node, watchdog)
     erased = Watchdog()
-    check_refused(node, erased.say_hello(), "replay")
-    erased.tell(1, {0: 6})
-    settle(node, erased)
-    assert node.count_notes() == 1
-    assert erased.spool.has_waiting()  # it was not told that its notification is here
+    for value in range(40):
+        erased.tell(1, {0: value % 9})
+    erased.spool.flush(0)
+    erased.tell(1, {0: 7})
+    node.now += 5_000
+    meet(node, erased)
+    assert node.counts["device_refused.replay"] == 1
+    assert erased.spool.epoch == watchdog.spool.epoch + 1
+    assert node.count_notes() == 1 + 41
+    assert not erased.spool.has_waiting()
+    assert len(erased.list_installed()) == 1
+    erased.restart()
+    meet(node, erased)
+    assert erased.spool.epoch == watchdog.spool.epoch + 2
+
+
+def test_what_was_heard_changes_nothing_for_a_device_that_remembers() -> None:
+    """Somebody plays an old hello back: the device is told of a number that it has said itself."""
+    node, watchdog = DeviceNode(), Watchdog()
+    old = watchdog.say_hello()
+    node.do(old)
+    settle(node, watchdog)
+    watchdog.restart()
+    meet(node, watchdog)
+    watchdog.tell(1, {0: 5})
+    epoch = watchdog.spool.epoch
+    node.now += 5_000
+    node.outbox.clear()
+    node.do(old)
+    (heard,) = node.outbox
+    assert watchdog.receive(heard)
+    assert watchdog.spool.epoch == epoch
+    assert watchdog.spool.has_waiting(), "it is no acknowledgement"
+
+
+def test_a_device_can_be_forgotten() -> None:
+    node, watchdog = DeviceNode(), Watchdog()
+    node.subscribe(make_vector(0, 9))
+    meet(node, watchdog)
     assert node.run(lambda turn: node.devices.forget_device(turn, DEVICE)) == []
     assert node.devices.list_devices() == []
     assert node.find_installed() == []
-    node.reopen()
-    meet(node, erased)
-    assert node.count_notes() == 2
-    assert len(erased.list_installed()) == 1
 
 
 def test_listeners_of_other_topics_are_nobody() -> None:

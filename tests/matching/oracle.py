@@ -2,19 +2,25 @@
 
 It works on what the wire quantised (values, cores and gammas as bytes) and rounds every degree to
 a byte, as the wire does, but computes each degree as a real number first: possibility and necessity
-by trying every value of the domain, aggregates by their textbook formulas. Where an integer engine
-may be off by a rounding (product, harmonic and geometric mean), the verdict says by how much.
+by halving over real degrees, aggregates by their textbook formulas. Where an integer engine may be
+off by a rounding (product, harmonic and geometric mean; a step of every uncertain degree), the
+verdict says by how much. Sets over one uncertain attribute that are judged together have a judge of
+their own, `tests/protocol/real.py`; this one leaves them open, and rules over uncertain readings.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from denwatch.protocol.vectors import NotificationVector, Predicate, SubscriptionVector
 
 MIN, MAX, PRODUCT, ARITHMETIC, GEOMETRIC, HARMONIC, WEIGHTED, SUGENO = range(8)
 AND, OR, NOT = 0x40, 0x50, 0x60
+Reals = npt.NDArray[np.float64]
 
 
 class Verdict(NamedTuple):
@@ -24,7 +30,7 @@ class Verdict(NamedTuple):
     possible: float
     certain: float
     tolerance: float
-    attribute: int
+    attribute: int | None  # None: uncertain degrees may be too close to say
 
 
 def quantise(degree: float) -> float:
@@ -54,30 +60,79 @@ def find_degree(p: Predicate, x: int) -> float:
     return degree
 
 
-def find_possibility(x: int, points: tuple[int, ...]) -> float:
-    """Return how possible it is that a reading is x."""
+def invert_hedge(degree: Reals, powers: Reals) -> Reals:
+    """Return the membership that a hedge, a power, turns into the degree."""
+    return np.asarray(degree ** (1 / powers))
+
+
+def find_power(hedge: int) -> float:
+    """Return the power that a hedge raises a membership to."""
+    return (1, 2, 3, 0.5)[hedge & 3] * (1, 2, 3, 0.5)[hedge >> 2]
+
+
+def list_shape(p: Predicate) -> tuple[float, ...]:
+    """Return a set as numbers: its core, what it loses a code on each side, its hedge's power."""
+    part = 255 * 257 if p.wide else 255
+    slopes = (find_slope(p.left) / part, find_slope(p.right) / part)
+    return (p.low, p.high, *slopes, find_power(p.hedge), p.negated)
+
+
+def measure_rows(shapes: Reals, points: tuple[int, ...]) -> tuple[Reals, Reals]:
+    """Return how possible and how certain each of many sets is for a reading: 0..255, real.
+
+    By definition: the highest degree to which a value may be in both; of the set and the reading,
+    then of what is not in the set and the reading. A crisp side ends one code before its opposite.
+    """
+    low, high, left, right, power, negated = shapes.T
     a, b, c, d = points
-    if b <= x <= c:
-        return 255.0
-    if x <= a or x >= d:
-        return 0.0
-    return quantise(255 * (x - a) / (b - a) if x < b else 255 * (d - x) / (d - c))
+    if a == d:
+        raise ValueError("an exact reading is rounded another way")
+
+    def reach(slope: Reals, degree: Reals) -> Reals:
+        return np.where(np.isinf(slope), 0.0, (1 - invert_hedge(degree, power)) / slope)
+
+    def halve(holds: Callable[[Reals], npt.NDArray[np.bool_]]) -> Reals:
+        least, most = np.zeros(len(low)), np.ones(len(low))
+        for _ in range(40):
+            middle = (least + most) / 2
+            right_half = holds(middle)
+            least = np.where(right_half, middle, least)
+            most = np.where(right_half, most, middle)
+        return least
+
+    def is_in(t: Reals) -> npt.NDArray[np.bool_]:
+        first, last = a + t * (b - a), d - t * (d - c)
+        return np.asarray((low - reach(left, t) <= last) & (first <= high + reach(right, t)))
+
+    def is_out(t: Reals) -> npt.NDArray[np.bool_]:
+        first, last = a + t * (b - a), d - t * (d - c)
+        below = low - np.where(np.isinf(left), 1, reach(left, 1 - t))
+        above = high + np.where(np.isinf(right), 1, reach(right, 1 - t))
+        return np.asarray((first <= below) | (above <= last))
+
+    possible, certain = 255 * halve(is_in), 255 * (1 - halve(is_out))
+    return (
+        np.where(negated, 255 - certain, possible),
+        np.where(negated, 255 - possible, certain),
+    )
+
+
+def size_points(p: Predicate, points: tuple[int, ...], wide: bool) -> tuple[int, ...]:
+    """Return a reading's points at the resolution of a predicate."""
+    if p.wide == wide:
+        return points
+    return tuple(257 * point if p.wide else point >> 8 for point in points)
 
 
 def measure_predicate(p: Predicate, points: tuple[int, ...], wide: bool) -> tuple[float, float]:
-    """Return (possible, certain) of one predicate, by trying every value that matters."""
-    if p.wide and not wide:
-        points = tuple(257 * point for point in points)
-    elif wide and not p.wide:
-        points = tuple(point >> 8 for point in points)
+    """Return (possible, certain) of one predicate."""
+    points = size_points(p, points, wide)
     if points[0] == points[3]:
-        possible = certain = find_degree(p, points[0])
-    else:
-        domain = range(65536 if p.wide else 256)
-        degrees = [(find_degree(p, x), find_possibility(x, points)) for x in domain]
-        possible = max(min(mu, pi) for mu, pi in degrees)
-        certain = min(max(mu, 255 - pi) for mu, pi in degrees)
-    return (255 - certain, 255 - possible) if p.negated else (possible, certain)
+        degree = find_degree(p, points[0])
+        return (255 - degree,) * 2 if p.negated else (degree,) * 2  # type: ignore[return-value]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        possible, certain = measure_rows(np.array([list_shape(p)], float), points)
+    return float(possible[0]), float(certain[0])
 
 
 def combine(kind: int, degrees: list[float], weights: list[int]) -> float:
@@ -158,37 +213,67 @@ def find_seconds(code: int) -> int:
     return code if code < 8 else (8 + code % 8) * 2 ** (code // 8 - 1)
 
 
+def join_degrees(
+    s: SubscriptionVector, possibles: list[float], certains: list[float], centres: dict[int, int]
+) -> tuple[float, float, int]:
+    """Return (possible, certain, who decided) of the whole from the degrees of the predicates."""
+    if s.aggregator == SUGENO:
+        possible = run_rules(s, possibles, centres)
+        who = find_decisive(s.aggregator, possibles)
+        return possible, min(possible, run_rules(s, certains, centres)), who
+    if s.pattern:
+        return run_pattern(s, possibles, certains)
+    weights = [p.weight for p in s.predicates]
+    return (
+        combine(s.aggregator, possibles, weights),
+        combine(s.aggregator, certains, weights),
+        find_decisive(s.aggregator, possibles),
+    )
+
+
 def judge_degrees(
     s: SubscriptionVector,
     possibles: list[float],
     certains: list[float],
     centres: dict[int, int],
     age: int,
+    doubtful: list[bool] | None = None,
 ) -> Verdict:
-    """Return the verdict from the degrees of the predicates."""
-    weights = [p.weight for p in s.predicates]
-    who = find_decisive(s.aggregator, possibles)
-    if s.aggregator == SUGENO:
-        possible = run_rules(s, possibles, centres)
-        certain = min(possible, run_rules(s, certains, centres))
-    elif s.pattern:
-        possible, certain, who = run_pattern(s, possibles, certains)
-    else:
-        possible = combine(s.aggregator, possibles, weights)
-        certain = combine(s.aggregator, certains, weights)
+    """Return the verdict from the degrees of the predicates; `doubtful` ones are a step off."""
+    off = [1.0 * each for each in doubtful or [False] * len(possibles)]
+    possible, certain, who = join_degrees(s, possibles, certains, centres)
     slack = max(find_tolerance(s.aggregator, possible), find_tolerance(s.aggregator, certain))
+    names = [p.attribute for p, each in zip(s.predicates, off, strict=True) if each]
+    is_joined = len(set(names)) < len(names) and (s.pattern or s.aggregator in (MIN, MAX))
+    is_open = bool(names) and (s.aggregator == SUGENO or bool(is_joined))
+    if names and s.aggregator != SUGENO:
+        for sign in (1, -1):
+            more = [min(255.0, max(0.0, d + sign * o)) for d, o in zip(possibles, off, strict=True)]
+            less = [min(255.0, max(0.0, d - sign * o)) for d, o in zip(certains, off, strict=True)]
+            same = [min(255.0, max(0.0, d + sign * o)) for d, o in zip(certains, off, strict=True)]
+            for lows in (less, same):
+                moved = join_degrees(s, more, lows, centres)
+                slack = max(slack, abs(moved[0] - possible), abs(moved[1] - certain))
+        slack += find_tolerance(s.aggregator, 255.0) + 0.5
+    if is_joined:
+        certain = possible  # together, they are at most as possible, and at most so certain
+    if s.aggregator == SUGENO and names:
+        slack = 255.0
     if s.recent:
         until, gone = map(find_seconds, s.recent)
         fresh = max(0.0, min(255.0, math.floor(255 * (gone - age) / (gone - until))))
         possible, certain = min(possible, fresh), min(certain, fresh)
-    allowed = all(
-        possibles[i] >= p.possible and certains[i] >= p.certain for i, p in enumerate(s.predicates)
-    )
+    surely = perhaps = True
+    for i, p in enumerate(s.predicates):
+        for degree, limit in ((possibles[i], p.possible), (certains[i], p.certain)):
+            surely = surely and (not limit or degree - off[i] >= limit)
+            perhaps = perhaps and degree + off[i] >= limit
     degrees = ((possible, s.threshold), (certain, s.certain))
-    surely = allowed and all(not limit or degree - slack >= limit for degree, limit in degrees)
-    perhaps = allowed and all(degree + slack >= limit for degree, limit in degrees)
-    matched = surely if surely == perhaps else None
-    return Verdict(matched, possible, certain, slack, s.predicates[who].attribute)
+    surely = surely and all(not limit or degree - slack >= limit for degree, limit in degrees)
+    perhaps = perhaps and all(degree + slack >= limit for degree, limit in degrees)
+    matched = None if perhaps and (is_open or not surely) else perhaps
+    attribute = None if names else s.predicates[who].attribute
+    return Verdict(matched, possible, certain, 255.0 if is_open else slack, attribute)
 
 
 def judge(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Verdict | None:
@@ -197,11 +282,15 @@ def judge(s: SubscriptionVector, n: NotificationVector, age: int = 0) -> Verdict
     if s.event != n.event or any(p.attribute not in readings for p in s.predicates):
         return None
     measured = []
+    doubtful = []
     for p in s.predicates:
         reading = readings[p.attribute]
         measured.append(measure_predicate(p, reading.points, reading.wide))
+        points = size_points(p, reading.points, reading.wide)
+        doubtful.append(points[0] < points[3])
     centres = {}
     for attribute, reading in readings.items():
         middle = (reading.points[1] + reading.points[2]) // 2
         centres[attribute] = middle >> 8 if reading.wide else middle
-    return judge_degrees(s, [m[0] for m in measured], [m[1] for m in measured], centres, age)
+    highs, lows = [m[0] for m in measured], [m[1] for m in measured]
+    return judge_degrees(s, highs, lows, centres, age, doubtful)

@@ -18,10 +18,11 @@ from denwatch.node.matching.search import MatchBatch, pack_notifications
 from denwatch.protocol.matching import match
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
 
-from tests.matching.oracle import Verdict, find_degree, find_possibility, judge_degrees
+from tests.matching.oracle import Verdict, find_degree, judge_degrees, list_shape, measure_rows
 from tests.matching.samples import make_corpus
 
 AGE = 40
+OPEN = 255.0  # the oracle's tolerance where it says nothing
 Answer = dict[int, tuple[int, int, int]]
 
 
@@ -94,6 +95,7 @@ class Judge:
         self.subs = subs
         predicates = [p for s in subs for p in s.predicates]
         self.tables = np.array([[find_degree(p, x) for x in range(256)] for p in predicates])
+        self.shapes = np.array([list_shape(p) for p in predicates], float)
         self.negated = np.array([p.negated for p in predicates])
         self.where = np.array([16 * s.event + p.attribute for s in subs for p in s.predicates])
         self.starts = np.cumsum([0] + [len(s.predicates) for s in subs]).tolist()
@@ -102,22 +104,24 @@ class Judge:
         """Return the verdicts on all candidates of a notification."""
         possible = np.full(len(self.where), -1.0)
         certain = np.full(len(self.where), -1.0)
+        doubtful = np.zeros(len(self.where), bool)
         for reading in n.readings:
             rows = np.flatnonzero(self.where == 16 * n.event + reading.attribute)
             if reading.exact:
-                possible[rows] = certain[rows] = self.tables[rows, reading.points[0]]
+                degrees = self.tables[rows, reading.points[0]]
+                degrees = np.where(self.negated[rows], 255 - degrees, degrees)
+                possible[rows] = certain[rows] = degrees
                 continue
-            pi = np.array([find_possibility(x, reading.points) for x in range(256)])
-            possible[rows] = np.minimum(self.tables[rows], pi).max(axis=1)
-            certain[rows] = np.maximum(self.tables[rows], 255 - pi).min(axis=1)
-        swapped = np.where(self.negated & (possible >= 0), 255 - certain, possible)
-        certain = np.where(self.negated & (possible >= 0), 255 - possible, certain)
+            doubtful[rows] = True
+            with np.errstate(divide="ignore", invalid="ignore"):
+                possible[rows], certain[rows] = measure_rows(self.shapes[rows], reading.points)
         centres = {r.attribute: (r.points[1] + r.points[2]) // 2 for r in n.readings}
         verdicts = {}
         for id in np.flatnonzero(np.minimum.reduceat(possible, self.starts[:-1]) >= 0).tolist():
             rows = slice(self.starts[id], self.starts[id + 1])
-            highs, lows = swapped[rows].tolist(), certain[rows].tolist()
-            verdicts[id] = judge_degrees(self.subs[id], highs, lows, centres, AGE)
+            highs, lows = possible[rows].tolist(), certain[rows].tolist()
+            unsure = doubtful[rows].tolist()
+            verdicts[id] = judge_degrees(self.subs[id], highs, lows, centres, AGE, unsure)
         return verdicts
 
 
@@ -133,8 +137,8 @@ def test_the_index_agrees_with_the_oracle(fewer: int, stride: int) -> None:
         verdicts = judge.judge(notes[i])
         assert found.keys() <= verdicts.keys()
         for id, verdict in verdicts.items():
-            if verdict.matched is None:
-                undecided += 1
+            if verdict.matched is None:  # what the oracle leaves open, the definition judges
+                undecided += verdict.tolerance < OPEN
             else:
                 decided += 1
                 assert (id in found) == verdict.matched
@@ -142,5 +146,5 @@ def test_the_index_agrees_with_the_oracle(fewer: int, stride: int) -> None:
                 high, low, attribute = found[id]
                 assert abs(high - verdict.possible) <= verdict.tolerance
                 assert abs(low - verdict.certain) <= verdict.tolerance
-                assert attribute == verdict.attribute
+                assert verdict.attribute in (attribute, None)
     assert undecided < decided / 20, (undecided, decided)

@@ -40,7 +40,7 @@ class Host:
         self.store = store or Store()
         self.server = MqttServer(rules or OpenRules(), limits)
         self.server.restore(self.store, read_clock())
-        self.listener = Listener(self._take, limits)
+        self.listener = Listener(self._take, self.server.budget)
         self.events: list[Output] = []
         self.batches: list[int] = []
         self.is_open = True  # what a commit would hold back goes out

@@ -20,6 +20,9 @@ class Own:
             return 5
         return 0 if user in KEYS and KEYS[user] == password else 4
 
+    def recognises(self, user: str, password: bytes | None) -> bool:
+        return user in KEYS and KEYS[user] == password
+
     def may_publish(self, user: str, topic: str) -> bool:
         return user == "chief" or topic.endswith("/" + user)
 
@@ -72,7 +75,7 @@ def test_someone_elses_topic_ends_the_link_unacknowledged(qos: int) -> None:
     assert world.take(link) == []
     assert world.take(listener) == []
     (refused,) = world.take_refusals()
-    assert refused[1:] == ("dog-1", "publishing to t/medic7", "not allowed")
+    assert refused[1:4] == ("dog-1", "publishing to t/medic7", "not allowed")
     assert world.store.count() == 0
     assert world.server.counts["refused"] == 1
 

@@ -29,6 +29,9 @@ class Own:
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
         return 0 if user in KEYS and KEYS[user] == password else 4
 
+    def recognises(self, user: str, password: bytes | None) -> bool:
+        return user in KEYS and KEYS[user] == password
+
     def may_publish(self, user: str, topic: str) -> bool:
         return user in topic.split("/")
 

@@ -117,7 +117,10 @@ def test_a_link_is_closed_after_what_was_sent() -> None:
 def test_links_are_bounded() -> None:
     with Host(limits=Limits(links=2)) as host:
         peers = [Peer(host, "a"), Peer(host, "b")]
-        assert Peer(host, join=False).is_closed()
+        refused = Peer(host, join=False)
+        refused.send(wire.connect("c"))
+        assert refused.read(4) == b"\x20\x02\x00\x03"
+        assert refused.is_closed()
         peers.pop().socket.close()
         host.wait_for(lambda: len(host.listener.links) == 1)
         Peer(host, "c")

@@ -80,11 +80,11 @@ class App:
         with self._lock:
             return [payload for name, payload in self.messages if name == topic]
 
-    def ask(self, name: str, request: str) -> dict[str, Any]:
-        """Send a request and return the reply to it."""
+    def ask(self, name: str, request: str, what: str = "sub") -> dict[str, Any]:
+        """Send a request, or a report, and return the reply to it."""
         topic = f"dens/1/reply/{name}"
         before = len(self.find(topic))
-        self.publish(f"dens/1/sub/{name}", request)
+        self.publish(f"dens/1/{what}/{name}", request)
         wait_for(f"a reply to {request}", lambda: len(self.find(topic)) > before)
         reply: dict[str, Any] = json.loads(self.find(topic)[-1])
         return reply

@@ -103,7 +103,7 @@ class Radio:
                 "vocabulary": shorten_hash(vocabulary),
                 "senses": {number: [3, 0]},
                 "capacity": 4096,
-                "languages": [1],
+                "languages": [0],
             },
         )
         frame = frames.Frame(frames.MESSAGE, epoch, counter, body)

@@ -43,6 +43,21 @@ def test_top_k_is_definition_6_over_the_whole_history(steps, k, window):
 
 
 @settings(max_examples=100, deadline=None)
+@given(steps, st.integers(1, 4), st.data())
+def test_what_others_delivered_counts_as_if_it_had_been_delivered_here(steps, k, data):
+    """A person's history, cut between two nodes that tell each other what they delivered."""
+    events = make_events(steps)
+    expected = list(oracle.replay_definition_6(events, k, None))
+    nodes = [TopK(k), TopK(k)]
+    for turn, ((score, now, expires), verdict) in enumerate(zip(events, expected, strict=True), 1):
+        here, there = data.draw(st.permutations(nodes))
+        assert here.offer(turn, Rank(-1, score), now, expires).value == verdict
+        if verdict == "delivered":
+            for _ in range(2):  # a receipt may come twice
+                there.count_delivered(turn, Rank(-1, score), now, expires)
+
+
+@settings(max_examples=100, deadline=None)
 @given(steps, st.integers(1, 4), st.one_of(st.none(), st.integers(1, 8)), st.integers(0, 9))
 def test_the_current_best_are_the_k_best_valid_ones(steps, k, window, later):
     events = make_events(steps)

@@ -49,6 +49,9 @@ class StatedPending:
     def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:  # noqa: ARG002
         return self.by_dot.get(dot, {})
 
+    def find_time(self, reader: Reader, dot: Dot) -> int:  # noqa: ARG002
+        return 0
+
 
 class PeerNode(HostedNode):
     """A node with the peers' protocol alone, which has run since `START`."""

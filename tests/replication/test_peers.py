@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.events import PEERS, Count, Message, PeerUp, Tick
+from denwatch.node.core.item_store import ItemStore
 from denwatch.node.core.items import (
     DELIVERED,
     NEVER,
@@ -15,7 +16,9 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.peers import PeerSettings
+from denwatch.node.core.peers.knowledge import ChangeLog
 from denwatch.node.log.records import encode_record
+from denwatch.node.replication.dot_sets import SeenRange
 from denwatch.node.replication.wire import (
     FLAG,
     ITEMS,
@@ -360,3 +363,13 @@ def test_a_set_that_no_memory_holds_is_refused_with_its_whole_frame() -> None:
     assert before
     assert there.list_dots(SUBSCRIPTION) == before
     assert len(count_refused(there)) == 1
+
+
+@pytest.mark.parametrize("top", [9, 1 << 40])
+def test_what_a_peer_lacks_is_found_in_a_run_without_end(top: int) -> None:
+    """Whatever a disk or a member made us believe to have seen, only what is held is offered."""
+    run = ("north", 7)
+    store = ItemStore("south", 1, bytes, lambda _dot, at: at)
+    store.context.runs[run] = SeenRange(top, 0)
+    log = ChangeLog(store, grace=0)
+    assert list(log.list_missing(run, ((1, 3),), {8, 2, 5})) == [5, 8]

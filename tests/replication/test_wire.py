@@ -31,14 +31,18 @@ from denwatch.node.replication.wire import (
     Summary,
     SummaryCompletion,
     SummaryEntry,
+    Ways,
     decode_answer,
+    decode_ask,
     decode_completion,
     decode_item_batch,
     decode_summary,
+    decode_ways,
     encode_answer,
     encode_completion,
     encode_item_batch,
     encode_summary,
+    encode_ways,
     read_frame,
     seal,
 )
@@ -198,3 +202,22 @@ def test_a_frame_is_for_one_direction_one_pair_one_exchange() -> None:
 def test_a_frame_that_is_too_long_is_not_looked_at() -> None:
     with pytest.raises(ProtocolError, match="101 bytes"):
         read_frame(bytes(101), 100)
+
+
+@given(st.integers(0, 0xFFFF), st.lists(st.tuples(st.text("abé", min_size=1), st.integers(0, 255))))
+def test_ways_are_read_by_who_has_the_same_nodes_alone(
+    reach: int, told: list[tuple[str, int]]
+) -> None:
+    nodes = [node for node, _ in told]
+    ways = Ways(reach, bytes(byte for _, byte in told))
+    body = encode_ways(ways, nodes)
+    assert decode_ways(body, nodes) == ways
+    assert decode_ways(body, [*nodes, "another"]) is None
+    for cut in (*(body[:at] for at in range(len(body))), body + b"\0", body + b"\0\0"):
+        with suppress(ProtocolError):
+            assert decode_ways(cut, nodes) is None
+
+
+def test_nodes_of_the_first_version_read_ways_as_a_question() -> None:
+    for nodes in (["a"], ["a", "b"]):
+        decode_ask(encode_ways(Ways(7, bytes(len(nodes))), nodes))

@@ -32,7 +32,7 @@ from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriptions import SubscriberSettings
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
-from denwatch.node.runtime.process import SteadyClock
+from denwatch.node.runtime.process import SteadyClock, find_plausible
 from denwatch.protocol import notification
 
 from simulator.keys import HmacKeys
@@ -77,7 +77,7 @@ class ClockedNode:
         """Start, or start again from the disk."""
         self.store = store = MemoryStore(self.name, self.medium)
         self.clocks = Clocks(self.name, store.epoch)
-        lead = self.clocks.restore(store, self.read_wall())
+        lead = self.clocks.restore(store, find_plausible(self.read_wall()))
         self.clock = SteadyClock(
             lead, lambda: self.read_wall() / 1000, lambda: self.world.real / 1000
         )

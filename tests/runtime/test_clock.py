@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from denwatch.node.core.items import EARLIEST
 from denwatch.node.runtime.process import SteadyClock
 
 
@@ -24,15 +25,15 @@ class Machine:
 
 
 def make(lead: int = 0) -> tuple[SteadyClock, Machine]:
-    machine = Machine(1_000_000.0)
+    machine = Machine(1_700_000_000.0)
     return SteadyClock(lead, machine.wall, machine.monotonic), machine
 
 
 def test_it_starts_at_the_wall_clock_and_goes_on() -> None:
     clock, machine = make()
-    assert clock.read() == 1_000_000_000
+    assert clock.read() == 1_700_000_000_000
     machine.pass_time(2.5)
-    assert clock.read() == 1_000_002_500
+    assert clock.read() == 1_700_000_002_500
     assert clock.find_jump() == 0
 
 
@@ -54,8 +55,20 @@ def test_drift_is_not_a_jump() -> None:
 
 def test_a_machine_that_woke_up_in_the_past_leads_its_clock() -> None:
     clock, machine = make(lead=7_000)
-    assert clock.read() == 1_000_007_000
+    assert clock.read() == 1_700_000_007_000
     assert clock.find_jump() == 0
     machine.wall_time += 10.0  # somebody sets it right
     assert clock.find_jump() == 10_000
-    assert clock.read() == 1_000_007_000
+    assert clock.read() == 1_700_000_007_000
+
+
+def test_a_wall_clock_that_cannot_be_right_is_not_used() -> None:
+    clock, machine = make()
+    for seconds in (4_400_000_000.0, 100.0, 4_102_444_800.0):  # 2109, 1970, 2100
+        machine.wall_time = seconds
+        assert clock.find_jump() == 0
+        assert clock.read() == 1_700_000_000_000
+    machine.wall_time = 1_700_000_060.0
+    assert clock.find_jump() == 60_000
+    lost = SteadyClock(0, lambda: 4_400_000_000.0, lambda: 0.0)
+    assert lost.read() == EARLIEST

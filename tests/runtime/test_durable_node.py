@@ -169,6 +169,8 @@ def test_what_the_server_refuses_is_in_the_log() -> None:
     durable_node.receive_input(LinkReceived(1, b"\xf0\x00"), 0)
     durable_node.commit()
     assert counts == [Count("refused_by_server")]
+    durable_node.tick(1)
+    durable_node.commit()
     assert store.read_outbox(10)[0].length == 1
 
 
@@ -177,9 +179,14 @@ def test_a_flood_of_refusals_is_counted_and_does_not_fill_the_disk() -> None:
     for link in range(1, 501):
         durable_node.receive_input(LinkOpened(link), 0)
         durable_node.receive_input(LinkReceived(link, b"\xf0\x00"), 0)
-    durable_node.commit()
+        durable_node.commit()
     assert len(counts) == 500
-    assert sum(row.length for row in store.read_outbox(1000)) == 20
+    assert store.read_outbox(1000) == []
+    durable_node.tick(1)
+    durable_node.commit()
+    (row,) = store.read_outbox(1000)
+    assert row.length == 1
+    assert durable_node.refusals.recent[0].times == 500
 
 
 # One bad event is one refused event -----------------------------------------------------------
@@ -347,4 +354,6 @@ def test_a_link_whose_bytes_make_the_server_fail_is_closed_and_others_stay() -> 
     outputs = node.commit().outputs
     assert [output.link for output in outputs if isinstance(output, Close)] == [2]
     assert b"one" in list_sent(list(outputs))
+    node.tick(3)
+    node.commit()
     assert "defect: ZeroDivisionError in " in str(read_refusals(store)[0]["why"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
+from denwatch.cli.node import run as run_command
 from denwatch.node.config import load_config
+from denwatch.node.log.segments import Footer, Header, pack_footer, pack_header
 from denwatch.node.runtime import process
 from denwatch.node.runtime.process import OpenedNode
-from denwatch.node.store import StoreFailed, StoreFull
+from denwatch.node.store import StoreDecayed, StoreFailed, StoreFull
 
 from simulator.site import Site
 
@@ -56,3 +60,53 @@ def test_a_store_that_fails_ends_the_process(
 ) -> None:
     with pytest.raises(StoreFailed):
         run(tmp_path, monkeypatch, StoreFailed("broken"))
+
+
+@pytest.mark.parametrize(
+    "shortage", [StoreFull("no room"), OSError(errno.EMFILE, "too many"), OSError(errno.ENOSPC, "")]
+)
+def test_a_node_that_finds_no_room_when_it_opens_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shortage: Exception
+) -> None:
+    open_node = process.open_node
+    shortages = [shortage] * 3
+
+    def open_late(config: Any) -> OpenedNode:
+        if shortages:
+            raise shortages.pop()
+        return open_node(config)
+
+    monkeypatch.setattr(process, "open_node", open_late)
+    assert len(run(tmp_path, monkeypatch, StoreDecayed("a value"), None).epochs) == 2
+
+
+def test_what_does_not_pass_by_itself_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(OSError, match="in use"):
+        run(tmp_path, monkeypatch, OSError(errno.EADDRINUSE, "the port is in use"))
+
+
+def test_a_check_names_what_is_damaged_in_store_and_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, monkeypatch, None)
+    folder = tmp_path / "north"
+    assert run_command(["--check", str(folder)]) == 0
+    assert capsys.readouterr().out == "north: configuration, keys, store and log are valid\n"
+    log = folder / "data" / "log" / f"north-{1:010d}-{1:020d}.dlog"
+    header = pack_header(Header("north", 1, 1, 1_700_000_000_000))
+    log.write_bytes(header + pack_footer(Footer(1, {}, [])))
+    assert run_command(["--check", str(folder)]) == 0
+    log.write_bytes(log.read_bytes()[:-9] + b"?" + log.read_bytes()[-8:])
+    path = folder / "data" / "node.db"
+    data = bytearray(path.read_bytes())
+    place = data.index(b"epoch~") + 12
+    data[place] ^= 1
+    path.write_bytes(data)
+    capsys.readouterr()
+    assert run_command(["--check", str(folder)]) == 1
+    *named, last = capsys.readouterr().out.splitlines()
+    assert last == "north: 3 damaged; when the node is started it goes on without these"
+    assert named[0] == f"{path}: meta: epoch~ is damaged"
+    assert all(line.startswith(f"{log}: byte ") for line in named[1:])  # a footer that is no footer

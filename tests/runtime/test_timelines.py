@@ -1,4 +1,4 @@
-"""Three nodes, one in 1970, one years ahead, one right: each lives in its own time, and all agree.
+"""Three nodes, one in 2020, one years ahead, one right: each lives in its own time, and all agree.
 
 Nothing ends early anywhere, everything ends soon after its time, and people see the clocks of the
 machines that they stand at.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
+from denwatch.node.core.items import DELIVERED, EARLIEST, NOTIFICATION, SUBSCRIPTION
 from denwatch.node.replication.clock import LINK
 
 from tests.runtime.clocked_nodes import World
@@ -19,12 +19,12 @@ SECOND = 1_000
 MINUTE = 60_000
 YEAR = 365 * 24 * 60 * MINUTE
 NAMES = ("ahead", "lost", "right")
-WISH = "heart_rate is high"
+WORDS = "heart_rate is high"
 
 
 def make() -> World:
     """Return three nodes in a row, which met when they had nothing to tell each other."""
-    world = World(REAL, ahead=12 * YEAR, lost=5 * SECOND - REAL, right=0)
+    world = World(REAL, ahead=12 * YEAR, lost=EARLIEST + 5 * SECOND - REAL, right=0)
     world.link("lost", "right")
     world.link("ahead", "right")
     world.wait(3 * SECOND)
@@ -40,12 +40,12 @@ def count_all(world: World, kind: int) -> list[int]:
 
 
 def restart_lost(world: World, away: int) -> None:
-    """Let the node without a clock be off for some time, and begin in 1970 again."""
+    """Let the node without a clock be off for some time, and begin in 2020 again."""
     lost = world.nodes["lost"]
     lost.stop()
     world.nodes = {name: world.nodes[name] for name in ("ahead", "right")}
     world.wait(away)
-    lost.error = 5 * SECOND - world.real
+    lost.error = EARLIEST + 5 * SECOND - world.real
     world.nodes["lost"] = lost
     lost.start()
     world.link("lost", "right")
@@ -54,7 +54,7 @@ def restart_lost(world: World, away: int) -> None:
 def test_all_get_what_they_want_and_it_ends_in_time_everywhere() -> None:
     world = make()
     for node in world.nodes.values():
-        assert node.ask(WISH)["ok"]
+        assert node.ask(WORDS)["ok"]
     world.wait(5 * SECOND)
     assert count_all(world, SUBSCRIPTION) == [3, 3, 3]
     began = world.real
@@ -74,10 +74,10 @@ def test_all_get_what_they_want_and_it_ends_in_time_everywhere() -> None:
 
 
 @pytest.mark.parametrize("asker", NAMES)
-def test_a_wish_ends_everywhere_when_its_time_is_over(asker: str) -> None:
+def test_a_subscription_ends_everywhere_when_its_time_is_over(asker: str) -> None:
     world = make()
     began = world.real
-    reply = world.nodes[asker].ask(WISH + ", valid for 10 min")
+    reply = world.nodes[asker].ask(WORDS + ", valid for 10 min")
     life = read_time(reply["expires"]) - world.nodes[asker].read_wall()
     assert abs(life - 10 * MINUTE) < MINUTE
     world.wait(began + life - 2 * SECOND - world.real, 10 * SECOND)
@@ -98,7 +98,7 @@ def test_a_node_whose_clock_falls_again_goes_on_in_its_own_time(away: int) -> No
     world = make()
     lost, right = world.nodes["lost"], world.nodes["right"]
     for node in world.nodes.values():
-        node.ask(WISH)
+        node.ask(WORDS)
     world.wait(3 * SECOND)
     began = world.real
     lost.read(life=60 * MINUTE)
@@ -123,14 +123,14 @@ def test_a_node_whose_clock_falls_again_goes_on_in_its_own_time(away: int) -> No
 
 
 def test_twice_lost_its_old_items_are_taken_by_a_node_that_never_met_it() -> None:
-    world = World(REAL, lost=5 * SECOND - REAL, right=0)
+    world = World(REAL, lost=EARLIEST + 5 * SECOND - REAL, right=0)
     lost, right = world.nodes["lost"], world.nodes["right"]
-    lost.ask(WISH)
+    lost.ask(WORDS)
     lost.read(life=60 * MINUTE)
     for _ in range(2):
         world.wait(20 * SECOND)
         lost.stop()
-        lost.error = 5 * SECOND - world.real
+        lost.error = EARLIEST + 5 * SECOND - world.real
         lost.start()
     world.link("lost", "right")
     world.wait(5 * SECOND)
@@ -142,7 +142,7 @@ def test_a_clock_that_is_set_right_changes_what_people_see_and_nothing_else(name
     world = make()
     node = world.nodes[name]
     for each in world.nodes.values():
-        each.ask(WISH)
+        each.ask(WORDS)
     world.wait(3 * SECOND)
     began = world.real
     for each in world.nodes.values():
@@ -183,7 +183,7 @@ def test_the_lag_is_how_long_something_waits_to_be_exchanged() -> None:
     assert right.peers.find_lag(right.now) == 0
     world.wait(5 * SECOND)
     world.post = lambda *_: None  # type: ignore[method-assign]
-    right.ask(WISH)
+    right.ask(WORDS)
     world.wait(40 * SECOND)
     lag = right.peers.find_lag(right.now)
     assert lag is not None

@@ -125,17 +125,16 @@ def test_a_revoked_node_is_refused_even_with_its_card() -> None:
     assert Access(Keyring(old), KEY).authenticate(user, password.encode(), "c") == 5
 
 
-def test_guesses_are_rationed_but_who_is_known_gets_in() -> None:
+def test_who_was_right_before_is_recognised() -> None:
     registry, password = site.add_subscriber(make_registry(), "ann", "medic")
     access = Access(Keyring(registry), KEY)
-    access.note_time(1_000)
-    assert access.authenticate("ann", password.encode(), "c") == 0
-    codes = [access.authenticate("ann", b"guess %d" % i, "c") for i in range(20)]
-    assert codes.count(4) == 10
-    assert codes[10:] == [3] * 10
-    assert access.authenticate("ann", password.encode(), "c") == 0
-    access.note_time(1_000 + 2_001)
+    assert not access.recognises("ann", password.encode())
     assert access.authenticate("ann", b"guess", "c") == 4
+    assert access.authenticate("ann", password.encode(), "c") == 0
+    assert access.recognises("ann", password.encode())
+    assert not access.recognises("ann", b"guess")
+    assert not access.recognises("ann", None)
+    assert not access.recognises("bob", password.encode())
 
 
 def test_shared_topics_stay_outside_of_dens() -> None:

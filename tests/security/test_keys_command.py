@@ -85,7 +85,7 @@ def test_a_device_config_is_one_that_a_watchdog_takes(
         "sources": {"pin": {"kind": "gpio", "pin": 4}},
         "events": [{"event": 1, "period": 1000, "channels": [channel]}],
     }
-    check_config({**config, **senses, "vocabulary": "00" * 8, "spool": {}})
+    check_config({**config, **senses, "vocabulary": "00" * 8, "spool": {"file": "spool.bin"}})
     servers, by_node = read_nodes({**config, "nodes": config["nodes"][:1]})
     access = Access(open_keyring(folder), b"k" * 32)
     assert access.authenticate("dog-1", config["nodes"][0]["password"].encode(), "c") == 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from denwatch.node.core.delivery import Delivery
+from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import (
     NOTIFICATION,
     SUBSCRIPTION,
@@ -14,6 +15,7 @@ from denwatch.node.core.items import (
     decode_body,
     prove_item,
 )
+from denwatch.node.core.pending import DONE
 from denwatch.node.security import site
 from denwatch.node.security.cards import make_node_keys
 from denwatch.node.security.credentials import SecurityError
@@ -76,6 +78,40 @@ def test_a_receipt_that_is_over_takes_no_other_with_it() -> None:
     node.bring(make_receipts("m", [FUTURE], Dot("c", 1, 1), START + 1000, bytes(8)))
     node.tick(5000)
     assert silence(node) == []
+
+
+def test_receipts_of_runs_that_nobody_saw_are_kept_of_a_few() -> None:
+    node = make_node()
+    for number in range(1, 301):
+        dot = Dot("c", 5_000 + number, 1)
+        node.bring(make_receipts("m", [dot], Dot("c", 1, number), 0))
+    rows = list(node.store.scan(DONE))
+    assert 0 < len(rows) <= 64
+    node = node.reopen()
+    node.bring(make_receipts("m", [Dot("c", 9_000, 1)], Dot("c", 1, 301), 0))
+    assert list(node.store.scan(DONE)) == rows
+    # Of a run that exists they count, however many are made up.
+    node.bring(make_notification(node, patient(heart_rate=180), Dot("c", 7_000, 1), at=START + 5))
+    node.bring(make_receipts("m", [Dot("c", 7_000, 2)], Dot("c", 1, 302), 0))
+    assert len(list(node.store.scan(DONE))) == len(rows) + 1
+
+
+def test_runs_that_a_member_makes_up_are_believed_in_as_long_as_they_are_few() -> None:
+    network = Network("abc")
+    host = network.hosts["b"]
+
+    def lie(transaction: Transaction) -> None:
+        for epoch in range(1_000, 1_400):
+            host.peers._change_log.accept_dead(transaction, ("c", epoch), ((1, 1),), "c")
+
+    host.act(lie, network.now)
+    network.restart("b")
+    host.act(lie, network.now)
+    assert sum(origin == "c" for origin, _ in host.item_store.context.runs) == 128
+    network.restart("c")
+    note, _ = network.hosts["c"].notify(network.now, 1)
+    network.heal()
+    assert note.dot in host.list_dots(NOTIFICATION)  # a run that shows an item always counts
 
 
 def test_a_receipt_of_what_is_here_needs_its_proof() -> None:

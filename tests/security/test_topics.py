@@ -46,7 +46,7 @@ NAMES = ("ann", "bob", "dog", "cat", "node-b", "node-c")
 _PLACES = (
     ("dens", "+", "#", "x"),
     ("1", "+", "#", "2"),
-    ("sub", "reply", "note", "wd", "peer", "status", "+", "#"),
+    ("sub", "report", "reply", "note", "wd", "peer", "status", "+", "#"),
     (*NAMES, "node-a", "+", "#"),
     ("hello", "nv", "sv", "ack", "+", "#", ""),
 )
@@ -78,7 +78,10 @@ def own_topics(user: str) -> tuple[set[str], set[str]]:
     """Return what a user may publish and hear, as the table of topics says."""
     status = {f"dens/1/status/{name}" for name in (*NAMES, "node-a")}
     if user in ("ann", "bob"):
-        return {f"dens/1/sub/{user}"}, {f"dens/1/reply/{user}", f"dens/1/note/{user}"} | status
+        return (
+            {f"dens/1/sub/{user}", f"dens/1/report/{user}"},
+            {f"dens/1/reply/{user}", f"dens/1/note/{user}"} | status,
+        )
     if user in ("dog", "cat"):
         return (
             {f"dens/1/wd/{user}/hello", f"dens/1/wd/{user}/nv"},

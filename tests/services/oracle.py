@@ -8,9 +8,9 @@ from collections.abc import Sequence
 Vector = Sequence[int]
 
 
-def is_feasible(service: Vector, wish: Vector, rule: str) -> bool:
-    """Tell whether a service may be offered for a wish."""
-    pairs = list(zip(service, wish, strict=True))
+def is_feasible(service: Vector, request: Vector, rule: str) -> bool:
+    """Tell whether a service may be offered for a request."""
+    pairs = list(zip(service, request, strict=True))
     if rule == "positive":
         return all(has >= wants for has, wants in pairs)
     if rule == "agreeing":
@@ -18,9 +18,9 @@ def is_feasible(service: Vector, wish: Vector, rule: str) -> bool:
     return True
 
 
-def square_distance(service: Vector, wish: Vector, rule: str) -> int:
+def square_distance(service: Vector, request: Vector, rule: str) -> int:
     """Return the squared Euclidean distance, over stated attributes only if agreeing."""
-    pairs = zip(service, wish, strict=True)
+    pairs = zip(service, request, strict=True)
     return sum((has - wants) ** 2 for has, wants in pairs if rule != "agreeing" or wants != 0)
 
 
@@ -30,9 +30,9 @@ def rank_items(
     """Return (identity, squared distance) of all feasible items, nearest and then oldest first."""
     found = []
     for identity, own in items.items():  # a dictionary keeps the order of arrival
-        service, wish = (own, asked) if pull else (asked, own)
-        if is_feasible(service, wish, rule):
-            found.append((identity, square_distance(service, wish, rule)))
+        service, request = (own, asked) if pull else (asked, own)
+        if is_feasible(service, request, rule):
+            found.append((identity, square_distance(service, request, rule)))
     return sorted(found, key=lambda match: match[1])
 
 

@@ -48,23 +48,23 @@ def test_a_service_pushes_to_all_whom_it_suits_nearest_first(rng: np.random.Gene
 @given(
     rule=st.sampled_from(list(FeasibilityRule)),
     services=st.lists(draw_vector(3, True), max_size=8),
-    wishes=st.lists(draw_vector(3, True), max_size=8),
+    requests=st.lists(draw_vector(3, True), max_size=8),
 )
 @settings(max_examples=80, deadline=None)
 def test_push_finds_exactly_the_users_whose_pull_finds_the_service(
     rule: FeasibilityRule,
     services: list[tuple[int, ...]],
-    wishes: list[tuple[int, ...]],
+    requests: list[tuple[int, ...]],
     rng: np.random.Generator,
 ) -> None:
     directory = make_directory(rule)
     for at, values in enumerate(services):
         directory.publish_service("here", at, values)
-    for at, values in enumerate(wishes):
+    for at, values in enumerate(requests):
         directory.register_user("here", at, values)
     pulled = {
         (match.identity, user, match.squared)
-        for user in range(len(wishes))
+        for user in range(len(requests))
         for match in directory.pull_for_user(user, rng, None).matches
     }
     pushed = {

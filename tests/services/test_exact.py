@@ -104,7 +104,7 @@ def test_buckets_of_many_items_are_exact(
 
 
 def test_ties_go_to_the_oldest_even_across_buckets(rng: np.random.Generator) -> None:
-    # Both differ from the wish in one attribute, one with fewer and one with more of them.
+    # Both differ from the request in one attribute, one with fewer and one with more of them.
     for first, second in (((1, 1, 1), (1, 0, 0)), ((1, 0, 0), (1, 1, 1))):
         with lay_out_after(0):
             finder = ExactFinder(3)
@@ -124,14 +124,14 @@ def test_an_item_added_again_is_young(rng: np.random.Generator) -> None:
 
 
 def test_the_search_stops_early_and_says_what_it_read(rng: np.random.Generator) -> None:
-    # 300 items with one attribute, 5,000 with many: the wish is met in the first bucket.
+    # 300 items with one attribute, 5,000 with many: the request is met in the first bucket.
     rows = np.zeros((5300, 40), np.int8)
     rows[300:, :30] = 1
     rows[:300, 0] = 1
     finder = ExactFinder(40)
     finder.add_many(range(5300), rows)
-    wish = (1,) + (0,) * 39
-    assert 1 <= finder.find(ServiceRequest(wish), rng).probes <= 300
+    request = (1,) + (0,) * 39
+    assert 1 <= finder.find(ServiceRequest(request), rng).probes <= 300
     # Nothing has the last attribute: all that could have had it must be read, once.
     impossible = (0,) * 39 + (1,)
     assert finder.find(ServiceRequest(impossible), rng).probes == 5300

@@ -83,12 +83,12 @@ def test_sums_counts_the_search_and_the_walk_on_the_feasible_side(
     finder = SumFinder(4)
     rows = [[0, 0, 0, 1], [0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 1]]
     finder.add_many("abcde", rows)
-    # Sums 1 2 2 3 4. The wish's sum is 2: steps over 5 keys, then b, c (not feasible), d.
+    # Sums 1 2 2 3 4. The request's sum is 2: steps over 5 keys, then b, c (not feasible), d.
     steps = oracle.count_search_steps([1, 2, 2, 3, 4], 2)
     result = finder.find(ServiceRequest((1, 0, 0, 1)), rng)
     assert result.best == ("d", 1)
     assert (result.probes, result.checks) == (steps + 3, 3)
-    # A service with sum 2 looks for wishes: c, equal, then b, then a; never those above it.
+    # A service with sum 2 looks for requests: c, equal, then b, then a; never those above it.
     steps = oracle.count_search_steps([1, 2, 2, 3, 4], 2.5)
     pushed = finder.find(ServiceRequest((0, 1, 0, 1), FeasibilityRule.POSITIVE, Side.PUSH), rng)
     assert pushed.best == ("a", 1)
@@ -136,8 +136,8 @@ def test_a_refit_after_changes_equals_a_new_finder(lists: int, rng: np.random.Ge
     kept = [identity for identity in range(150) if identity % 3]
     fresh.add_many(kept, rows[kept])
     changed.refit()
-    for wish in np.eye(9, dtype=int).tolist():
-        request = ServiceRequest(tuple(wish), limit=4)
+    for values in np.eye(9, dtype=int).tolist():
+        request = ServiceRequest(tuple(values), limit=4)
         assert changed.find(request, rng) == fresh.find(request, rng)
 
 

@@ -13,7 +13,7 @@ from denwatch.protocol.vectors import NotificationVector
 
 
 @dataclass
-class Wish:
+class OracleSubscription:
     """A subscription: live, or ended with its matches still to be delivered."""
 
     id: int
@@ -35,51 +35,51 @@ class News:
     at: int
     expires: int
     is_held: bool = True
-    hits: dict[int, int] = field(default_factory=dict)  # wish: degree
+    hits: dict[int, int] = field(default_factory=dict)  # asked: degree
 
 
 class Oracle:
     """Keeps what each subscriber is still to get."""
 
     def __init__(self) -> None:
-        self.wishes: dict[int, Wish] = {}
+        self.subscriptions: dict[int, OracleSubscription] = {}
         self.news: dict[int, News] = {}
         self.done: dict[str, set[int]] = {}
 
-    def subscribe(self, wish: Wish) -> None:
+    def subscribe(self, asked: OracleSubscription) -> None:
         """A subscription; it looks at everything that is held, too."""
-        self.wishes[wish.id] = wish
+        self.subscriptions[asked.id] = asked
         for news in self.news.values():
             if news.is_held:
-                self._try(wish, news)
+                self._try(asked, news)
 
     def unsubscribe(self, id: int, *, is_kept: bool) -> None:
         """The end of one; kept ones still have their matches delivered."""
-        self.wishes[id].is_live = False
-        self.wishes[id].is_gone = not is_kept
+        self.subscriptions[id].is_live = False
+        self.subscriptions[id].is_gone = not is_kept
 
     def publish(self, news: News) -> None:
         """A notification comes."""
         self.news[news.id] = news
-        for wish in self.wishes.values():
-            if wish.is_live:
-                self._try(wish, news)
+        for asked in self.subscriptions.values():
+            if asked.is_live:
+                self._try(asked, news)
 
-    def _try(self, wish: Wish, news: News) -> None:
-        if not wish.created <= news.at or (wish.end and news.at >= wish.end):
+    def _try(self, asked: OracleSubscription, news: News) -> None:
+        if not asked.created <= news.at or (asked.end and news.at >= asked.end):
             return
-        found = match(subscription.decode(wish.vector), news.vector, 0)
+        found = match(subscription.decode(asked.vector), news.vector, 0)
         if found is not None and found.matched:
-            news.hits[wish.id] = found.possible
+            news.hits[asked.id] = found.possible
 
     def expire(self, now: int) -> None:
         """Time goes on, by whole seconds as the node looks."""
         for news in self.news.values():
             if news.expires // 1000 < now // 1000:
                 news.is_held = False
-        for wish in self.wishes.values():
-            if wish.end and wish.end // 1000 < now // 1000:
-                wish.is_live = False
+        for asked in self.subscriptions.values():
+            if asked.end and asked.end // 1000 < now // 1000:
+                asked.is_live = False
 
     def deliver(self, owner: str, id: int) -> None:
         """A subscriber has a notification."""
@@ -89,9 +89,9 @@ class Oracle:
         """Return the place of a notification for a subscriber, smaller is better; None: not his."""
         news = self.news[id]
         degrees = [
-            (self.wishes[wish].score * degree / 255, degree)
-            for wish, degree in news.hits.items()
-            if self.wishes[wish].owner == owner and not self.wishes[wish].is_gone
+            (self.subscriptions[asked].score * degree / 255, degree)
+            for asked, degree in news.hits.items()
+            if self.subscriptions[asked].owner == owner and not self.subscriptions[asked].is_gone
         ]
         if not degrees:
             return None

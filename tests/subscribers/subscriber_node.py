@@ -121,7 +121,11 @@ class SubscriberNode(HostedNode):
     # Subscribers ----------------------------------------------------------------------------
 
     def ask(
-        self, owner: str, payload: str | bytes | dict[str, Any], sender: str | None = None
+        self,
+        owner: str,
+        payload: str | bytes | dict[str, Any],
+        sender: str | None = None,
+        topic: str = REQUESTS,
     ) -> Any:
         """Send a request; return the reply, for which somebody listens."""
         if isinstance(payload, dict):
@@ -129,7 +133,7 @@ class SubscriberNode(HostedNode):
         data = payload.encode() if isinstance(payload, str) else payload
         self.listen(REPLIES + owner)
         before = len(self.sent)
-        self.do(Message(owner if sender is None else sender, REQUESTS + owner, data))
+        self.do(Message(owner if sender is None else sender, topic + owner, data))
         replies = [p for p in self.sent[before:] if p.topic == REPLIES + owner]
         return json.loads(replies[-1].payload) if replies else None
 

@@ -125,7 +125,7 @@ def test_of_equals_the_newest_goes_first_by_one_timeline() -> None:
 
 
 def test_what_may_have_been_read_in_time_counts() -> None:
-    """A reading of a node whose clock is known to a minute, near begin and end of a wish."""
+    """A reading of a node whose clock is known to a minute, near both ends of a subscription."""
     for from_end, late, is_sent in (
         (False, -70_000, False),
         (False, -50_000, True),

@@ -18,7 +18,7 @@ from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.subscribers.oracle import News, Oracle, Wish
+from tests.subscribers.oracle import News, Oracle, OracleSubscription
 from tests.subscribers.subscriber_node import (
     SubscriberNode,
     load,
@@ -100,13 +100,17 @@ class Run:
         if not reply["known"]:
             for old in reply["replaced"]:
                 self.oracle.unsubscribe(int(old, 16), is_kept=True)
-            self.oracle.subscribe(self.make_wish(int(reply["id"], 16), owner, which, self.node.now))
+            self.oracle.subscribe(
+                self.make_asked(int(reply["id"], 16), owner, which, self.node.now)
+            )
         self.take(self.node.sent[before:])
 
-    def make_wish(self, id: int, owner: str, which: int, created: int) -> Wish:
+    def make_asked(self, id: int, owner: str, which: int, created: int) -> OracleSubscription:
         compiled = compile_subscription(parse(WORDS[which]), load_shipped("rescue"))
         end = created + 60_000 if compiled.vector.validity else 0
-        return Wish(id, owner, compiled.data, created, end, compiled.options.score or 1.0)
+        return OracleSubscription(
+            id, owner, compiled.data, created, end, compiled.options.score or 1.0
+        )
 
     def do_unsubscribe(self, owner: str, which: int) -> None:
         rows = self.node.ask(owner, "list")["subscriptions"]
@@ -139,12 +143,12 @@ class Run:
         created = self.node.now + 1000 * seconds
         compiled = compile_subscription(parse(WORDS[which]), load_shipped("rescue"))
         options = {k: v for k, v in compiled.options.to_dict().items() if k != "name"}
-        wish = self.make_wish(Dot("b", 1, self.count).id, owner, which, created)
+        asked = self.make_asked(Dot("b", 1, self.count).id, owner, which, created)
         item = make_subscription(
             self.node, owner, compiled.data, Dot("b", 1, self.count), created=created,
-            expires=wish.end, **options,
+            expires=asked.end, **options,
         )  # fmt: skip
-        self.oracle.subscribe(wish)
+        self.oracle.subscribe(asked)
         self.take(self.node.bring(item))
 
     def do_mark(self, owner: str, which: int) -> None:
@@ -195,7 +199,7 @@ class Run:
 
     def finish(self) -> None:
         """Everybody comes and takes all there is: nothing may be left, nothing lost."""
-        for _ in range(len(self.dots) + len(self.oracle.wishes) + 2):
+        for _ in range(len(self.dots) + len(self.oracle.subscriptions) + 2):
             self.do_tick(1)  # late subscriptions are matched
         for owner in OWNERS:
             self.do_attach(owner)

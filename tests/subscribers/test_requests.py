@@ -8,7 +8,7 @@ from contextlib import suppress
 import cbor2
 import pytest
 from denwatch.client.errors import LanguageError
-from denwatch.node.core.events import REPLIES, REQUESTS, Message, Write
+from denwatch.node.core.events import NOTES, REPLIES, REQUESTS, Message, Write
 from denwatch.node.core.requests import read_request
 from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import given, settings
@@ -81,6 +81,7 @@ def test_an_error_says_where_and_what_was_meant(payload: str, at: int) -> None:
         b'{"content": [["event", "=", "patient"]], "top": 0}',
         b'{"subscribe": "pain is severe", "format": "xml"}',
         b'{"subscribe": "pain is severe", "name": ""}',
+        b'{"subscribe": "pain is severe", "exact": 1}',
         b'{"subscribe": "pain is severe", "extra": 1}',
         b'{"subscribe": {"subscribe": "pain is severe"}}',
         b'{"probe": ["pain is svere"]}',
@@ -103,6 +104,38 @@ def test_what_is_wrong_is_refused_and_changes_nothing(payload: bytes) -> None:
     assert reply["error"]
     assert not any(isinstance(action, Write) for action in node.trace[-1])
     assert node.find_logs("refuse")[-1]["who"] == "medic7"
+
+
+def test_a_shortened_term_says_by_how_much_and_exact_ones_stay() -> None:
+    node = SubscriberNode()
+    words = "patient_temperature is very high and heart_rate is very high and pain is severe"
+    short = node.ask("medic7", words)
+    assert short["bytes"] == 17
+    assert all("% off" in each for each in short["approximations"])
+    assert len(short["approximations"]) == 2
+    exact = node.ask("medic7", {"subscribe": words, "exact": True})
+    assert exact["bytes"] > 17
+    assert not any("fitted away" in each for each in exact["approximations"])
+
+
+def test_at_least_nothing_is_more_than_nothing() -> None:
+    node = SubscriberNode()
+    node.ask("medic7", "heart_rate is high, at least 0")
+    node.attach("medic7")
+    for rate, count in ((20, 0), (160, 1)):
+        _, published = node.read(patient(heart_rate=rate))
+        assert len(list_ids(published, "medic7")) == count
+
+
+def test_a_notification_has_the_degree_of_each_subscription() -> None:
+    node = SubscriberNode()
+    node.ask("medic7", "heart_rate is about 100 within 20, at least 0.1, named near")
+    node.ask("medic7", "heart_rate above 0, named any")
+    node.attach("medic7")
+    _, published = node.read(patient(heart_rate=110))
+    (note,) = [load(each) for each in published if each.topic == NOTES + "medic7"]
+    degrees = dict(zip(note["subscriptions"], note["degrees"], strict=True))
+    assert degrees == {"near": pytest.approx(0.5, abs=0.01), "any": 1.0}
 
 
 @settings(max_examples=150, deadline=None)
@@ -234,3 +267,5 @@ def test_a_probe_counts_what_would_be_new() -> None:
     reply = node.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
     assert reply == {"ok": True, "node": "a", "new_roots": 1, "nodes": 1, "request": "p"}
     assert node.medium.spaces["item.subscription"] == before
+    assert node.ask("n", {"probe": ["pain is severe"] * 16})["ok"]
+    assert "16 texts at most" in node.ask("n", {"probe": ["pain is severe"] * 17})["error"]

@@ -4,7 +4,7 @@ The backend imports this file and `core.items`, and nothing else of the core: so
 is listed in one place, and the core can change behind it. It gives
 
 - `DecisionReplay`, the node's own decisions about matches (top-k, dead bands, expiry), made again;
-- `describe_content` and `read_filter`, a notification as typed content and the filters for it;
+- `describe_content`, a notification as typed content, and `load_languages`, who matches it;
 - `Vocabularies`, which codes mean the same, and `shorten_hash`;
 - the frames and topics by which an operator writes to a node.
 """
@@ -29,11 +29,11 @@ from denwatch.node.core.items import (
     SubscriptionBody,
     encode_body,
 )
+from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
     describe_content_values,
-    read_filter,
     shorten_hash,
 )
 from denwatch.node.core.operator_protocol import Plan, encode_items, encode_plan
@@ -57,7 +57,7 @@ __all__ = [
     "describe_content",
     "encode_items",
     "encode_plan",
-    "read_filter",
+    "load_languages",
     "shorten_hash",
 ]
 DELIVERED = "delivered"

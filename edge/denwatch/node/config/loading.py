@@ -35,6 +35,7 @@ from denwatch.node.security.site import read_secret_file
 
 STRATEGIES = ("auto", "epidemic", "spray", "utility")
 MAX_COPIES = 64
+_ITEM_BYTES = 66_560  # of the longest item in a frame, and the frame itself
 _OFF_LOOPBACK = (
     "reaches beyond this machine without TLS; write mqtts:// (`denwatch keys renew --address HOST` "
     "makes the certificate), or listen on 127.0.0.1"
@@ -246,6 +247,8 @@ class _ConfigReader:
 
     def _check_limits(self) -> None:
         limits = self._document.limits
+        if limits.packet_bytes < self._document.replication.chunk_bytes + _ITEM_BYTES:
+            self._fail(("limits", "packet_bytes"), "is less than a peer's frame may have")
         if limits.packet_bytes > limits.queue_bytes:
             self._fail(
                 ("limits", "queue_bytes"),

@@ -73,7 +73,7 @@ class ReplicationSection(Section, frozen=True):
 class LimitsSection(Section, frozen=True):
     """How much one client, and all together, can make the node keep."""
 
-    packet_bytes: Annotated[int, msgspec.Meta(ge=1024, le=268_435_460)] = 262_144
+    packet_bytes: Annotated[int, msgspec.Meta(ge=131_072, le=268_435_460)] = 262_144
     window: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 32
     queue: Count = 1_000
     queue_bytes: Bytes = 4_194_304
@@ -81,9 +81,13 @@ class LimitsSection(Section, frozen=True):
     subscriptions: Count = 1_000
     sessions: Count = 10_000
     links: Count = 2_000
+    links_per_name: Count = 100
+    half_open: Count = 256
+    half_open_per_address: Count = 64
     retained: Count = 10_000
     messages_per_second: Count = 500
     burst: Count = 2_000
+    cpu_ms_per_second: Count = 200
     requests_per_subscriber: Count = 1_000
     notifications: Count = 1_000_000
 

@@ -16,7 +16,9 @@ changed ("quiet"), the subscription's `top k` has k better ones ("top-k").
 RANKING is that of `node.ranking` (PrefSIENA): value = score * degree, priorities first, the maximum
 over the matching subscriptions of the best level. A `top k` belongs to the subscription that says
 it, and ranks by that one alone: others of the same subscriber are neither held back by it nor do
-they lift anything over it.
+they lift anything over it. What another node delivered counts here as soon as its receipt and the
+notification are here; the receipt alone does not say how good it was, and is not believed of what
+nobody here has seen.
 
 SIGNIFICANCE (dead band, quiet time, heartbeat) is applied by devices before they send. But a device
 sends for all its subscriptions together, and a notification does not say for which; so the node
@@ -46,11 +48,11 @@ import msgspec
 from denwatch.node.core.events import NOTES, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import NOTIFICATION, Dot
+from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import (
     Notification,
     name_attribute,
     name_event,
-    read_filter,
     render_notification,
 )
 from denwatch.node.core.pending import Matched, Pending, PendingRow
@@ -66,9 +68,9 @@ from denwatch.node.core.subscriptions import (
     encode_row,
     make_id_key,
 )
-from denwatch.node.matching.plugins import CONTENT
 from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import Verdict
+from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import rate_age
 from denwatch.protocol.timecode import decode_duration
 
@@ -109,9 +111,9 @@ def rank_matches(
 
 
 @lru_cache(maxsize=1024)
-def _name_constraints(vector: bytes) -> tuple[str, ...]:
-    names = {constraint.name for constraint in read_filter(vector).constraints}
-    return tuple(sorted(names - {"event", "device"}))
+def _list_names(language: int, data: bytes) -> tuple[str, ...]:
+    """Return the attributes that a subscription in another language than the fuzzy one names."""
+    return load_languages().find(language).list_attributes(data)
 
 
 class DeliveryPolicy:
@@ -197,22 +199,12 @@ class DeliveryPolicy:
         expires: int,
     ) -> tuple[str, FoundMatch, float]:
         """Return why a match does not count ("" if it does), the match as rated now, its end."""
-        subscription, possible, certain, attribute = match
+        subscription = match[0]
         if not self.may_see(subscription, notification):
             return "role", match, 0
-        until: float = expires or math.inf
-        if subscription.refresh is not None:
-            until = min(until, at + notification.doubt + subscription.refresh)
-        if until <= transaction.now:
+        match, until = _rate_match(notification, match, at, expires, transaction.now)
+        if not until:
             return "expired", match, 0
-        if subscription.recent is not None:
-            fresh = rate_age(
-                max(0, transaction.now - at - notification.doubt) // 1000, subscription.recent
-            )
-            possible, certain = min(possible, fresh), min(certain, fresh)
-            if possible < subscription.threshold or certain < subscription.certain:
-                return "expired", match, 0
-            match = subscription, possible, certain, attribute
         if subscription.significance is not None:
             last = self._read_last(transaction, subscription, notification)
             if not is_significant(subscription, notification, at, last, self._settings.episode):
@@ -224,8 +216,8 @@ class DeliveryPolicy:
         reason, visible = self.find_shown(subscription, notification)
         if reason is not None:
             return False
-        if subscription.language == CONTENT:
-            names = _name_constraints(subscription.vector)
+        if subscription.language != FUZZY:
+            names = _list_names(subscription.language, subscription.vector)
             event = name_event(notification)
             return all(
                 self._roles.check(r, event, names) is None for r in self._list_roles(subscription)
@@ -264,10 +256,30 @@ class DeliveryPolicy:
     ) -> Verdict:
         assert subscription.top_k is not None
         verdict = subscription.top_k.offer(notification.id, rank, transaction.now, until)
+        self._save_top_k(transaction, subscription)
+        return verdict
+
+    def count_delivered(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        notification: Notification,
+        matches: Sequence[FoundMatch],
+    ) -> None:
+        """Let what another node delivered count as one of the k best here, too."""
+        at, expires = self.localise(notification)
+        for found in matches:
+            subscription = found[0]
+            match, until = _rate_match(notification, found, at, expires, transaction.now)
+            if until and subscription.top_k is not None:
+                rank, _ = rank_matches(subscriber, (match,))
+                subscription.top_k.count_delivered(notification.id, rank, transaction.now, until)
+                self._save_top_k(transaction, subscription)
+
+    def _save_top_k(self, transaction: Transaction, subscription: Subscription) -> None:
         transaction.write(
             TOP_K, make_id_key(subscription.id), encode_row(subscription.save_top_k())
         )
-        return verdict
 
     def _read_last(
         self, transaction: Transaction, subscription: Subscription, notification: Notification
@@ -301,6 +313,24 @@ class DeliveryPolicy:
             transaction.write(TOP_K, key, None)
         if subscription.significance is not None:
             transaction.clear(LAST_SENT, key)
+
+
+def _rate_match(
+    notification: Notification, match: FoundMatch, at: int, expires: int, now: int
+) -> tuple[FoundMatch, float]:
+    """Return a match as it is rated now, and when it ends; 0 if its time is over."""
+    subscription, possible, certain, attribute = match
+    until: float = expires or math.inf
+    if subscription.refresh is not None:
+        until = min(until, at + notification.doubt + subscription.refresh)
+    if until <= now:
+        return match, 0
+    if subscription.recent is not None:
+        fresh = rate_age(max(0, now - at - notification.doubt) // 1000, subscription.recent)
+        possible, certain = min(possible, fresh), min(certain, fresh)
+        if possible < subscription.threshold or certain < subscription.certain:
+            return match, 0
+    return (subscription, possible, certain, attribute), until
 
 
 def _last_key(subscription: Subscription, notification: Notification) -> bytes:
@@ -456,6 +486,14 @@ class Delivery:
         """Send a notification to those whose subscriptions it was found to match, or queue it."""
         by_id = self._subscriptions.by_id
         subscribers: dict[str, SubscriberState] = {}
+        for id, possible, certain, attribute in found.had:
+            subscription = by_id[id]
+            notification = self._pending.find_notification(transaction, found.code)
+            if subscription.top_k is not None and notification is not None:
+                counted: FoundMatch = subscription, possible, certain, attribute
+                self._policy.count_delivered(
+                    transaction, subscription.subscriber, notification, [counted]
+                )
         for match in found.matches:
             subscriber = by_id[match[0]].subscriber
             subscribers[subscriber.name] = subscriber
@@ -581,7 +619,7 @@ class Delivery:
             visible,
             subscription,
             (possible, certain, attribute),
-            [match[0].label for match in matches],
+            [(match[0].label, match[1]) for match in matches],
             score,
             self._subscriptions.clock.show(notification.dot, notification.at),
             self._subscriptions.clock.date(until) if until else None,
@@ -675,7 +713,11 @@ class Delivery:
         origin, proof = word
         if origin != dot.origin and proof != self._pending.find_proof(transaction, dot, entry):
             return False
+        matches = self._subscriptions.list_matches(subscriber, entry.matches)
         if self._pending.settle(code, entry, subscriber):
+            notification = self._pending.find_notification(transaction, code)
+            if notification is not None:
+                self._policy.count_delivered(transaction, subscriber, notification, matches)
             self.note_gone(transaction, subscriber)
             self._check_all_have(transaction, code, entry)
         return True

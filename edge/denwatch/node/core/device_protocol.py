@@ -12,7 +12,8 @@ Rules, each with a test that fails without it:
 * Notifications are acknowledged in the transaction that writes them: after they are on the disk.
 * A frame down has a number above all that went to that device before, also after a start.
 * What goes down is sealed with the key of the last hello: a device has one key at a time.
-* A refused hello is not answered, so that the device keeps retrying.
+* A refused hello is not answered, so that the device keeps retrying; but for one whose number is
+  old: it is told the last number, so that a device whose memory was erased can begin above it.
 * What is refused is counted by its reason and logged, and changes nothing.
 
 WHAT IS NEW. A device sends its oldest notifications first, and the next ones when these are
@@ -41,14 +42,17 @@ from denwatch.node.core.devices import (
 from denwatch.node.core.events import DEVICES, Acknowledged, Listening, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
+    ANNOUNCEMENT,
     NEVER,
     NOTIFICATION,
     SUBSCRIPTION,
+    AnnouncementBody,
     Dot,
     Item,
     NotificationBody,
     SubscriptionBody,
     decode_body,
+    encode_body,
 )
 from denwatch.node.core.notifications import Vocabularies, decode_notification
 from denwatch.protocol import frames
@@ -155,7 +159,33 @@ def read_hello(
         (0, 0) if known is None else known.taken,
         frame.epoch,
         fields.get("doubts"),
+        _name_facts(fields),
     )
+
+
+# What a board says of itself, by its number in a hello (protocol/README.md).
+_FACTS = {
+    1: "battery_mv",
+    2: "wakes",
+    3: "radio_s",
+    4: "urgent",
+    5: "due",
+    6: "regular",
+    7: "restarts",
+    8: "crashes",
+    9: "signal_dbm",
+    10: "begun_anew",
+}
+
+
+def _name_facts(fields: dict[str, Any]) -> dict[str, int | str]:
+    numbers: dict[int, int] = fields.get("facts", {})
+    facts: dict[str, int | str] = {_FACTS[key]: numbers[key] for key in _FACTS if key in numbers}
+    if "signal_dbm" in facts:
+        facts["signal_dbm"] = -numbers[9]
+    if fields.get("log"):
+        facts["log"] = fields["log"]
+    return facts
 
 
 def is_fresh(number: tuple[int, int], known: Device | None) -> bool:
@@ -341,6 +371,18 @@ class Downlink:
             payload = _seal(link, MESSAGE, (self._epoch, 0), taken)
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
+    def tell_heard(self, transaction: Transaction, device: Device, key_id: int) -> None:
+        """Tell a device, under the key that it uses, the number of the last hello it is known by.
+
+        Whoever plays an old hello back learns nothing, and the device knows that it said this one.
+        """
+        link = self._keys.link_for(device.name, key_id)
+        if link is not None:
+            number = max(device.hello, (device.epoch, 0))
+            heard = encode_message("heard", {"epoch": number[0], "count": number[1]})
+            payload = _seal(link, MESSAGE, (self._epoch, 0), heard)
+            transaction.publish(f"{DEVICES}{device.name}/ack", payload)
+
     def _find_link(self, device: Device) -> Link | None:
         """Return the key of its last hello: a device has one key at a time."""
         return self._keys.link_for(device.name, device.key_id)
@@ -379,6 +421,7 @@ class DeviceProtocol:
         self._downlink = Downlink(
             item_store.epoch, keys, self._registry, self._tables, self._settings
         )
+        self._announced: dict[str, Dot] = {}  # our items that say what a device senses
         self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
     def restore(self, reader: Reader) -> None:
@@ -386,6 +429,9 @@ class DeviceProtocol:
         for item in self._item_store.iterate(reader, SUBSCRIPTION):
             with suppress(ProtocolError):  # stored by a version that checked less
                 self._tables.requested.add(item.id, *self._read_subscription(item))
+        for item in self._item_store.iterate(reader, ANNOUNCEMENT):
+            if item.dot.origin == self._item_store.name:
+                self._announced[decode_body(AnnouncementBody, item.body).device] = item.dot
         self._registry.restore(reader)
         kept = list_installed(reader)  # placed first, so that devices can keep what they have
         for device in self._registry:
@@ -444,6 +490,9 @@ class DeviceProtocol:
         except DeviceRefusal as error:
             if error.reason != "replay":
                 self._silenced[name] = error.reason
+            elif known is not None and transaction.now - known.repeated >= self._settings.pause:
+                known.repeated = transaction.now
+                self._downlink.tell_heard(transaction, known, key_id)
             raise
         self._silenced.pop(name, None)
         device.is_present = True
@@ -455,14 +504,29 @@ class DeviceProtocol:
         if device.hello != (last[0], last[1] + 1) or not self._settings.has_listeners:
             table.doubt_all()
         self._downlink.set_reachable(name, True)
+        self._announce(transaction, device)
         transaction.count("device_hellos")
         self._log_hello(transaction, device)
         self._downlink.acknowledge(transaction, device)
         self._downlink.announce(transaction, self._tables.settle(transaction, table))
         self._downlink.send(transaction, name)
 
+    def _announce(self, transaction: Transaction, device: Device) -> None:
+        """Tell all nodes what a device senses, if that is new or their knowledge ends soon."""
+        senses = [[event, masks[0]] for event, masks in sorted(device.sensed.items())]
+        body = encode_body(AnnouncementBody(device.name, device.vocabulary, senses))
+        old = self._announced.get(device.name)
+        known = None if old is None else self._item_store.get(transaction, ANNOUNCEMENT, old)
+        if known is not None:
+            if known.body == body and known.expires > transaction.now + self._settings.keep // 2:
+                return
+            self._item_store.remove(transaction, ANNOUNCEMENT, known.dot, "replaced")
+        expires = transaction.now + self._settings.keep
+        made = self._item_store.originate(transaction, ANNOUNCEMENT, expires, body)
+        self._announced[device.name] = made.dot
+
     def _note_gone(self, transaction: Transaction, name: str, device: Device | None) -> None:
-        """Take a will: the device's connection ended without a word."""
+        """Note that a device's connection ended: its will says so, or that it listens no more."""
         self._downlink.reconnect(name, False)
         if device is not None and device.is_present:
             device.is_present = False
@@ -481,6 +545,7 @@ class DeviceProtocol:
             capacity=device.capacity,
             vocabulary=device.vocabulary,
             firmware=device.firmware or None,
+            settings=dict(device.facts) or None,
         )
         transaction.log("source", device=device.name, dropped=device.dropped)
 
@@ -563,10 +628,13 @@ class DeviceProtocol:
     # What goes down --------------------------------------------------------------------------
 
     def listen(self, transaction: Transaction, event: Listening) -> None:
-        """Send what is outstanding to a device that listens now."""
+        """Send what is outstanding to a device that listens now; who stopped listening is gone."""
         name, _, what = event.topic.removeprefix(DEVICES).rpartition("/")
         if what == "sv":
-            self._downlink.reconnect(name, event.is_up)
+            if event.is_up or not self._settings.has_listeners:
+                self._downlink.reconnect(name, event.is_up)
+            else:
+                self._note_gone(transaction, name, self._registry.get(name))
             self._downlink.send(transaction, name)
 
     def acknowledge(self, transaction: Transaction, event: Acknowledged) -> None:
@@ -589,6 +657,9 @@ class DeviceProtocol:
         self._registry.forget(transaction, device)
         table.erase(transaction)
         self._tables.release(name)
+        announced = self._announced.pop(name, None)
+        if announced is not None:
+            self._item_store.remove(transaction, ANNOUNCEMENT, announced, "replaced")
         return True
 
     # Subscriptions ---------------------------------------------------------------------------

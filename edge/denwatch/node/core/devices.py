@@ -45,8 +45,11 @@ from denwatch.node.core.coverage import (
 )
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import Transaction
+from denwatch.node.core.items import SubscriptionBody
+from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.covering import Approximate, Policy
+from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
 
 # What devices need of the rest of the node -----------------------------------------------------
@@ -103,6 +106,7 @@ class Device:
     epoch: int = 0  # the highest that it was heard in
     doubts: dict[int, int] | None = None  # by event: attributes with an accuracy; None: any may
     # Not on the disk:
+    facts: dict[str, int | str] = field(default_factory=dict, compare=False)  # of the board
     is_present: bool = field(default=False, compare=False)
     repeated: int = field(default=0, compare=False)  # when an acknowledgement was, ms
 
@@ -149,7 +153,8 @@ class DeviceRegistry:
         for key, value in reader.scan(SPACE):
             self._devices[key.decode()] = _decode(key.decode(), value)
         for key, value in reader.scan(TAKEN):
-            self._devices[key.decode()].taken = _unpack(value)
+            if key.decode() in self._devices:  # else its row was damaged: it says hello again
+                self._devices[key.decode()].taken = _unpack(value)
         for key, value in reader.scan(DOWN):
             self._down[key.decode()] = _unpack(value)
 
@@ -381,14 +386,11 @@ def grant_lease(lease: int, now: int) -> tuple[int, int]:
     return code, now + decode_duration(code) * 1000
 
 
-FUZZY_ON_DEVICES = 1  # the language's number in a hello; the node's matcher has its own
-
-
 class VectorTables:
     """All tables, and what they have in common: coverages and kinds of devices."""
 
     def __init__(self, settings: DeviceSettings, vocabularies: Vocabularies) -> None:
-        self.requested = RequestedVectors(vocabularies.lower)
+        self.requested = RequestedVectors(self._lower)
         self._vocabularies = vocabularies
         self._settings = settings
         self._coverages: dict[CoverageKey, Coverage] = {}
@@ -398,6 +400,9 @@ class VectorTables:
         self._members: dict[DeviceKindKey, dict[str, VectorTable]] = {}
         self._keys: dict[str, DeviceKindKey] = {}
         self._omitted: dict[DeviceKindKey, int] = {}
+
+    def _lower(self, body: SubscriptionBody) -> bytes | None:
+        return load_languages().lower(body, self._vocabularies.find(body.vocabulary))
 
     def get(self, device: str) -> VectorTable | None:
         """Return what is known of a device's table."""
@@ -570,7 +575,7 @@ class VectorTables:
 
 def _make_key(device: Device) -> DeviceKindKey:
     coverages = []
-    if FUZZY_ON_DEVICES in device.languages:
+    if FUZZY in device.languages:
         for event, masks in sorted(device.sensed.items()):
             coverages.append(CoverageKey(device.vocabulary, event, masks, device.may_doubt(event)))
     return DeviceKindKey(tuple(coverages), device.capacity)

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 ROOT = "dens/1/"
 REQUESTS = ROOT + "sub/"  # + subscriber
+REPORTS = ROOT + "report/"  # + subscriber
 REPLIES = ROOT + "reply/"
 NOTES = ROOT + "note/"
 DEVICES = ROOT + "wd/"  # + device + /hello, /nv, /sv, /ack

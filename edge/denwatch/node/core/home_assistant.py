@@ -29,7 +29,12 @@ from denwatch.node.core.devices import Device
 from denwatch.node.core.events import HOME, STATUS, Reader
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.items import Dot, Item, NotificationBody, decode_body
-from denwatch.node.core.notifications import decode_notification, describe_reading, format_time
+from denwatch.node.core.notifications import (
+    REPORTED,
+    decode_notification,
+    describe_reading,
+    format_time,
+)
 
 ONLINE, OFFLINE = b"online", b"offline"
 _MAKER = "denwatch"
@@ -330,6 +335,8 @@ class HomeAssistantProtocol:
         body = item.said
         if not isinstance(body, NotificationBody):
             body = decode_body(NotificationBody, item.body)
+        if body.device_epoch == REPORTED:
+            return  # a person is no device
         vector = decode_notification(body.vector)
         key = body.device, vector.event
         if body.at < self._latest.get(key, 0) or (limit and transaction.now - body.at > limit):

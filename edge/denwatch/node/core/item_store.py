@@ -132,7 +132,9 @@ class Transaction:
 
 CONTEXT = "context"
 _BUCKET = 1_000  # ms; items that expire in the same second are looked at together
-_SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
+_UNSURE = 60_000  # ms of doubt or difference, from which on an end is looked at again and again
+_LOOK_AGAIN = 60  # buckets between two looks; spread over as many
+SPACES = {kind: f"item.{name}" for kind, name in KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class ItemStore:
         self._sequence = made[-1][1] if made else 0
         for kind in KINDS:
             start, run = b"", ("", 0)
-            for key, value in reader.scan(_SPACES[kind]):
+            for key, value in reader.scan(SPACES[kind]):
                 if key[:-8] != start:  # the next run
                     start, run = key[:-8], read_dot(key).run
                 dot = Dot(*run, int.from_bytes(key[-8:], "big"))
@@ -190,7 +192,7 @@ class ItemStore:
 
     def get(self, reader: Reader, kind: int, dot: Dot) -> Item | None:
         """Return an item that is held; `reader` is the transaction, where there is one."""
-        value = reader.get(_SPACES[kind], dot.key)
+        value = reader.get(SPACES[kind], dot.key)
         return None if value is None else decode_item(dot.key, value)
 
     def holds(self, kind: int, dot: Dot) -> bool:
@@ -199,7 +201,7 @@ class ItemStore:
 
     def iterate(self, reader: Reader, kind: int) -> Iterator[Item]:
         """Yield the items of a kind by dot."""
-        for key, value in reader.scan(_SPACES[kind]):
+        for key, value in reader.scan(SPACES[kind]):
             yield decode_item(key, value)
 
     def count(self, kind: int) -> int:
@@ -268,7 +270,7 @@ class ItemStore:
         del run[dot.sequence]
         if not run:
             del self.live[kind][dot.run]
-        transaction.write(_SPACES[kind], dot.key, None)
+        transaction.write(SPACES[kind], dot.key, None)
         transaction.changes.append(Removed(item, reason, source))
         return item
 
@@ -287,16 +289,15 @@ class ItemStore:
         self._swept = present
 
     def _judge_end(self, transaction: Transaction, kind: int, dot: Dot, expires: int) -> None:
-        local = self._localise(dot, expires)
-        if local <= transaction.now:
+        if self._localise(dot, expires) <= transaction.now:
             self.remove(transaction, kind, dot, "expired")
-        else:  # the clocks have learnt something since
-            self._schedule(kind, dot, local // _BUCKET)
+        else:  # the clocks have learnt something since, or may
+            self._schedule(kind, dot, expires, transaction.now // _BUCKET)
 
     def _add(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         for item in items:
             self.context.add(*item.dot)
-            transaction.write(_SPACES[item.kind], item.dot.key, item.encode())
+            transaction.write(SPACES[item.kind], item.dot.key, item.encode())
             self._hold(item.dot, item.kind, item.expires)
         for run in {item.dot.run: None for item in items}:
             self._write_context(transaction, run)
@@ -305,10 +306,17 @@ class ItemStore:
     def _hold(self, dot: Dot, kind: int, expires: int) -> None:
         self.live[kind].setdefault(dot.run, {})[dot.sequence] = expires
         if expires != NEVER:
-            bucket = self._localise(dot, expires) // _BUCKET
-            self._schedule(kind, dot, max(bucket, self._swept))
+            self._schedule(kind, dot, expires, self._swept)
 
-    def _schedule(self, kind: int, dot: Dot, bucket: int) -> None:
+    def _schedule(self, kind: int, dot: Dot, expires: int, present: int) -> None:
+        """Look at an item when its time is over here; sooner, if its origin's clock is not known.
+
+        A clock that is learnt later may say that its time was over long ago.
+        """
+        local = self._localise(dot, expires)
+        bucket = max(local // _BUCKET, present)
+        if local - expires > _UNSURE:
+            bucket = min(bucket, present + _LOOK_AGAIN + dot.sequence % _LOOK_AGAIN)
         groups = self._buckets.get(bucket)
         if groups is None:
             groups = self._buckets[bucket] = {}

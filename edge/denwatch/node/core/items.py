@@ -23,12 +23,14 @@ NOTIFICATION = 2
 DELIVERED = 3  # receipts: a subscriber has notifications
 VOCABULARY = 4
 REVOCATION = 5
+ANNOUNCEMENT = 6  # what a device senses
 KINDS = {
     SUBSCRIPTION: "subscription",
     NOTIFICATION: "notification",
     DELIVERED: "delivered",
     VOCABULARY: "vocabulary",
     REVOCATION: "revocation",
+    ANNOUNCEMENT: "announcement",
 }
 MAX_BODY = 65536
 MAX_SIGNATURE = 128
@@ -152,6 +154,15 @@ class NotificationBody:
 
 
 @dataclass(frozen=True)
+class AnnouncementBody:
+    """What a device senses, as its node knows: so that others can say who may answer."""
+
+    device: str
+    vocabulary: bytes
+    senses: list[list[int]]  # event and features of each
+
+
+@dataclass(frozen=True)
 class DeliveredBody:
     """A subscriber has these notifications.
 
@@ -181,11 +192,13 @@ class VocabularyBody:
     document: str  # JSON
 
 
-_Body = TypeVar("_Body", SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody)
+_Body = TypeVar(
+    "_Body", SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody, AnnouncementBody
+)
 
 
 def encode_body(
-    body: SubscriptionBody | NotificationBody | DeliveredBody | VocabularyBody,
+    body: SubscriptionBody | NotificationBody | DeliveredBody | VocabularyBody | AnnouncementBody,
 ) -> bytes:
     """Return a body as bytes."""
     # Without maps and floats there is only one encoding, and finding it is cheaper.
@@ -219,6 +232,7 @@ def load_cbor(data: bytes) -> Any:
 # Schemas: every field of what comes from outside has a rule, which returns what it is not. Times
 # are those of clocks nobody can trust, which may wake up in 1970; none shows the year 2100.
 
+EARLIEST = 1_577_836_800_000  # ms, 2020-01-01: a machine's clock that shows less is not set
 LATEST = 4_102_444_800_000  # ms, 2100-01-01
 MAX_NAME = 64  # characters of the name of a node, or of a subscription
 MAX_SUBSCRIBER = 128
@@ -227,6 +241,7 @@ _MAX_NAME_BYTES = 255  # a key on the disk has one byte for the length
 _MAX_EPOCH = (1 << 32) - 1
 _MAX_SEQUENCE = (1 << 63) - 1  # what the log and sets of dots hold
 _MAX_VECTOR = 16_384
+_MAX_EVENTS = 64
 _MAX_NOTES = 4_096
 _MAX_TOP = 10_000
 _MAX_SECONDS = 1e9
@@ -312,6 +327,14 @@ def _check_notes(notes: Any) -> str:
     return ""
 
 
+def _check_senses(senses: Any) -> str:
+    is_right = type(senses) is list and len(senses) <= _MAX_EVENTS
+    for pair in senses if is_right else ():
+        is_right &= type(pair) is list and len(pair) == 2
+        is_right = is_right and _is_int(pair[0], 0, 63) and _is_int(pair[1], 1, 0xFFFF)
+    return "" if is_right else "[event, features] each"
+
+
 def _is_proof(value: object) -> bool:
     return type(value) is bytes and len(value) == PROOF
 
@@ -340,6 +363,7 @@ _RULES: dict[type, dict[str, _Rule]] = {
         "vector": _bytes(0, _MAX_VECTOR),
     },
     DeliveredBody: {"subscriber": _subscriber, "notes": _check_notes},
+    AnnouncementBody: {"device": _subscriber, "vocabulary": _hash, "senses": _check_senses},
     VocabularyBody: {"hash": _hash, "document": _text(MAX_BODY)},
 }
 _READERS = {kind: attrgetter(*rules) for kind, rules in _RULES.items()}

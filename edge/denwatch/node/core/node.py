@@ -25,7 +25,14 @@ from denwatch.node.core.device_protocol import DeviceKeys, DeviceProtocol
 from denwatch.node.core.devices import DeviceSettings
 from denwatch.node.core.home_assistant import HomeAssistantProtocol, HomeSettings, Visibility
 from denwatch.node.core.item_store import Added, ItemStore, Removed, RunNumbers, Transaction
-from denwatch.node.core.items import DELIVERED, NOTIFICATION, REVOCATION, SUBSCRIPTION, VOCABULARY
+from denwatch.node.core.items import (
+    ANNOUNCEMENT,
+    DELIVERED,
+    NOTIFICATION,
+    REVOCATION,
+    SUBSCRIPTION,
+    VOCABULARY,
+)
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
@@ -68,6 +75,7 @@ class Node:
         self._acknowledged: dict[str, Callable[[Transaction, events.Acknowledged], None]] = {}
         if protocols.subscribers is not None:
             self.receivers[events.REQUESTS] = protocols.subscribers.receive
+            self.receivers[events.REPORTS] = protocols.subscribers.receive
             self._listeners[events.REPLIES] = protocols.subscribers.listen
             self._listeners[events.NOTES] = protocols.subscribers.listen
             self._acknowledged[events.NOTES] = protocols.subscribers.acknowledge
@@ -165,6 +173,8 @@ class Node:
                 subscribers.add_receipts(transaction, items, source)
             elif kind == VOCABULARY:
                 subscribers.add_vocabularies(transaction, items, source)
+            elif kind == ANNOUNCEMENT:
+                subscribers.add_announcements(transaction, items)
         if self.protocols.devices is not None and kind == SUBSCRIPTION:
             self.protocols.devices.add_subscriptions(transaction, items)
         if self.protocols.peers is not None:
@@ -182,6 +192,8 @@ class Node:
                 subscribers.remove_subscription(transaction, item, reason)
             elif item.kind == DELIVERED:
                 subscribers.remove_receipts(transaction, item)
+            elif item.kind == ANNOUNCEMENT:
+                subscribers.directory.remove(item.dot)
         if self.protocols.trust is not None and item.kind == REVOCATION:
             self.protocols.trust.remove_notice(transaction, item, source)
         if self.protocols.devices is not None and item.kind == SUBSCRIPTION:

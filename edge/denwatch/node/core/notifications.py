@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -40,29 +39,18 @@ from denwatch.node.core.items import (
     Dot,
     Item,
     NotificationBody,
-    SubscriptionBody,
     VocabularyBody,
     decode_body,
     encode_body,
-    load_cbor,
 )
-from denwatch.node.matching.plugins import CONTENT, FUZZY
-from denwatch.node.ranking.content import (
-    POSSIBLE,
-    Constraint,
-    ContentError,
-    ContentFilter,
-    Op,
-    PossibleValues,
-    find_kind,
-)
+from denwatch.node.ranking.content import PossibleValues
 from denwatch.protocol import notification as codec
 from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.cuts import trapezoid
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.matching import match as match_vector
 from denwatch.protocol.timecode import LAST_AGE
-from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
+from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 
 if TYPE_CHECKING:
     from denwatch.node.core.subscriptions import Subscription
@@ -107,7 +95,6 @@ def _read(attribute: int, value: int) -> Reading:
 # Vocabularies ----------------------------------------------------------------------------------
 
 HASH_SIZE = 8
-_LOWERED = 4096  # filters whose vectors are remembered
 
 
 def shorten_hash(vocabulary: Vocabulary) -> bytes:
@@ -149,7 +136,6 @@ class Vocabularies:
         self._known = {self.own_hash: own}
         self._events: dict[tuple[bytes, int], EventType | None] = {}
         self._sensed: dict[bytes, dict[int, tuple[int, int]]] = {}
-        self._lowered: dict[tuple[bytes, bytes], bytes | None] = {}
         self._agreements: dict[tuple[bytes, bytes, int, int], bool] = {}
 
     def __contains__(self, hash: bytes) -> bool:
@@ -158,23 +144,6 @@ class Vocabularies:
     def find(self, hash: bytes) -> Vocabulary | None:
         """Return the vocabulary of a hash."""
         return self._known.get(hash)
-
-    def lower(self, body: SubscriptionBody) -> bytes | None:
-        """Return the vector by which devices serve a subscription; None: they cannot."""
-        if body.language == FUZZY:
-            return body.vector
-        key = body.vocabulary, body.vector
-        if key not in self._lowered:
-            vocabulary = self._known.get(body.vocabulary)
-            if vocabulary is None or body.language != CONTENT:
-                return None
-            if len(self._lowered) >= _LOWERED:
-                self._lowered.clear()
-            try:
-                self._lowered[key] = lower_content(read_filter(body.vector), vocabulary)
-            except ProtocolError:
-                return None
-        return self._lowered[key]
 
     def find_sensed(self, hash: bytes) -> dict[int, tuple[int, int]] | None:
         """Return what the vocabulary of a hash lets a device sense; None: unknown."""
@@ -257,6 +226,7 @@ class Vocabularies:
 
 _LAST = 253_402_300_799_999  # the last ms of the year 9999
 _KEPT_MEMBERS = 8192
+REPORTED = 0  # the device's epoch of what a person said; devices count from 1
 _encode = msgspec.json.encode
 
 
@@ -419,6 +389,8 @@ def _describe_notification(notification: Notification, visible: int) -> bytes:
     # acknowledgement. Then there are two ids, and this says that it is the same.
     reading = f"{notification.device}/{notification.device_epoch}/{notification.device_sequence}"
     head = {"event": name_event(notification), "device": notification.device, "reading": reading}
+    if notification.device_epoch == REPORTED:
+        head["reporter"] = notification.device
     shared = _encode(head)[1:-1] + b',"values":{' + b",".join(members) + b"}"
     faults = notification.vector.faults & visible
     if not faults:
@@ -457,6 +429,14 @@ def explain(
     return {"attribute": name, "degree": share, "words": words}
 
 
+def describe_values(event: EventType, vector: NotificationVector) -> list[str]:
+    """Return what a vector says in words: "heart_rate 110 to 130 bpm", one for each attribute."""
+    bits = _find_bits(event)
+    found = {r.attribute: _word(describe_reading(bits[r.attribute], r)) for r in vector.readings}
+    found |= {bit: "broken" for bit in bits if vector.faults >> bit & 1}
+    return [f"{bits[bit].name} {words}" for bit, words in sorted(found.items())]
+
+
 @lru_cache(maxsize=8192)
 def _word(described: bytes) -> str:
     """Return a described reading as people say it."""
@@ -474,13 +454,16 @@ def render_notification(
     visible: int,
     subscription: Subscription,
     match: tuple[int, int, int],
-    labels: list[str],
+    matches: list[tuple[str, int]],
     score: float,
     at: int,
     expires: int | None,
     node: str,
 ) -> bytes:
-    """Return the message; `match` is (possible, certain, attribute) of the best subscription."""
+    """Return the message; `match` is (possible, certain, attribute) of the best subscription.
+
+    `matches` are all of the subscriber's that it fits, with their degrees.
+    """
     shared = notification.parts.get(visible)
     if shared is None:
         shared = notification.parts[visible] = _describe_notification(notification, visible)
@@ -492,7 +475,8 @@ def render_notification(
         "why": explain(notification, subscription, possible, attribute),
         "subscription": subscription.label,
         "subscription_id": subscription.hex,
-        "subscriptions": labels,
+        "subscriptions": [label for label, _ in matches],
+        "degrees": [round(degree / 255, 3) for _, degree in matches],
         "at": format_time(at),
         "expires": None if expires is None else format_time(expires),
         "score": round(score, 4),
@@ -515,83 +499,17 @@ def describe_content_values(notification: Notification) -> dict[str, object]:
             continue
         a, _, _, d = reading.points
         if a == d:
-            values[attribute.name] = _name_value(attribute, a)
+            values[attribute.name] = name_value(attribute, a)
         else:
             codes = [(code, trapezoid(code, reading.points)) for code in range(a, d + 1)]
             values[attribute.name] = PossibleValues(
-                tuple((_name_value(attribute, code), degree) for code, degree in codes if degree)
+                tuple((name_value(attribute, code), degree) for code, degree in codes if degree)
             )
     return {**values, "event": name_event(notification), "device": notification.device}
 
 
-def _name_value(attribute: Attribute, code: int) -> float | str:
+def name_value(attribute: Attribute, code: int) -> float | str:
     """Return the value of a code, as a notification shows it."""
     if attribute.kind is ValueKind.TEXT:
         return attribute.symbols[code] if code < len(attribute.symbols) else str(code)
     return _write_number(attribute.kind, attribute.low, attribute.step, code)
-
-
-def read_filter(vector: bytes) -> ContentFilter:
-    """Return the filter of a content subscription's bytes."""
-    triples = load_cbor(vector)
-    try:
-        return ContentFilter.of(*(tuple(triple) for triple in triples))
-    except (ContentError, ValueError, TypeError, OverflowError) as error:
-        raise ProtocolError(f"no filter: {type(error).__name__}") from None
-
-
-def lower_content(content: ContentFilter, vocabulary: Vocabulary) -> bytes | None:
-    """Return a vector that every reading matches which can match a filter; None: there is none.
-
-    Each attribute's range is from the first to the last code that satisfies what is asked of it;
-    the node refuses what lies between and does not. No vector says "every reading, whatever it
-    has", so a filter that names no attribute has none.
-    """
-    named = [str(c.value) for c in content.constraints if c.name == "event" and c.op == "="]
-    event = vocabulary.events.get(named[0]) if len(named) == 1 else None
-    if event is None:
-        return None
-    predicates = []
-    for attribute in sorted(event.attributes.values(), key=lambda one: one.bit):
-        asked = [c for c in content.constraints if c.name == attribute.name]
-        if not asked:
-            continue
-        low, high = _find_codes(attribute, asked)
-        if low > high:
-            return None
-        predicates.append(Predicate(attribute.bit, low, high, wide=attribute.wide))
-    if not predicates:
-        return None
-    return subscription_codec.encode(
-        SubscriptionVector(event.number, predicates, threshold=POSSIBLE)
-    )
-
-
-def _find_codes(attribute: Attribute, asked: list[Constraint]) -> tuple[int, int]:
-    """Return the first and the last code that satisfies all constraints; nothing: (1, 0)."""
-    if not attribute.wide:
-        values = [_name_value(attribute, code) for code in range(attribute.last + 1)]
-        fits = [code for code, value in enumerate(values) if all(c.accepts(value) for c in asked)]
-        return (fits[0], fits[-1]) if fits else (1, 0)
-    # 65,536 codes are too many to look at; but their values rise, as text does that says when.
-    low, high = 0, attribute.last
-    for c in asked:
-        if find_kind(_name_value(attribute, 0)) is not c.kind:
-            return 1, 0
-        if c.op in (Op.GT, Op.GE, Op.EQ):
-            above = Constraint(c.name, Op.GT if c.op is Op.GT else Op.GE, c.value)
-            low = max(low, _find_first(attribute, above, True))
-        if c.op in (Op.LT, Op.LE, Op.EQ):
-            below = Constraint(c.name, Op.LT if c.op is Op.LT else Op.LE, c.value)
-            high = min(high, _find_first(attribute, below, False) - 1)
-    return low, high
-
-
-def _find_first(attribute: Attribute, constraint: Constraint, is_met: bool) -> int:
-    """Return the first code that satisfies a limit, or that does not; one past the last if none."""
-    codes = range(attribute.last + 1)
-    return bisect_left(
-        codes,
-        True,
-        key=lambda code: constraint.accepts(_name_value(attribute, code)) is is_met,
-    )

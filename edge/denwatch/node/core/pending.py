@@ -69,6 +69,7 @@ _SECOND = 1_000
 _BY_ORIGIN = bytes(1 + PROOF)  # what a word about a notification that is not here is stored as
 _BY_PROOF = b"\1"
 _MAX_WORDS = 8
+_CLAIMED_RUNS = 64  # of one origin, of which receipts may speak before anything was seen of them
 
 
 class PendingRow(msgspec.Struct, array_like=True):
@@ -86,11 +87,15 @@ class PendingRow(msgspec.Struct, array_like=True):
 
 
 class Matched(NamedTuple):
-    """A notification with its row, and the matches that were found just now."""
+    """A notification with its row, and the matches that were found just now.
+
+    `had` are those of subscribers who have it already, from another node.
+    """
 
     code: int
     entry: PendingRow
     matches: list[MatchRow]
+    had: Sequence[MatchRow] = ()
 
 
 _row_decoder = msgspec.msgpack.Decoder(PendingRow)
@@ -123,6 +128,7 @@ class Pending:
         # What was read in which second, and how many of that are still held.
         self._seconds: dict[int, array[int]] = {}
         self._counts: dict[int, int] = {}
+        self._claimed: dict[str, set[int]] = {}  # epochs of which only receipts spoke, by origin
         self._late: dict[int, None] = {}  # subscriptions to be matched with what is held
         self._catching: tuple[dict[int, None], Iterator[int]] | None = None
 
@@ -321,7 +327,9 @@ class Pending:
         proof = prove_item(item.signature) if source else b""
         settled = self._take_done(transaction, notification.dot, proof) if source else []
         by_id = self._subscriptions.by_id
+        had: list[MatchRow] = []
         if settled:
+            had = [m for m in matches if by_id[m[0]].subscriber.name in settled]
             matches = [m for m in matches if by_id[m[0]].subscriber.name not in settled]
         at, doubt, expires = notification.at, notification.doubt, notification.expires
         latest = self._subscriptions.clock.localise(notification.dot, at) + doubt
@@ -349,7 +357,7 @@ class Pending:
             signature=self._find_signature(item, matches),
         )
         self._log_matches(transaction, notification.id, matches)
-        return Matched(notification.code, entry, matches)
+        return Matched(notification.code, entry, matches, had)
 
     def _find_signature(self, item: Item, matches: list[MatchRow]) -> bytes | None:
         """Return the signature of a notification for the log, by which operators can hand it on.
@@ -428,13 +436,30 @@ class Pending:
     ) -> None:
         """Note who says that a subscriber has a notification that is not here yet, and its proof.
 
-        Judged when the notification comes. Of many such words the last are kept: what a liar can
-        achieve is that something is delivered twice.
+        Judged when the notification comes. Of many such words the last are kept, and of runs of
+        which nothing was seen those of a few: what a liar can achieve is that something is
+        delivered twice.
         """
+        if not self._may_note(transaction, dot.run):
+            transaction.count("receipts_refused")
+            return
         key, entry = dot.key + subscriber.encode(), _encode_word(dot, word)
         held = transaction.get(DONE, key) or b""
         if entry not in _split_words(held):
             transaction.write(DONE, key, (held + entry)[-_MAX_WORDS * len(entry) :])
+
+    def _may_note(self, transaction: Transaction, run: Run) -> bool:
+        """Return whether receipts of a run may be kept: it exists, or few are said to exist."""
+        if run in self._item_store.context.runs:
+            return True
+        name = run[0].encode()
+        if run[0] not in self._claimed:
+            rows = transaction.scan(DONE, bytes([len(name)]) + name)
+            self._claimed[run[0]] = {read_dot(key[: len(name) + 13]).epoch for key, _ in rows}
+        claimed = self._claimed[run[0]]
+        if run[1] not in claimed and len(claimed) < _CLAIMED_RUNS:
+            claimed.add(run[1])
+        return run[1] in claimed
 
     def forget_done(
         self, transaction: Transaction, dot: Dot, subscriber: str, word: tuple[str, bytes]

@@ -8,21 +8,27 @@ repeats.
     {"unsubscribe": "fever"} {"list": true} {"mute": true}           JSON, CBOR
     {"prefer": [["fever", "burns"]]} {"received": ["1f…", …]} {"probe": ["pain is severe"]}
     {"subscribe": "pain is severe", "name": "pain", "format": "cbor", "request": "7"}
+    {"subscribe": "pain is very severe and heart_rate is very high", "exact": true}
     {"content": [["event", "=", "patient"], ["triage", "=", "red"]], "name": "red", "top": 3}
+
+A report is what a person has seen: words, or JSON or CBOR with an age and a reference.
+
+    patient: temperature is high, pulse about 120, pain 6 to 8
+    {"report": "patient: pain 6 to 8", "age": 60, "request": "8"}
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import cbor2
-from denwatch.client.compiler import CompiledSubscription, compile_subscription, decompile
 from denwatch.client.errors import LanguageError, suggest_names
-from denwatch.client.language import detect_surface, parse, print_as
+from denwatch.client.language import detect_surface
+from denwatch.client.language.reports import parse_reading
 from denwatch.client.vocabulary import EventType, Vocabulary
 from denwatch.node.core.items import (
     FORMATS,
@@ -33,27 +39,32 @@ from denwatch.node.core.items import (
     is_number,
     load_cbor,
 )
+from denwatch.node.core.languages import EXACT_LANGUAGE, load_languages
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.subscriptions import Roles
-from denwatch.node.matching.plugins import CONTENT, FUZZY
-from denwatch.node.ranking.content import ContentError, ContentFilter
 from denwatch.protocol.errors import ProtocolError
-from denwatch.protocol.timecode import decode_duration
+from denwatch.protocol.frames import FUZZY
+from denwatch.protocol.vectors import NotificationVector
 
 SUBSCRIBE = "subscribe"
-CONTENT_REQUEST = "content"
 UNSUBSCRIBE = "unsubscribe"
 LIST = "list"
 MUTE = "mute"
 PREFER = "prefer"
 RECEIVED = "received"
 PROBE = "probe"
-_COMMANDS = (SUBSCRIBE, CONTENT_REQUEST, UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE)
-_BESIDE = {
-    SUBSCRIBE: ("name", "format"),
-    CONTENT_REQUEST: ("name", "format", "score", "top", "expiry", "valid_for"),
-}
+_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE)
+_BESIDE = ("name", "format", "exact")
+_BESIDE_OTHERS = (
+    "name",
+    "format",
+    "score",
+    "top",
+    "expiry",
+    "valid_for",
+)  # the fuzzy language says them
 _MAX_LIST = 4096
+_MAX_PROBE = 16  # texts: each is compiled, about half a millisecond during which nobody is served
 _MAX_REFERENCE = 64  # characters
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -66,6 +77,7 @@ class Request:
     argument: Any = None
     options: dict[str, Any] = field(default_factory=dict)
     reference: str | None = None
+    language: int = FUZZY  # of a subscription
 
 
 def read_request(payload: bytes) -> Request:
@@ -139,7 +151,7 @@ def _read_words(text: str) -> Request:
         if len(words) == 1:
             raise LanguageError("unsubscribe from what? a name or an id is expected", len(text) + 1)
         return Request(UNSUBSCRIBE, " ".join(words[1:]).strip('"'))
-    return Request(SUBSCRIBE, text)
+    return Request(SUBSCRIBE, text, language=load_languages().find_opening(words[0]))
 
 
 def _read_map(members: Any, text: str | None) -> Request:
@@ -148,11 +160,13 @@ def _read_map(members: Any, text: str | None) -> Request:
         raise LanguageError("an object is expected", 1)
     if "when" in members:
         return Request(SUBSCRIBE, text if text is not None else _dump(members))
-    said = [key for key in _COMMANDS if key in members]
+    languages = {language.key: language.id for language in load_languages()}
+    commands = (*languages, *_COMMANDS)
+    said = [key for key in commands if key in members]
     if len(said) != 1:
         if said:
             raise LanguageError(f'"{said[0]}" and "{said[1]}" do not go together')
-        known = ("when", *_COMMANDS)
+        known = ("when", *commands)
         meant = [name for key in members for name in suggest_names(str(key), known)]
         raise LanguageError(
             '"when" is missing: the condition of a subscription, or a command',
@@ -167,13 +181,16 @@ def _read_map(members: Any, text: str | None) -> Request:
             f'"request" is a text of {_MAX_REFERENCE} characters at most, which the reply repeats'
         )
     beside = {k: v for k, v in members.items() if k not in (command, "request")}
-    allowed = _BESIDE.get(command, ())
+    language = languages.get(command, -1)
+    allowed = () if language < 0 else _BESIDE if language == FUZZY else _BESIDE_OTHERS
     for key in beside:
         if key not in allowed:
             raise LanguageError(
                 f'unknown key "{key}" beside "{command}"', suggestions=suggest_names(key, allowed)
             )
     _check_options(beside)
+    if language > FUZZY:
+        return Request(SUBSCRIBE, members[command], beside, reference, language)
     return Request(command, _take_argument(command, members[command]), beside, reference)
 
 
@@ -182,6 +199,8 @@ def _check_options(options: dict[str, Any]) -> None:
         raise LanguageError('"name" is a text')
     if options.get("format", "json") not in FORMATS:
         raise LanguageError('"format" is "json" or "cbor"')
+    if not isinstance(options.get("exact", False), bool):
+        raise LanguageError('"exact" is true or false')
 
 
 def _take_argument(command: str, value: Any) -> Any:
@@ -208,20 +227,15 @@ def _take_list(command: str, value: Any) -> list[Any]:
     if command == RECEIVED:
         return [_take_id(entry) for entry in value]
     if command == PROBE:
-        if not all(isinstance(entry, str) for entry in value):
-            raise LanguageError('"probe" takes texts')
+        if len(value) > _MAX_PROBE or not all(isinstance(entry, str) for entry in value):
+            raise LanguageError(f'"probe" takes {_MAX_PROBE} texts at most')
         return value
-    if command == PREFER:
-        for pair in value:
-            if not (
-                isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, str) for n in pair)
-            ):
-                raise LanguageError('"prefer" takes pairs of names: [["better", "worse"]]')
-        return [tuple(pair) for pair in value]
-    for entry in value:
-        if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)):
-            raise LanguageError('"content" takes triples: [["attribute", "operator", value]]')
-    return [tuple(entry) for entry in value]
+    for pair in value:
+        if not (
+            isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, str) for n in pair)
+        ):
+            raise LanguageError('"prefer" takes pairs of names: [["better", "worse"]]')
+    return [tuple(pair) for pair in value]
 
 
 def _take_id(value: Any) -> int:
@@ -244,12 +258,63 @@ def _dump(value: dict[str, Any]) -> str:
         raise LanguageError("a subscription in CBOR has what JSON has: no bytes, no tags") from None
 
 
+# Reports: what somebody says that they have seen --------------------------------------------
+
+_MAX_AGE = 7 * 86_400  # s
+_MAX_REPORT = 1024  # characters
+
+
+@dataclass(frozen=True)
+class PersonalReport:
+    """A report as it was understood; the vector has no number yet."""
+
+    event: EventType
+    vector: NotificationVector
+    age: int  # ms
+
+
+def compile_report(
+    payload: bytes, vocabulary: Vocabulary, roles: Roles, subscriber: str
+) -> PersonalReport:
+    """Return what a payload reports; LanguageError or RequestRefused if it is nothing."""
+    words, age = _read_report(payload)
+    if len(words) > _MAX_REPORT:
+        raise LanguageError(f"a report has {_MAX_REPORT} characters at most")
+    vector = parse_reading(words, vocabulary)
+    event = vocabulary.find_number(vector.event)
+    assert event is not None, "the event was found by its name"
+    features = vector.features | vector.faults
+    names = [a.name for a in event.attributes.values() if features >> a.bit & 1]
+    _check_role(roles, subscriber, event.name, names)
+    return PersonalReport(event, vector, int(1000 * age))
+
+
+def _read_report(payload: bytes) -> tuple[str, float]:
+    """Return the words of a report, and how long ago that was, in seconds."""
+    is_cbor = bool(payload) and 0xA0 <= payload[0] <= 0xBF
+    if not is_cbor and payload.lstrip()[:1] != b"{":
+        try:
+            return payload.decode(), 0
+        except UnicodeDecodeError as error:
+            raise LanguageError(f"byte {error.start + 1} is no text (UTF-8)") from None
+    try:
+        members = _load_cbor(payload) if is_cbor else json.loads(payload)
+    except (ValueError, RecursionError):
+        raise LanguageError("this is no JSON", 1) from None
+    for key in members:
+        if key not in ("report", "age", "request"):
+            raise LanguageError(f'unknown key "{key}" beside "report"')
+    words, age = members.get("report"), members.get("age", 0)
+    if not isinstance(words, str) or has_surrogates(words):
+        raise LanguageError('"report" takes a text')
+    if not (is_number(age) and 0 <= age <= _MAX_AGE):
+        raise LanguageError(f"age is in seconds, {_MAX_AGE} at most")
+    return words, age
+
+
 # Compiling: from a text to a subscription's body, checked by role, ready for an item ---------
 
 _MAX_LIFE = 1e9  # s
-_SPECIAL = ("event", "device")
-_MEMO = 256  # texts whose meaning is remembered: many people ask the same, and ask it again
-_MEMO_LENGTH = 512  # characters; longer texts are seldom asked twice
 
 
 class RequestRefused(Exception):
@@ -261,6 +326,7 @@ class CompiledRequest:
     """A subscription as it was understood; `reply` goes into the answer."""
 
     body: SubscriptionBody
+    event: EventType
     expires: int
     reply: dict[str, Any]
 
@@ -274,147 +340,60 @@ def compile_request(
     organisation: str | None = None,
 ) -> CompiledRequest:
     """Return what a request asks for; LanguageError or RequestRefused if there is none."""
-    compiled, understood = _read(request.argument, vocabularies.own, organisation)
-    options = compiled.options.to_dict()
+    languages = load_languages()
+    vocabulary = vocabularies.own.prefer(organisation)
+    asked = dict(request.options)
+    is_exact = asked.pop("exact", False)
+    language = EXACT_LANGUAGE if is_exact else languages.find(request.language)
+    found = language.look_up(request.argument, vocabulary)
+    options = {**found.options, **asked}
+    life = _take_life(options) or found.life
     if "name" in request.options:
-        options["name"] = request.options["name"].strip()
-    if request.options.get("format", "json") != "json":
-        options["format"] = request.options["format"]
-    _check_values(options)
-    role = roles.role_of(subscriber)
-    features = compiled.vector.features
-    names = _name_features(compiled.event, features)
-    _check_role(roles, role, compiled.event.name, names)
-    life = decode_duration(compiled.vector.validity) if compiled.vector.validity else 0
+        options["name"] = options["name"].strip()
+    if options.get("format") == "json":
+        del options["format"]
+    try:
+        check_options(options)
+    except ProtocolError as error:
+        raise LanguageError(str(error)) from None
+    role = _check_role(roles, subscriber, found.event.name, found.attributes)
     body = SubscriptionBody(
         owner=subscriber,
         role=role,
-        words=request.argument,
+        words=request.argument if isinstance(request.argument, str) else found.words,
         created=now,
-        language=FUZZY,
+        language=request.language,
         vocabulary=vocabularies.own_hash,
-        vector=compiled.data,
+        vector=found.data,
         options=options,
     )
-    reply = {
-        "understood": understood,
-        "event": compiled.event.name,
-        "bytes": len(compiled.data),
-        "vector": compiled.data.hex(),
-        "approximations": [str(approximation) for approximation in compiled.report],
-    }
-    return CompiledRequest(body, now + 1000 * life if life else NEVER, reply)
-
-
-class _Same:
-    """A vocabulary as the key of a memo: the very same one, whatever else looks like it."""
-
-    __slots__ = ("vocabulary",)
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-
-    def __hash__(self) -> int:
-        return id(self.vocabulary)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.vocabulary is other.vocabulary
-
-
-def _read(
-    text: Any, vocabulary: Vocabulary, organisation: str | None
-) -> tuple[CompiledSubscription, str]:
-    """Return what a text means, as a vector and in words."""
-    read = _read_again if isinstance(text, str) and len(text) <= _MEMO_LENGTH else _read_once
-    return read(text, _Same(vocabulary), organisation)
-
-
-def _read_once(
-    text: Any, same: _Same, organisation: str | None
-) -> tuple[CompiledSubscription, str]:
-    compiled = compile_subscription(parse(text), same.vocabulary, organisation=organisation)
-    return compiled, print_as("words", decompile(compiled.data, same.vocabulary))
-
-
-_read_again = lru_cache(maxsize=_MEMO)(_read_once)
-
-
-def compile_content(
-    request: Request, subscriber: str, now: int, vocabularies: Vocabularies, roles: Roles
-) -> CompiledRequest:
-    """Return what a request in typed content asks for."""
-    triples = request.argument
-    try:
-        content = ContentFilter.of(*triples)
-        vector = cbor2.dumps([list(triple) for triple in triples])
-    except (ContentError, TypeError, ValueError) as error:
-        raise LanguageError(f"content: {error}") from None
-    event = _find_event(content, vocabularies.own)
-    names = sorted({c.name for c in content.constraints} - set(_SPECIAL))
-    for name in names:
-        if name not in event.attributes:
-            raise LanguageError(
-                f'content: unknown attribute "{name}" of event {event.name}',
-                suggestions=suggest_names(name, [*event.attributes, "device"]),
-            )
-    options = {key: value for key, value in request.options.items() if key != "valid_for"}
-    if options.get("format") == "json":
-        del options["format"]
-    _check_values(options)
-    life = _take_life(request.options)
-    role = roles.role_of(subscriber)
-    _check_role(roles, role, event.name, names)
-    words = str(content)
-    body = SubscriptionBody(
-        subscriber, role, words, now, CONTENT, vocabularies.own_hash, vector, options
-    )
-    notes = []
-    if vocabularies.lower(body) is None:
+    notes = list(found.notes)
+    if languages.lower(body, vocabulary) is None:
         notes.append(
             "sensors do not send for this: it names no attribute, or no value fits it;"
             " it gets what others ask for"
         )
     reply = {
-        "understood": words,
-        "event": event.name,
-        "bytes": len(vector),
+        "understood": found.words,
+        "event": found.event.name,
+        "bytes": len(found.data),
+        **({"vector": found.data.hex()} if request.language == FUZZY else {}),
         "approximations": notes,
     }
-    return CompiledRequest(body, now + int(1000 * life) if life else NEVER, reply)
+    return CompiledRequest(body, found.event, now + int(1000 * life) if life else NEVER, reply)
 
 
-def _find_event(content: ContentFilter, vocabulary: Vocabulary) -> EventType:
-    named = [c.value for c in content.constraints if c.name == "event" and c.op == "="]
-    if len(named) != 1:
-        raise LanguageError('content: one event is needed, ["event", "=", "patient"]')
-    event = vocabulary.events.get(str(named[0]))
-    if event is None:
-        raise LanguageError(
-            f'content: unknown event "{named[0]}"',
-            suggestions=suggest_names(str(named[0]), vocabulary.events),
-        )
-    return event
-
-
-def _check_role(roles: Roles, role: str, event: str, names: list[str]) -> None:
+def _check_role(roles: Roles, subscriber: str, event: str, names: Sequence[str]) -> str:
+    """Return the role of a subscriber who may see these attributes."""
+    role = roles.role_of(subscriber)
     reason = roles.check(role, event, names)
     if reason is not None:
         raise RequestRefused(str(reason))
-
-
-def _name_features(event: EventType, features: int) -> list[str]:
-    return [a.name for a in event.attributes.values() if features >> a.bit & 1]
-
-
-def _check_values(options: dict[str, Any]) -> None:
-    try:
-        check_options(options)
-    except ProtocolError as error:
-        raise LanguageError(str(error)) from None
+    return role
 
 
 def _take_life(options: dict[str, Any]) -> float:
-    value = options.get("valid_for")
+    value = options.pop("valid_for", None)
     if value is not None and not (is_number(value) and 0 < value < _MAX_LIFE):
         raise LanguageError("valid_for is in seconds, above 0")
     return float(value or 0)

@@ -1,29 +1,36 @@
 """SUB/DENS, between subscribers and a node: requests in, replies and notifications out.
 
     dens/1/sub/<subscriber>     requests (decoded and compiled by `requests.py`)
+    dens/1/report/<subscriber>  what a person reports in words: a notification of theirs
     dens/1/reply/<subscriber>   every request is answered; none that is wrong changes anything
     dens/1/note/<subscriber>    notifications (`delivery.py`)
 
 This file is the only one that knows all the others: `Node` tells `SubscriberProtocol` which items
 came and went, and it passes that on to `Subscriptions` (what is in force), `Pending` (who waits for
 what), `DeliveryPolicy` (whether and in which order) and `Delivery` (sending, receipts). None of
-them calls back. On the disk: `sub.reply`, subscriber and number: a reply that nobody listened for.
+them calls back. On the disk: `sub.reply`, subscriber and number: a reply that nobody listened for;
+`sub.report`, subscriber: the number of the last report, and the last references with their ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+from zlib import crc32
 
+import cbor2
 import msgspec
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
 from denwatch.node.core import requests
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
+from denwatch.node.core.device_directory import DeviceDirectory
 from denwatch.node.core.events import (
     NOTES,
     REPLIES,
+    REPORTS,
     REQUESTS,
     Acknowledged,
     Listening,
@@ -32,6 +39,7 @@ from denwatch.node.core.events import (
 )
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
+    ANNOUNCEMENT,
     MAX_SUBSCRIBER,
     NOTIFICATION,
     SUBSCRIPTION,
@@ -39,12 +47,18 @@ from denwatch.node.core.items import (
     DeliveredBody,
     Dot,
     Item,
+    NotificationBody,
     SubscriptionBody,
     decode_body,
     encode_body,
     is_name,
 )
-from denwatch.node.core.notifications import Vocabularies, format_time
+from denwatch.node.core.notifications import (
+    REPORTED,
+    Vocabularies,
+    describe_values,
+    format_time,
+)
 from denwatch.node.core.pending import Pending
 from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.subscriptions import (
@@ -61,13 +75,15 @@ from denwatch.node.core.subscriptions import (
     join_name,
     split_name,
 )
-from denwatch.node.matching.plugins import MatcherPlugins
 from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.notification import encode as encode_notification
 from denwatch.protocol.vectors import SubscriptionVector
 
 REPLY = "sub.reply"
+REPORT = "sub.report"
+_KEPT_REFERENCES = 16  # of reports: one that comes again under the same reference is the same
 _EVICTED_SHARE = 100  # a full node makes room for this part of its limit at once
 
 # Replies -------------------------------------------------------------------------------------
@@ -161,19 +177,22 @@ class RequestHandler:
         pending: Pending,
         delivery: Delivery,
         roles: Roles,
-        settings: SubscriberSettings,
+        directory: DeviceDirectory,
     ) -> None:
+        settings = subscriptions.settings
         self.replies = Replies(settings)
         self._item_store = item_store
         self._subscriptions = subscriptions
         self._pending = pending
         self._delivery = delivery
         self._roles = roles
+        self._directory = directory
         self._settings = settings
 
     def handle(self, transaction: Transaction, message: Message) -> None:
-        """Take a message to a request topic."""
-        name = message.topic[len(REQUESTS) :]
+        """Take a message to a request or report topic."""
+        is_report = message.topic.startswith(REPORTS)
+        name = message.topic[len(REPORTS if is_report else REQUESTS) :]
         size = len(message.payload)
         transaction.count("requests")
         if not is_name(name, MAX_SUBSCRIBER) or message.sender not in ("", name):
@@ -189,6 +208,10 @@ class RequestHandler:
                 limit = self._settings.max_payload
                 raise LanguageError(f"{size} bytes are too many, {limit} is the limit")
             reference = requests.read_reference(message.payload)
+            if is_report:
+                answer = self._report(transaction, name, message.payload, reference)
+                self.replies.send(transaction, name, {"ok": True, **answer}, reference)
+                return
             request, compiled = self._understand(transaction, name, message.payload)
             self._do(transaction, self._subscriptions.find_subscriber(name), request, compiled)
         except LanguageError as error:
@@ -228,10 +251,6 @@ class RequestHandler:
                     self._roles,
                     self._settings.organisation,
                 )
-            elif request.command == requests.CONTENT_REQUEST:
-                compiled = requests.compile_content(
-                    request, name, transaction.now, self._subscriptions.vocabularies, self._roles
-                )
         except (LanguageError, requests.RequestRefused):
             raise
         except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
@@ -265,6 +284,51 @@ class RequestHandler:
             self.replies.send(
                 transaction, subscriber.name, {"ok": True, **answer}, request.reference
             )
+
+    # Reports --------------------------------------------------------------------------------
+
+    def _report(
+        self, transaction: Transaction, name: str, payload: bytes, reference: str | None
+    ) -> dict[str, Any]:
+        """Make a notification of what a person says, unless it is known; return the answer.
+
+        Its device is the person, and its epoch 0.
+        """
+        vocabularies = self._subscriptions.vocabularies
+        vocabulary = vocabularies.own.prefer(self._settings.organisation)
+        try:
+            said = requests.compile_report(payload, vocabulary, self._roles, name)
+        except (ProtocolError, ArithmeticError, LookupError, RecursionError) as error:
+            raise LanguageError(f"this cannot be read: {type(error).__name__}") from None
+        row = transaction.get(REPORT, join_name(name))
+        last, known = cbor2.loads(row) if row else (0, {})
+        if reference is None or reference not in known:
+            if self._item_store.count(NOTIFICATION) >= self._settings.held_limit:
+                raise requests.RequestRefused("this node has no room for it now")
+            last = max(last + 1, transaction.now // 1000)
+            body = NotificationBody(
+                name,
+                REPORTED,
+                number_report(reference, last),
+                transaction.now - said.age,
+                0,
+                vocabularies.own_hash,
+                encode_notification(said.vector),
+            )
+            expires = transaction.now + self._settings.report_life
+            (item,) = self._item_store.originate_many(transaction, NOTIFICATION, expires, [body])
+            if reference is not None:
+                known = dict([*known.items(), (reference, item.id)][-_KEPT_REFERENCES:])
+            transaction.write(REPORT, join_name(name), cbor2.dumps([last, known]))
+        else:
+            item = None
+        values = describe_values(said.event, said.vector)
+        return {
+            "id": f"{known[reference] if item is None else item.id:016x}",
+            "reported": f"{said.event.name}: " + ", ".join(values),
+            "known": item is None,
+            "node": self._item_store.name,
+        }
 
     # Subscribing ----------------------------------------------------------------------------
 
@@ -325,8 +389,27 @@ class RequestHandler:
             "expires": self._show(item.dot, item.expires),
             "known": is_known,
             "replaced": [old.hex for old in replaced],
+            "devices": self._describe_devices(compiled),
             "node": self._item_store.name,
         }
+
+    def _describe_devices(self, compiled: requests.CompiledRequest) -> dict[str, Any] | None:
+        """Return who can answer; None where sensors do not send for it."""
+        need = self._subscriptions.find_need(compiled.body)
+        return None if need is None else self._directory.describe(need, compiled.event)
+
+    def tell_answerable(
+        self, transaction: Transaction, subscription: Subscription, device: str, item: Item
+    ) -> None:
+        """Tell a subscriber that a device can answer what nobody could before."""
+        told = {
+            "answerable": subscription.hex,
+            "name": subscription.name,
+            "device": device,
+            "at": item.dot.origin,
+            "node": self._item_store.name,
+        }
+        self.replies.send(transaction, subscription.subscriber.name, {"ok": True, **told})
 
     def _check_priorities(
         self,
@@ -453,6 +536,15 @@ class RequestHandler:
         return len(new), len(known)
 
 
+def number_report(reference: str | None, second: int) -> int:
+    """Return the number of a person's report.
+
+    Of one with a reference it follows from that: who walks to another node before the answer comes
+    reports again there, and by the number it is the same reading. Others are numbered by time.
+    """
+    return second if reference is None else crc32(reference.encode())
+
+
 def _list_pairs(subscriptions: list[Subscription]) -> list[tuple[str, str]]:
     return [pair for subscription in subscriptions for pair in subscription.prefer]
 
@@ -471,25 +563,24 @@ class SubscriberProtocol:
         roles: Roles | None = None,
         clock: ItemClock | None = None,
         settings: SubscriberSettings | None = None,
-        plugins: MatcherPlugins | None = None,
     ) -> None:
         roles = OpenRoles() if roles is None else roles
         clock = SingleClock() if clock is None else clock
-        plugins = MatcherPlugins() if plugins is None else plugins
         self._settings = settings = SubscriberSettings() if settings is None else settings
         self._item_store = item_store
         self._vocabularies = vocabularies
         self._subscriptions = subscriptions = Subscriptions(
-            item_store, vocabularies, clock, plugins, settings
+            item_store, vocabularies, clock, settings
         )
         self._pending = pending = Pending(item_store, subscriptions, settings)
         self._policy = DeliveryPolicy(roles, clock, settings)
         self._receipts = Receipts(item_store, subscriptions, settings)
+        self.directory = DeviceDirectory(item_store.name, vocabularies.agree)
         self._delivery = delivery = Delivery(
             item_store, subscriptions, pending, self._policy, self._receipts, settings
         )
         self._requests = RequestHandler(
-            item_store, subscriptions, pending, delivery, roles, settings
+            item_store, subscriptions, pending, delivery, roles, self.directory
         )
         self._is_announced = not settings.is_announcing
 
@@ -497,6 +588,9 @@ class SubscriberProtocol:
         """Load what an earlier run stored."""
         for item in self._item_store.iterate(reader, VOCABULARY):
             self._vocabularies.learn(item)
+        for item in self._item_store.iterate(reader, ANNOUNCEMENT):
+            with suppress(ProtocolError):  # stored by a version that checked less
+                self.directory.add(item)
         self._subscriptions.restore(reader)
         for subscription in self._subscriptions.by_id.values():
             self._policy.restore_top_k(reader, subscription)
@@ -507,7 +601,7 @@ class SubscriberProtocol:
     # Events ---------------------------------------------------------------------------------
 
     def receive(self, transaction: Transaction, message: Message) -> None:
-        """Handle a request."""
+        """Handle a request or a report."""
         self._requests.handle(transaction, message)
         self._pending.flush(transaction)
 
@@ -633,6 +727,29 @@ class SubscriberProtocol:
             self._pending.forget_decoded()
             transaction.log("vocabulary", hash=body.hash, document=body.document, source=source)
 
+    def add_announcements(self, transaction: Transaction, items: Sequence[Item]) -> None:
+        """Note what devices sense; tell those whose subscriptions had nobody to answer them."""
+        for item in items:
+            try:
+                body = self.directory.add(item)
+            except ProtocolError as error:
+                why = str(error)
+                transaction.log("refuse", what="announcement", why=why, who=item.dot.origin)
+                continue
+            if not self.directory.is_new_kind(body):
+                continue  # nobody waited for one more of these
+            for subscription in self._subscriptions.by_id.values():
+                need = self._subscriptions.find_need(subscription) if subscription.is_live else None
+                if need is None or not self.directory.can_answer(body, need):
+                    continue
+                if self._is_ours(subscription) and not self.directory.has_another(body, need):
+                    self._requests.tell_answerable(transaction, subscription, body.device, item)
+
+    def _is_ours(self, subscription: Subscription) -> bool:
+        """Return whether it is this node that has to tell a subscriber something."""
+        place = subscription.subscriber.place or subscription.dot.origin
+        return place == self._item_store.name
+
     def remove_notification(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Forget who waits for a notification that is gone."""
         for name in self._pending.remove_notification(transaction, item, reason):
@@ -668,6 +785,11 @@ class SubscriberProtocol:
         """Return who still waits for a notification that is held, with the degrees (0..255)."""
         entry = self._pending.peek(reader, self._pending.encode(dot))
         return {} if entry is None else self._pending.list_degrees(entry)
+
+    def find_time(self, reader: Reader, dot: Dot) -> int:
+        """Return when a notification that is held was made, by the clock here; 0 if unknown."""
+        entry = self._pending.peek(reader, self._pending.encode(dot))
+        return 0 if entry is None else entry.latest
 
     def evict(self, transaction: Transaction, count: int) -> int:
         """Give up so many notifications that are worth least; return how many there were."""

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import cbor2
 import msgspec
+from denwatch.node.core.device_directory import SubscriptionNeed
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
@@ -35,21 +36,20 @@ from denwatch.node.core.items import (
     decode_body,
     decode_item,
 )
+from denwatch.node.core.languages import StoredSubscription, load_languages
 from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
     describe_content_values,
-    read_filter,
 )
-from denwatch.node.matching.plugins import CONTENT, FUZZY, Matcher, MatcherPlugins
+from denwatch.node.matching.plugins import Matcher
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import pack_notifications
-from denwatch.node.ranking.content import ContentFilter
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
-from denwatch.protocol import subscription as codec
 from denwatch.protocol.degrees import MIN
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.vectors import Significance, SubscriptionVector
 
 ENDED = "sub.ended"
@@ -83,6 +83,7 @@ class SubscriberSettings:
     # Notifications that all known subscribers have are removed this long after they were read;
     # None keeps them until they expire, for those whose subscription is not known here yet.
     purge_after: int | None = None
+    report_life: int = 7 * 86_400_000  # how long what a person reported is kept
     ended_life: int = 7 * 86_400_000  # how long matches of an expired subscription may wait
     place_life: int = 7 * 86_400_000  # how long others remember where somebody went
     organisation: str | None = None  # whose synonyms go first where a word means two things
@@ -396,14 +397,13 @@ def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
     return body.language, body.role, body.vocabulary, body.vector, options
 
 
-def read_subscription(item: Item) -> tuple[SubscriptionBody, SubscriptionVector | ContentFilter]:
+def read_subscription(item: Item) -> tuple[SubscriptionBody, Any]:
     """Return the body of an item and what its matcher takes; ProtocolError if it is none."""
     body = decode_body(SubscriptionBody, item.body)
-    if body.language == FUZZY:
-        return body, codec.decode(body.vector)
-    if body.language == CONTENT:
-        return body, read_filter(body.vector)
-    raise ProtocolError(f"language {body.language} is not spoken here")
+    languages = load_languages()
+    if body.language not in languages:
+        raise ProtocolError(f"language {body.language} is not spoken here")
+    return body, languages.find(body.language).decode(body.vector)
 
 
 class Subscriptions:
@@ -414,7 +414,6 @@ class Subscriptions:
         item_store: ItemStore,
         vocabularies: Vocabularies,
         clock: ItemClock,
-        plugins: MatcherPlugins,
         settings: SubscriberSettings,
     ) -> None:
         self.vocabularies = vocabularies
@@ -422,8 +421,7 @@ class Subscriptions:
         self.subscribers: dict[str, SubscriberState] = {}
         self.by_id: dict[int, Subscription] = {}  # in force, or ended while matches wait
         self._item_store = item_store
-        self._plugins = plugins
-        self._settings = settings
+        self.settings = settings
         self._matchers: dict[int, Matcher[Any, Any]] = {}
         self._numbers: list[Subscription | None] = []
         self._free: list[int] = []
@@ -442,7 +440,7 @@ class Subscriptions:
                 continue
             subscription.is_live = False
             self.by_id[subscription.id] = subscription
-            self._ended[subscription.id] = ended.at + self._settings.ended_life
+            self._ended[subscription.id] = ended.at + self.settings.ended_life
         for key, row in reader.scan(PREFER):
             subscriber = self.find_subscriber(split_name(key)[0])
             subscriber.asked = _priorities_decoder.decode(row).pairs
@@ -533,7 +531,7 @@ class Subscriptions:
         if is_kept:
             row = EndedRow(item.dot.key, item.encode(), transaction.now)
             transaction.write(ENDED, make_id_key(subscription.id), encode_row(row))
-            self._ended[subscription.id] = transaction.now + self._settings.ended_life
+            self._ended[subscription.id] = transaction.now + self.settings.ended_life
         transaction.log(
             "unsubscribe", item=subscription.id, owner=subscription.subscriber.name, reason=reason
         )
@@ -645,8 +643,21 @@ class Subscriptions:
     def _find_matcher(self, language: int) -> Matcher[Any, Any]:
         matcher = self._matchers.get(language)
         if matcher is None:
-            matcher = self._matchers[language] = self._plugins.make_matcher(language)
+            matcher = self._matchers[language] = load_languages().find(language).make_matcher()
         return matcher
+
+    def find_need(self, subscription: StoredSubscription) -> SubscriptionNeed | None:
+        """Return what a device must sense to answer a subscription; None: sensors cannot."""
+        if isinstance(subscription, Subscription) and subscription.event >= 0:
+            return SubscriptionNeed(
+                subscription.vocabulary, subscription.event, subscription.features
+            )
+        vocabulary = self.vocabularies.find(subscription.vocabulary)
+        lowered = load_languages().lower(subscription, vocabulary)
+        if lowered is None:
+            return None
+        features = int.from_bytes(lowered[6:8], "big")
+        return SubscriptionNeed(subscription.vocabulary, lowered[0] & 63, features)
 
     # Matching -------------------------------------------------------------------------------
 

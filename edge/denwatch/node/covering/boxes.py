@@ -25,7 +25,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 from denwatch.protocol import cuts
-from denwatch.protocol.degrees import MAX, MIN, SUGENO, aggregate
+from denwatch.protocol.degrees import CRISP, MAX, MIN, SUGENO, aggregate
 from denwatch.protocol.vectors import NOT, OR, Predicate, SubscriptionVector
 
 Rows = npt.NDArray[np.int32]  # (n, 2 * dimensions): lo0, hi0, lo1, hi1, ...
@@ -242,11 +242,17 @@ class _TooMany(Exception):
 
 
 class _BoxSide(Enum):
-    """What boxes say of the values that match."""
+    """What boxes say of the values that match; the last four of uncertain readings too."""
 
     INNER = "all in them match"
     OUTER = "all that match are in one"
-    MEETING = "every uncertain reading that matches meets one"
+    SENT = "every reading that may be a code in them matches"
+    MEETING = "every reading that matches may be a code in one"
+    HELD = "every reading that is certain to match lies in them"
+    SURE = "every reading that lies within one is certain to match"
+
+
+_INNER_SIDES = (_BoxSide.INNER, _BoxSide.SENT, _BoxSide.SURE)
 
 
 def box_vector(vector: SubscriptionVector) -> BoxedSubscription:
@@ -276,10 +282,11 @@ def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
         mask |= 1 << CERTAINTY
     try:
         if is_certain:
-            outer = _list_boxes(vector, vector.certain, _BoxSide.OUTER, is_certain=True)
+            outer = _list_boxes(vector, vector.certain, _BoxSide.HELD)
         else:
             outer = _list_boxes(vector, vector.threshold, _BoxSide.MEETING)
-        inner = _list_boxes(vector, max(vector.threshold, vector.certain), _BoxSide.INNER)
+        side = _BoxSide.SURE if is_certain else _BoxSide.SENT
+        inner = _list_boxes(vector, max(vector.threshold, vector.certain), side)
     except _TooMany:
         inner, outer = [], [{}]
     if vector.recent or vector.significance:
@@ -294,7 +301,7 @@ def box_doubtful(vector: SubscriptionVector) -> BoxedSubscription:
     for box, place in zip(inner, _shift(inner, base), strict=True):
         level = box.get(_LEVEL, (0, 255))[0]
         if is_certain:  # within the box it is possible enough; certain it need be only to this
-            sure = _list_boxes(vector, vector.certain, _BoxSide.INNER, is_certain=True)
+            sure = _list_boxes(vector, vector.certain, _BoxSide.SURE, is_certain=True)
             level = max(one.get(_LEVEL, (0, 255))[0] for one in sure)
         given.append({**place, dimension: (level, 255)})
     return BoxedSubscription(mask, tuple(given), tuple(asked), is_certain)
@@ -313,15 +320,17 @@ def _list_boxes(
 
     `is_certain`: only what is asked of certainty counts.
     """
+    is_certain = is_certain or side is _BoxSide.HELD
+    is_inner = side in _INNER_SIDES
     tokens = list(vector.pattern)
     kind = vector.aggregator
     if kind == SUGENO:
-        boxes: list[Box] = [] if side is _BoxSide.INNER else [{}]
+        boxes: list[Box] = [] if is_inner else [{}]
     elif not tokens:
         boxes = _combine(vector, list(range(len(vector.predicates))), kind, least, side)
     elif kind != MIN and NOT in tokens:
         # An upper bound of a mean says little about its parts.
-        boxes = [] if side is _BoxSide.INNER else [{}]
+        boxes = [] if is_inner else [{}]
     else:
         boxes = _walk(vector, tokens, least, True, side)
     for p in vector.predicates:
@@ -329,7 +338,7 @@ def _list_boxes(
             if p.possible:
                 boxes = _intersect(boxes, _list_cuts(p, p.possible, side), side)
             if p.certain:  # the core is within it: the reading meets it at every level
-                sure: list[Box] = [{p.attribute: interval} for interval in cuts.cut(p, p.certain)]
+                sure: list[Box] = [{p.attribute: i} for i in _cut(p, p.certain, side)]
                 boxes = _intersect(boxes, sure, side)
             continue
         theta = p.certain if is_certain else max(p.possible, p.certain)
@@ -357,7 +366,7 @@ def _find_levels(kind: int, count: int, least: int, weights: bytes, side: _BoxSi
     """Return what each operand must reach: enough for the aggregate, or needed for it."""
     if kind in (MIN, MAX):
         return [least] * count
-    if side is not _BoxSide.INNER:
+    if side not in _INNER_SIDES:
         return [cuts.find_level(kind, count, least, weights, i) for i in range(count)]
     for level in range(least, 256):  # all operands at one level: the lowest that is enough
         if aggregate(kind, bytearray([level] * count), 0, count, weights, 0) >= least:
@@ -405,8 +414,52 @@ def _list_cuts(p: Predicate, t: int, side: _BoxSide) -> list[Box]:
     A reading that is possible to any of (t, 255) there reaches t; one that reaches t is possible to
     t there. Every reading reaches 0, with its core.
     """
-    levels = (t, 255) if side is _BoxSide.INNER else (0, t or 255)
-    return [{p.attribute: interval, _LEVEL: levels} for interval in cuts.cut(p, min(t, 256))]
+    levels = (t, 255) if side in _INNER_SIDES else (0, t or 255)
+    return [{p.attribute: interval, _LEVEL: levels} for interval in _cut(p, min(t, 256), side)]
+
+
+def _cut(p: Predicate, t: int, side: _BoxSide) -> list[Interval]:
+    """Return the codes where a predicate reaches t.
+
+    Cuts of uncertain readings end between codes, and hedges round otherwise there: a cut is rounded
+    inwards or outwards, and holds for exact readings as well. A reading that is certain of a crisp
+    set may reach beyond it, up to the next code: a set that falls off does not contain it there.
+    """
+    codes = cuts.cut(p, t)
+    if side in (_BoxSide.INNER, _BoxSide.OUTER) or not 0 < t < 256:
+        return codes
+    unit = 16 if p.wide else 256
+    low, high = cuts.cut_finely(p, 256 - t if p.negated else t)
+    if p.negated:
+        start, stop = cuts.cut(_negate(p), 256 - t)[0]  # of what is not meant
+        low -= unit if p.left == CRISP else 1
+        high += unit if p.right == CRISP else 1
+        if side in _INNER_SIDES:
+            intervals = [
+                (0, min(start - 1, low // unit)),
+                (max(stop + 1, -(-high // unit)), p.last),
+            ]
+        else:
+            intervals = [
+                (0, max(start - 1, -(-low // unit))),
+                (min(stop + 1, high // unit), p.last),
+            ]
+    elif side in _INNER_SIDES:
+        start, stop = codes[0]
+        intervals = [(max(start, -(-low // unit)), min(stop, high // unit))]
+    else:
+        start, stop = codes[0]
+        intervals = [(min(start, low // unit), max(stop, -(-high // unit)))]
+    if side is _BoxSide.SURE:  # an end at the domain's is none
+        left, right = int(p.left != CRISP), int(p.right != CRISP)
+        if p.negated:
+            (low, high), (start, stop) = intervals
+            intervals = [(low, high - left), (start + right, stop)]
+        else:
+            low, high = intervals[0]
+            intervals = [(low + left if low > 0 else low, high - right if high < p.last else high)]
+    clipped = [(max(low, 0), min(high, p.last)) for low, high in intervals]
+    return [(low, high) for low, high in clipped if low <= high]
 
 
 def _intersect(boxes: list[Box], others: list[Box], side: _BoxSide) -> list[Box]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-SCHEMA = 2
+SCHEMA = 3
 
 TEXT = "text"
 INT = "int"  # 64 bits, signed; times are in ms
@@ -76,7 +76,7 @@ _TABLE = """
 12 drop: something was removed because there was no room
     what:text why:text item:id? owner:text? degree:int? source:text?
 13 refuse: something was refused and changed nothing
-    what:text why:text who:text bytes:int?
+    what:text why:text who:text bytes:int? times:int? address:text?
 14 attach: a subscriber attached to this node, or left
     subscriber:text is_up:bool
 15 contact: a link to another node came up

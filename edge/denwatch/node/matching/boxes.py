@@ -26,7 +26,16 @@ from __future__ import annotations
 
 import numpy as np
 from denwatch.node.matching.compiling import Array, compiled
-from denwatch.node.matching.evaluation import MAX, MIN, SUGENO, WEIGHTED, cut_set, find_level
+from denwatch.node.matching.evaluation import (
+    INNER,
+    MAX,
+    MIN,
+    OUTER,
+    SUGENO,
+    WEIGHTED,
+    cut_level,
+    find_level,
+)
 from denwatch.node.matching.records import (
     EXTRA,
     HEADER,
@@ -60,6 +69,7 @@ def cut_word(word: int, flip: int, t: int, found: Array) -> int:
 
     `word` is a predicate's word of a record; `flip` negates it once more. A wide (16-bit) set is
     cut at its own resolution and rounded outwards to 8 bits. 256 is a level that nothing reaches.
+    Hedges round differently for exact and for uncertain readings: the cut is around both.
     """
     wide = (word >> 53) & 1
     negated = ((word >> 52) & 1) ^ flip
@@ -67,18 +77,16 @@ def cut_word(word: int, flip: int, t: int, found: Array) -> int:
     last = 65535 if wide else 255
     if negated:
         t = 256 - t
-    if t > 255:
+    level = t
+    tone = (word >> 48) & 15
+    if tone and t <= 255:
+        level = INNER[tone, t] if negated else OUTER[tone, t]
+    if level > 255:
         found[0] = 0
         found[1] = 255
         return 1 if negated else 0
-    low, high = cut_set(
-        word & 0xFFFF,
-        (word >> 16) & 0xFFFF,
-        (word >> 32) & 255,
-        (word >> 40) & 255,
-        (word >> 48) & 15,
-        wide,
-        t,
+    low, high = cut_level(
+        word & 0xFFFF, (word >> 16) & 0xFFFF, (word >> 32) & 255, (word >> 40) & 255, wide, level
     )
     if not negated:
         found[0] = low >> shift

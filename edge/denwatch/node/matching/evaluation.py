@@ -40,6 +40,8 @@ MIN, MAX, PRODUCT, ARITHMETIC = degrees.MIN, degrees.MAX, degrees.PRODUCT, degre
 GEOMETRIC, WEIGHTED, SUGENO = degrees.GEOMETRIC, degrees.WEIGHTED, degrees.SUGENO
 CRISP = degrees.CRISP
 
+_FULL = 255 * 1024  # a membership's unit in `cuts`
+
 # A crisp set loses everything at the first step, also where a step is 1/65535 of the domain.
 _ABRUPT = 1 << 26
 
@@ -58,9 +60,23 @@ def _tabulate_inverses(hedges: Array) -> Array:
     return np.array([np.searchsorted(row, np.arange(256)) for row in hedges], np.int64)
 
 
+def _tabulate_memberships() -> Array:
+    """Return `degrees.find_membership` by hedge code and t; nothing is asked at 0."""
+    table = np.zeros((16, 256), np.int64)
+    for code in [code for code in range(16) if code & 3 or not code]:
+        table[code, 1:] = [degrees.find_membership(code, t) for t in range(1, 256)]
+    return table
+
+
 SLOPE = np.array([*map(degrees.slope, range(CRISP)), _ABRUPT], np.int64)
 HEDGE = _tabulate_hedges()
 LOWEST = _tabulate_inverses(HEDGE)
+MEMBERSHIP = _tabulate_memberships()
+# Between these levels lie the cuts of exact and of uncertain readings, which round differently.
+OUTER = np.minimum(LOWEST, (MEMBERSHIP + 512) // 1024)
+INNER = np.maximum(LOWEST, (MEMBERSHIP + 1535) // 1024)
+# By gamma code and t: how far from the core a set without hedge reaches, in 1/256 of a code.
+STRETCH = ((255 * 1024 - MEMBERSHIP[0]) * 64 - 1)[None, :] // SLOPE[:, None]
 LOG = np.array([0, *map(degrees.logarithm, range(1, 256))], np.int64)
 POWER = np.array([degrees.power(log) for log in range(LOG[255] + 1)], np.int64)
 
@@ -95,30 +111,111 @@ def reach(code: int, degree: int, wide: int) -> int:
 
 
 @compiled
-def cut_set(
-    low: int, high: int, left: int, right: int, hedge: int, wide: int, t: int
-) -> tuple[int, int]:
-    """Return where the hedged degree is at least t (0..255), before negation."""
+def cut_level(low: int, high: int, left: int, right: int, wide: int, t: int) -> tuple[int, int]:
+    """Return where the degree is at least t (0..255), before hedge and negation."""
     last = 65535 if wide else 255
-    t = LOWEST[hedge, t]
     if t <= 0:
         return 0, last
     return max(low - reach(left, t, wide), 0), min(high + reach(right, t, wide), last)
 
 
 @compiled
-def cut_reading(a: int, b: int, c: int, d: int, t: int) -> tuple[int, int]:
-    """Return the values whose possibility is at least t (1..255).
+def cut_set(
+    low: int, high: int, left: int, right: int, hedge: int, wide: int, t: int
+) -> tuple[int, int]:
+    """Return where the hedged degree of an exact value is at least t (0..255), before negation."""
+    return cut_level(low, high, left, right, wide, LOWEST[hedge, t])
 
-    The sides of the trapezoid are rounded as the protocol rounds them; the core always belongs.
+
+@compiled
+def cut_reading(a: int, b: int, c: int, d: int, t: int, unit: int) -> tuple[int, int]:
+    """Return where the possibility rounds to at least t (1..255), in 1/unit of a code."""
+    share = (2 * t - 1) * unit
+    return a * unit + (share * (b - a) + 509) // 510, d * unit - (share * (d - c) + 509) // 510
+
+
+@compiled
+def stretch(code: int, hedge: int, wide: int, t: int) -> int:
+    """Return how far from the core the hedged degree rounds to t, as `cuts.cut_finely` does."""
+    if code == CRISP:
+        return 0
+    return ((_FULL - MEMBERSHIP[hedge, t]) * (1028 if wide else 64) - 1) // SLOPE[code]
+
+
+@compiled
+def approach(gap: int, run: int, code: int, hedge: int, wide: int) -> int:
+    """Return to which degree a set and a reading beside it meet: the highest t of both cuts.
+
+    `gap` is from the set's core to the reading's support, `run` from there to its core.
     """
-    first = b
-    last = c
-    if b > a:
-        first = max(a - ((b - a) // 2 - t * (b - a)) // 255, a + 1)
-    if d > c:
-        last = min(d + ((d - c) // 2 - t * (d - c)) // 255, d - 1)
-    return first, last
+    if code == CRISP:
+        return min((510 * -gap // run + 1) >> 1, 255) if run and gap < 0 else 0
+    if not (hedge or wide):
+        return approach_plainly(gap, run, code)
+    unit = 16 if wide else 256
+    t = 0
+    top = 255
+    while t < top:
+        middle = (t + top + 1) >> 1
+        near = gap * unit + ((2 * middle - 1) * unit * run + 509) // 510
+        if near <= stretch(code, hedge, wide, middle):
+            t = middle
+        else:
+            top = middle - 1
+    return t
+
+
+@compiled
+def approach_plainly(gap: int, run: int, code: int) -> int:
+    """Return the same without hedge, of 8 bits: where two lines cross, then by the step exactly."""
+    slope = SLOPE[code]
+    t = 255 - int64((gap + run) * slope * 255.0 / (65280 + run * slope))
+    if t < 0:
+        return 0
+    while t < 255 and 256 * gap + ((2 * t + 1) * 256 * run + 509) // 510 <= STRETCH[code, t + 1]:
+        t += 1
+    while t > 0 and 256 * gap + ((2 * t - 1) * 256 * run + 509) // 510 > STRETCH[code, t]:
+        t -= 1
+    return t
+
+
+@compiled
+def leave(room: int, run: int, code: int, hedge: int, wide: int) -> int:
+    """Return to which degree a reading lies outside a set, on one side.
+
+    `room` is from the set's core to the end of the reading's support, `run` from the reading's core
+    to there. The highest t to which a value may be where the opposite of the set reaches t.
+    """
+    if room <= 0:
+        return 0
+    if code == CRISP:
+        return min((510 * (room - 1) // run + 1) >> 1, 255) if run else 255
+    if not (hedge or wide):
+        return leave_plainly(room, run, code)
+    unit = 16 if wide else 256
+    t = 0
+    top = 255
+    while t < top:
+        middle = (t + top + 1) >> 1
+        needed = stretch(code, hedge, wide, 256 - middle) + 1
+        if needed + ((2 * middle - 1) * unit * run + 509) // 510 <= room * unit:
+            t = middle
+        else:
+            top = middle - 1
+    return t
+
+
+@compiled
+def leave_plainly(room: int, run: int, code: int) -> int:
+    """Return the same without hedge, of 8 bits: where two lines cross, then by the step exactly."""
+    slope = SLOPE[code]
+    t = min(int64(room * slope * 255.0 / (65280 + run * slope)), 255)
+    room *= 256
+    while t < 255 and STRETCH[code, 255 - t] + ((2 * t + 1) * 256 * run + 509) // 510 < room:
+        t += 1
+    while t > 0 and STRETCH[code, 256 - t] + ((2 * t - 1) * 256 * run + 509) // 510 >= room:
+        t -= 1
+    return t
 
 
 @compiled
@@ -128,34 +225,20 @@ def measure(
 ) -> tuple[int, int]:  # fmt: skip
     """Return (possible, certain) of a set for a reading, hedge and negation included.
 
-    An exact reading is looked up. Otherwise two binary searches over t: possibility reaches t if
-    the t-cuts of set and reading overlap, certainty if the strict (255 - t)-cut of the reading lies
-    inside the set's t-cut. Both are monotone in t, so eight steps each are enough.
+    An exact reading is looked up. Otherwise it is possible to 255 if the cores meet, else to where
+    the nearer sides do; and certain to what lies outside on neither side.
     """
     if a == d:
         possible = HEDGE[hedge, fuzzify(a, low, high, left, right, wide)]
         certain = possible
     else:
-        possible = 0
-        top = 255
-        while possible < top:
-            t = (possible + top + 1) >> 1
-            start, stop = cut_set(low, high, left, right, hedge, wide, t)
-            first, last = cut_reading(a, b, c, d, t)
-            if start <= last and first <= stop:
-                possible = t
-            else:
-                top = t - 1
-        certain = 0
-        top = 255
-        while certain < top:
-            t = (certain + top + 1) >> 1
-            start, stop = cut_set(low, high, left, right, hedge, wide, t)
-            first, last = cut_reading(a, b, c, d, 256 - t)
-            if start <= first and last <= stop:
-                certain = t
-            else:
-                top = t - 1
+        possible = 255
+        if b > high:
+            possible = approach(a - high, b - a, right, hedge, wide)
+        elif c < low:
+            possible = approach(low - d, d - c, left, hedge, wide)
+        below = leave(low - a, b - a, left, hedge, wide)
+        certain = 255 - max(below, leave(d - high, d - c, right, hedge, wide))
     if negated:
         return 255 - certain, 255 - possible
     return possible, certain
@@ -236,6 +319,8 @@ def find_level(kind: int, count: int, t: int, weights: Array, i: int, scratch: A
 
 
 _OR, _NOT = vectors.OR, vectors.NOT
+# Operators of a program over one attribute; the lower eight bits of two of them count operands.
+_JOIN_AND, _JOIN_OR, _JOIN_NOT = 0x100, 0x200, 0x300
 NO_MATCH = -1
 INEXACT = -2
 
@@ -281,6 +366,67 @@ def evaluate_plain(recs: Array, r: int, head: int, values: Array) -> int:
     if least < get_threshold(head) or least < get_certain(head):
         return NO_MATCH
     return least | least << 8 | get_attribute(blame) << 16
+
+
+@compiled
+def evaluate_doubtful(
+    recs: Array, r: int, head: int, place: Array, points: Array, wides: Array
+) -> int:
+    """Return the answer for the min of 8-bit predicates and uncertain 8-bit values, else INEXACT.
+
+    Like `evaluate_plain`: possible first, which rejects most; certain only as far as it can lower
+    the least so far. Hedges, 16 bits and one attribute twice are left to `evaluate`.
+    """
+    threshold = get_threshold(head)
+    least = 256
+    sure = 255
+    blame = 0
+    previous = int64(-1)
+    for at in range(r + HEADER, r + HEADER + get_count(head)):
+        word = recs[at]
+        attribute = get_attribute(word)
+        where = int64(place[attribute])
+        tone = (word >> 48) & 31
+        if wides[where] or tone & 15 or attribute <= previous:
+            return INEXACT
+        previous = attribute
+        low = word & 0xFFFF
+        high = (word >> 16) & 0xFFFF
+        left = (word >> 32) & 255
+        right = (word >> 40) & 255
+        a = int64(points[where, 0])
+        d = int64(points[where, 3])
+        if a == d:
+            degree = fuzzify(a, low, high, left, right, 0)
+            possible = 255 - degree if tone else degree
+            certain = possible
+        else:
+            b = int64(points[where, 1])
+            c = int64(points[where, 2])
+            beside = 255  # how far the set and the reading meet, and how far it is outside
+            outside = 0
+            if b > high:
+                beside = approach(a - high, b - a, right, 0, 0)
+            elif c < low:
+                beside = approach(low - d, d - c, left, 0, 0)
+            if not tone and beside < threshold:
+                return NO_MATCH
+            if tone or sure > 0:
+                if a < low:
+                    outside = leave(low - a, b - a, left, 0, 0)
+                if d > high and outside < 255:
+                    outside = max(outside, leave(d - high, d - c, right, 0, 0))
+            possible = outside if tone else beside
+            certain = 255 - (beside if tone else outside)
+        if possible < threshold:
+            return NO_MATCH
+        if possible < least:
+            least = possible
+            blame = word
+        sure = min(sure, certain)
+    if sure < get_certain(head):
+        return NO_MATCH
+    return least | sure << 8 | get_attribute(blame) << 16
 
 
 @compiled
@@ -348,8 +494,8 @@ def find_centre(at: int, points: Array, wides: Array) -> int:
 
 
 @compiled
-def measure_predicate(word: int, at: int, points: Array, wides: Array) -> tuple[int, int]:
-    """Return (possible, certain) of a predicate for a reading, at the predicate's resolution.
+def size_points(at: int, points: Array, wides: Array, wide: int) -> tuple[int, int, int, int]:
+    """Return a reading's points at a predicate's resolution.
 
     8-bit points become 16-bit ones by * 257 (255 becomes 65535), 16-bit ones 8-bit ones by >> 8.
     """
@@ -357,15 +503,195 @@ def measure_predicate(word: int, at: int, points: Array, wides: Array) -> tuple[
     b = int64(points[at, 1])
     c = int64(points[at, 2])
     d = int64(points[at, 3])
-    wide = (word >> 53) & 1
     if wide and not wides[at]:
-        a, b, c, d = a * 257, b * 257, c * 257, d * 257
-    elif wides[at] and not wide:
-        a, b, c, d = a >> 8, b >> 8, c >> 8, d >> 8
+        return a * 257, b * 257, c * 257, d * 257
+    if wides[at] and not wide:
+        return a >> 8, b >> 8, c >> 8, d >> 8
+    return a, b, c, d
+
+
+@compiled
+def measure_predicate(word: int, at: int, points: Array, wides: Array) -> tuple[int, int]:
+    """Return (possible, certain) of a predicate for a reading, at the predicate's resolution."""
+    wide = (word >> 53) & 1
+    a, b, c, d = size_points(at, points, wides, wide)
     return measure(
         word & 0xFFFF, (word >> 16) & 0xFFFF, (word >> 32) & 255, (word >> 40) & 255,
         (word >> 48) & 15, (word >> 52) & 1, wide, a, b, c, d,
     )  # fmt: skip
+
+
+# One attribute several times ---------------------------------------------------------------------
+#
+# Under min and max, operands over one uncertain attribute are judged together, as `cuts` and
+# `matching` of the protocol say. Such subscriptions are few, so what follows allocates.
+
+
+@compiled
+def is_met(
+    recs: Array, first_word: int, program: Array, size: int, a: int, b: int, c: int, d: int,
+    side: int, t: int,
+) -> bool:  # fmt: skip
+    """Return whether a value that the reading may have, to t, fits the program, or not, to t.
+
+    `program` is postfix: a predicate's number, or an operator and how many operands it takes.
+    """
+    wide = (recs[first_word + program[0]] >> 53) & 1
+    unit = 16 if wide else 256
+    first, last = cut_reading(a, b, c, d, t, unit)
+    ends = np.empty((size, 4), np.int64)  # of each predicate: low, high; not it: below, above
+    for i in range(size):
+        if program[i] >= _JOIN_AND:
+            continue
+        word = recs[first_word + program[i]]
+        left, right, tone = (word >> 32) & 255, (word >> 40) & 255, (word >> 48) & 15
+        low = (word & 0xFFFF) * unit
+        high = ((word >> 16) & 0xFFFF) * unit
+        ends[i, 0] = low - stretch(left, tone, wide, t)
+        ends[i, 1] = high + stretch(right, tone, wide, t)
+        ends[i, 2] = low - stretch(left, tone, wide, 256 - t) - (unit if left == CRISP else 1)
+        ends[i, 3] = high + stretch(right, tone, wide, 256 - t) + (unit if right == CRISP else 1)
+    stack = np.empty((2, size), np.bool_)
+    for place in range(4 * size + 2):
+        x = first if place == 4 * size else last
+        if place < 4 * size:
+            if program[place >> 2] >= _JOIN_AND:
+                continue
+            x = ends[place >> 2, place & 3]
+        if x < first or x > last:
+            continue
+        top = 0
+        for i in range(size):
+            op = program[i]
+            if op < _JOIN_AND:
+                fits = ends[i, 0] <= x <= ends[i, 1]
+                fails = x <= ends[i, 2] or x >= ends[i, 3]
+                negated = (recs[first_word + op] >> 52) & 1
+                stack[0, top] = fails if negated else fits
+                stack[1, top] = fits if negated else fails
+                top += 1
+            elif op == _JOIN_NOT:
+                fits = stack[0, top - 1]
+                stack[0, top - 1] = stack[1, top - 1]
+                stack[1, top - 1] = fits
+            else:
+                lower = top - (op & 255)
+                with_any = 0 if op >= _JOIN_OR else 1
+                for j in range(lower + 1, top):
+                    stack[with_any, lower] |= stack[with_any, j]
+                    stack[1 - with_any, lower] &= stack[1 - with_any, j]
+                top = lower + 1
+        if stack[side, 0]:
+            return True
+    return False
+
+
+@compiled
+def measure_together(
+    recs: Array, first_word: int, program: Array, size: int, a: int, b: int, c: int, d: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Return (possible, certain) of a program over one attribute, by two searches over t."""
+    found = np.zeros(2, np.int64)
+    for side in range(2):
+        top = 255
+        while found[side] < top:
+            t = (found[side] + top + 1) >> 1
+            if is_met(recs, first_word, program, size, a, b, c, d, side, t):
+                found[side] = t
+            else:
+                top = t - 1
+    return found[0], 255 - found[1]
+
+
+@compiled
+def run_together(
+    recs: Array, r: int, kind: int, count: int, degrees: Array, place: Array, points: Array,
+    wides: Array,
+) -> None:  # fmt: skip
+    """Leave (possible, certain, who decided) at the bottom of the stack, like `run_pattern`.
+
+    Every entry of the stack has its part of the program, one behind the other, as long as it is
+    over one attribute.
+    """
+    at = find_pattern(recs, r)
+    length = recs[at] if get_flags(recs[r + 1]) & PATTERN else count + 1
+    first_word = r + HEADER
+    high, low, blame = degrees[_HIGH], degrees[_LOW], degrees[_BLAME]
+    attributes = np.empty(32, np.int64)
+    starts = np.zeros(33, np.int64)
+    code = np.empty(256, np.int64)
+    part = np.empty(256, np.int64)
+    parts = np.empty((3, 32), np.int64)
+    top = 0
+    for i in range(length):
+        if get_flags(recs[r + 1]) & PATTERN:
+            op = (recs[at + 1 + (i >> 3)] >> ((i & 7) * 8)) & 255
+            operands = op & 15
+            how = MAX if op & 0xF0 == _OR else kind
+        else:
+            op = i if i < count else 0x40
+            operands = count
+            how = kind
+        size = starts[top]
+        if op < count:
+            word = recs[first_word + op]
+            high[top], low[top] = degrees[_POSSIBLE, op], degrees[_CERTAIN, op]
+            blame[top] = op
+            where = place[get_attribute(word)]
+            a, b, c, d = size_points(where, points, wides, (word >> 53) & 1)
+            attributes[top] = get_attribute(word) if a < d else -1
+            code[size] = op
+            top += 1
+            starts[top] = size + 1
+        elif op == _NOT:
+            possible = high[top - 1]
+            high[top - 1] = 255 - low[top - 1]
+            low[top - 1] = 255 - possible
+            code[size] = _JOIN_NOT
+            starts[top] = size + 1
+        else:
+            first = top - operands
+            used = 0
+            for j in range(first, top):
+                same = 1 if attributes[j] >= 0 and how in (MIN, MAX) else 0
+                if same:
+                    for k in range(first, top):
+                        if k != j and attributes[k] == attributes[j]:
+                            same = same + 1 if k > j else -32
+                if same < 0:
+                    continue
+                parts[0, used], parts[1, used], parts[2, used] = high[j], low[j], blame[j]
+                if same > 1:
+                    best = j
+                    size = 0
+                    for k in range(j, top):
+                        if attributes[k] == attributes[j]:
+                            for n in range(starts[k], starts[k + 1]):
+                                part[size] = code[n]
+                                size += 1
+                            if high[k] > high[best] if how == MAX else high[k] < high[best]:
+                                best = k
+                    part[size] = (_JOIN_OR if how == MAX else _JOIN_AND) | same
+                    size += 1
+                    word = recs[first_word + part[0]]
+                    where = place[attributes[j]]
+                    a, b, c, d = size_points(where, points, wides, (word >> 53) & 1)
+                    parts[0, used], parts[1, used] = measure_together(
+                        recs, first_word, part, size, a, b, c, d
+                    )
+                    parts[2, used] = blame[best]
+                used += 1
+            if used == 1:  # all over one attribute: their code is that of the whole
+                code[starts[top]] = (_JOIN_OR if how == MAX else _JOIN_AND) | operands
+                starts[first + 1] = starts[top] + 1
+                high[first], low[first], blame[first] = parts[0, 0], parts[1, 0], parts[2, 0]
+            else:
+                attributes[first] = -1
+                starts[first + 1] = starts[first]
+                blame[first] = parts[2, find_decisive(how, parts[0], 0, used)]
+                high[first] = aggregate(how, parts[0], 0, used, degrees[_WEIGHT])
+                low[first] = aggregate(how, parts[1], 0, used, degrees[_WEIGHT])
+            top = first + 1
 
 
 @compiled
@@ -391,9 +717,16 @@ def evaluate(
     flags = get_flags(head)
     kind = get_kind(head)
     count = get_count(head)
+    previous = int64(-1)
+    again = False  # second predicates on an attribute stand last
+    repeated = False
     for i in range(count):
         word = recs[r + HEADER + i]
-        possible, certain = measure_predicate(word, place[get_attribute(word)], points, wides)
+        at = int64(place[get_attribute(word)])
+        possible, certain = measure_predicate(word, at, points, wides)
+        again = again or get_attribute(word) <= previous
+        repeated = repeated or (again and points[at, 0] < points[at, 3])
+        previous = get_attribute(word)
         degrees[_WEIGHT, i] = 1
         if flags & EXTRA:
             extra = recs[r + HEADER + count + i]
@@ -402,8 +735,11 @@ def evaluate(
                 return NO_MATCH
         degrees[_POSSIBLE, i] = possible
         degrees[_CERTAIN, i] = certain
-    if flags & PATTERN:
-        run_pattern(recs, find_pattern(recs, r), kind, count, degrees)
+    if flags & PATTERN or (repeated and kind in (MIN, MAX)):
+        if repeated:
+            run_together(recs, r, kind, count, degrees, place, points, wides)
+        else:
+            run_pattern(recs, find_pattern(recs, r), kind, count, degrees)
         possible = degrees[_HIGH, 0]
         certain = degrees[_LOW, 0]
         decisive = degrees[_BLAME, 0]

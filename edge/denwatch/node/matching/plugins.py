@@ -1,23 +1,16 @@
-"""Matching plug-ins: what every matching engine looks like, and which one serves which language.
+"""What every matching engine looks like. `denwatch.node.core.languages` has those of a node, by
+the id of the subscription language that they serve.
 
-A node keeps one matcher for each subscription language that is in use and gets it from
-`MatcherPlugins` by the language's id (DENS paper, section 2). A site adds a language by registering
-a plug-in; nothing else in a node depends on which languages exist. `S` is what a language calls a
-subscription and `N` what it calls a notification: vectors in the fuzzy language, filters and typed
-values in the content language.
+`S` is what a language calls a subscription and `N` what it calls a notification: vectors in the
+fuzzy language, filters and typed values in the content language.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 S = TypeVar("S", contravariant=True)
 N = TypeVar("N", contravariant=True)
-
-FUZZY = 0
-CONTENT = 1
 
 
 class SubscriptionMatch(NamedTuple):
@@ -43,62 +36,3 @@ class Matcher(Protocol[S, N]):
 
     def match(self, notification: N, age: int = 0) -> list[SubscriptionMatch]:
         """Return the matches by rising id; `age` is the notification's, in seconds."""
-
-
-LAST_LANGUAGE = 255  # the id is one byte
-
-
-@dataclass(frozen=True)
-class MatcherPlugin:
-    """A language and how to make its matcher."""
-
-    language: int
-    name: str
-    make_matcher: Callable[[], Matcher[Any, Any]]
-
-
-def _make_fuzzy() -> Matcher[Any, Any]:
-    from denwatch.node.matching.index import FuzzyIndex  # numba: only where it is used
-
-    return FuzzyIndex()
-
-
-def _make_content() -> Matcher[Any, Any]:
-    from denwatch.node.matching.content_index import ContentIndex
-
-    return ContentIndex()
-
-
-BUILT_IN = (
-    MatcherPlugin(FUZZY, "fuzzy", _make_fuzzy),
-    MatcherPlugin(CONTENT, "content", _make_content),
-)
-
-
-class MatcherPlugins:
-    """The subscription languages that a node can match, by id."""
-
-    def __init__(self, plugins: tuple[MatcherPlugin, ...] = BUILT_IN) -> None:
-        self._plugins: dict[int, MatcherPlugin] = {}
-        for plugin in plugins:
-            self.register(plugin)
-
-    def register(self, plugin: MatcherPlugin) -> None:
-        """Add a language; its id and its name must be new."""
-        if not 0 <= plugin.language <= LAST_LANGUAGE:
-            raise ValueError(f"language id {plugin.language} is not in 0..{LAST_LANGUAGE}")
-        for known in self._plugins.values():
-            if plugin.language == known.language or plugin.name == known.name:
-                raise ValueError(f"language {known.language} ({known.name}) is already registered")
-        self._plugins[plugin.language] = plugin
-
-    def find(self, language: int) -> MatcherPlugin:
-        """Return the plug-in of a language; KeyError names an unknown one."""
-        try:
-            return self._plugins[language]
-        except KeyError:
-            raise KeyError(f"no plug-in for language id {language}") from None
-
-    def make_matcher(self, language: int) -> Matcher[Any, Any]:
-        """Return a new, empty matcher of a language."""
-        return self.find(language).make_matcher()

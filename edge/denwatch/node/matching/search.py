@@ -37,6 +37,7 @@ from denwatch.node.matching.evaluation import (
     NO_MATCH,
     cut_reading,
     evaluate,
+    evaluate_doubtful,
     evaluate_plain,
     make_degrees,
 )
@@ -128,19 +129,21 @@ def bound_reading(points: Array, wides: Array, at: int, t: int) -> tuple[int, in
     """Return the 8-bit values between which a reading's t-cut lies, at either resolution.
 
     A predicate may be evaluated with 8 or with 16 bits, which round differently; the bounds cover
-    both.
+    both. They are rounded outwards: boxes hold codes, readings what lies between them too.
     """
     a = int64(points[at, 0])
     b = int64(points[at, 1])
     c = int64(points[at, 2])
     d = int64(points[at, 3])
     if wides[at]:
-        first, last = cut_reading(a, b, c, d, t)
-        low, high = cut_reading(a >> 8, b >> 8, c >> 8, d >> 8, t)
+        first, last = cut_reading(a, b, c, d, t, 16)
+        low, high = cut_reading(a >> 8, b >> 8, c >> 8, d >> 8, t, 256)
     else:
-        first, last = cut_reading(257 * a, 257 * b, 257 * c, 257 * d, t)
-        low, high = cut_reading(a, b, c, d, t)
-    return min(first >> 8, low), max(last >> 8, high)
+        first, last = cut_reading(257 * a, 257 * b, 257 * c, 257 * d, t, 16)
+        low, high = cut_reading(a, b, c, d, t, 256)
+    first = min(first >> 12, low >> 8)
+    last = max((last + 4095) >> 12, (high + 255) >> 8)
+    return max(first, 0), min(last, 255)
 
 
 @compiled
@@ -169,6 +172,8 @@ def evaluate_found(
         answer = INEXACT
         if get_flags(head) & PLAIN:
             answer = evaluate_plain(recs, r, head, values)
+            if answer == INEXACT:
+                answer = evaluate_doubtful(recs, r, head, place, points, wides)
         if answer == INEXACT:
             answer = evaluate(recs, r, place, points, wides, age, degrees)
         if answer != NO_MATCH:

@@ -16,9 +16,10 @@ from denwatch.node.core.events import Acknowledged, Listening, Message, Write
 
 
 class LinkOpened(NamedTuple):
-    """A connection; numbers of links are never used again."""
+    """A connection and where it comes from; numbers of links are never used again."""
 
     link: int
+    address: str = ""
 
 
 class LinkReceived(NamedTuple):
@@ -41,7 +42,14 @@ class LinkBlocked(NamedTuple):
     is_blocked: bool
 
 
-Input = LinkOpened | LinkReceived | LinkLost | LinkBlocked
+class LinkRefused(NamedTuple):
+    """A connection was closed before anything was received on it."""
+
+    address: str
+    why: str
+
+
+Input = LinkOpened | LinkReceived | LinkLost | LinkBlocked | LinkRefused
 
 # To the listener and to whoever runs the server ---------------------------------------------
 
@@ -79,6 +87,7 @@ class ServerRefusal(NamedTuple):
     user: str
     what: str
     why: str
+    address: str = ""
 
 
 Output = Send | Close | Pause | Resume | ServerRefusal | Message | Listening | Acknowledged | Write
@@ -107,6 +116,9 @@ class Rules(Protocol):
 
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:
         """Return CONNACK's code: 0 accepts the client, anything else refuses it."""
+
+    def recognises(self, user: str, password: bytes | None) -> bool:
+        """Return whether this password was right before in this run, which costs nothing."""
 
     def may_publish(self, user: str, topic: str) -> bool:
         """Return whether a user may publish to a topic."""
@@ -159,12 +171,17 @@ class Limits:
     waiting: int = 64  # packets decoded and not handled, while a receiver has no room
     waiting_bytes: int = 262_144  # of their payloads
     connect_ms: int = 10_000  # from the connection to CONNECT
-    hold_ms: int = 20_000  # a publisher waits for room before it is refused
+    hold_ms: int = 20_000  # a publisher waits for room, or a login for its turn
     slow_ms: int = 60_000  # a client may leave what we sent unread
     session_ms: int = 604_800_000  # a persistent session may be away, within one run of the node
 
+    # Of connections: budgets.py.
+    links: int = 2_000  # with a name
+    links_per_name: int = 100  # of one name
+    half_open: int = 256  # without an accepted CONNECT
+    half_open_per_address: int = 64  # of one address
+
     # Of a socket: listener.py.
-    links: int = 2_000
     buffer_bytes: int = 262_144  # unsent, before the link is blocked and not read any more
     buffer_limit_bytes: int = 16_777_216  # unsent, before the link is cut
     farewell_ms: int = 5_000  # a closed link has to read what was sent before

@@ -1,5 +1,10 @@
 """The asyncio side of the MQTT server: TCP and TLS; the only file with its sockets.
 
+A connection is counted when it is accepted (`LinkBudget`), and stays a bare socket until its first
+byte: only then does it get buffers, and TLS. Few are accepted at a time, so that a crowd at the
+door does not stop those who are inside. If the machine has no more files, the oldest connection
+without a name is closed, and the next are accepted a moment later.
+
 It collects what all links receive in one iteration of the event loop and passes it on as one batch,
 so that one commit serves many publishers. It sends nothing by itself: whoever commits calls
 `perform` afterwards. Memory is bounded: we stop reading from a link whose client does not read, and
@@ -13,6 +18,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable
 
+from denwatch.node.mqtt.budgets import LinkBudget
 from denwatch.node.mqtt.interface import (
     Close,
     Input,
@@ -21,11 +27,17 @@ from denwatch.node.mqtt.interface import (
     LinkLost,
     LinkOpened,
     LinkReceived,
+    LinkRefused,
     Output,
     Pause,
     Resume,
     Send,
 )
+
+_BACKLOG = 128
+_ACCEPTED_AT_ONCE = 4
+_NO_FILES = 0.25  # s until the next attempt to accept
+_TOO_MANY = "too many connections without a name"
 
 
 class Listener:
@@ -35,33 +47,94 @@ class Listener:
     answered.
     """
 
-    def __init__(self, on_input: Callable[[list[Input]], None], limits: Limits | None = None):
+    def __init__(
+        self, on_input: Callable[[list[Input]], None], budget: LinkBudget | None = None
+    ) -> None:
         self._on_input = on_input
-        self.limits = limits or Limits()
+        self.budget = budget or LinkBudget(Limits())
+        self.limits = self.budget.limits
         self.links: dict[int, _Connection] = {}
+        self._waiting: dict[int, _Newcomer] = {}  # connections that are not links yet
         self._last = 0
         self._inputs: list[Input] = []
-        self._servers: list[asyncio.Server] = []
+        self._sockets: list[socket.socket] = []
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> int:
         """Listen on one more address, with TLS if there is a context; return the port."""
-        timeout = self.limits.connect_ms / 1000 if context else None
-        server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self), host, port, ssl=context, ssl_handshake_timeout=timeout
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        opened = [_listen(family, where) for family, _, _, _, where in dict.fromkeys(found)]
+        for door in opened:
+            loop.add_reader(door, self._accept, door, context)
+        self._sockets += opened
+        return int(opened[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening and close all links, without reporting them as lost."""
-        for server in self._servers:
-            server.close()
+        loop = asyncio.get_running_loop()
+        for door in self._sockets:
+            loop.remove_reader(door)
+            door.close()
+        self._sockets.clear()
+        for newcomer in list(self._waiting.values()):
+            newcomer.close()
         for connection in list(self.links.values()):
             connection.transport.abort()
         self.links.clear()
-        for server in self._servers:
-            await server.wait_closed()
-        self._servers.clear()
+        await asyncio.sleep(0)  # the transports close their sockets
+
+    # New connections ------------------------------------------------------------------------
+
+    def _accept(self, door: socket.socket, context: ssl.SSLContext | None) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, where = door.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no more files, or no memory for one
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(door)
+                loop.call_later(_NO_FILES, self._accept_again, door, context)
+                self._refuse(self.budget.find_oldest(), f"no file for another: {error.strerror}")
+                return
+            connection.setblocking(False)
+            self._last += 1
+            self._waiting[self._last] = _Newcomer(self, self._last, connection, where[0], context)
+            self._refuse(self.budget.admit(self._last, where[0]), _TOO_MANY)
+
+    def _accept_again(self, door: socket.socket, context: ssl.SSLContext | None) -> None:
+        if door in self._sockets:
+            asyncio.get_running_loop().add_reader(door, self._accept, door, context)
+
+    def _refuse(self, link: int, why: str) -> None:
+        """Close a connection that has no name yet; 0: none."""
+        newcomer, connection = self._waiting.get(link), self.links.get(link)
+        if newcomer is not None:
+            newcomer.refuse(why)
+        elif connection is not None:
+            self.report(LinkRefused(connection.address, why))
+            connection.abort()
+
+    def hear(self, link: int) -> None:
+        """Note that a connection said something."""
+        self._refuse(self.budget.hear(link), _TOO_MANY)
+
+    def forget(self, link: int) -> None:
+        """Forget a connection that never became a link."""
+        if self._waiting.pop(link, None) is not None:
+            self.budget.release(link)
+
+    def open(self, link: int, connection: _Connection) -> bool:
+        """Make a link of a connection; False: it was closed meanwhile."""
+        if self._waiting.pop(link, None) is None:
+            return False
+        self.links[link] = connection
+        self.report(LinkOpened(link, connection.address))
+        return True
+
+    # Links ----------------------------------------------------------------------------------
 
     def perform(self, outputs: Iterable[Output]) -> None:
         """Perform the outputs for links, with one write for each; other outputs are ignored."""
@@ -96,14 +169,6 @@ class Listener:
         if connection is not None:
             connection.close()
 
-    def admit(self, connection: _Connection) -> int:
-        """Return the number of a new connection; 0: there are too many."""
-        if len(self.links) >= self.limits.links:
-            return 0
-        self._last += 1
-        self.links[self._last] = connection
-        return self._last
-
     def report(self, event: Input) -> None:
         """Add an input to the batch that is passed on when all ready sockets were read."""
         if not self._inputs:
@@ -115,14 +180,95 @@ class Listener:
         self._on_input(inputs)
 
 
+def _listen(family: int, where: tuple[object, ...]) -> socket.socket:
+    door = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        door.bind(where)
+        door.listen(_BACKLOG)
+        door.setblocking(False)
+    except BaseException:
+        door.close()
+        raise
+    return door
+
+
+class _Newcomer:
+    """A connection before it is a link: a socket that said nothing, then perhaps TLS."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        link: int,
+        connection: socket.socket,
+        address: str,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self._listener = listener
+        self._link = link
+        self._socket = connection
+        self._address = address
+        self._context = context
+        self._opening: asyncio.Task[None] | None = None
+        self._has_transport = False
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(connection, self._wake)
+        delay = listener.limits.connect_ms / 1000
+        self._timer = self._loop.call_later(delay, self.refuse, "no CONNECT in time")
+
+    def _wake(self) -> None:
+        """Begin, or close what was closed without a word."""
+        self._loop.remove_reader(self._socket)
+        try:
+            is_over = not self._socket.recv(1, socket.MSG_PEEK)
+        except OSError:
+            is_over = True
+        if is_over:
+            self.close()
+        else:
+            self._opening = self._loop.create_task(self._open())
+            self._listener.hear(self._link)
+
+    async def _open(self) -> None:
+        self._has_transport = True  # or it will have one, which closes the socket
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: _Connection(self._listener, self._link, self._address),
+                self._socket,
+                ssl=self._context,
+            )
+        except (OSError, asyncio.CancelledError):  # a handshake that failed, or was ended
+            self.close()
+        finally:
+            self._timer.cancel()
+
+    def refuse(self, why: str) -> None:
+        """Close it, and report that."""
+        self._listener.report(LinkRefused(self._address, why))
+        self.close()
+
+    def close(self) -> None:
+        """Close it; nothing is reported."""
+        self._timer.cancel()
+        self._listener.forget(self._link)
+        if self._opening is not None:
+            self._opening.cancel()
+        if not self._has_transport:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+
+
 class _Connection(asyncio.Protocol):
     """One connection."""
 
     transport: asyncio.Transport
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, link: int, address: str) -> None:
+        self.address = address
         self._listener = listener
-        self._link = 0
+        self._link = link
         self._is_blocked = False  # by a client that does not read
         self._is_held = False  # by the server
         self._is_closed = False
@@ -131,16 +277,13 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._link = self._listener.admit(self)
-        if not self._link:
-            self._is_closed = True
-            transport.abort()
+        if not self._listener.open(self._link, self):
+            self.abort()
             return
         transport.set_write_buffer_limits(high=self._listener.limits.buffer_bytes)
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._listener.report(LinkOpened(self._link))
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closed:
@@ -150,6 +293,7 @@ class _Connection(asyncio.Protocol):
         self._is_closed = True
         if self._farewell is not None:
             self._farewell.cancel()
+        self._listener.budget.release(self._link)
         if self._listener.links.pop(self._link, None) is not None:
             self._listener.report(LinkLost(self._link))
 
@@ -172,8 +316,11 @@ class _Connection(asyncio.Protocol):
             self._is_blocked
             and transport.get_write_buffer_size() > self._listener.limits.buffer_limit_bytes
         ):
-            self._is_closed = True
-            transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        self._is_closed = True
+        self.transport.abort()
 
     def close(self) -> None:
         if self._is_closed:

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 
 from denwatch.node.core.events import Message, Publish, Reader
 from denwatch.node.mqtt import packets
+from denwatch.node.mqtt.budgets import LinkBudget
 from denwatch.node.mqtt.decoder import Decoder
 from denwatch.node.mqtt.interface import (
     Input,
@@ -36,6 +37,7 @@ from denwatch.node.mqtt.interface import (
     LinkBlocked,
     LinkOpened,
     LinkReceived,
+    LinkRefused,
     Output,
     Outputs,
     Pace,
@@ -48,6 +50,7 @@ from denwatch.node.mqtt.interface import (
 from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage
 
 COUNTS = (
+    "connections_refused",  # before anything was received
     "connects",
     "connects_refused",
     "takeovers",
@@ -68,7 +71,7 @@ _BROKER = f"{_SYSTEM}broker/"
 _CONNECT_REFUSALS = {
     packets.BAD_PROTOCOL: "not MQTT 3.1.1",
     packets.BAD_CLIENT_ID: "a persistent session needs a client id",
-    packets.UNAVAILABLE: "too many sessions",
+    packets.UNAVAILABLE: "too many sessions or links",
     packets.BAD_LOGIN: "wrong user name or password",
     packets.FORBIDDEN: "not allowed",
 }
@@ -85,6 +88,7 @@ class ClientLink:
     """A connection; it has a session from CONNECT on."""
 
     __slots__ = (
+        "address",
         "blocked_since",
         "blocker",
         "decoder",
@@ -100,8 +104,9 @@ class ClientLink:
         "will",
     )
 
-    def __init__(self, number: int, limits: Limits, now: int) -> None:
+    def __init__(self, number: int, address: str, limits: Limits, now: int) -> None:
         self.number = number
+        self.address = address
         self.decoder = Decoder(limits)
         self.session: MqttSession | None = None
         self.keep_ms = 0
@@ -123,6 +128,9 @@ class ClientLink:
     def find_fault(self, limits: Limits, now: int) -> str:
         """Return why the link must be closed now; "" if it may stay."""
         if self.session is None:
+            if self.waiting is not None:
+                late = now - self.since > limits.hold_ms
+                return "too many wrong passwords came before it" if late else ""
             return "no CONNECT in time" if now - self.since > limits.connect_ms else ""
         if self.blocked_since >= 0:
             late = now - self.blocked_since > limits.slow_ms
@@ -136,9 +144,14 @@ class MqttServer:
     """Every method returns its outputs: perform the writes first, then commit, then the rest."""
 
     def __init__(
-        self, rules: Rules, limits: Limits | None = None, pace: Pace | None = None
+        self,
+        rules: Rules,
+        limits: Limits | None = None,
+        pace: Pace | None = None,
+        budget: LinkBudget | None = None,
     ) -> None:
         self.limits = limits = limits or Limits()
+        self.budget = budget or LinkBudget(limits)
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
         self._outputs = Outputs()
         self.sessions = Sessions(limits, self._outputs, self.counts)
@@ -172,15 +185,27 @@ class MqttServer:
         if type(event) is LinkReceived:
             return self.receive(event.link, event.data, now)
         if type(event) is LinkOpened:
-            return self.open(event.link, now)
+            return self.open(event.link, now, event.address)
         if type(event) is LinkBlocked:
             return self.block(event.link, event.is_blocked, now)
+        if isinstance(event, LinkRefused):
+            self.counts["connections_refused"] += 1
+            return [ServerRefusal(0, "", "a connection", event.why, event.address)]
         return self.lost(event.link, now)
 
-    def open(self, link: int, now: int) -> list[Output]:
-        """Handle a new connection."""
-        self._links[link] = ClientLink(link, self.limits, now)
-        return []
+    def open(self, link: int, now: int, address: str = "") -> list[Output]:
+        """Handle a new connection, which the listener has counted if there is one."""
+        self._links[link] = ClientLink(link, address, self.limits, now)
+        if link not in self.budget:
+            for oldest in (self.budget.admit(link, address), self.budget.hear(link)):
+                if oldest in self._links:
+                    self._close(self._links[oldest], "too many connections without a name", now)
+        return self._finish(now)
+
+    def resume(self, now: int) -> list[Output]:
+        """Go on with those who waited for the next turn."""
+        self.sessions.was_freed = True
+        return self._finish(now)
 
     def receive(self, link: int, data: bytes, now: int) -> list[Output]:
         """Handle bytes of a connection; those of one that was closed are ignored."""
@@ -205,7 +230,7 @@ class MqttServer:
                     self.counts["held"] += 1
         except packets.MalformedError as error:
             self.counts["malformed"] += 1
-            self._outputs.add(ServerRefusal(link, here.user, "bytes", str(error)))
+            self._outputs.add(ServerRefusal(link, here.user, "bytes", str(error), here.address))
             self._close(here, str(error), now)
         except Exception as error:  # noqa: BLE001 - one client's bytes must not stop the others
             self._abandon(here, error, now)
@@ -285,6 +310,8 @@ class MqttServer:
             reason = link.find_fault(self.limits, now)
             if reason:
                 self.counts["timeouts"] += 1
+                if link.session is None:
+                    self._outputs.add(ServerRefusal(0, "", "a connection", reason, link.address))
                 self._close(link, reason, now)
         for link in list(self._waiting.values()):
             if link.number in self._waiting:  # not closed meanwhile as another's receiver
@@ -376,7 +403,8 @@ class MqttServer:
     def _abandon(self, link: ClientLink, error: Exception, now: int) -> None:
         """Close a link at whose packet we failed; what came before it is done, it is not."""
         self.counts["failed"] += 1
-        self._outputs.add(ServerRefusal(link.number, link.user, "bytes", describe_defect(error)))
+        why = describe_defect(error)
+        self._outputs.add(ServerRefusal(link.number, link.user, "bytes", why, link.address))
         if link.number in self._links:
             link.will = None
             self._close(link, "the node failed at a packet", now)
@@ -390,6 +418,7 @@ class MqttServer:
     def _remove_link(self, link: ClientLink, now: int) -> None:
         """Forget a link that is gone; its will is published, or waits for room."""
         del self._links[link.number]
+        self.budget.release(link.number)
         self._waiting.pop(link.number, None)
         session, will = link.session, link.will
         if session is None:
@@ -420,8 +449,8 @@ class MqttServer:
     def _refuse(self, link: ClientLink | None, what: str, why: str) -> None:
         """Count and report what was not done."""
         self.counts["refused"] += 1
-        number, user = (link.number, link.user) if link else (0, "")
-        self._outputs.add(ServerRefusal(number, user, what, why))
+        number, user, address = (link.number, link.user, link.address) if link else (0, "", "")
+        self._outputs.add(ServerRefusal(number, user, what, why, address))
 
     # Packets: every handler returns False if the packet must wait; then nothing has changed ---
 
@@ -430,10 +459,9 @@ class MqttServer:
         if session is not None:
             return self._handlers[type(packet)](link, session, packet, now)
         if isinstance(packet, packets.ConnectPacket):
-            self._connect(link, packet, now)
-        else:
-            self.counts["malformed"] += 1
-            self._close(link, "a packet before CONNECT", now)
+            return self._connect(link, packet, now)
+        self.counts["malformed"] += 1
+        self._close(link, "a packet before CONNECT", now)
         return True
 
     def _handle_publish(
@@ -559,16 +587,22 @@ class MqttServer:
         self._close(link, "a second CONNECT", now)
         return True
 
-    def _connect(self, link: ClientLink, packet: packets.ConnectPacket, now: int) -> None:
+    def _connect(self, link: ClientLink, packet: packets.ConnectPacket, now: int) -> bool:
+        budget = self.budget
+        if not self._rules.recognises(packet.user, packet.password):
+            fault = budget.delay_login(link.number, packet.user, now)
+            if fault is not None:
+                if fault:
+                    self._refuse_connect(link, packet, packets.UNAVAILABLE, fault, now)
+                return bool(fault)
+        began = budget.read_cpu()
         code = self._check_connect(packet)
+        is_right = code != packets.BAD_LOGIN
+        budget.charge_login(link.number, packet.user, budget.read_cpu() - began, is_right, now)
         if code:
-            self.counts["connects_refused"] += 1
             why = _CONNECT_REFUSALS.get(code, f"reason {code}")
-            what = f"client {packet.client}" if packet.client else "a client without an id"
-            self._outputs.add(ServerRefusal(link.number, packet.user, what, why))
-            self._outputs.send(link.number, packets.write_connack(code))
-            self._close(link, why, now)
-            return
+            self._refuse_connect(link, packet, code, why, now)
+            return True
         sessions = self.sessions
         # A session is its user's: nobody else can take it over by its client id. No client can
         # send U+0000, so the names of those without an id are nobody's.
@@ -578,6 +612,10 @@ class MqttServer:
             self.counts["takeovers"] += 1
             self._close(self._links[session.link], "its client id connected again", now)
             session = sessions.all.get(key)
+        fault = budget.name(link.number, packet.user)
+        if fault:
+            self._refuse_connect(link, packet, packets.UNAVAILABLE, fault, now)
+            return True
         if session is not None and packet.is_clean:
             sessions.remove(session)
             session = None
@@ -591,6 +629,16 @@ class MqttServer:
         link.decoder.limit = self.limits.packet_bytes
         self._outputs.send(link.number, packets.write_connack(packets.ACCEPTED, is_present))
         sessions.attach(session, link.number)
+        return True
+
+    def _refuse_connect(
+        self, link: ClientLink, packet: packets.ConnectPacket, code: int, why: str, now: int
+    ) -> None:
+        self.counts["connects_refused"] += 1
+        what = f"client {packet.client}" if packet.client else "a client without an id"
+        self._outputs.add(ServerRefusal(link.number, packet.user, what, why, link.address))
+        self._outputs.send(link.number, packets.write_connack(code))
+        self._close(link, why, now)
 
     def _check_connect(self, packet: packets.ConnectPacket) -> int:
         """Return CONNACK's code."""

@@ -581,31 +581,32 @@ class Sessions:
         self.retained.restore(reader)
         sessions: dict[bytes, MqttSession] = {}
 
-        def find(session_key: bytes, space: str, key: bytes) -> MqttSession:
-            session = sessions.get(session_key)
+        def find(key: bytes) -> MqttSession:
+            """Return a session; its row may be missing that was damaged on the disk."""
+            session = sessions.get(key)
             if session is None:
-                raise records.StoredRecordError(space, key)
+                user, client = records.read_session_key(key)
+                session = MqttSession(user, client, True)
+                session.away_since = now
+                sessions[key] = self.all[user, client] = session
             return session
 
         for key, value in reader.scan(records.SESSIONS):
             if value != records.VERSION:
                 raise records.StoredRecordError(records.SESSIONS, key)
-            user, client = records.read_session_key(key)
-            session = MqttSession(user, client, True)
-            session.away_since = now
-            sessions[key] = self.all[user, client] = session
+            find(key)
         for key, value in reader.scan(records.SUBSCRIPTIONS):
             session_key, name, qos = records.read_subscription(key, value)
-            session = find(session_key, records.SUBSCRIPTIONS, key)
+            session = find(session_key)
             session.subscriptions[name] = qos
             self.index.add(name, session, qos)
         for key, _ in reader.scan(records.INBOUND):
             session_key, number = records.read_inbound_key(key)
-            find(session_key, records.INBOUND, key).inbound[number] = None
+            find(session_key).inbound[number] = None
         for key, value in reader.scan(records.QUEUE):
             session_key, number = records.read_queue_key(key)
             record = records.read_queue_value(key, value)
-            self._restore_queued(find(session_key, records.QUEUE, key), number, record)
+            self._restore_queued(find(session_key), number, record)
 
     def _restore_queued(
         self, session: MqttSession, number: int, record: records.QueueRecord

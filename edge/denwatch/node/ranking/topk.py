@@ -77,6 +77,13 @@ class TopK:
         self._admit(RankedEntry(note_id, rank, expires, self.turn))
         return Verdict.DELIVERED
 
+    def count_delivered(self, note_id: int, rank: Rank, now: float, expires: float) -> None:
+        """Remember what was delivered by another's decision: it counts as one of the k too."""
+        self.turn += 1
+        self._forget_expired(now)
+        if expires > self._now and all(entry.note_id != note_id for entry in self._entries):
+            self._admit(RankedEntry(note_id, rank, expires, self.turn))
+
     def list_best(self, now: float) -> list[RankedEntry]:
         """Return the k best valid entries: by rank, the fresher of equals first."""
         self._forget_expired(now)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from denwatch.node.core.items import Dot, read_dot
+from denwatch.node.core.items import LATEST, Dot, read_dot
 from denwatch.node.replication.dot_sets import Run
 
 SPACE = "clock"
@@ -122,6 +122,8 @@ class Clocks:
         for key, value in saved.scan(SPACE):
             if key == _TIME:
                 last = _decode(value)
+                if last[0] >= LATEST:  # of an older version, which believed such a clock
+                    last = []
             elif key.startswith(_GAP):
                 self._gaps[int.from_bytes(key[1:], "big")] = Offset(*_decode(value))
             else:

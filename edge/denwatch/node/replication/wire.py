@@ -19,6 +19,7 @@ news have tags of 8 bytes (HMAC 256/64, as on the radio), all others of 16.
 | ack | both | how many items frames are committed |
 | reset | the other | nothing: begin again, in full |
 | ask, tell | both | destinations (2-byte hashes); reach 2, one byte for each destination |
+| ask, tell, with the flag | both | reach 2, hash of a list of nodes 4, one byte for each; even |
 
 An *entry* is a run, the set of what was seen of it, and the set of what is dead. The second side
 to speak of a run sends only how its set differs from the first's, which is mostly nothing: one
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -66,7 +67,7 @@ NAMES = {
     GROUPS: "groups",
     PICK: "pick",
 }
-FLAG = 0x80  # digest: in full; items: the last of this exchange
+FLAG = 0x80  # digest: in full; items: the last of this exchange; ask, tell: with ways
 TOKEN = 4  # bytes, as all below
 NO_TOKEN = bytes(TOKEN)
 PEER_TAG = 16
@@ -74,6 +75,7 @@ SHORT_TAG = 8
 _TIME = 6
 _HINT = 2
 DESTINATION_HASH = 2
+_WAYS_HEAD = 6
 _UNNUMBERED = (DIGEST, EQUAL)
 MAX_ASKED = 1_024  # destinations in one question
 _MAX_COPIES = 0xFFFF
@@ -376,6 +378,37 @@ def decode_ask(body: bytes) -> list[bytes]:
     if len(body) % DESTINATION_HASH or len(body) > MAX_ASKED * DESTINATION_HASH:
         raise ProtocolError(f"a question of {len(body)} bytes")
     return [body[at : at + DESTINATION_HASH] for at in range(0, len(body), DESTINATION_HASH)]
+
+
+class Ways(NamedTuple):
+    """How many nodes one side meets, and how soon it may be at each of a list of nodes."""
+
+    reach: int  # below 65,536
+    told: bytes  # one for each node
+
+
+def encode_ways(ways: Ways, nodes: Sequence[str]) -> bytes:
+    """Return the body of a question or an answer that tells ways.
+
+    Of even length: a node that knows nothing of ways reads a question about unknown destinations.
+    """
+    body = ways.reach.to_bytes(2, "big") + _hash_list(nodes) + ways.told
+    return body + bytes(len(body) % 2)
+
+
+def decode_ways(body: bytes, nodes: Sequence[str]) -> Ways | None:
+    """Return what a peer told of a list of nodes; None if it speaks of another list."""
+    told = body[_WAYS_HEAD : _WAYS_HEAD + len(nodes)]
+    if body[2:_WAYS_HEAD] != _hash_list(nodes):
+        return None
+    if len(told) != len(nodes) or len(body) != _WAYS_HEAD + len(nodes) + len(nodes) % 2:
+        raise ProtocolError(f"ways of {len(body)} bytes to {len(nodes)} nodes")
+    return Ways(int.from_bytes(body[:2], "big"), told)
+
+
+def _hash_list(nodes: Sequence[str]) -> bytes:
+    listed = "\n".join(nodes).encode()
+    return hashlib.blake2b(listed, digest_size=4, person=b"destinations").digest()
 
 
 def encode_ack(count: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,17 +25,19 @@ from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerSettings
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import SubscriberSettings
+from denwatch.node.mqtt.budgets import OWN_FILES, LinkBudget, RateLimit, WorkBudget, fit_files
 from denwatch.node.mqtt.interface import Limits
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.node.runtime.metrics import Metrics, NodeStatus
-from denwatch.node.security import Access, Keyring, RateLimit, RoleTable
-from denwatch.node.security.access import grant_home
+from denwatch.node.security import Access, Keyring, RoleTable
+from denwatch.node.security.access import OPERATOR, grant_home
 from denwatch.node.store import Storage
 
 _FEW_NODES = 64  # among which every notification may go everywhere
 _BROKER_WINDOW = 400  # notifications: twice what our library reports at once
+_PEER_FILES = 4  # of a link that we open: its socket, and those that wake its thread
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,17 @@ class _Roles:
 
     def check(self, role: str, event: str, attributes: Iterable[str]) -> object | None:
         return self.table.check(role, event, attributes)
+
+
+@dataclass(frozen=True)
+class MachineResources:
+    """What a node has of its machine: how many files, and its thread's processor time in ms."""
+
+    files: int = 1 << 20
+    read_cpu: Callable[[], float] = lambda: 0.0
+
+
+_UNBOUNDED = MachineResources()
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,7 @@ def build_node(
     vocabulary: Vocabulary,
     store: Storage,
     clocks: Clocks,
+    machine: MachineResources = _UNBOUNDED,
 ) -> BuiltNode:
     """Put a node together; nothing is restored yet."""
     assistant = config.home_assistant
@@ -88,6 +102,7 @@ def build_node(
             # Behind a broker apps report what they have, now and then: more is on its way.
             window=max(config.limits.window, 0 if config.broker is None else _BROKER_WINDOW),
             held_limit=config.limits.notifications,
+            report_life=config.expiry.notification_seconds * 1000,
             organisation=config.organisation,
             signs_all=config.log.sign_all,
         ),
@@ -129,12 +144,22 @@ def build_node(
         gc.freeze()
         return node
 
+    limits = config.limits
+
+    def is_vital(name: str) -> bool:
+        return keyring.kind_of(name) in ("node", "device") or keyring.role_of(name) == OPERATOR
+
+    rate = RateLimit(limits.messages_per_second, limits.burst)
+    work = WorkBudget(limits.cpu_ms_per_second, rate, is_vital, machine.read_cpu)
     server = None
     if config.broker is None:
-        pace = RateLimit(config.limits.messages_per_second, config.limits.burst)
-        server = MqttServer(access, read_limits(config), pace)
+        own = OWN_FILES + _PEER_FILES * len(config.peers)
+        server_limits = fit_files(read_limits(config), machine.files, own)
+        links = LinkBudget(server_limits, is_vital, machine.read_cpu)
+        server = MqttServer(access, server_limits, work, links)
     metrics = Metrics(config.name)
     durable_node = DurableNode(build(), store, server, metrics.count, clocks.stamp, rebuild)
+    durable_node.budget = work
     status = NodeStatus(durable_node, clocks, vocabularies, keyring, metrics)
     return BuiltNode(durable_node, clocks, keyring, access, status)
 
@@ -151,6 +176,9 @@ def read_limits(config: NodeConfig) -> Limits:
         subscriptions=wanted.subscriptions,
         sessions=wanted.sessions,
         links=wanted.links,
+        links_per_name=wanted.links_per_name,
+        half_open=wanted.half_open,
+        half_open_per_address=wanted.half_open_per_address,
         retained=wanted.retained,
     )
 

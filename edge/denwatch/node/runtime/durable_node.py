@@ -32,14 +32,16 @@ from denwatch.node.core import events
 from denwatch.node.core.node import Node
 from denwatch.node.core.requests import read_reference
 from denwatch.node.log import encode_record
+from denwatch.node.mqtt.budgets import RefusalSums, WorkBudget
 from denwatch.node.mqtt.interface import DEFECT, Input, Output, ServerRefusal, describe_defect
 from denwatch.node.mqtt.server import MqttServer
 from denwatch.node.store import Storage, StoreError
 
 _log = logging.getLogger("denwatch.node")
-_REFUSALS = 20  # records of the server's refusals in a second: strangers must not fill the disk
+_REFUSALS = 5  # records of refused events in a second, each a commit; others are summed
 _WARNINGS = 10  # lines in the process's log in a minute
 _MINUTE = 60_000  # ms
+UNRATIONED = 1_000_000_000  # ms of the thread in a second
 
 
 class Quarantine:
@@ -85,6 +87,7 @@ class Effects:
     outputs: list[Output] = field(default_factory=list)
     outgoing: list[events.Publish] = field(default_factory=list)
     committed: list[Callable[[], None]] = field(default_factory=list)
+    has_more: bool = False  # somebody waits for the next turn
 
 
 class DurableNode:
@@ -110,6 +113,8 @@ class DurableNode:
         self._count = count
         self._stamp = stamp
         self._effects = Effects()
+        self.budget = WorkBudget(UNRATIONED)  # `build_node` gives it another
+        self.refusals = RefusalSums()
         self._refusals = (0, 0)  # the second, and how many in it
         self._warnings = (0, 0)  # the minute, and how many in it
         self._rebuild = rebuild
@@ -151,6 +156,12 @@ class DurableNode:
         if self.server is not None:
             self._pass_on(self.server.tick(now), now)
         self._feed(events.Tick(), now)
+        self._report_refusals(now)
+
+    def go_on(self, now: int) -> None:
+        """Let those go on who waited for the next turn."""
+        if self.server is not None:
+            self._pass_on(self.server.resume(now), now)
 
     def set_clock(self, offset: int, now: int) -> None:
         """Tell the core that somebody set the machine's clock."""
@@ -184,6 +195,8 @@ class DurableNode:
         """Make everything durable; return what is to be done now."""
         self.store.commit()
         effects, self._effects = self._effects, Effects()
+        effects.has_more = self.budget.is_turn_over
+        self.budget.end_turn()
         return effects
 
     # Inside ---------------------------------------------------------------------------------
@@ -197,7 +210,6 @@ class DurableNode:
 
     def _sort_out(self, outputs: list[Output], arrived: deque[events.Event], now: int) -> None:
         writes: list[events.Write] = []
-        logs: list[bytes] = []
         for output in outputs:
             kind = type(output)
             if kind is events.Message or kind is events.Listening or kind is events.Acknowledged:
@@ -208,13 +220,19 @@ class DurableNode:
                 self._count(events.Count("refused_by_server"))
                 if output.why.startswith(DEFECT):
                     self._warn(now, f"closed a link of {output.user or 'a stranger'}: {output.why}")
-                if self._may_log_refusal(now):
-                    fields = {"what": output.what, "why": output.why, "who": output.user}
-                    logs.append(encode_record("refuse", fields, now, self._stamp(now)))
+                self.refusals.add(output, now)
             else:
                 self._effects.outputs.append(output)
-        if writes or logs:
-            self.store.apply(writes, logs)
+        if writes:
+            self.store.apply(writes, ())
+
+    def _report_refusals(self, now: int) -> None:
+        """Write what the server refused as sums: records, and lines that a person reads."""
+        for refused in self.refusals.take_due(now):
+            fields = {"what": refused.what, "why": refused.why, "who": refused.user}
+            optional = {"times": refused.times, "address": refused.address}
+            self.log("refuse", {**fields, **optional}, now)
+            self._warn(now, refused.describe())
 
     def _may_log_refusal(self, now: int) -> bool:
         second = now // 1000
@@ -232,25 +250,35 @@ class DurableNode:
     def _drain(self, arrived: deque[events.Event], now: int) -> None:
         while arrived:
             event = arrived.popleft()
-            who = _find_sender(event)
+            who = find_sender(event)
             wait = self._quarantine.find_wait(who, now)
             if wait and not _is_leaving(event):
                 self._refuse_unread(arrived, event, who, wait, now)
                 continue
+            before = self.budget.read_cpu()
             try:
-                publishes = self._handle(event, now)
+                publishes, counts = self._handle(event, now)
+                is_refused = any(count.name.endswith("_refused") for count in counts)
             except (StoreError, MemoryError):
                 raise
             except Exception as error:
                 if not who or self._rebuild is None:
                     raise
                 self._refuse_failed(arrived, event, who, error, now)
-                continue
+                publishes, counts, is_refused = [], [], True
+            if who and not isinstance(event, events.Acknowledged):
+                # A report of what an app received is as many small events as were delivered.
+                parts = sum(c.amount for c in counts if c.name == "notes_delivered")
+                cost = self.budget.read_cpu() - before
+                self.budget.charge(who, cost, is_refused, now, max(1, parts))
             for publish in publishes:
                 self._route(arrived, publish, now)
 
-    def _handle(self, event: events.Event, now: int) -> list[events.Publish]:
-        """Let the core handle one event; store what follows, return what is to be published.
+    def _handle(
+        self, event: events.Event, now: int
+    ) -> tuple[list[events.Publish], list[events.Count]]:
+        """Let the core handle one event; store what follows, return what is to be published, and
+        what was counted.
 
         If it raises, nothing has been stored.
         """
@@ -267,6 +295,11 @@ class DurableNode:
             elif kind is events.Publish:
                 publishes.append(action)  # type: ignore[arg-type]
             elif isinstance(action, events.Log):
+                if action.kind == "refuse" and not self._may_log_refusal(now):
+                    text = {key: str(value) for key, value in action.fields.items()}
+                    refusal = ServerRefusal(0, text["who"], text["what"], text["why"])
+                    self.refusals.add(refusal, now)
+                    continue
                 logs.append(encode_record(action.kind, action.fields, now, self._stamp(now)))
             else:
                 counts.append(action)  # type: ignore[arg-type]
@@ -276,7 +309,7 @@ class DurableNode:
             self._count(count)
         if type(event) is events.PeerUp or (type(event) is events.Listening and event.is_up):
             self._told[event] = None
-        return publishes
+        return publishes, counts
 
     # Refusing an event ----------------------------------------------------------------------
 
@@ -323,10 +356,11 @@ class DurableNode:
         self, arrived: deque[events.Event], event: events.Event, why: str, now: int
     ) -> None:
         """Answer a request that was refused."""
-        if not isinstance(event, events.Message) or not event.topic.startswith(events.REQUESTS):
+        asked = events.REQUESTS, events.REPORTS
+        if not isinstance(event, events.Message) or not event.topic.startswith(asked):
             return
-        name = event.topic.removeprefix(events.REQUESTS)
-        if event.sender in ("", name) and "/" not in name:
+        name = event.topic.rpartition("/")[2]
+        if event.sender in ("", name) and event.topic in [prefix + name for prefix in asked]:
             body = {"ok": False, "error": why, "at": None}
             reference = read_reference(event.payload)
             if reference is not None:
@@ -373,7 +407,7 @@ class DurableNode:
 # Events ------------------------------------------------------------------------------------
 
 
-def _find_sender(event: events.Event) -> str:
+def find_sender(event: events.Event) -> str:
     """Return whom an event comes from; "" for what a node does by itself."""
     if isinstance(event, events.PeerUp | events.PeerDown):
         return event.name

@@ -13,6 +13,7 @@ import logging
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ Deliver = Callable[[events.Event, Callable[[], None] | None], None]
 Found = Callable[[str, str, int, bool], None]  # name, host, port, whether it speaks TLS
 SERVICE = "_denwatch._tcp.local."
 KEEP_ALIVE = 15  # s
+_LOOK = 0.5  # s between two looks whether a connection was stopped
 _RESOLVE_WITHIN = 3_000  # ms to resolve an announcement
 _FIRST_DELAY, _LONGEST_DELAY = 1, 30  # s between attempts
 
@@ -50,6 +52,7 @@ class Connection:
 
     filters: tuple[str, ...] = ()
     in_flight = 100
+    unhandled = 100  # messages that wait for the node; then we do not read, and the sender waits
 
     def __init__(self, client_id: str, address: ServerLogin, deliver: Deliver) -> None:
         self.address = address
@@ -57,6 +60,8 @@ class Connection:
         self._deliver = deliver
         self._tokens: dict[int, events.Publish] = {}  # by message id, until the server has it
         self._reported = ""  # why there is no link, as it was logged last
+        self._room = threading.Semaphore(self.unhandled)
+        self._is_stopped = False
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id, clean_session=True, manual_ack=True
         )
@@ -80,6 +85,7 @@ class Connection:
 
     def stop(self) -> None:
         """Disconnect."""
+        self._is_stopped = True
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -133,7 +139,12 @@ class Connection:
             self.fall()
 
     def _received(self, client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
+        while not self._room.acquire(timeout=_LOOK):
+            if self._is_stopped:
+                return
+
         def acknowledge() -> None:
+            self._room.release()
             client.ack(message.mid, message.qos)
 
         self.receive(events.Message("", message.topic, bytes(message.payload)), acknowledge)
@@ -196,6 +207,7 @@ class BrokerConnection(Connection):
         self._reporters: set[str] = set()  # the note topics of apps that report what they received
         self.filters = (
             events.REQUESTS + "+",
+            events.REPORTS + "+",
             events.DEVICES + "+/hello",
             events.DEVICES + "+/nv",
             events.PEERS + own,
@@ -267,6 +279,8 @@ def _guess_listeners(topic: str) -> tuple[str, ...]:
     if topic.startswith(events.REQUESTS):
         name = topic.removeprefix(events.REQUESTS)
         return events.REPLIES + name, events.NOTES + name
+    if topic.startswith(events.REPORTS):
+        return (events.REPLIES + topic.removeprefix(events.REPORTS),)
     if topic.startswith(events.DEVICES) and topic.endswith("/hello"):
         return (topic.removesuffix("hello") + "sv",)
     return ()

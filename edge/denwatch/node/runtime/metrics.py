@@ -132,8 +132,15 @@ class NodeStatus:
             "attached": subscribers.count_attached(),
             "peers": len(self._durable_node.peers),
             "clock_doubt_ms": self._clocks.doubt_peers(now),
+            **self._count_connections(),
             **{f"devices_{name}": number for name, number in devices.describe().items()},
         }
+
+    def _count_connections(self) -> dict[str, float]:
+        server = self._durable_node.server
+        if server is None:
+            return {}
+        return {"links": server.budget.named, "half_open": server.budget.half_open}
 
     def describe(self, now: int, uptime: int) -> dict[str, object]:
         """Return the node's status; times are in ms.
@@ -166,6 +173,11 @@ class NodeStatus:
             "clock_ms": self._clocks.wall,
             "doubt_ms": gauges["clock_doubt_ms"],
             "conflicts": self._keyring.conflicts,
+            "refused": [
+                {"who": each.user, "address": each.address, "what": each.what, "why": each.why}
+                | {"times": each.times, "at": self._clocks.date(each.at)}
+                for each in self._durable_node.refusals.recent
+            ],
             "counts": totals,
         }
 

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import json
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -27,17 +28,25 @@ from pathlib import Path
 
 from denwatch.node.config import NodeConfig, ServerAddress
 from denwatch.node.config.loading import is_loopback
-from denwatch.node.core.events import PEERS, REPLIES, STATUS, Event, Publish
+from denwatch.node.core.events import PEERS, REPLIES, STATUS, Count, Event, Message, Publish
+from denwatch.node.core.items import EARLIEST, LATEST
+from denwatch.node.core.mending import list_damage, mend_damage
 from denwatch.node.core.subscriber_protocol import encode_question
 from denwatch.node.covering import Approximate, Covering
 from denwatch.node.covering.boxes import box_vector
-from denwatch.node.log import DiskFiles, Writer, read_header
-from denwatch.node.log.segments import CLOSED
+from denwatch.node.log import DiskFiles, Writer, encode_record, read_header, read_segment
+from denwatch.node.log.segments import CLOSED, read_name
 from denwatch.node.matching import index
 from denwatch.node.mqtt.interface import Input
 from denwatch.node.mqtt.listener import Listener
 from denwatch.node.replication.clock import Clocks
-from denwatch.node.runtime.build import BuiltNode, build_node, load_vocabularies, read_limits
+from denwatch.node.runtime.build import (
+    BuiltNode,
+    MachineResources,
+    build_node,
+    load_vocabularies,
+)
+from denwatch.node.runtime.durable_node import find_sender
 from denwatch.node.runtime.links import (
     BrokerConnection,
     Connection,
@@ -47,7 +56,9 @@ from denwatch.node.runtime.links import (
     list_addresses,
 )
 from denwatch.node.security import open_keyring
-from denwatch.node.store import Store, StoreError, StoreFull
+from denwatch.node.store import Storage, Store, StoreDecayed, StoreError, StoreFull
+from denwatch.node.store.damage import check_store
+from denwatch.node.store.sqlite import SHORTAGES, Lock
 from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 _log = logging.getLogger("denwatch.node")
@@ -55,9 +66,12 @@ DATABASE = "node.db"
 TICK = 0.25  # s
 TOLERANCE = 2_000  # ms between the two clocks that count as drift, not as a correction
 _PRUNE_EVERY = 3_600_000  # ms between two looks for old segments
+_ENOUGH_FILES = 1 << 20
 _HINTS = 1_000  # announced names that are kept
 _LOG_BATCH = 20_000  # records moved to the segments at a time
-_PAUSE = 5.0  # s before a node with a full disk tries again
+_PAUSE = 5.0  # s before a node without room tries again
+_NAMED = 20  # damaged values that are named one by one
+_REFUSED_CLOCK = "the machine's clock shows no time between 2020 and 2100, and is not used"
 _DEFECTS, _PERIOD = 5, 60.0  # so many within so many seconds end the process
 _DAY = 86_400_000  # ms
 _SEGMENT_HEAD = 1024  # bytes that hold a segment's header
@@ -83,18 +97,38 @@ def open_node(config: NodeConfig) -> OpenedNode:
     vocabulary = load_vocabularies(config.vocabulary)
     config.data.mkdir(parents=True, exist_ok=True)
     (config.data / "log").mkdir(exist_ok=True)
+    wall = find_plausible(int(read_wall() * 1000))
     # A store that was lost and made anew must not number its items as the lost one did.
-    first_epoch = max(1, int(read_wall()))
+    first_epoch = 1 if wall == EARLIEST else wall // 1000
     store = Store(config.data / DATABASE, config.name, first_epoch=first_epoch)
     try:
         clocks = Clocks(config.name, store.epoch)
-        clock = SteadyClock(clocks.restore(store, int(read_wall() * 1000)))
-        built = build_node(config, keyring, vocabulary, store, clocks)
+        clock = SteadyClock(clocks.restore(store, wall))
+        mend_store(store, clock.read())
+        machine = MachineResources(read_file_limit(), read_cpu)
+        built = build_node(config, keyring, vocabulary, store, clocks, machine)
+        for each in list_damage(store):
+            built.status.metrics.count(Count("values_damaged", 1, each.space))
         built.durable_node.restore(clock.read())
     except BaseException:
         store.close()
         raise
     return OpenedNode(config, built, store, clock)
+
+
+def mend_store(store: Storage, now: int) -> None:
+    """Let the core go on without the values that were damaged, and name them in both logs."""
+    damage = list(list_damage(store, is_fresh=True))
+    for each in damage[:_NAMED]:
+        _log.warning("damaged on the disk and not used: %s", each)
+    if len(damage) > _NAMED:
+        _log.warning("and %d more values: denwatch node --check", len(damage) - _NAMED)
+    records = [
+        encode_record("trouble", {"what": "damaged value", "detail": str(each)}, now)
+        for each in damage
+    ]
+    store.apply(mend_damage(store, now), records)
+    store.commit()
 
 
 class Process:
@@ -107,11 +141,13 @@ class Process:
         self.ports: list[int] = []
         self._built = opened.built
         self._started = opened.clock.read()
-        self._listener = Listener(self._receive_inputs, read_limits(config))
+        server = opened.built.durable_node.server
+        self._listener = Listener(self._receive_inputs, server.budget if server else None)
         self._connections: dict[str, Connection] = {}
         self._hints: dict[str, ServerAddress] = {}  # where peers are by their announcements
         self._broker: BrokerConnection | None = None
         self._arrived: list[tuple[Event, Callable[[], None] | None]] = []
+        self._is_turn_due = False
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -194,7 +230,10 @@ class Process:
             self._guard(self._report_stop)
         await self._listener.stop()
         if self._failure is None:
-            self._writer.close(self.clock.read())
+            try:
+                self._writer.close(self.clock.read())
+            except (OSError, StoreError) as error:  # its records wait in the store
+                _log.error("the log is not closed: %s", error)
         self._built.status.metrics.stop()
 
     def _close_connections(self) -> None:
@@ -222,16 +261,35 @@ class Process:
             self._loop.call_soon_threadsafe(self._queue_event, event, committed)
 
     def _queue_event(self, event: Event, committed: Callable[[], None] | None) -> None:
-        if not self._arrived:
-            self._loop.call_soon(self._guard, self._receive_events)
         self._arrived.append((event, committed))
+        self._schedule_turn()
 
-    def _receive_events(self) -> None:
-        arrived, self._arrived = self._arrived, []
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._guard, self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        """Go on with what waited for a turn; the links are read between two of them."""
+        self._is_turn_due = False
         now = self.clock.read()
-        for event, committed in arrived:
-            self.durable_node.receive_event(event, now, committed)
+        self.durable_node.go_on(now)
+        self._receive_events(now)
         self._commit()
+
+    def _receive_events(self, now: int) -> None:
+        """Receive what our own connections brought, within the budget of each sender."""
+        arrived, self._arrived = self._arrived, []
+        budget = self.durable_node.budget
+        late: set[str] = set()  # whose events wait, and stay in order
+        for event, committed in arrived:
+            who = find_sender(event)
+            if who not in late and isinstance(event, Message):
+                late.update([who] if budget.delay(who, len(event.payload), now) else [])
+            if who in late:
+                self._arrived.append((event, committed))
+            else:
+                self.durable_node.receive_event(event, now, committed)
 
     def _tick(self) -> None:
         jump = self.clock.find_jump()
@@ -242,6 +300,7 @@ class Process:
         self._reload_keys(now)
         self._follow_hints()
         self.durable_node.tick(now)
+        self._receive_events(now)
         if now >= self._status_at:
             self._status_at = now + self.config.status.interval_seconds * 1000
             self._publish_status(now)
@@ -266,6 +325,8 @@ class Process:
             self._send(publish)
         for committed in effects.committed:
             committed()
+        if effects.has_more:
+            self._schedule_turn()
 
     def _send(self, publish: Publish) -> None:
         # A node at a broker may have peers with servers of their own, too.
@@ -289,11 +350,13 @@ class Process:
         if self.clock.read() >= self._prune_at:
             self._prune_at = self.clock.read() + _PRUNE_EVERY
             days = self.config.log.keep_days
-            removed = await asyncio.to_thread(
-                remove_old_segments, self._log_folder, days, self.clock.read()
-            )
-            if removed:
-                _log.info("removed %d segments of the log older than %d days", len(removed), days)
+            with contextlib.suppress(OSError):  # too many open files: later
+                removed = await asyncio.to_thread(
+                    remove_old_segments, self._log_folder, days, self.clock.read()
+                )
+                if removed:
+                    text = "removed %d segments of the log older than %d days"
+                    _log.info(text, len(removed), days)
 
     # Links, keys, status --------------------------------------------------------------------
 
@@ -360,9 +423,8 @@ class Process:
         keyring = self._built.keyring
         try:
             keyring.reload_if_changed()
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             _log.error("the keys on the disk are not used: %s", error)
-        self._built.access.note_time(now)
         if keyring.generation != self._generation:
             self._generation = keyring.generation
             self._built.subscribers.forget_roles()
@@ -412,37 +474,83 @@ def _resolve(host: str) -> list[str]:
 # Start and end ----------------------------------------------------------------------------
 
 
-def check_node(config: NodeConfig) -> None:
-    """Open a node and close it again; raises what is wrong with it."""
-    open_node(config).store.close()
+def check_node(config: NodeConfig) -> list[str]:
+    """Return all that is damaged in a node's store and log; raises what is wrong besides.
+
+    If nothing is damaged, the node is opened and closed again.
+    """
+    path, found = config.data / DATABASE, []
+    if path.exists():
+        lock = Lock(path)
+        try:
+            found = [f"{path}: {what}" for what in check_store(path)]
+        finally:
+            lock.release()
+    for segment in sorted((config.data / "log").glob("*")):
+        if read_name(segment.name) is not None:
+            is_closed = segment.name.endswith(CLOSED)
+            contents = read_segment(segment.read_bytes(), is_closed=is_closed)
+            found += [f"{segment}: byte {d.offset}: {d.reason}" for d in contents.damages]
+            if contents.pending:
+                found.append(f"{segment}: byte {contents.end}: damaged, or not written completely")
+    if not found:
+        open_node(config).store.close()
+    return found
 
 
 def serve_node(config: NodeConfig) -> None:
     """Run a node. StoreError, SecurityError, ValueError and OSError say why it cannot continue.
 
-    After a full disk, or a defect of ours in a tick, memory may be ahead of the disk: the node
-    starts again from what is there. A defect that comes back again and again ends the process. What
-    comes from outside cannot cause it: see `DurableNode`.
+    After a full disk, with too many open files, with a damaged value or after a defect of ours in
+    a tick memory may be ahead of the disk: the node starts again from what is there, as soon as it
+    can. A defect that comes back again and again ends the process. What comes from outside cannot
+    cause it: see `DurableNode`.
     """
     defects: deque[float] = deque(maxlen=_DEFECTS)
+    raise_file_limit()
     warm_up(lambda words: print(f"{config.name}: {words}", file=sys.stderr, flush=True))
     while True:
-        opened = open_node(config)
+        opened: OpenedNode | None = None
         try:
+            opened = open_node(config)
             asyncio.run(_serve(opened))
             return
-        except StoreFull as error:
+        except StoreDecayed as error:
+            _log.error("%s", error)
+        except (StoreFull, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in SHORTAGES:
+                raise
             _log.error("%s; nothing is acknowledged until there is room", error)
             time.sleep(_PAUSE)
-        except (StoreError, OSError):
+        except StoreError:
             raise
         except Exception:
             defects.append(time.monotonic())
-            if len(defects) == _DEFECTS and defects[-1] - defects[0] < _PERIOD:
+            if opened is None or (len(defects) == _DEFECTS and defects[-1] - defects[0] < _PERIOD):
                 raise
             _log.exception("a defect ended this run; the node starts again from its store")
         finally:
-            opened.store.close()
+            if opened is not None:
+                with contextlib.suppress(StoreError):  # what is committed is on the disk
+                    opened.store.close()
+
+
+def raise_file_limit() -> None:
+    """Allow this process as many open files as its machine lets it have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def read_cpu() -> float:
+    """Return the processor time of this thread, in ms."""
+    return time.thread_time() * 1000
+
+
+def read_file_limit() -> int:
+    """Return how many files this process may have open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _ENOUGH_FILES if files == resource.RLIM_INFINITY else min(files, _ENOUGH_FILES)
 
 
 async def _serve(opened: OpenedNode) -> None:
@@ -482,11 +590,16 @@ def _read_elapsed() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
+def find_plausible(wall: int) -> int:
+    """Return a time of a machine's clock in ms, the start of 2020 if it cannot be right."""
+    return wall if EARLIEST < wall < LATEST else EARLIEST
+
+
 class SteadyClock:
     """Milliseconds that start at the wall clock's, or later, and go on evenly.
 
     `lead` is by how much the node's own timeline is ahead of the wall clock at the start: a
-    machine without a battery may wake up years ago.
+    machine without a battery may wake up years ago. A wall clock that cannot be right is not used.
     """
 
     def __init__(
@@ -498,8 +611,9 @@ class SteadyClock:
         self._wall = wall
         self._monotonic = monotonic
         self._started = monotonic()
-        self._base = int(wall() * 1000) + lead
+        self._base = find_plausible(int(wall() * 1000)) + lead
         self._difference = -lead
+        self._is_refused = False
 
     def read(self) -> int:
         """Return the time."""
@@ -507,7 +621,13 @@ class SteadyClock:
 
     def find_jump(self) -> int:
         """Return by how many ms somebody set the wall clock since the last call; usually 0."""
-        difference = int(self._wall() * 1000) - self.read()
+        now = find_plausible(int(self._wall() * 1000))
+        was_refused, self._is_refused = self._is_refused, now == EARLIEST
+        if self._is_refused:
+            if not was_refused:
+                _log.warning(_REFUSED_CLOCK)
+            return 0
+        difference = now - self.read()
         jump = difference - self._difference
         if abs(jump) < TOLERANCE:
             return 0

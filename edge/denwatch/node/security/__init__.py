@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denwatch.node.security.access import Access, RateLimit, Role, RoleTable
+from denwatch.node.security.access import Access, Role, RoleTable
 from denwatch.node.security.credentials import Refusal, SecurityError
 from denwatch.node.security.keyring import Keyring
 from denwatch.node.security.site import open_keyring
@@ -10,7 +10,6 @@ from denwatch.node.security.site import open_keyring
 __all__ = [
     "Access",
     "Keyring",
-    "RateLimit",
     "Refusal",
     "Role",
     "RoleTable",

@@ -1,4 +1,4 @@
-"""Who may connect, publish and subscribe, what each role may see, and how often. No clock, no I/O.
+"""Who may connect, publish and subscribe, and what each role may see. No clock, no I/O.
 
 `Access` implements the MQTT server's `Rules`. The user name is the name of a device, subscriber or
 node; the password is derived from the device's key, or is the subscriber's own, or is a node's card
@@ -26,8 +26,7 @@ from denwatch.node.security.credentials import Refusal, SecurityError, VerifiedP
 from denwatch.node.security.keyring import Keyring
 
 # CONNACK's return codes, MQTT 3.1.1, table 3.1.
-ACCEPTED, UNAVAILABLE, BAD_PASSWORD, NOT_AUTHORISED = 0, 3, 4, 5
-_ATTEMPTS_PER_SECOND, _ATTEMPTS_AT_ONCE = 0.5, 10
+ACCEPTED, BAD_PASSWORD, NOT_AUTHORISED = 0, 4, 5
 
 
 class Access:
@@ -57,12 +56,6 @@ class Access:
                 raise SecurityError(f'shared topics: "{pattern}" includes topics of {ROOT} or $')
         self._grants: dict[str, Grant] = {}
         self._generation = keyring.generation
-        self._attempts = RateLimit(_ATTEMPTS_PER_SECOND, _ATTEMPTS_AT_ONCE)
-        self._now: int | None = None
-
-    def note_time(self, now: int) -> None:
-        """Set the current time; from then on, wrong passwords of a user are rate-limited."""
-        self._now = now
 
     def authenticate(self, user: str, password: bytes | None, client: str) -> int:  # noqa: ARG002
         """Return CONNACK's code: 0 accepts the client."""
@@ -82,19 +75,17 @@ class Access:
         return ACCEPTED if is_right else BAD_PASSWORD
 
     def _check_subscriber(self, user: str, password: bytes) -> int:
-        """Compare with each valid hash. Only scrypt is rate-limited: it costs us more than a guess.
-
-        A password that was right before in this run is accepted even while somebody guesses.
-        """
+        """Compare with each valid hash; the server rations how often (mqtt/budgets.py)."""
         hashes = self._keyring.list_password_hashes(user)
-        if any(self._passwords.is_known(text, password) for text in hashes):
-            return ACCEPTED
-        if self._now is not None and self._attempts.take(user, self._now):
-            return UNAVAILABLE
-        if not any(self._passwords.verify(text, password) for text in hashes):
-            return BAD_PASSWORD
-        self._attempts.forget(user)
-        return ACCEPTED
+        is_right = any(self._passwords.verify(text, password) for text in hashes)
+        return ACCEPTED if is_right else BAD_PASSWORD
+
+    def recognises(self, user: str, password: bytes | None) -> bool:
+        """Return whether a subscriber's password was right before in this run."""
+        if password is None or self._keyring.kind_of(user) != "subscriber":
+            return False
+        hashes = self._keyring.list_password_hashes(user)
+        return any(self._passwords.is_known(text, password) for text in hashes)
 
     def may_publish(self, user: str, topic: str) -> bool:
         """Return whether a user may publish to a topic."""
@@ -192,7 +183,7 @@ OPERATOR = "operator"  # the role that may send items and plans to nodes
 def grant_subscriber(name: str) -> Grant:
     """Return what an app may do."""
     return Grant(
-        frozenset([f"{ROOT}sub/{name}"]),
+        frozenset([f"{ROOT}sub/{name}", f"{ROOT}report/{name}"]),
         (f"{ROOT}reply/{name}", f"{ROOT}note/{name}", *_EVERYBODY),
     )
 
@@ -361,59 +352,3 @@ def _compile_one(pattern: str, where: str, has_dot: bool) -> re.Pattern[str]:
 
 def _fits(patterns: tuple[re.Pattern[str], ...], text: str) -> bool:
     return any(pattern.fullmatch(text) for pattern in patterns)
-
-
-# Rates ---------------------------------------------------------------------------------------
-
-_CLEAN_EVERY = 1024  # new buckets between two rounds of forgetting
-
-
-class RateLimit:
-    """One limit for many clients, each with its own token bucket. Times are milliseconds.
-
-    A bucket holds `burst` tokens and fills at `rate` tokens a second. Whoever finds it empty is
-    told how long to wait. Buckets that are full again are forgotten, so memory is bounded.
-    """
-
-    def __init__(self, rate: float, burst: int) -> None:
-        if not (rate > 0 and burst >= 1):
-            raise ValueError("a rate above 0 and a burst of 1 or more")
-        self._per_ms = rate / 1000
-        self._burst = float(burst)
-        self._buckets: dict[str, tuple[float, int]] = {}  # tokens, when they were counted
-        self._cleaned_at = 0
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def take(self, client: str, now: int, amount: int = 1) -> int:
-        """Take tokens; return 0, or how many milliseconds to wait (then nothing was taken).
-
-        An amount above `burst` is granted when the bucket is full, and the rest is owed.
-        """
-        tokens = self._count(client, now)
-        needed = min(float(amount), self._burst)
-        if tokens < needed:
-            return max(1, int((needed - tokens) / self._per_ms) + 1)
-        if client not in self._buckets and len(self._buckets) >= self._cleaned_at + _CLEAN_EVERY:
-            self._forget_idle(now)
-        self._buckets[client] = (tokens - amount, now)
-        return 0
-
-    def delay(self, user: str, size: int, now: int) -> int:  # noqa: ARG002 - the server's interface
-        """Take one token for a message of any size: the server's `Pace`."""
-        return self.take(user, now)
-
-    def forget(self, client: str) -> None:
-        """Forget a client that is gone for good."""
-        self._buckets.pop(client, None)
-
-    def _count(self, client: str, now: int) -> float:
-        tokens, at = self._buckets.get(client, (self._burst, now))
-        return min(self._burst, tokens + max(0, now - at) * self._per_ms)
-
-    def _forget_idle(self, now: int) -> None:
-        full = [name for name in self._buckets if self._count(name, now) >= self._burst]
-        for name in full:
-            del self._buckets[name]
-        self._cleaned_at = len(self._buckets)

@@ -16,6 +16,7 @@ node's keys, so one file in one direction is enough; whoever carries it deletes 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -300,6 +301,8 @@ def read_secret_file(path: Path) -> bytes:
                 )
             data = stream.read(MAX_FILE + 1)
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files: says nothing of it
+            raise
         raise SecurityError(f"{path}: {error.strerror}") from None
     if len(data) > MAX_FILE:
         raise SecurityError(f"{path}: more than {MAX_FILE} bytes")

@@ -10,6 +10,10 @@ The rules:
 4. `epoch` has risen, durably, before the store was handed out.
 5. The records of the log get numbers 1, 2, 3, ... without gaps, in the order of `apply`, in the
    same transaction as the writes beside them. They wait in the outbox until `drop_outbox`.
+6. Nothing that changed on the disk by itself is ever returned. Every value is stored with two
+   CRC-32: of space and key, and of these with the value. A value that does not have them raises
+   `StoreDecayed`; opening moves all such values into the space `damaged`, where `mend_damage` of
+   the core finds them. The first CRC shows whether at least the key is right.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
+from zlib import crc32
 
 from denwatch.node.core.events import Reader
 from denwatch.node.log.writer import LogOutbox
@@ -67,11 +72,50 @@ class StoreForeign(StoreError):
 
 
 class StoreFull(StoreError):
-    """The disk is full. The open group is lost; after `rollback` the store can be used again."""
+    """There is no room, on the disk or for one more open file, and later there may be.
+
+    The open group is lost; after `rollback` the store can be used again.
+    """
 
 
 class StoreFailed(StoreError):
     """Reading or writing failed. The open group is lost, and the store must be opened anew."""
+
+
+class StoreDecayed(StoreError):
+    """A value has changed by itself. The open group is lost; opening puts it into quarantine."""
+
+
+# Checksums.
+
+SUMS = 8  # bytes: a checksum of space and key, and one of these with the value
+_RESIDUE = 0x2144DF1C  # what CRC-32 gives for anything that is followed by its own
+
+
+def seed_space(space: str) -> int:
+    """Return where the checksums of a space begin."""
+    return crc32(space.encode())
+
+
+def seal_value(seed: int, key: bytes, value: bytes) -> bytes:
+    """Return a value as it is stored, with its checksums."""
+    name = crc32(key, seed)
+    body = value + name.to_bytes(4, "big")
+    return body + crc32(body, name).to_bytes(4, "little")
+
+
+def open_value(seed: int, key: bytes, stored: object) -> bytes | None:
+    """Return a value that was stored; None if it, its key or its space has changed since."""
+    if type(stored) is not bytes or type(key) is not bytes:
+        return None
+    return stored[:-SUMS] if crc32(stored, crc32(key, seed)) == _RESIDUE else None
+
+
+def is_key_right(seed: int, key: object, stored: object) -> bool:
+    """Return whether at least the key of a changed value is what it was."""
+    if type(stored) is not bytes or type(key) is not bytes:
+        return False
+    return crc32(key, seed).to_bytes(4, "big") == stored[-SUMS:-4]
 
 
 # The open group. Touches no disk.

@@ -1,34 +1,40 @@
 """The store of a node on the disk: SQLite with a write-ahead log, synced at every commit.
 
-The only file of a node that touches SQLite. Top to bottom: the lock that keeps a second process
-out, the tables and their migrations, opening a file, and `Store` itself. There is one table per
-space, created on demand. A failed write undoes the whole open group and closes the store for
-everything but `rollback` (after a full disk) and `close`, so that nobody continues as if it had
-been written.
+The only file of a node that touches SQLite, with `damage.py`. Top to bottom: the lock that keeps a
+second process out, the tables and their migrations, opening a file, and `Store` itself. There is
+one table per space, created on demand. A failed write undoes the whole open group and closes the
+store for everything but `rollback` (after a full disk) and `close`, so that nobody continues as if
+it had been written.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn
 
 from denwatch.node.log.writer import OutboxRow
+from denwatch.node.store import damage
 from denwatch.node.store.interface import (
     Change,
     CommitGroup,
     StoreBusy,
-    StoreDamaged,
+    StoreDecayed,
     StoreError,
     StoreFailed,
     StoreForeign,
     StoreFull,
     check_boundary,
     find_prefix_end,
+    open_value,
+    seal_value,
+    seed_space,
     split_records,
 )
 
@@ -41,7 +47,7 @@ _WAL_KEPT = 32 << 20  # bytes; a log that grew in a burst is cut back to this
 _MISSING = object()
 _PAGE = 256  # rows that a scan holds at a time
 _GROUP_LIMIT = 8_192  # changes that wait in memory before they go into the open transaction
-_PREFIX = "space_"
+MAX_EPOCH = (1 << 32) - 1  # what frames and keys of items hold
 
 
 class Lock:
@@ -63,8 +69,9 @@ class Lock:
                 f"the store {store} is in use by process {owner or 'unknown'}: stop that one, or"
                 " give this node a store of its own"
             ) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # a full disk: whoever is refused does not get to know by whom
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Release it. The file stays: the next owner may have it open already."""
@@ -87,7 +94,18 @@ def create_tables(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_tables,)
+def seal_values(connection: sqlite3.Connection) -> None:
+    """Version 2. Every value, every row of the outbox and all of meta get checksums."""
+    for space in damage.list_spaces(connection):
+        connection.create_function("seal", 2, partial(seal_value, seed_space(space)))
+        connection.execute(f"UPDATE {damage.name_table(space)} SET value = seal(key, value)")
+    connection.create_function("seal_row", 4, lambda *row: damage.seal_row(OutboxRow(*row)))
+    connection.execute("UPDATE outbox SET records = seal_row(first, count, epoch, records)")
+    meta = dict(connection.execute("SELECT name, value FROM meta"))
+    damage.write_meta(connection, meta)
+
+
+MIGRATIONS: tuple[Migration, ...] = (create_tables, seal_values)
 
 
 def read_version(connection: sqlite3.Connection) -> int:
@@ -146,12 +164,17 @@ def open_database(
 ) -> OpenDatabase:
     """Open or create the store of a node; a StoreError says why it cannot."""
     _create_file(path)
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    connection = damage.connect(path)
     try:
-        # Exclusive: the index of the log lives in our memory instead of a shared file, and no
-        # other program can write below us. It must be set before the first access.
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        _inspect(connection, path, check, len(migrations))
+        version = _inspect(connection, path, len(migrations))
+        if check != "none" and version == 1:  # without checksums one cannot tell what is right
+            fault = damage.find_fault(connection, is_full=check == "full")
+            if fault:
+                raise damage.describe_damage(path, fault)
+        elif check != "none" and version:
+            connection = damage.remove_damage(
+                connection, path, create_tables, is_full=check == "full"
+            )
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreFailed(f"the file system of {path} cannot hold a write-ahead log ({mode})")
@@ -177,19 +200,17 @@ def _create_file(path: Path) -> None:
     except FileExistsError:
         # SQLite would take such a stump for a new database, and the node would begin anew.
         if 0 < path.stat().st_size < _SMALLEST:
-            raise _describe_damage(path, "it is cut off within its header") from None
+            raise damage.describe_damage(path, "it is cut off within its header") from None
         return
     except OSError as error:
-        raise StoreFailed(
-            f"the store {path} cannot be created: {error.strerror}. Check that its directory exists"
-            " and that this user may write there"
-        ) from error
+        raise _explain_opening(error, path) from error
     with suppress(OSError):  # some file systems cannot; then they need not
         os.fsync(directory)
     os.close(directory)
 
 
-def _inspect(connection: sqlite3.Connection, path: Path, check: Check, newest: int) -> None:
+def _inspect(connection: sqlite3.Connection, path: Path, newest: int) -> int:
+    """Return the version of a file that is ours."""
     version = read_version(connection)
     if is_foreign(connection):
         raise StoreForeign(f"{path} is a database of another program: name another file in `store`")
@@ -198,21 +219,12 @@ def _inspect(connection: sqlite3.Connection, path: Path, check: Check, newest: i
             f"the store {path} has version {version}, and this program knows versions up to"
             f" {newest}: upgrade denwatch, or name another file in `store`"
         )
-    if check != "none" and version:
-        verify(connection, path, is_full=check == "full")
-
-
-def verify(connection: sqlite3.Connection, path: Path, is_full: bool) -> None:
-    """Refuse a store whose pages do not fit together."""
-    pragma = "integrity_check(5)" if is_full else "quick_check(5)"
-    found = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}")]
-    if found != ["ok"]:
-        raise _describe_damage(path, "; ".join(found).replace("\n", " "))
+    return version
 
 
 def _claim(connection: sqlite3.Connection, path: Path, node: str, first_epoch: int) -> OpenDatabase:
     connection.execute("BEGIN IMMEDIATE")
-    meta = dict(connection.execute("SELECT name, value FROM meta"))
+    meta = damage.read_meta(connection, path)
     owner = meta.setdefault("node", node)
     if owner != node:
         connection.execute("ROLLBACK")
@@ -223,32 +235,44 @@ def _claim(connection: sqlite3.Connection, path: Path, node: str, first_epoch: i
     settled = int(meta.get("settled", 1))
     last = connection.execute("SELECT first + count FROM outbox ORDER BY first DESC LIMIT 1")
     next_ = max([settled, *(int(row[0]) for row in last)])
-    epoch = max(int(meta.get("epoch", 0)) + 1, first_epoch)
-    connection.executemany(
-        "INSERT OR REPLACE INTO meta VALUES (?, ?)", [("node", node), ("epoch", epoch)]
-    )
+    before = int(meta.get("epoch", 0))
+    if before >= MAX_EPOCH:  # of an older version, and a clock after 2106: nothing was made in it
+        before = 0
+    epoch = max(before + 1, first_epoch)
+    damage.write_meta(connection, {"node": node, "epoch": epoch})
     connection.execute("COMMIT")
     return OpenDatabase(connection, epoch, settled, next_)
 
 
-def _describe_damage(path: Path, what: str) -> StoreDamaged:
-    return StoreDamaged(
-        f"the store {path} is damaged ({what}). Keep the file; repair a copy with"
-        " `sqlite3 damaged.db .recover`, or move it away and start with an empty store under a"
-        " new node name: under the old one it would number its items like those already sent"
+SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""What may pass by itself: no room on the disk, too many open files."""
+
+
+def _explain_opening(error: OSError, path: Path) -> StoreError:
+    if error.errno in SHORTAGES:
+        return StoreFull(f"the store {path} cannot be opened: {error.strerror}; make room")
+    return StoreFailed(
+        f"the store {path} cannot be opened: {error.strerror}. Check that its directory exists"
+        " and that this user may write there"
     )
 
 
 def explain(error: sqlite3.Error, path: Path) -> StoreError:
     """Return our error for one of SQLite's."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_CANTOPEN:  # it does not say why
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as reason:
+            return _explain_opening(reason, path)
+        return StoreFull(f"the store {path} cannot be opened ({error}): too many open files")
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(
             f"the disk of the store {path} is full ({error}): what was not committed is undone;"
             " make room"
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return _describe_damage(path, str(error))
+        return damage.describe_damage(path, str(error))
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(
             f"the store {path} is in use by another program ({error}): close that one first"
@@ -265,6 +289,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
 class _Statements(NamedTuple):
     """The SQL of one space. The same texts each time, so that SQLite prepares them once."""
 
+    seed: int
     create: str
     get: str
     put: str
@@ -298,10 +323,7 @@ class Store:
         try:
             self._lock = Lock(self.path)
         except OSError as error:
-            raise StoreFailed(
-                f"the store {self.path} cannot be locked: {error.strerror}. Check that its"
-                " directory exists and that this user may write there"
-            ) from error
+            raise _explain_opening(error, self.path) from error
         try:
             opened = open_database(self.path, node, check, cache_bytes, first_epoch, migrations)
         except BaseException:
@@ -350,7 +372,12 @@ class Store:
             row = connection.execute(statements.get, (key,)).fetchone()
         except sqlite3.Error as error:
             self._fail(error)
-        return None if row is None else row[0]
+        if row is None:
+            return None
+        value = open_value(statements.seed, key, row[0])
+        if value is None:
+            self._fail_decayed(space, key)
+        return value
 
     def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order. Page by page, so changes on the way are allowed."""
@@ -372,10 +399,17 @@ class Store:
             return []
         try:
             if end is None:
-                return connection.execute(statements.scan_from, (low, _PAGE)).fetchall()
-            return connection.execute(statements.scan_range, (low, end, _PAGE)).fetchall()
+                rows = connection.execute(statements.scan_from, (low, _PAGE)).fetchall()
+            else:
+                rows = connection.execute(statements.scan_range, (low, end, _PAGE)).fetchall()
         except sqlite3.Error as error:
             self._fail(error)
+        seed = statements.seed
+        page = [(key, open_value(seed, key, stored)) for key, stored in rows]
+        for key, value in page:
+            if value is None:
+                self._fail_decayed(space, key)
+        return page  # type: ignore[return-value]  # None is gone
 
     # Writing --------------------------------------------------------------------------------
 
@@ -396,9 +430,9 @@ class Store:
         try:
             number = self._next
             for records in split_records(group.logs):
+                row = OutboxRow(number, len(records), self._epoch, b"".join(records))
                 connection.execute(
-                    "INSERT INTO outbox VALUES (?, ?, ?, ?)",
-                    (number, len(records), self._epoch, b"".join(records)),
+                    "INSERT INTO outbox VALUES (?, ?, ?, ?)", (*row[:3], damage.seal_row(row))
                 )
                 number += len(records)
             if group.drop_before:
@@ -406,9 +440,7 @@ class Store:
                     "DELETE FROM outbox WHERE first < ?1 AND first + count <= ?1",
                     (group.drop_before,),
                 )
-                connection.execute(
-                    "INSERT OR REPLACE INTO meta VALUES ('settled', ?)", (group.drop_before,)
-                )
+                damage.write_meta(connection, {"settled": group.drop_before})
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(error)
@@ -436,9 +468,12 @@ class Store:
                 "SELECT first, count, epoch, records FROM outbox WHERE first >= ? ORDER BY first",
                 (max(self._settled, self._group.drop_before),),
             )
-            for row in cursor:
-                rows.append(OutboxRow(*row))
-                count += rows[-1].length
+            for found in cursor:
+                row = damage.open_row(found)
+                if row is None:
+                    self._fail_decayed("outbox", found[0])
+                rows.append(row)
+                count += row.length
                 if count >= limit:
                     break
             cursor.close()
@@ -462,14 +497,6 @@ class Store:
         self._group.drop_before = before
 
     # The life of the store ------------------------------------------------------------------
-
-    def check(self, *, is_full: bool = False) -> None:
-        """Check the file as at the start; StoreDamaged says what is wrong."""
-        connection = self._use()
-        try:
-            verify(connection, self.path, is_full)
-        except sqlite3.Error as error:
-            self._fail(error)
 
     def close(self) -> None:
         """Discard what is not committed, and release the file."""
@@ -509,7 +536,12 @@ class Store:
                 connection.execute("BEGIN IMMEDIATE")
             for space, rows in self._group.take_changes().items():
                 statements = self._statements.get(space) or self._add_space(space)
-                puts = [row for row in rows.items() if row[1] is not None]
+                seed = statements.seed
+                puts = [
+                    (key, seal_value(seed, key, value))
+                    for key, value in rows.items()
+                    if value is not None
+                ]
                 if puts:
                     # In key order the pages of the table are visited once each.
                     puts.sort()
@@ -527,8 +559,7 @@ class Store:
         return statements
 
     def _load_tables(self) -> None:
-        tables = self._use().execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        names = [row[0].removeprefix(_PREFIX) for row in tables if row[0].startswith(_PREFIX)]
+        names = damage.list_spaces(self._use())
         self._statements = {name: _write_statements(name) for name in names}
 
     def _undo(self) -> None:
@@ -549,13 +580,22 @@ class Store:
         self._failure = failure
         raise failure from error
 
+    def _fail_decayed(self, space: str, key: object) -> NoReturn:
+        """Undo the open group because of a value that changed by itself: opening removes it."""
+        self._undo()
+        self._failure = StoreDecayed(
+            f"the store {self.path} is damaged at {damage.describe_key(key)} in {space}: it is"
+            " opened again without this value"
+        )
+        raise self._failure
+
 
 def _write_statements(space: str) -> _Statements:
-    table = f'"{_PREFIX}{space}"'
+    table = damage.name_table(space)
     select = f"SELECT key, value FROM {table}"
     return _Statements(
-        create=f"CREATE TABLE IF NOT EXISTS {table}"
-        " (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL) WITHOUT ROWID",
+        seed_space(space),
+        create=damage.write_create(space),
         get=f"SELECT value FROM {table} WHERE key = ?",
         put=f"INSERT OR REPLACE INTO {table} VALUES (?, ?)",
         delete=f"DELETE FROM {table} WHERE key = ?",

@@ -6,7 +6,8 @@ number of copies that the strategy chooses. `Forwarding` is the node's side of t
 by all sessions: the strategy, the copies held, whom the node meets, and at which nodes each
 subscriber was last seen. `SendQueue` belongs to one session: what its peer still lacks, packed into
 frames, and the question that a strategy may have for the peer before it decides (how many nodes it
-meets, and how soon it may meet each destination). It knows nothing of the link.
+meets, and how soon it may meet each destination). The first question of a contact tells the same of
+ourselves, for all nodes with subscribers, and so does its answer. It knows nothing of the link.
 
 FROM A PEER. A peer is authenticated, not trusted: it carries what others made. Each item is checked
 against its origin's signature, its own format, and what is possible. What is refused is counted and
@@ -25,6 +26,7 @@ from typing import NamedTuple, Protocol
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
+    ANNOUNCEMENT,
     DELIVERED,
     KINDS,
     LATEST,
@@ -33,6 +35,7 @@ from denwatch.node.core.items import (
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
+    AnnouncementBody,
     DeliveredBody,
     Dot,
     Item,
@@ -58,8 +61,11 @@ from denwatch.node.replication.wire import (
     MAX_ASKED,
     ItemBatch,
     SentItem,
+    Ways,
     decode_ask,
+    decode_ways,
     encode_ask,
+    encode_ways,
     hash_name,
 )
 from denwatch.protocol.errors import ProtocolError
@@ -114,9 +120,15 @@ class PeerKeys(Protocol):
 
 COPIES = "peer.copy"
 ITEM_HEAD = 48  # bytes of an item beside body and signature, at most
-_ORDER = (DELIVERED, REVOCATION, VOCABULARY, SUBSCRIPTION)
+_ORDER = (DELIVERED, REVOCATION, VOCABULARY, ANNOUNCEMENT, SUBSCRIPTION)
 _PLACES = 2  # nodes remembered for a subscriber
 _REACH = 2  # bytes
+_LARGEST_REACH = 0xFFFF
+_ENDS = (
+    "delivered",
+    "expired",
+)  # reasons for which a notification is removed that count as its age
+_LINKED_BEFORE = 255  # what nodes of the first version tell of a node that is linked
 
 
 class PendingDeliveries(Protocol):
@@ -124,6 +136,9 @@ class PendingDeliveries(Protocol):
 
     def wanted(self, reader: Reader, dot: Dot) -> Mapping[str, int]:
         """Return who still waits for a notification that is held, with the degree of each."""
+
+    def find_time(self, reader: Reader, dot: Dot) -> int:
+        """Return when a notification that is held was made, by the clock here; 0 if unknown."""
 
 
 class Forwarding:
@@ -147,8 +162,9 @@ class Forwarding:
     def restore(self, reader: Reader) -> None:
         """Load what an earlier run saved."""
         for key, value in reader.scan(COPIES):
-            numbers = [int.from_bytes(value[at : at + 2], "big") for at in (0, 2, 4)]
-            self._copies[read_dot(key)] = Copy(*numbers)
+            copies, hops, level = (int.from_bytes(value[at : at + 2], "big") for at in (0, 2, 4))
+            at = int.from_bytes(value[6:], "big")
+            self._copies[read_dot(key)] = Copy(copies, hops, level, at)
         self.encounters.restore(reader)
         for kind in (SUBSCRIPTION, DELIVERED):
             for item in self._item_store.iterate(reader, kind):
@@ -186,6 +202,7 @@ class Forwarding:
             expires and self._clocks.localise(dot, expires),
             wanted,
             self._find_places(wanted),
+            self._pending.find_time(transaction, dot) if self.strategy.is_asking else 0,
         )
 
     def _find_places(self, subscribers: Iterable[str]) -> tuple[str, ...]:
@@ -201,21 +218,51 @@ class Forwarding:
         if copy is not None:
             return copy
         is_own = dot.origin == self._item_store.name
-        return Copy(self.strategy.copies if is_own else 1, 0, 0)
+        return Copy(self.strategy.copies if is_own else 1, 0)
 
     def keep_copy(self, transaction: Transaction, dot: Dot, copy: Copy) -> None:
         """Record what a copy is now."""
         if self.strategy.copies and copy != self.get_copy(dot):
-            copy = Copy(*(min(number, 0xFFFF) for number in copy))
-            self._copies[dot] = copy
-            transaction.write(
-                COPIES, dot.key, b"".join(number.to_bytes(2, "big") for number in copy)
-            )
+            copies, hops, level = (min(number, 0xFFFF) for number in copy[:3])
+            copy = self._copies[dot] = Copy(copies, hops, level, copy.at)
+            row = b"".join(number.to_bytes(2, "big") for number in copy[:3])
+            transaction.write(COPIES, dot.key, row + copy.at.to_bytes(6, "big"))
 
-    def drop_copy(self, transaction: Transaction, dot: Dot) -> None:
-        """Forget a copy that is gone."""
-        if self._copies.pop(dot, None) is not None:
-            transaction.write(COPIES, dot.key, None)
+    def drop_copy(self, transaction: Transaction, item: Item, reason: str) -> None:
+        """Forget a copy that is gone; learn how old those get that travel."""
+        if self._copies.pop(item.dot, None) is None:
+            return
+        transaction.write(COPIES, item.dot.key, None)
+        if self.strategy.is_asking and reason in _ENDS:
+            made = decode_body(NotificationBody, item.body).at
+            if reason == "expired":
+                age = item.expires - made
+            else:
+                age = transaction.now - self._clocks.estimate(item.dot, made)
+            self.encounters.learn_age(age)
+
+    # Ways -----------------------------------------------------------------------------------
+
+    def list_nodes(self) -> list[str]:
+        """Return the nodes that anything may be for: where subscriptions and receipts were made.
+
+        Items of both kinds go to everybody before notifications, so that two nodes that are linked
+        mostly have the same list.
+        """
+        live = self._item_store.live
+        runs = (
+            run for kind in (SUBSCRIPTION, DELIVERED) for run, held in live[kind].items() if held
+        )
+        return sorted({origin for origin, _ in runs})[:MAX_ASKED]
+
+    def tell_ways(self, nodes: list[str], peer: str, now: int) -> bytes:
+        """Return our reach and our ways to these nodes."""
+        return encode_ways(Ways(self.reach, self.encounters.tell(nodes, peer, now)), nodes)
+
+    @property
+    def reach(self) -> int:
+        """How many nodes are met in a hundred hours, as it is told."""
+        return min(self.encounters.reach, _LARGEST_REACH)
 
 
 class Packed(NamedTuple):
@@ -244,7 +291,10 @@ class SendQueue:
         self._clocks = clocks
         self._peer = peer
         self._chunk = chunk
-        self._asked: list[str] | None = None  # destinations in our question, while it is open
+        self._asked: list[str] | None = None  # the nodes in our question, while it is open
+        self._is_telling = False  # the open question tells our ways
+        self._may_tell_ways = True  # once in a contact
+        self._is_first_version = False  # the peer tells ages instead of delays
         self._is_answered = False
         self.clear()
 
@@ -276,13 +326,10 @@ class SendQueue:
         self._theirs[run] = theirs
         self._loaded.add(run)
         live = self._item_store.live
-        here = [(kind, live[kind][run]) for kind in (*_ORDER, NOTIFICATION) if run in live[kind]]
-        if not here:
-            return
-        for sequence in self._change_log.list_missing(run, theirs):
-            for kind, held in here:
-                if sequence in held:
-                    self._add(kind, Dot(*run, sequence))
+        for kind in (*_ORDER, NOTIFICATION):
+            held = live[kind].get(run)
+            for sequence in self._change_log.list_missing(run, theirs, held) if held else ():
+                self._add(kind, Dot(*run, sequence))
 
     def add_item(self, item: Item) -> None:
         """Queue an item that is new here."""
@@ -304,37 +351,72 @@ class SendQueue:
         """Whether everything is known that the strategy wants to know of the peer."""
         return self._is_answered
 
-    def ask(self, transaction: Transaction) -> bytes | None:
-        """Return the question to send; None if it is on its way."""
+    def ask(self, transaction: Transaction) -> tuple[bytes, bool] | None:
+        """Return the question, and whether it tells our ways; None if one is on its way."""
         if self._asked is not None:
             return None
+        if self._may_tell_ways:
+            self._may_tell_ways = False
+            self._is_telling = True
+            self._asked = self._forwarding.list_nodes()
+            return self._forwarding.tell_ways(self._asked, self._peer, transaction.now), True
         found = self._forwarding.list_destinations(transaction, self._undecided)
         self._asked = sorted(found - {self._peer, self._item_store.name})[:MAX_ASKED]
-        return encode_ask(self._asked)
+        return encode_ask(self._asked), False
 
-    def answer(self, transaction: Transaction, body: bytes) -> bytes:
-        """Return the answer to a peer's question."""
-        encounters = self._forwarding.encounters
-        known = {hash_name(name): name for name in encounters.list_known()}
-        grades = bytes(
-            encounters.judge(known[each], transaction.now) if each in known else 0
-            for each in decode_ask(body)
-        )
-        return min(encounters.reach, 0xFFFF).to_bytes(_REACH, "big") + grades
+    def answer(self, transaction: Transaction, body: bytes, has_ways: bool) -> tuple[bytes, bool]:
+        """Return the answer to a peer's question, and whether it tells our ways."""
+        forwarding = self._forwarding
+        head = forwarding.reach.to_bytes(_REACH, "big")
+        if has_ways:
+            nodes = forwarding.list_nodes()
+            ways = decode_ways(body, nodes)
+            if ways is None:  # of other nodes: the peer may ask for those that it needs
+                return head, False
+            self._may_tell_ways = False
+            self._hear(nodes, ways, transaction.now)
+            return forwarding.tell_ways(nodes, self._peer, transaction.now), True
+        asked = decode_ask(body)
+        known = {hash_name(name): name for name in forwarding.encounters.list_known()}
+        names = [known.get(each, "") for each in asked]
+        return head + forwarding.encounters.tell(names, self._peer, transaction.now), False
 
-    def receive_answer(self, transaction: Transaction, body: bytes) -> None:
+    def receive_answer(self, transaction: Transaction, body: bytes, has_ways: bool) -> None:
         """Learn from the answer to our question, also for later meetings with others."""
-        if self._asked is None or len(body) != _REACH + len(self._asked):
+        nodes = self._asked
+        if nodes is None or (has_ways and not self._is_telling):
             raise ProtocolError("an answer to no question")
-        likely = dict(zip(self._asked, body[_REACH:], strict=True))
-        for node, byte in likely.items():
-            self._forwarding.encounters.hear(transaction.write, node, byte, transaction.now)
-        self._met = MetPeer(self._peer, likely, int.from_bytes(body[:_REACH], "big"))
-        self._is_answered = True
+        if has_ways:
+            ways = decode_ways(body, nodes)
+            if ways is None:
+                raise ProtocolError("an answer about other nodes")
+        elif self._is_telling:  # the peer has other nodes, or is of the first version
+            self._is_first_version = len(body) > _REACH
+            self._is_telling = False
+            self._asked = None
+            return
+        else:
+            if len(body) != _REACH + len(nodes):
+                raise ProtocolError("an answer to another question")
+            told = body[_REACH:]
+            if self._is_first_version:
+                told = bytes(byte if byte == _LINKED_BEFORE else 0 for byte in told)
+            ways = Ways(int.from_bytes(body[:_REACH], "big"), told)
+        self._asked = None
+        self._hear(nodes, ways, transaction.now)
+
+    def _hear(self, nodes: list[str], ways: Ways, now: int) -> None:
+        """Record what the peer told; if nothing else was asked, it answers our next question."""
+        self._forwarding.encounters.hear(self._peer, nodes, ways.told, now)
+        if self._asked is None:
+            likely = dict(zip(nodes, ways.told, strict=True))
+            self._met = MetPeer(self._peer, likely, ways.reach)
+            self._is_answered = True
 
     def _close_question(self) -> None:
         """Before its next decision the strategy asks again, if it asks at all."""
         self._asked = None
+        self._is_telling = False
         self._is_answered = not self._forwarding.strategy.is_asking
 
     # Deciding -------------------------------------------------------------------------------
@@ -475,9 +557,9 @@ class ItemValidator:
             return REFUSED, str(error)
         # `localise` is late rather than early by at most twice the doubt: what is ahead of a limit
         # without it is surely ahead.
-        if read is not None:
-            if not self._keys.may_speak(read.device, item.dot.origin):
-                return REFUSED, "a reading of a device that does not speak through its node"
+        if read is not None and not self._keys.may_speak(read.device, item.dot.origin):
+            return REFUSED, "a reading of a device that does not speak through its node"
+        if isinstance(read, NotificationBody):
             at = self._clocks.localise(item.dot, read.at)
             doubt = self._clocks.doubt(item.dot.origin, item.dot.epoch, transaction.now)
             if at - 2 * doubt > transaction.now + self._settings.max_future:
@@ -494,8 +576,8 @@ class ItemValidator:
         return NEW, ""
 
 
-def _read_body(item: Item) -> NotificationBody | None:
-    """Check a body; return that of a notification."""
+def _read_body(item: Item) -> NotificationBody | AnnouncementBody | None:
+    """Check a body; return that of a notification or announcement, which speaks of a device."""
     if item.kind == NOTIFICATION:
         return decode_body(NotificationBody, item.body)
     if item.kind == SUBSCRIPTION:
@@ -504,6 +586,8 @@ def _read_body(item: Item) -> NotificationBody | None:
         decode_body(DeliveredBody, item.body)
     elif item.kind == VOCABULARY:
         decode_body(VocabularyBody, item.body)
+    elif item.kind == ANNOUNCEMENT:
+        return decode_body(AnnouncementBody, item.body)
     return None  # a revocation is the keyring's to read
 
 
@@ -563,7 +647,7 @@ class ItemReceiver:
             transaction.count("peer_items_over", label=KINDS[item.kind])
         elif verdict == NEW:
             if item.kind == NOTIFICATION:
-                copy = Copy(sent.copies, sent.hops, 0)
+                copy = Copy(sent.copies, sent.hops, 0, transaction.now)
                 self._forwarding.keep_copy(transaction, item.dot, copy)
             self._item_store.accept(transaction, item, peer)
             if item.kind == REVOCATION and self._trust is not None:

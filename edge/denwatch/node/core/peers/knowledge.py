@@ -15,7 +15,8 @@ A PEER'S WORD. That a dot of another node is dead, which was not seen here, a pe
 if a later one was seen of the same run, or a later run: its origin's signature proves that the dot
 is made. Otherwise a member that lies could make us skip all that another node is going to send.
 What is beyond that waits (`_hearsay`) until a later dot was seen, and for the grace period after,
-because older dots may still be on their way. An origin is believed about its own dots.
+because older dots may still be on their way. An origin is believed about its own dots. A run of
+which no item was ever seen is believed in as long as its origin has few: each costs a row.
 
 KEPT       for each run, in blocks of 64 sequences: `_alive` (held or spared) and `_held` (removable
            items that are held); a version for each run; the last `_LOG` changed blocks.
@@ -31,12 +32,13 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import isqrt
 
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import CONTEXT, ItemStore, Transaction
 from denwatch.node.core.items import (
+    ANNOUNCEMENT,
     NEVER,
     REVOCATION,
     SUBSCRIPTION,
@@ -55,6 +57,7 @@ from denwatch.node.replication.dot_sets import (
     SeenRange,
     Spans,
     build_range,
+    build_spans,
     count_values,
     decode_spans,
     differ,
@@ -79,7 +82,7 @@ from denwatch.protocol.errors import ProtocolError
 
 # Changes and dead dots -------------------------------------------------------------------------
 
-REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION)
+REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION, ANNOUNCEMENT)
 VERSIONS = "peer.version"
 SPARED = "peer.spared"
 _OWN_REASONS = ("expired", "dropped")  # of removable items too: others judge for themselves
@@ -88,6 +91,7 @@ _BLOCK = 64
 _FULL = (1 << _BLOCK) - 1
 _MAX_RUNS = 65_536  # a peer that makes up epochs cannot fill us for ever
 _MAX_HEARSAY = 1_024  # runs, and spans of each
+_FEW_RUNS = 128  # of one origin, up to which runs are believed in that nobody showed an item of
 _LOG = 8_192  # changed blocks remembered; a peer that is further behind is sent whole runs
 Masks = dict[int, int]  # by block of 64 sequences
 
@@ -110,6 +114,7 @@ class ChangeLog:
         self._fingerprints = Fingerprints()
         self._stale: set[Run] = set()
         self._newest: dict[str, int] = {}  # epoch of each origin
+        self._epochs: dict[str, set[int]] = {}  # of each origin
         self._hearsay: dict[Run, tuple[Spans, int]] = {}  # said to be dead; believed up to this
         self._judged = 0  # when that was looked at last
 
@@ -199,6 +204,9 @@ class ChangeLog:
         """
         if run == (self._item_store.name, self._item_store.epoch):
             dead = intersect(dead, self.list_seen(run))
+        known = self._epochs.get(run[0], ())
+        if run[1] not in known and len(known) >= _FEW_RUNS:
+            return 0
         seen = self.list_seen(run)
         news = subtract(dead, seen)
         if peer != run[0]:
@@ -254,6 +262,7 @@ class ChangeLog:
     def _note_epoch(self, run: Run) -> None:
         origin, epoch = run
         self._newest[origin] = max(epoch, self._newest.get(origin, 0))
+        self._epochs.setdefault(origin, set()).add(epoch)
 
     def retry(self, transaction: Transaction, run: Run) -> None:
         """Ask for a run again at the next contact: something of it could not be accepted yet."""
@@ -346,9 +355,16 @@ class ChangeLog:
                 masks.setdefault(run, {})[block] = dead
         return {run: _list_masks(found) for run, found in masks.items()}
 
-    def list_missing(self, run: Run, theirs: Spans) -> Iterator[int]:
-        """Yield the sequences that we have seen of a run and a peer has not, rising."""
-        return iterate(subtract(self.list_seen(run), theirs))
+    def list_missing(self, run: Run, theirs: Spans, held: Collection[int]) -> Iterator[int]:
+        """Yield the sequences that we hold of a run and a peer has not seen, rising.
+
+        Goes through the shorter of the two sets: what a damaged disk or a liar made us believe to
+        have seen may be without end.
+        """
+        missing = subtract(self.list_seen(run), theirs)
+        if count_values(missing) > len(held):
+            return iterate(intersect(build_spans(sorted(held)), missing))
+        return (sequence for sequence in iterate(missing) if sequence in held)
 
     def _mask_seen(self, run: Run, block: int) -> int:
         seen = self._item_store.context.runs.get(run, EMPTY)

@@ -256,7 +256,8 @@ class PeerSession:
             question = self.queue.ask(transaction)
             if question is not None:
                 self._deadline = max(self._deadline, transaction.now + self._wait)
-                self.channel.send(transaction, wire.ASK, question)
+                body, has_ways = question
+                self.channel.send(transaction, wire.ASK, body, is_flagged=has_ways)
             return False
         self.queue.decide(transaction, self.record)
         return True
@@ -420,10 +421,11 @@ class PeerSession:
             log_transfer(transaction, item, self.peer, size, is_out=True, copies=copies)
 
     def _receive_ask(self, transaction: Transaction, frame: wire.PeerFrame) -> None:
-        self.channel.send(transaction, wire.TELL, self.queue.answer(transaction, frame.body))
+        body, has_ways = self.queue.answer(transaction, frame.body, frame.is_flagged)
+        self.channel.send(transaction, wire.TELL, body, is_flagged=has_ways)
 
     def _receive_tell(self, transaction: Transaction, frame: wire.PeerFrame) -> None:
-        self.queue.receive_answer(transaction, frame.body)
+        self.queue.receive_answer(transaction, frame.body, frame.is_flagged)
 
 
 _RECEIVE = {
@@ -595,7 +597,7 @@ class PeerProtocol:
     def _record_removal(self, transaction: Transaction, item: Item, reason: str) -> bool:
         expires = item.expires and self._clocks.localise(item.dot, item.expires)
         if item.kind == NOTIFICATION:
-            self.forwarding.drop_copy(transaction, item.dot)
+            self.forwarding.drop_copy(transaction, item, reason)
         return self._change_log.remove_item(transaction, item, reason, expires)
 
     def correct_clock(self, transaction: Transaction, offset: int) -> None:

@@ -1,0 +1,109 @@
+"""Who can answer a subscription: what devices sense, here and at other nodes. Pure.
+
+Nodes announce as items what their devices said in their hellos (`device_protocol.py`). A device
+can answer a subscription if it senses all attributes that this names, and means the same by them.
+It counts once, however many nodes announce it, and also while it sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from denwatch.client.vocabulary import EventType
+from denwatch.node.core.items import AnnouncementBody, Dot, Item, decode_body
+
+Agree = Callable[[bytes, bytes, int, int], bool]  # two vocabularies, event, features
+
+
+class SubscriptionNeed(NamedTuple):
+    """What a device must sense."""
+
+    vocabulary: bytes
+    event: int
+    features: int
+
+
+class DeviceDirectory:
+    """The announcements that a node holds."""
+
+    def __init__(self, own: str, agree: Agree) -> None:
+        self._own = own
+        self._agree = agree
+        self._announced: dict[Dot, AnnouncementBody] = {}
+
+    def add(self, item: Item) -> AnnouncementBody:
+        """Note what a device senses; ProtocolError if the item does not say it."""
+        body = self._announced[item.dot] = decode_body(AnnouncementBody, item.body)
+        return body
+
+    def remove(self, dot: Dot) -> None:
+        """Forget an announcement."""
+        self._announced.pop(dot, None)
+
+    def can_answer(self, body: AnnouncementBody, need: SubscriptionNeed) -> bool:
+        """Return whether a device senses all that is needed."""
+        return not need.features & ~self._find_sensed(body, need)
+
+    def _find_sensed(self, body: AnnouncementBody, need: SubscriptionNeed) -> int:
+        """Return what a device senses of an event, where it means the same."""
+        features = next((mask for event, mask in body.senses if event == need.event), 0)
+        common = features & need.features
+        is_same = self._agree(body.vocabulary, need.vocabulary, need.event, common)
+        return features if is_same else 0
+
+    def is_new_kind(self, body: AnnouncementBody) -> bool:
+        """Return whether no other device is known that senses the same."""
+        return not any(
+            (other.vocabulary, other.senses) == (body.vocabulary, body.senses)
+            for other in self._announced.values()
+            if other.device != body.device
+        )
+
+    def has_another(self, body: AnnouncementBody, need: SubscriptionNeed) -> bool:
+        """Return whether another device can answer, too."""
+        others = (each for each in self._announced.values() if each.device != body.device)
+        return any(self.can_answer(each, need) for each in others)
+
+    def describe(self, need: SubscriptionNeed, event: EventType) -> dict[str, Any]:
+        """Return how many devices can answer, here and elsewhere, and what is missing."""
+        able: dict[str, bool] = {}  # whether it is here
+        lacking: dict[str, int] = {}  # by device: the attributes that it has not
+        sensed = 0
+        for dot, body in self._announced.items():
+            has = self._find_sensed(body, need) & need.features
+            sensed |= has
+            if has == need.features:
+                able[body.device] = able.get(body.device, False) or dot.origin == self._own
+            elif has:
+                lacking[body.device] = lacking.get(body.device, 0xFFFF) & need.features & ~has
+        names = [(a.name, 1 << a.bit) for a in event.attributes.values()]
+        gaps = {
+            name: sum(bool(mask & bit) for each, mask in lacking.items() if each not in able)
+            for name, bit in names
+            if bit & need.features & sensed
+        }
+        found = {
+            "here": sum(able.values()),
+            "elsewhere": len(able) - sum(able.values()),
+            "lacking": {name: count for name, count in gaps.items() if count},
+            "nobody": [name for name, bit in names if bit & need.features & ~sensed],
+        }
+        return {**found, "words": "; ".join(_list_words(found))}
+
+
+def _list_words(found: dict[str, Any]) -> Iterator[str]:
+    count = found["here"] + found["elsewhere"]
+    if count:
+        where = f", {found['here']} here" if found["elsewhere"] else ""
+        yield f"{_count(count)} can answer{where}"
+    else:
+        yield "no device can answer yet"
+    for name, lacking in found["lacking"].items():
+        yield f"{_count(lacking)} more would, without {name}"
+    if found["nobody"]:
+        yield f"nobody senses {', '.join(found['nobody'])}"
+
+
+def _count(number: int) -> str:
+    return f"{number} device{'' if number == 1 else 's'}"
