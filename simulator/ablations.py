@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
-from denwatch.node.core import devices, subscriptions
+from denwatch.node.core import devices, subscriber_protocol, subscriptions
 from denwatch.node.core.coverage import Coverage
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
@@ -135,6 +135,13 @@ RULES |= {
     "typed-content": Rule(
         subscriptions, "describe_content_values", _always({}), "typed content is matched"
     ),
+    "report-number": Rule(
+        subscriber_protocol,
+        "number_report",
+        lambda _: lambda _, second: second,
+        "what is reported again at another node is the same report",
+        ("report", "vanish"),
+    ),
     "removal": Rule(ChangeLog, "accept_dead", _always(0), "a removal goes everywhere"),
     "retry": Rule(PeerSession, "tick", _always(None), "an exchange that got stuck begins again"),
     "catch-up": Rule(Pending, "catch_up", _always(()), "a late subscription meets what is held"),
@@ -152,6 +159,14 @@ RULES |= {
         DeliveryPolicy, "_judge_match", _let_expired, "what has expired is not delivered"
     ),
     "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
+    "top-k-follows": Rule(
+        DeliveryPolicy,
+        "count_delivered",
+        _always(None),
+        "what another node delivered counts as one of the k",
+        ("walk",),
+        {"stroll": 1},
+    ),
     "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
     "room": Rule(
         SubscriberProtocol, "evict", _always(0), "a full node gives up what is worth least"

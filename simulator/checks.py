@@ -11,7 +11,8 @@ from random import Random
 
 from denwatch.node.core.events import Tick
 from denwatch.node.core.items import DELIVERED, NOTIFICATION, SUBSCRIPTION
-from denwatch.node.matching.plugins import FUZZY
+from denwatch.node.core.notifications import REPORTED
+from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import decode as decode_subscription
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
@@ -23,7 +24,7 @@ from simulator.evidence import (
     FOREVER,
     SETTLED,
     SLACK,
-    Wish,
+    AskedSubscription,
     count_rivals,
     find_age,
     find_calm,
@@ -32,13 +33,14 @@ from simulator.evidence import (
     has_equal,
     has_seen,
     is_in_doubt,
+    list_asked,
     list_honest,
-    list_wishes,
     list_working,
     may_see,
     read_note,
 )
 from simulator.faults import Play
+from simulator.hosted_node import HostedNode
 from simulator.person import LIBRARY, Person, Shown
 from simulator.registry import CHECKS, FINAL, Violation, check, list_checks
 from simulator.setup import HIDDEN, MAD
@@ -81,13 +83,13 @@ def check_confirmed(play: Play) -> None:
     for person in play.world.people.values():
         for request in person.list_open():
             raise Violation("confirmed", f"{person.name}: no answer to {request.body}")
-        for wish in list_wishes(person):
-            if is_in_doubt(play, wish):
+        for asked in list_asked(person):
+            if is_in_doubt(play, asked):
                 continue
             for host in list_honest(play):
                 ids = {f"{id:016x}" for id, _ in iterate_subscriptions(host)}
-                if wish.id not in ids and not has_equal(host, wish):
-                    raise Violation("confirmed", f"{host.name} has lost {wish.request}")
+                if asked.id not in ids and not has_equal(host, asked):
+                    raise Violation("confirmed", f"{host.name} has lost {asked.request}")
 
 
 @check("once")
@@ -120,12 +122,24 @@ def check_once(play: Play) -> None:
 
 @check("converged")
 def check_converged(play: Play) -> None:
-    """Subscriptions converge: once all have met, all nodes have the same ones."""
-    states = {host.name: list_live(host, SUBSCRIPTION) for host in list_honest(play)}
+    """Subscriptions converge: once all have met, all nodes have the same ones.
+
+    Of a liar's that ended, who does not know the clock of a run that it made up may still keep one.
+    """
+    states = {
+        host.name: {dot for dot in list_live(host, SUBSCRIPTION) if not _is_over(play, host, dot)}
+        for host in list_honest(play)
+    }
     for name, state in states.items():
         for other, theirs in states.items():
             if state - theirs:
                 raise Violation("converged", f"{other} lacks {sorted(state - theirs)} of {name}")
+
+
+def _is_over(play: Play, host: HostedNode, dot: tuple[str, int, int]) -> bool:
+    origin, epoch, sequence = dot
+    ends = host.item_store.live[SUBSCRIPTION][origin, epoch][sequence]
+    return origin in play.truth.liars and 0 < ends < play.world.now
 
 
 @check("wanted")
@@ -133,7 +147,7 @@ def check_wanted(play: Play) -> None:
     """Nobody receives what they did not ask for, or what was never read."""
     notes = play.truth.notes
     for person in play.world.people.values():
-        wishes = list_wishes(person)
+        subscriptions = list_asked(person)
         for shown in person.notes.values():
             if shown.node in play.truth.liars:
                 continue  # who is with a liar is lied to
@@ -144,7 +158,7 @@ def check_wanted(play: Play) -> None:
             is_said = told is not None and told.vector[6:] == body.vector[6:]
             if not is_said and body.device != MAD:  # which says whatever it likes
                 raise Violation("wanted", f"{person.name} saw what {body.device} never said")
-            if not any(find_degree(wish, body) >= 0 for wish in wishes):
+            if not any(find_degree(asked, body) >= 0 for asked in subscriptions):
                 raise Violation("wanted", f"{person.name} saw {shown.fields}, and never asked")
 
 
@@ -194,68 +208,70 @@ def check_present(play: Play) -> Iterator[Violation]:
 def check_held_back(play: Play) -> Iterator[Violation]:
     """Nothing wanted is held back: a device tells every reading that a subscription in force wants.
 
-    Of all readings that it took, told or not, each held against the definition of a match. A wish
+    Of all readings that it took, told or not, each held against the definition of a match. A asked
     is in force where a node has it, and that node has had the time to tell its devices.
     """
-    wishes = [
-        wish
+    subscriptions = [
+        asked
         for person in play.world.people.values()
-        for wish in list_wishes(person)
-        if not is_in_doubt(play, wish)
+        for asked in list_asked(person)
+        if not is_in_doubt(play, asked)
     ]
     for device in play.world.devices.values():
-        for wish in wishes:
-            due = [taken for taken in device.taken if _is_due(play, wish, device, taken)]
-            vector = wish.vector
+        for asked in subscriptions:
+            due = [taken for taken in device.taken if _is_due(play, asked, device, taken)]
+            vector = asked.vector
             if vector is None or not vector.significance:
                 for taken in due:
-                    if taken.told is None and wish.is_met(read_note(taken.vector), device.name):
-                        yield _describe_held_back(play, wish, device, taken)
+                    if taken.told is None and asked.is_met(read_note(taken.vector), device.name):
+                        yield _describe_held_back(play, asked, device, taken)
                         break
             elif not vector.significance.window:
-                yield from _find_never_told(play, wish, device, due)
+                yield from _find_never_told(play, asked, device, due)
 
 
-def _is_due(play: Play, wish: Wish, device: EmulatedDevice, taken: Taken) -> bool:
-    """Return whether a device must have known of a wish when it took a reading."""
+def _is_due(play: Play, asked: AskedSubscription, device: EmulatedDevice, taken: Taken) -> bool:
+    """Return whether a device must have known of a asked when it took a reading."""
     truth = play.truth
-    if wish.vector is None and {name for name, _, _ in wish.content} <= {"event", "device"}:
+    if asked.vector is None and {name for name, _, _ in asked.triples} <= {"event", "device"}:
         return False  # its answer says that sensors do not send for it
     if not taken.node or taken.node in truth.liars | truth.find_forgetful() | truth.omitting:
         return False
     latest = taken.time - _INSTALLED
-    if truth.added.get((taken.node, int(wish.id, 16)), FOREVER) > latest:
+    if truth.added.get((taken.node, int(asked.id, 16)), FOREVER) > latest:
         return False
     welcomes = truth.welcomes.get((taken.node, device.name), ())
     return any(taken.since <= welcome <= latest for welcome in welcomes)
 
 
 def _find_never_told(
-    play: Play, wish: Wish, device: EmulatedDevice, due: list[Taken]
+    play: Play, asked: AskedSubscription, device: EmulatedDevice, due: list[Taken]
 ) -> Iterator[Violation]:
-    """Of a wish for what is significant, the first match in a run of the device is: say if none
+    """Of a asked for what is significant, the first match in a run of the device is: say if none
     was told."""
     told = {
         taken.epoch
         for taken in device.taken
-        if taken.told is not None and wish.is_met(read_note(taken.vector), device.name)
+        if taken.told is not None and asked.is_met(read_note(taken.vector), device.name)
     }
     for taken in due:
-        if taken.epoch not in told and wish.is_met(read_note(taken.vector), device.name):
-            yield _describe_held_back(play, wish, device, taken)
+        if taken.epoch not in told and asked.is_met(read_note(taken.vector), device.name):
+            yield _describe_held_back(play, asked, device, taken)
             return
 
 
-def _describe_held_back(play: Play, wish: Wish, device: EmulatedDevice, taken: Taken) -> Violation:
+def _describe_held_back(
+    play: Play, asked: AskedSubscription, device: EmulatedDevice, taken: Taken
+) -> Violation:
     note = read_note(taken.vector)
     facts = _list_facts(play, device, taken.node, taken.life)
-    if wish.vector is None:
+    if asked.vector is None:
         facts.append("content")
     if not all(reading.exact for reading in note.readings):
         facts.append("uncertain")
     points = [(reading.attribute, reading.points) for reading in note.readings]
-    words = wish.request.get("subscribe") or wish.content
-    text = f"{device.name} at {taken.node} did not tell {points}, and {wish.person.name} asked"
+    words = asked.request.get("subscribe") or asked.content
+    text = f"{device.name} at {taken.node} did not tell {points}, and {asked.person.name} asked"
     return Violation("held-back", f"{text} for {words}", *facts)
 
 
@@ -269,15 +285,15 @@ def check_arrived(play: Play) -> Iterator[Violation]:
     for person in list_working(play):
         if person.node in play.truth.liars:
             continue
-        for wish in list_wishes(person):
-            if not wish.is_plain or is_in_doubt(play, wish) or not may_see(play, wish):
+        for asked in list_asked(person):
+            if not asked.is_plain or is_in_doubt(play, asked) or not may_see(play, asked):
                 continue
             for id, body in sorted(notes.items()):
                 told = find_told(play, body)
                 if id in play.truth.lies or told is None or body.origin in play.truth.liars:
                     continue
-                is_due = wish.told + SLACK < told.time <= play.world.now - 4 * SLACK
-                if id in lost or not is_due or find_degree(wish, body) < 0:
+                is_due = asked.told + SLACK < told.time <= play.world.now - 4 * SLACK
+                if id in lost or not is_due or find_degree(asked, body) < 0:
                     continue
                 if not has_seen(person, notes, body):
                     text = f"{person.name} never saw {id:016x} of {body.device}"
@@ -286,21 +302,47 @@ def check_arrived(play: Play) -> Iterator[Violation]:
                     yield Violation("arrived", text, *facts)
 
 
-def _list_shown(play: Play, wish: Wish) -> list[Shown]:
-    """Return what a person was shown for one wish alone."""
+@check("reported")
+def check_reported(play: Play) -> None:
+    """An answered report was stored, and whoever has our library sees it once, from its author."""
+    for person in play.world.people.values():
+        for request in person.requests.values():
+            answer = request.answer
+            if "report" not in request.body or answer is None or not answer["ok"]:
+                continue
+            if request.node in play.truth.liars:
+                continue
+            seen = play.truth.notes.get(int(answer["id"], 16))
+            if seen is None or seen.device != person.name:
+                raise Violation("reported", f"{person.name}: nobody has {request.body}")
+        if person.client != LIBRARY:
+            continue
+        reports = [
+            (seen.device, seen.vector[6:])
+            for id in person.notes
+            if (seen := play.truth.notes.get(int(id, 16))) and seen.device_epoch == REPORTED
+        ]
+        if len(set(reports)) < len(reports):
+            raise Violation("reported", f"{person.name} saw a report twice")
+
+
+def _list_shown(play: Play, asked: AskedSubscription) -> list[Shown]:
+    """Return what a person was shown for one asked alone."""
     forgetful = play.truth.find_forgetful()
     return [
         note
-        for note in wish.person.notes.values()
-        if note.fields["subscription_id"] == wish.id
+        for note in asked.person.notes.values()
+        if note.fields["subscription_id"] == asked.id
         and len(note.fields["subscriptions"]) == 1
         and note.node not in forgetful
     ]
 
 
-def _list_better(play: Play, wish: Wish, before: list[Shown], note: Shown) -> list[Shown]:
+def _list_better(
+    play: Play, asked: AskedSubscription, before: list[Shown], note: Shown
+) -> list[Shown]:
     """Return what was shown before, ranks above a note and was still valid."""
-    life = wish.terms[1] or FOREVER
+    life = asked.terms[1] or FOREVER
     return [
         other
         for other in before
@@ -313,12 +355,12 @@ def _list_better(play: Play, wish: Wish, before: list[Shown], note: Shown) -> li
 def check_top_k(play: Play) -> None:
     """Top-k holds: nobody sees more than k at a node while k better ones are valid."""
     for person in play.world.people.values():
-        for wish in list_wishes(person):
-            top = wish.terms[0]
-            shown = _list_shown(play, wish) if top else []
+        for asked in list_asked(person):
+            top = asked.terms[0]
+            shown = _list_shown(play, asked) if top else []
             for place, note in enumerate(shown):
                 here = [other for other in shown[:place] if other.node == note.node]
-                better = _list_better(play, wish, here, note)
+                better = _list_better(play, asked, here, note)
                 if len(better) >= top:
                     raise Violation("top-k", f"{person.name}: {note.id} after {len(better)} better")
 
@@ -327,12 +369,12 @@ def check_top_k(play: Play) -> None:
 def check_top_k_anywhere(play: Play) -> None:
     """Top-k holds for a person wherever they are, of all that the nodes could tell each other."""
     for person in list_working(play):
-        for wish in list_wishes(person):
-            top = wish.terms[0]
-            shown = _list_shown(play, wish) if top else []
+        for asked in list_asked(person):
+            top = asked.terms[0]
+            shown = _list_shown(play, asked) if top else []
             for place, note in enumerate(shown):
                 before = [each for each in shown[:place] if _could_know(note, each)]
-                better = _list_better(play, wish, before, note)
+                better = _list_better(play, asked, before, note)
                 if len(better) >= top and play.truth.liars.isdisjoint({*note.linked, note.node}):
                     has_walked = any(other.node != note.node for other in better)
                     raise Violation(
@@ -352,7 +394,7 @@ def _could_know(note: Shown, other: Shown) -> bool:
 
 @check("best")
 def check_best(play: Play) -> None:
-    """The k best are shown: what nobody saw of a wish for k had k as good ones beside it.
+    """The k best are shown: what nobody saw of a asked for k had k as good ones beside it.
 
     Of what was read when all had been well for a while, so that nothing else kept it.
     """
@@ -361,20 +403,20 @@ def check_best(play: Play) -> None:
     for person in list_working(play):
         if person.node in truth.liars | truth.find_forgetful() or truth.dropped:
             continue
-        for wish in list_wishes(person):
-            top, life = wish.terms
-            vector = wish.vector
+        for asked in list_asked(person):
+            top, life = asked.terms
+            vector = asked.vector
             is_selective = vector is not None and (vector.significance or vector.recent)
-            if not top or is_selective or is_in_doubt(play, wish) or not may_see(play, wish):
+            if not top or is_selective or is_in_doubt(play, asked) or not may_see(play, asked):
                 continue
             for id, body in sorted(truth.notes.items()):
                 told = find_told(play, body)
                 if told is None or not settled < told.time < play.world.now - 4 * SLACK:
                     continue
-                degree = find_degree(wish, body)
+                degree = find_degree(asked, body)
                 if degree < 0 or body.origin in truth.liars or has_seen(person, truth.notes, body):
                     continue
-                if count_rivals(play, wish, told, degree, life or FOREVER) < top:
+                if count_rivals(play, asked, told, degree, life or FOREVER) < top:
                     raise Violation("best", f"{person.name} never saw {id:016x}, of the {top} best")
 
 
@@ -383,15 +425,15 @@ def check_expired(play: Play) -> None:
     """Expiry is respected: nothing is delivered after it, by the clock of the node that read it."""
     notes = play.truth.notes
     for person in play.world.people.values():
-        for wish in list_wishes(person):
-            life = wish.terms[1]
+        for asked in list_asked(person):
+            life = asked.terms[1]
             for shown in person.notes.values():
                 if not life or len(shown.fields["subscriptions"]) > 1:
                     continue
                 body = notes.get(int(shown.id, 16))
                 told = find_told(play, body) if body else None
                 is_here = body is not None and body.origin == shown.node
-                if shown.fields["subscription_id"] != wish.id or told is None or not is_here:
+                if shown.fields["subscription_id"] != asked.id or told is None or not is_here:
                     continue
                 assert body is not None
                 late = shown.time - told.time - life - 2 * body.doubt - SLACK
@@ -448,7 +490,7 @@ def _is_told(
     wanted: list[SubscriptionVector],
 ) -> bool:
     """Return whether a device would tell a note, or nobody wants it."""
-    if not any(found.matched for wish in wanted if (found := match(wish, note)) is not None):
+    if not any(found.matched for asked in wanted if (found := match(asked, note)) is not None):
         return True
     sample = Sample(sense.event)
     for reading in note.readings:

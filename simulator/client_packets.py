@@ -9,13 +9,19 @@ PINGREQ = b"\xc0\x00"
 
 
 def write_connect(
-    client: str, user: str, password: str = "secret", *, is_clean: bool = True, will: str = ""
+    client: str,
+    user: str,
+    password: str = "secret",
+    *,
+    is_clean: bool = True,
+    will: str = "",
+    keep_alive: int = 30,  # s; 0: for ever
 ) -> bytes:
     """Return CONNECT with a password, and with a will if it has a topic."""
     flags = 0xC0 | is_clean << 1 | (0x0C if will else 0)
     wills = _write_field(will) + _write_field("gone") if will else b""
     tail = _write_field(client) + wills + _write_field(user) + _write_field(password)
-    body = _write_field("MQTT") + bytes([4, flags, 0, 30]) + tail
+    body = _write_field("MQTT") + bytes([4, flags, 0, keep_alive]) + tail
     return write_head(0x10, len(body)) + body
 
 

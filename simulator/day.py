@@ -20,7 +20,7 @@ from simulator.calendar import START
 from simulator.hosted_node import HostedNode, HostSettings
 from simulator.link import Radio
 from simulator.mobility import Path, find_contacts, find_place, plan_disaster, walk_randomly
-from simulator.population import AWAY, STEADY, WISHES, Act, make_cast
+from simulator.population import AWAY, STEADY, SUBSCRIPTIONS, Act, make_cast
 from simulator.traces import ContactEvent
 from simulator.verdict import Judge, Verdict
 from simulator.witness import WatchedWorld
@@ -128,9 +128,9 @@ class Day:
 
     def _act(self, name: str, act: Act) -> None:
         world = self.world
-        if act.wish is not None:
+        if act.subscription is not None:
             number = sum("subscribe" in each.body for each in world.people[name].requests.values())
-            world.ask(name, {"subscribe": act.wish.words, "name": f"wish-{number}"})
+            world.ask(name, {"subscribe": act.subscription.words, "name": f"subscription-{number}"})
         elif act.end:
             world.ask(name, {"unsubscribe": act.end})
         else:
@@ -176,7 +176,7 @@ class Day:
             world.witness,
             world.devices,
             world.vocabulary,
-            {wish.words: wish for wish in (*WISHES, *STEADY)},
+            {subscription.words: subscription for subscription in (*SUBSCRIPTIONS, *STEADY)},
             delay=world.settings.local_delay,
             end=world.now,
             late=late,

@@ -148,6 +148,8 @@ class EmulatedDevice:
         self._levels: dict[tuple[int, int], int] = {}
         self.capacity = capacity
         self._started = 0
+        self._resume = (0, 0, 0, 0)  # of the last sleep
+        self._hellos = 0
 
     def start(self, now: int, wall: int | None = None, kept: bytes = b"") -> None:
         """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s.
@@ -157,14 +159,15 @@ class EmulatedDevice:
         # Over a deep sleep the watchdog's clock goes on, for deadlines are its seconds.
         self.field_now, self._started = now, self._started if kept else now
         self.flash = Flash(image=bytes(self.flash.image))
-        self.spool = Spool(self.flash, now - self._started, wall)
+        resume = self._resume if kept else None
+        self.spool = Spool(self.flash, now - self._started, wall, resume=resume)
         self.spool.keep_nodes(self._nodes[:4])
         events = [self._build_event(sense) for sense in self.senses]
         senses = list_senses(events)
         self.language = Fuzzy(self.capacity, senses)
         if self._keeps_readings:
             self.language = _WatchedFuzzy(self, senses)
-        if kept:
+        if self.spool.is_resumed:
             thaw(self.language, kept)
         self.manager = Manager([self.language], senses)
         secret = make_device_secret(self.name)
@@ -176,6 +179,8 @@ class EmulatedDevice:
             self.vocabulary,
             lambda: {7: "field", 24: {event.sample.event: event.doubts for event in events}},
         )
+        if self.spool.is_resumed:
+            self.uplink.hellos = self._hellos
         self.execution = Execution(self.manager, events, _Outbox(self))
         self.is_up = True
 
@@ -213,8 +218,12 @@ class EmulatedDevice:
         self.uplink.connect(node)
 
     def sleep(self, now: int) -> bytes:
-        """Sleep deeply; return what is kept of the subscriptions. The spool is on the flash."""
-        self.spool.save(self._clock(now))
+        """Sleep deeply, as `watchdog.duty` does; return what is kept of the subscriptions.
+
+        The spool is on the flash; after the sleep its numbers go on.
+        """
+        self._resume = self.spool.note_sleep(self._clock(now))
+        self._hellos = self.uplink.hellos
         self.is_up = False
         return freeze(self.language)
 
@@ -245,9 +254,14 @@ class EmulatedDevice:
 
     def receive(self, topic: str, payload: bytes, now: int) -> None:
         """Take what the node says."""
-        before = self.list_waiting()
+        before, epoch = self.list_waiting(), self.spool.epoch
         self.uplink.receive(topic, payload, self._clock(now))
-        if topic.endswith("/ack"):
+        if self.spool.epoch != epoch:  # it was erased, and begins above its old numbers
+            for place, number in enumerate(sorted(before), 1):
+                told = self.told.pop(number)
+                told = Told(self.spool.epoch, place, told.vector, told.time)
+                self.told[told.epoch, told.sequence] = told
+        elif topic.endswith("/ack"):
             self.freed |= before - self.list_waiting()
 
     def list_waiting(self) -> set[tuple[int, int]]:

@@ -4,7 +4,8 @@ Nodes ask for all keys that begin alike at each contact; over a day of contacts 
 would sort its keys a hundred thousand times. Promises and faults are the memory store's own, and
 these: a disk that lies says "written" and forgets the last commits when its node dies; one that is
 full is so at every write and at opening, until somebody makes room; one that decays gives back
-values with a bit or a half of them changed, or an error instead of them.
+values with a bit or a half of them changed, or an error instead of them. What it gives back has
+its old checksum, by which the store knows it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from random import Random
 
-from denwatch.node.store.interface import StoreFailed, find_prefix_end
+from denwatch.node.core.mending import DAMAGED, write_row
+from denwatch.node.store import interface
+from denwatch.node.store.interface import SUMS, StoreDecayed, StoreFailed, find_prefix_end
 
 from simulator.memory_store import EmulatedDisk, Fault, Faults, MemoryStore, Operation
 
@@ -30,6 +33,8 @@ class FieldMedium(EmulatedDisk):
         self.losses = 0  # commits that it had promised to keep
         self.decayed: dict[tuple[str, bytes], bytes] = {}  # changed by nobody: what was there
         self.unreadable: set[tuple[str, bytes]] = set()
+        self.sums: dict[tuple[str, bytes], bytes] = {}  # of what decayed, as it was written
+        self.served: set[tuple[str, bytes]] = set()  # what a store returned all the same
 
     def lose(self, keep: int) -> None:
         """Lose what was said to be written and was not; lie no more from here on."""
@@ -63,7 +68,11 @@ class FieldMedium(EmulatedDisk):
             value[half:] = bytes(len(value) - half)
         else:
             value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
-        self.decayed.setdefault((space, key), self.spaces[space][key])
+        before = self.spaces[space][key]
+        self.decayed.setdefault((space, key), before)
+        if bytes(value) != before and (space, key) not in self.sums:
+            sealed = interface.seal_value(interface.seed_space(space), key, before)
+            self.sums[space, key] = sealed[-SUMS:]
         self.spaces[space][key] = bytes(value)
         return space
 
@@ -73,6 +82,15 @@ class FieldMedium(EmulatedDisk):
             if key in self.spaces.get(space, {}):
                 self.spaces[space][key] = value
         self.unreadable.clear()
+        self.sums.clear()
+
+    def is_right(self, space: str, key: bytes) -> bool:
+        """Return whether a value has the checksum that it was written with."""
+        sums = self.sums.get((space, key))
+        value = self.spaces.get(space, {}).get(key)
+        if sums is None or value is None:
+            return True
+        return interface.open_value(interface.seed_space(space), key, value + sums) is not None
 
     def measure(self) -> int:
         """Return the bytes of all keys and values."""
@@ -104,7 +122,7 @@ class FieldFaults(Faults):
             return "full"
         if operation == "open" and self.unopened:
             self.unopened -= 1
-            return "failed"
+            return "full"  # of files, which is the same to whoever opens it
         return planned
 
 
@@ -122,12 +140,30 @@ class FieldStore(MemoryStore):
         first_epoch: int = 1,
     ) -> None:
         super().__init__(node, medium, faults=faults, first_epoch=first_epoch)
+        self._quarantine()
+
+    def _quarantine(self) -> None:
+        """Put what decayed where a real store would put it."""
+        medium = self.medium
+        for space, key in [place for place in medium.sums if not medium.is_right(*place)]:
+            del medium.sums[space, key]
+            medium.lost.add((space, key))
+            name, value = write_row(space, key, medium.spaces[space].pop(key), is_key_right=True)
+            if space != DAMAGED:
+                medium.spaces.setdefault(DAMAGED, {})[name] = value
+            self._reorder([(space, key), (DAMAGED, name)])
 
     def _find(self, space: str, key: bytes) -> bytes | None:
         if self.medium.unreadable and (space, key) in self.medium.unreadable:
             written = self._group.spaces.get(space, {})
             if key not in written:
                 raise StoreFailed(f"the value at {key!r} in {space} cannot be read")
+        if (space, key) in self.medium.sums and key not in self._group.spaces.get(space, {}):
+            if not self.medium.is_right(space, key):
+                self._group = interface.CommitGroup()
+                self._failure = StoreDecayed(f"the value at {key!r} in {space} is damaged")
+                raise self._failure
+            self.medium.served.add((space, key))
         return super()._find(space, key)
 
     def scan(self, space: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -161,8 +197,12 @@ class FieldStore(MemoryStore):
             for key, value in rows.items()
             if (value is None) == (key in self.medium.spaces.get(space, ()))
         ]
-        for space, rows in self._group.spaces.items() if self.medium.unreadable else ():
-            self.medium.unreadable -= {(space, key) for key in rows}
+        medium = self.medium
+        written = [(s, key) for s, rows in self._group.spaces.items() for key in rows]
+        if medium.unreadable or medium.sums:
+            medium.unreadable.difference_update(written)
+            for place in written:
+                medium.sums.pop(place, None)
         try:
             return super().commit()
         finally:

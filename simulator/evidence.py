@@ -13,12 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 import cbor2
+from denwatch.client.language.reports import parse_reading
 from denwatch.client.vocabulary import Attribute, EventType, ValueKind
+from denwatch.node.core.notifications import REPORTED
 from denwatch.protocol.cuts import trapezoid
 from denwatch.protocol.matching import match
 from denwatch.protocol.notification import decode as decode_notification
+from denwatch.protocol.notification import encode as encode_notification
 from denwatch.protocol.subscription import decode as decode_subscription
 from denwatch.protocol.timecode import decode_duration
 from denwatch.protocol.vectors import NotificationVector, SubscriptionVector
@@ -28,15 +32,16 @@ from simulator.device import EmulatedDevice, Told
 from simulator.faults import Play
 from simulator.hosted_node import HostedNode
 from simulator.person import BROKEN, Person, Shown
+from simulator.requests import find_terms, list_alternatives
 from simulator.setup import HIDDEN, load_vocabulary
 from simulator.truth import Seen, iterate_subscriptions
-from simulator.wishes import find_terms
 
 SLACK = 4_000  # ms: ticks and links take time
 SETTLED = 100_000  # ms after the trouble: even who left near its end is back
 FOREVER = 1 << 60  # ms
 POSSIBLE = 128  # of 255: how possible a match of typed content must be
 Triple = tuple[str, str, Any]
+Alternatives = tuple[tuple[Triple, ...], ...]  # one of them, all of whose constraints are met
 
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -49,17 +54,22 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A subscription that a person was told is in force: a vector, or typed content."""
+class AskedSubscription:
+    """A subscription that a person was told is in force: a vector, or constraints on content."""
 
     person: Person
     id: str
     vector: SubscriptionVector | None
-    content: tuple[Triple, ...]
+    content: Alternatives
     made: int  # ms, when it was asked for
     told: int  # ms, when it was confirmed
     node: str  # that confirmed it
     request: dict[str, Any]
+
+    @property
+    def triples(self) -> list[Triple]:
+        """All constraints that it names."""
+        return [triple for triples in self.content for triple in triples]
 
     @property
     def is_plain(self) -> bool:
@@ -94,8 +104,8 @@ class Wish:
     def list_names(self) -> set[str]:
         """Return the attributes that it asks for, as event.attribute."""
         if self.vector is None:
-            (event,) = (triple[2] for triple in self.content if triple[0] == "event")
-            return {f"{event}.{triple[0]}" for triple in self.content}
+            (event,) = {triple[2] for triple in self.triples if triple[0] == "event"}
+            return {f"{event}.{triple[0]}" for triple in self.triples}
         event = find_event(self.vector.event)
         bits = [bit for bit in range(16) if self.vector.features >> bit & 1]
         return {f"{event.name}.{find_attribute(event, bit).name}" for bit in bits}
@@ -115,8 +125,11 @@ def find_attribute(event: EventType, bit: int) -> Attribute:
     return attribute
 
 
-def rate_content(triples: Sequence[Triple], note: NotificationVector, device: str) -> int:
-    """Return how possible it is that a note's values meet all constraints, 0 to 255."""
+def rate_content(content: Alternatives, note: NotificationVector, device: str) -> int:
+    """Return how possible it is that a note's values meet one of the alternatives, 0 to 255.
+
+    A note that lacks an attribute which any of them names meets none.
+    """
     event = find_event(note.event)
     names: dict[str, list[tuple[Any, int]]] = {"event": [(event.name, 255)]}
     names["device"] = [(device, 255)]
@@ -128,9 +141,14 @@ def rate_content(triples: Sequence[Triple], note: NotificationVector, device: st
             names[attribute.name] = [(attribute.to_value(code), pi) for code, pi in degrees]
         elif attribute.kind is ValueKind.TEXT:
             names[attribute.name] = [(attribute.symbols[code], pi) for code, pi in degrees]
-    return min(
-        max((pi for value, pi in names.get(name, ()) if _meets(triples, name, value)), default=0)
-        for name, _, _ in triples
+    if not {name for triples in content for name, _, _ in triples} <= set(names):
+        return 0
+    return max(
+        min(
+            max((pi for value, pi in names[name] if _meets(triples, name, value)), default=0)
+            for name, _, _ in triples
+        )
+        for triples in content
     )
 
 
@@ -142,27 +160,27 @@ def _meets(triples: Sequence[Triple], name: str, value: object) -> bool:
     )
 
 
-def list_wishes(person: Person) -> list[Wish]:
+def list_asked(person: Person) -> list[AskedSubscription]:
     """Return the subscriptions of a person that a node confirmed."""
-    wishes = []
+    subscriptions = []
     for request in person.requests.values():
         answer = request.answer
         if not answer or not answer.get("ok") or "understood" not in answer:
             continue
         vector = answer.get("vector")
-        wishes.append(
-            Wish(
+        subscriptions.append(
+            AskedSubscription(
                 person,
                 answer["id"],
                 None if vector is None else decode_subscription(bytes.fromhex(vector)),
-                tuple((*triple,) for triple in request.body.get("content", ())),
+                list_alternatives(request.body),
                 request.made,
                 request.answered,
                 request.node,
                 request.body,
             )
         )
-    return wishes
+    return subscriptions
 
 
 def list_honest(play: Play) -> list[HostedNode]:
@@ -176,7 +194,9 @@ def list_working(play: Play) -> list[Person]:
 
 
 def find_told(play: Play, seen: Seen) -> Told | None:
-    """Return what a device said when it made a reading."""
+    """Return what a device said when it made a reading, or a person in a report."""
+    if seen.device_epoch == REPORTED:
+        return _find_reported(play, seen)
     device = play.world.devices.get(seen.device)
     if device is None:
         return None
@@ -189,31 +209,44 @@ def find_told(play: Play, seen: Seen) -> Told | None:
     return None
 
 
-def has_equal(host: HostedNode, wish: Wish) -> bool:
-    """Return whether the same wish of the same person is there under another id."""
-    owned = [body for _, body in iterate_subscriptions(host) if body.owner == wish.person.name]
-    if wish.vector is None:
-        content = cbor2.dumps([list(triple) for triple in wish.content])
+def _find_reported(play: Play, seen: Seen) -> Told | None:
+    """Return what a person said, and when a node took it."""
+    person = play.world.people.get(seen.device)
+    for request in person.requests.values() if person else ():
+        if "report" in request.body and crc32(request.number.encode()) == seen.device_sequence:
+            vector = parse_reading(request.body["report"], load_vocabulary(1))
+            time = play.truth.reported[seen.number]
+            return Told(REPORTED, seen.device_sequence, encode_notification(vector), time)
+    return None
+
+
+def has_equal(host: HostedNode, asked: AskedSubscription) -> bool:
+    """Return whether the same asked of the same person is there under another id."""
+    owned = [body for _, body in iterate_subscriptions(host) if body.owner == asked.person.name]
+    if "where" in asked.request:
+        return any(body.words == asked.request["where"] for body in owned)
+    if asked.vector is None:
+        content = cbor2.dumps([list(triple) for triple in asked.triples])
         return any(body.vector == content for body in owned)
-    return wish.vector in [decode_subscription(body.vector) for body in owned if not body.language]
+    return asked.vector in [decode_subscription(body.vector) for body in owned if not body.language]
 
 
-def may_see(play: Play, wish: Wish) -> bool:
-    """Return whether a person's role lets them see what a wish asks for, to the end."""
-    return not wish.list_names() & set(HIDDEN.get(play.world.roster.roles[wish.person.name], ()))
+def may_see(play: Play, asked: AskedSubscription) -> bool:
+    """Return whether a person's role lets them see what a asked asks for, to the end."""
+    return not asked.list_names() & set(HIDDEN.get(play.world.roster.roles[asked.person.name], ()))
 
 
-def is_in_doubt(play: Play, wish: Wish) -> bool:
-    """Return whether nobody can say from outside if a wish is in force.
+def is_in_doubt(play: Play, asked: AskedSubscription) -> bool:
+    """Return whether nobody can say from outside if a asked is in force.
 
     It may have been replaced or taken back by its name, unless all still have it; a disk that lied
     may have lost it; and when it ends by itself is a question of clocks.
     """
-    id = int(wish.id, 16)
-    if id in play.truth.find_lost() or wish.until != FOREVER:
+    id = int(asked.id, 16)
+    if id in play.truth.find_lost() or asked.until != FOREVER:
         return True
     held = (each for host in list_honest(play) for each, _ in iterate_subscriptions(host))
-    return "name" in wish.request and Counter(held)[id] < len(list_honest(play))
+    return "name" in asked.request and Counter(held)[id] < len(list_honest(play))
 
 
 def has_seen(person: Person, notes: dict[int, Seen], wanted: Seen) -> bool:
@@ -228,18 +261,18 @@ def read_note(vector: bytes) -> NotificationVector:
     return decode_notification(vector)
 
 
-def find_degree(wish: Wish, body: Seen) -> int:
-    """Return how well a note meets a wish; -1: not at all."""
-    return wish.find_degree(read_note(body.vector), body.device)
+def find_degree(asked: AskedSubscription, body: Seen) -> int:
+    """Return how well a note meets a asked; -1: not at all."""
+    return asked.find_degree(read_note(body.vector), body.device)
 
 
-def count_rivals(play: Play, wish: Wish, told: Told, degree: int, life: int) -> int:
+def count_rivals(play: Play, asked: AskedSubscription, told: Told, degree: int, life: int) -> int:
     """Return how many as good ones, still valid then, the person was shown."""
     count = 0
-    for shown in wish.person.notes.values():
+    for shown in asked.person.notes.values():
         body = play.truth.notes.get(int(shown.id, 16))
         other = find_told(play, body) if body else None
-        if body is None or other is None or find_degree(wish, body) < degree:
+        if body is None or other is None or find_degree(asked, body) < degree:
             continue
         count += -life - 2 * SLACK < other.time - told.time < 4 * SLACK
     return count
@@ -257,11 +290,11 @@ def find_calm(play: Play) -> int:
     return START + play.scenario.trouble
 
 
-def can_sense(device: EmulatedDevice, wish: Wish) -> bool:
-    """Return whether a device measures all that a wish asks for."""
+def can_sense(device: EmulatedDevice, asked: AskedSubscription) -> bool:
+    """Return whether a device measures all that a asked asks for."""
     names = set()
     for sense in device.senses:
         event = find_event(sense.event)
         names |= {f"{event.name}.{find_attribute(event, bit).name}" for bit in sense.attributes}
         names |= {f"{event.name}.event", f"{event.name}.device"}
-    return wish.list_names() <= names
+    return asked.list_names() <= names

@@ -15,7 +15,7 @@ from simulator.life import probe
 from simulator.link import FAIR, Disturbance
 from simulator.registry import KINDS, fault, load_tables, on_heal, on_setup, ordinary
 from simulator.scenario import Happening, Scenario
-from simulator.setup import WISHES
+from simulator.setup import USUAL
 from simulator.whole_scenarios import NOT_WHOLE, WHOLE
 from simulator.world import CLEAN, CLOSED, SILENT
 
@@ -39,8 +39,8 @@ class Play(Byzantine):
             prepare(self)
         is_silent = self.scenario.dial("silent")
         for number in range(0 if is_silent else self.scenario.people):  # somebody wants something
-            for wish in (WISHES[number % 3], WISHES[6 + number % 2]):
-                world.ask(f"person-{number}", {"subscribe": wish})
+            for asked in (USUAL[number % 3], USUAL[6 + number % 2]):
+                world.ask(f"person-{number}", {"subscribe": asked})
         first, second = self.pair(0, 0)
         world.meet(first, second, True)
         for happening in self.scenario.happenings:
@@ -101,15 +101,15 @@ class Play(Byzantine):
     @ordinary("subscribe", weight=2)
     def subscribe(self, first: int, second: int) -> None:
         """Let somebody ask for something."""
-        wish: dict[str, object] = {"subscribe": WISHES[second % len(WISHES)]}
+        asked: dict[str, object] = {"subscribe": USUAL[second % len(USUAL)]}
         if first & 256:
-            wish["name"] = f"wish-{second % 3}"
-        self.world.ask(self.person(first), wish)
+            asked["name"] = f"asked-{second % 3}"
+        self.world.ask(self.person(first), asked)
 
     @ordinary("unsubscribe")
     def unsubscribe(self, first: int, second: int) -> None:
-        """Let somebody take a wish back."""
-        self.world.ask(self.person(first), {"unsubscribe": f"wish-{second % 3}"})
+        """Let somebody take a asked back."""
+        self.world.ask(self.person(first), {"unsubscribe": f"asked-{second % 3}"})
 
     @ordinary("walk")
     def walk(self, first: int, second: int) -> None:

@@ -1,8 +1,8 @@
 """The best possible day: every contact carries everything at once, and everybody tells everybody.
 
-Plays all contacts, wishes, notifications and people forward in time once, with a set of bits a
-node. Shares no code with the analysis whose answers it is compared with, which searches a graph of
-contacts backwards from each notification.
+Plays all contacts, subscriptions, notifications and people forward in time once, with a set of bits
+a node. Shares no code with the analysis whose answers it is compared with, which searches a graph
+of contacts backwards from each notification.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from simulator.witness import Span
 
 
 class Wanted(NamedTuple):
-    """Who would have a notification: it and one of the wishes must be where the person is."""
+    """Who would have a notification: it and a subscription must be where the person is."""
 
     note: int
-    wishes: tuple[int, ...]
+    subscriptions: tuple[int, ...]
 
 
 class Meeting(NamedTuple):
@@ -119,7 +119,7 @@ class Flood:
         for note, each in list(wanted.items()):
             if not held >> self._number[note] & 1:
                 continue
-            known = [self._came[node, w] for w in each.wishes if held >> self._number[w] & 1]
+            known = [self._came[node, w] for w in each.subscriptions if held >> self._number[w] & 1]
             if known:
                 self.found[note, person] = Meeting(
                     time, node, self._explain(node, note, known, time)

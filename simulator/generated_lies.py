@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from denwatch.node.core.items import (
+    ANNOUNCEMENT,
     DELIVERED,
     NEVER,
     NOTIFICATION,
@@ -56,6 +57,11 @@ class Tagged:
 
 def encode_cbor(value: Any) -> bytes:
     """Return CBOR of anything, also of what other encoders refuse."""
+    depth = 0
+    while type(value) is list and len(value) == 1:  # without recursion: it may be very deep
+        depth, value = depth + 1, value[0]
+    if depth:
+        return b"\x81" * depth + encode_cbor(value)
     if value is None or isinstance(value, bool):
         return {None: b"\xf6", False: b"\xf4", True: b"\xf5"}[value]
     if isinstance(value, int):
@@ -326,6 +332,7 @@ def make_body(rng: Random, facts: Facts, kind: int) -> bytes:
         DELIVERED: [facts.subscriber, dots],
         VOCABULARY: [facts.vocabulary, json.dumps({"events": {}})],
         REVOCATION: _draw_notice(rng, facts),
+        ANNOUNCEMENT: [facts.device, facts.vocabulary, [[3, 1]]],
     }
     return encode_cbor(spoil_some(rng, bodies[kind]))
 

@@ -25,6 +25,7 @@ from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.events import Action, Count, Event, Log, Publish, Write
 from denwatch.node.core.home_assistant import Visibility
 from denwatch.node.core.item_store import ItemStore, Transaction
+from denwatch.node.core.mending import mend_damage
 from denwatch.node.core.node import CoreKeys, CoreSettings, Node, build_core
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.peers import PeerProtocol
@@ -108,6 +109,8 @@ class HostedNode:
         if self._clock is None:
             self._base += self.clocks.restore(self.store, now + self.wall_error)
         self.time = now + self._base
+        self.store.apply(mend_damage(self.store, self.time))
+        self.store.commit()
         self.vocabularies = self.make_vocabularies()
         self.node = self.build_core()
         self._writer = None

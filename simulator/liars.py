@@ -38,6 +38,7 @@ from denwatch.node.security import notices
 from denwatch.node.security.cards import seal_box
 from denwatch.protocol import frames
 
+from simulator.evidence import list_honest
 from simulator.generated_lies import (
     Facts,
     draw_dot,
@@ -71,7 +72,9 @@ class LiesTold:
 
     received: set[tuple[str, int]] = field(default_factory=set)  # person and note, by id
     dead: set[int] = field(default_factory=set)  # items, by id
-    names: set[str] = field(default_factory=set)  # subscribers and devices that others registered
+    # Subscribers and devices that others registered, with the nodes that knew it before the lie:
+    # elsewhere a name belongs to whoever speaks of it first, until the authority rules.
+    names: dict[str, set[str]] = field(default_factory=dict)
     count: int = 0
 
 
@@ -229,7 +232,12 @@ def _choose_name(play: Play, rng: Random, host: HostedNode) -> str:
     homes: dict[str, str] = play.world.site.homes  # type: ignore[attr-defined]
     theirs = sorted(name for name, home in homes.items() if home != host.name)
     name = rng.choice(theirs) if theirs else ""
-    find_lies(play).names |= {name} - {""}
+    if name:
+        knew = find_lies(play).names.setdefault(name, set())
+        for node in list_honest(play):
+            keyring = node.keyring  # type: ignore[attr-defined]
+            if keyring.find_owner(name) == homes[name]:
+                knew.add(node.name)
     return name
 
 
@@ -286,6 +294,9 @@ def flood(play: Play, first: int, second: int) -> None:
         _send_items(play, host, [_sign(host, dot, DELIVERED, NEVER, body)], dead)
         return
     node = play.node(first)
+    if play.scenario.dial(WHOLE) and play.world.hosts[node].is_up:
+        whole = play.world.whole(node)  # type: ignore[attr-defined]
+        whole.crowd(MALLORY, whole.config.limits.links_per_name + 8, play.world.now)
     for number in range(_FLOOD // 4):
         words = f'{{"subscribe": "carbon monoxide is above {number} ppm", "name": "n{number}"}}'
         play.world.give(node, Message(MALLORY, REQUESTS + MALLORY, words.encode()))

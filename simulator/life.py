@@ -10,7 +10,7 @@ import json
 from random import Random
 from typing import TYPE_CHECKING
 
-from denwatch.node.core.events import DEVICES, REQUESTS, Message
+from denwatch.node.core.events import DEVICES, REPORTS, REQUESTS, Message
 from denwatch.node.core.item_store import Transaction
 from denwatch.protocol import frames, notification
 from denwatch.protocol.vectors import NotificationVector, Reading
@@ -38,8 +38,21 @@ def ask(play: Play, first: int, _: int, body: str) -> None:
     """Let somebody ask for what was drawn from the grammar."""
     request = json.loads(body)
     if first >> 8 & 3 == 0:
-        request["name"] = f"wish-{first >> 10 & 1}"
+        request["name"] = f"asked-{first >> 10 & 1}"
     play.world.ask(play.person(first), request)
+
+
+@ordinary("report")
+def report(play: Play, first: int, second: int) -> None:
+    """Let somebody report in words what they see of a patient; no report of theirs is like another.
+
+    Who has no answer yet when they walk reports the same at the next node.
+    """
+    name = play.person(first)
+    rate = 20 + len(play.world.people[name].requests) % 220
+    pulse = (f"about {rate}", f"{rate} to {rate + 9}", f"{rate}±4")[second % 3]
+    more = ("", ", temperature is high", ", temp somewhat high", ", triage at least red")
+    play.world.ask(name, {"report": f"patient: pulse {pulse}{more[second >> 2 & 3]}"})
 
 
 @fault("vanish")
@@ -79,7 +92,8 @@ def send_garbage(play: Play, first: int, second: int) -> None:
         json.dumps({"content": [["event", "=", "patient"], ["heart_rate", ">", 1e999]]}).encode(),
         json.dumps({"subscribe": "heart rate is high, valid for 1e300 d"}).encode(),
     ):
-        play.world.give(person.node, Message(person.name, REQUESTS + person.name, payload))
+        for topic in (REQUESTS, REPORTS):
+            play.world.give(person.node, Message(person.name, topic + person.name, payload))
 
 
 @fault("demoted")

@@ -30,6 +30,10 @@ class OpenRules:
         """Accept everybody."""
         return 0
 
+    def recognises(self, user: str, password: bytes | None) -> bool:  # noqa: ARG002
+        """Nobody guesses here."""
+        return True
+
     def may_publish(self, user: str, topic: str) -> bool:  # noqa: ARG002
         """Allow every topic."""
         return True
@@ -57,7 +61,7 @@ class Runner:
 
     def __init__(self, server: MqttServer) -> None:
         self.server = server
-        self.listener = Listener(self._take)
+        self.listener = Listener(self._take, server.budget)
 
     async def run(self, host: str, port: int, until: asyncio.Event) -> None:
         """Serve until `until` is set; print the port when it is open."""

@@ -2,11 +2,18 @@
 
 Plain sets and times over the same contacts, with no bandwidth, no delay and no protocol. Shares no
 code with what it is compared with.
+
+`find_bounded_arrivals` knows that contacts carry only so many bytes. Which messages to carry then
+is a hard problem; it takes them in the order of their birth, and reserves for each the way that
+arrives first over contacts that have room left. One copy of each, all contacts known beforehand,
+nodes of any size: a plan that can be carried out, and that no node could make.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from itertools import groupby
 from operator import attrgetter
 
@@ -71,3 +78,70 @@ def find_arrivals(
                     spread(one, number, time)
     bear(end + 1)
     return arrivals
+
+
+class _Span:
+    """A contact with the bytes that it still carries."""
+
+    def __init__(self, start: int, end: int, nodes: tuple[int, int], room: int) -> None:
+        self.start = start
+        self.end = end
+        self.nodes = nodes
+        self.room = room
+
+
+def find_bounded_arrivals(
+    contacts: Sequence[ContactEvent], parcels: Iterable[Parcel], end: int, rate: int
+) -> dict[str, int]:
+    """Return, by message, how long its reserved way takes, in ms; `rate` is bytes a second."""
+    spans: dict[int, list[_Span]] = {}
+    begun: dict[tuple[int, int], int] = {}
+    for time, first, second, is_up in contacts:
+        pair = min(first, second), max(first, second)
+        if is_up:
+            begun.setdefault(pair, time)
+        elif pair in begun:
+            start = begun.pop(pair)
+            span = _Span(start, time, pair, rate * (time - start) // 1000)
+            for node in pair:
+                spans.setdefault(node, []).append(span)
+    for each in spans.values():
+        each.sort(key=lambda span: span.end)
+    arrivals: dict[str, int] = {}
+    for parcel in sorted(parcels, key=lambda parcel: parcel.time):
+        until = min(end, parcel.time + parcel.life)
+        way = _find_way(spans, parcel, until)
+        if way is not None:
+            arrivals[parcel.name] = way[0] - parcel.time
+            for span in way[1]:
+                span.room -= parcel.size
+    return arrivals
+
+
+def _find_way(
+    spans: dict[int, list[_Span]], parcel: Parcel, until: int
+) -> tuple[int, list[_Span]] | None:
+    """Return when a message arrives at the earliest, and over which contacts that have room."""
+    best = {parcel.source: parcel.time}
+    came: dict[int, tuple[int, _Span]] = {}
+    waiting = [(parcel.time, parcel.source)]
+    while waiting:
+        time, node = heappop(waiting)
+        if time > best[node]:
+            continue
+        if node == parcel.target:
+            way = []
+            while node != parcel.source:
+                node, span = came[node]
+                way.append(span)
+            return time, way
+        here = spans.get(node, [])
+        for span in here[bisect_right(here, time, key=lambda span: span.end) :]:
+            moment = max(time, span.start)
+            other = span.nodes[0] if span.nodes[1] == node else span.nodes[1]
+            if span.room < parcel.size or moment > until or moment >= best.get(other, until + 1):
+                continue
+            best[other] = moment
+            came[other] = node, span
+            heappush(waiting, (moment, other))
+    return None

@@ -17,7 +17,7 @@ _ABSENCE = (10 * _MINUTE, 40 * _MINUTE)
 AWAY = -1  # at no node
 
 
-class Wish(NamedTuple):
+class PlannedSubscription(NamedTuple):
     """What somebody asks for. `top` and `life` (ms) are what the words say, 0 for nothing."""
 
     words: str
@@ -25,25 +25,27 @@ class Wish(NamedTuple):
     life: int = 0
 
 
-WISHES = (
-    Wish("patient temperature is very high"),
-    Wish("heart rate is not normal"),
-    Wish("patient temperature is high and heart rate is high"),
-    Wish("fire temperature is high"),
-    Wish("patient temperature is low, expires after 900 s", life=900_000),
+SUBSCRIPTIONS = (
+    PlannedSubscription("patient temperature is very high"),
+    PlannedSubscription("heart rate is not normal"),
+    PlannedSubscription("patient temperature is high and heart rate is high"),
+    PlannedSubscription("fire temperature is high"),
+    PlannedSubscription("patient temperature is low, expires after 900 s", life=900_000),
 )
-STEADY = (Wish("heart rate is high, top 2, expires after 1800 s", top=2, life=1_800_000),)
+STEADY = (
+    PlannedSubscription("heart rate is high, top 2, expires after 1800 s", top=2, life=1_800_000),
+)
 SENSES = ((1, (0, 1, 2)), (2, (0, 1)))  # event and attributes: a patient, a fire
 
 
 class Act(NamedTuple):
-    """Something that a person does at a time (ms): `wish` to ask for it, `end` to take one back.
+    """Something that a person does at a time (ms): `subscription` to ask for it, `end` to end one.
 
     Otherwise the person goes to a node, or is AWAY."""
 
     time: int
     node: int = AWAY
-    wish: Wish | None = None
+    subscription: PlannedSubscription | None = None
     end: str = ""
 
 
@@ -85,13 +87,16 @@ def make_cast(
 
 def _plan_acts(number: int, home: int, nodes: int, duration: int, rng: Random) -> tuple[Act, ...]:
     kind = number % 4
-    wishes = STEADY if kind == 3 else WISHES
-    acts = [Act(0, wish=rng.choice(wishes))]
+    subscriptions = STEADY if kind == 3 else SUBSCRIPTIONS
+    acts = [Act(0, subscription=rng.choice(subscriptions))]
     if kind == 1:  # away, and then somewhere else
         time = rng.randrange(duration // 4, duration // 2)
         absence = min(rng.randrange(*_ABSENCE), duration // 4)
         acts += [Act(time), Act(time + absence, (home + 1 + rng.randrange(nodes - 1)) % nodes)]
-    elif kind == 2:  # takes the first wish back, and has another
+    elif kind == 2:  # takes the first subscription back, and has another
         time = rng.randrange(duration // 3, 2 * duration // 3)
-        acts += [Act(time, end="wish-0"), Act(time + _MINUTE, wish=rng.choice(WISHES))]
+        acts += [
+            Act(time, end="subscription-0"),
+            Act(time + _MINUTE, subscription=rng.choice(SUBSCRIPTIONS)),
+        ]
     return tuple(acts)

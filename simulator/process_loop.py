@@ -22,9 +22,10 @@ from typing import Any, NamedTuple, cast
 from denwatch.node.config import NodeConfig
 from denwatch.node.runtime import process
 
-_SILENT = logging.getLogger("simulator.silent")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+SILENT = logging.getLogger("simulator.silent")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+logging.getLogger("denwatch.node").addHandler(logging.NullHandler())  # and not stderr
 
 
 class Step(NamedTuple):
@@ -35,7 +36,7 @@ class Step(NamedTuple):
     time: int  # ms
 
 
-class Wish(NamedTuple):
+class LoopRequest(NamedTuple):
     """What the process does next: "open" after so many ms, "run", or "end" with an error."""
 
     what: str
@@ -72,12 +73,12 @@ class ProcessLoop:
         self._steps: list[Step] = []
         self.defects = 0
 
-    def note(self, what: str, error: BaseException | None, time: int) -> Wish:
+    def note(self, what: str, error: BaseException | None, time: int) -> LoopRequest:
         """Note how something ended; return what the process does now."""
         self._steps.append(Step(what, error, time))
         return self.ask()
 
-    def ask(self) -> Wish:
+    def ask(self) -> LoopRequest:
         """Return what the process wants after all that happened."""
         left = iter(self._steps)
         time, waited = [self._steps[0].time if self._steps else 0], [0]
@@ -104,15 +105,16 @@ class ProcessLoop:
             asyncio=SimpleNamespace(run=lambda _: take("run")),
             time=clock,
             warm_up=_do_nothing,
-            _log=_SILENT,
+            raise_file_limit=_do_nothing,
+            _log=SILENT,
         ):
             try:
                 process.serve_node(self._config)
             except _EndOfList as wanted:
-                return Wish(wanted.what, waited[0])
+                return LoopRequest(wanted.what, waited[0])
             except BaseException as error:  # noqa: BLE001 - whatever ends it
-                return Wish("end", 0, error)
-        return Wish("end")
+                return LoopRequest("end", 0, error)
+        return LoopRequest("end")
 
 
 def _do_nothing(*_: object) -> None:
@@ -197,7 +199,7 @@ class Run:
     def _drive(self, **more: Any) -> Iterator[None]:
         self._is_live = True
         try:
-            with drive_module(asyncio=self._loop, _log=_SILENT, **more):
+            with drive_module(asyncio=self._loop, _log=SILENT, **more):
                 yield
         finally:
             self._is_live = False

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from simulator.registry import DIALS, draw_names, list_faults, list_ordinary
-from simulator.wishes import TOPIC, TOPICS, draw_wish
+from simulator.requests import TOPIC, TOPICS, draw_request
 
 MINUTE = 60_000
 
@@ -99,7 +99,7 @@ def _make_happening(time: int, kind: str, rng: Random, topic: int) -> Happening:
     body = ""
     if kind == ASK:  # two thirds of what is asked at a site are of one topic
         number = topic * TOPIC + second % TOPIC if second % 3 else second
-        body = json.dumps(draw_wish(number), ensure_ascii=False)
+        body = json.dumps(draw_request(number), ensure_ascii=False)
     return Happening(time, kind, first, second, body)
 
 

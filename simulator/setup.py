@@ -43,7 +43,7 @@ from simulator.truth import Truth
 from simulator.whole_scenarios import HIDDEN, MAD, make_world
 from simulator.world import WorldSettings
 
-WISHES = (
+USUAL = (
     "patient temperature is high",
     "patient temperature is very high",
     "heart rate is not normal",
@@ -223,4 +223,4 @@ class Setup:
         return f"dog-{number % self.scenario.devices}"
 
 
-__all__ = ["HIDDEN", "MAD", "SENSORS", "WISHES", "Setup", "load_vocabulary"]
+__all__ = ["HIDDEN", "MAD", "SENSORS", "USUAL", "Setup", "load_vocabulary"]

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from simulator.requests import drop_parts
 from simulator.scenario import Scenario
-from simulator.wishes import drop_parts
 
 _LEAST = {"people": 1, "devices": 1, "nodes": 2}
 

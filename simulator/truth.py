@@ -20,6 +20,7 @@ from denwatch.node.core.items import (
     decode_body,
     read_dot,
 )
+from denwatch.node.core.notifications import REPORTED
 
 from simulator.hosted_node import HostedNode
 from simulator.world import KEPT_ALIVE, World
@@ -79,6 +80,7 @@ class Truth:
         self.liars: set[str] = set()  # nodes that hand them on
         self.sent: set[tuple[str, int]] = set()  # owner and note: offered more than once
         self.demoted: dict[str, int] = {}  # people, and when
+        self.reported: dict[tuple[str, int, int], int] = {}  # by number: when a node took it last
         self.revoked: dict[str, int] = {}  # devices that have no rights now, and since when
         self.stolen: list[tuple[str, str]] = []  # node and device: a note of one without rights
         self.added: dict[tuple[str, int], int] = {}  # node and subscription: when it had it first
@@ -92,9 +94,10 @@ class Truth:
         self._delivered: set[tuple[str, str, int]] = set()
 
     def find_forgetful(self) -> set[str]:
-        """Return the nodes whose disks lied: they promised what was not written."""
+        """Return the nodes whose disks lied or decayed: what they promised to keep is lost."""
         assert self.world is not None
-        return {name for name, host in self.world.hosts.items() if host.medium.losses}
+        media = {name: host.medium for name, host in self.world.hosts.items()}
+        return {name for name, medium in media.items() if medium.losses or medium.decayed}
 
     def find_lost(self) -> set[int]:
         """Return the items that such disks forgot, by id; others may still have them."""
@@ -135,7 +138,7 @@ class Truth:
         place = (node, name)
         self.welcomes.setdefault(place, []).append(self.world.now)
         before = max(self.heard.get(place, device.life), self.forgotten.get(place, -1))
-        if before < device.life:
+        if before < device.life and not device.uplink.counts["begun_anew"]:
             self.mistaken.add((*place, device.life))
         self.heard[place] = device.life
 
@@ -144,6 +147,8 @@ class Truth:
         device = self.world.devices.get(fields["device"])
         seen = _read_note(fields, device.life if device else 0)
         self.notes.setdefault(int(str(fields["item"])), seen)
+        if seen.origin == host.name and seen.device_epoch == REPORTED:
+            self.reported[seen.number] = self.world.now
         revoked = self.revoked.get(seen.device, self.world.now)
         if seen.origin == host.name and revoked < self.world.now - _LINGER:
             self.stolen.append((host.name, seen.device))

@@ -1,8 +1,8 @@
 """What became of every notification for every person who wants it, and why: the field's own truth.
 
 From what a witness saw, by definitions alone: who wants what is asked of every pair of a reading
-and a wish; what was possible is played forward (`flood.py`); a `top k` is PrefSIENA's Definition 6
-over all that came to the person's node. The words for outcomes and causes are those of
+and a subscription; what was possible is played forward (`flood.py`); a `top k` is PrefSIENA's
+Definition 6 over all that came to the person's node. The words for outcomes and causes are those of
 `denwatch analyze`, whose answers must be these.
 """
 
@@ -19,7 +19,7 @@ from denwatch.protocol.matching import match
 
 from simulator.device import EmulatedDevice
 from simulator.flood import Flood, Meeting, Wanted
-from simulator.population import Wish
+from simulator.population import PlannedSubscription
 from simulator.witness import Asked, Span, Witness
 
 
@@ -35,11 +35,11 @@ class Verdict(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A notification that a person wants: at which degree by which wishes, and until when."""
+    """A notification that a person wants: at which degree, by which subscriptions, until when."""
 
     note: int
     owner: str
-    degrees: dict[int, int]  # by wish
+    degrees: dict[int, int]  # by subscription
     until: int | None
     withdrawn: int | None
 
@@ -52,7 +52,7 @@ class Judge:
         witness: Witness,
         devices: Mapping[str, EmulatedDevice],
         vocabulary: Vocabulary,
-        terms: Mapping[str, Wish],
+        terms: Mapping[str, PlannedSubscription],
         *,
         delay: int,
         end: int,
@@ -115,7 +115,7 @@ class Judge:
         return asked.begin <= at and (asked.end is None or at < asked.end)
 
     def _find_ends(self, note: int, degrees: Mapping[int, int]) -> tuple[int | None, int | None]:
-        """Return until when it is worth something, and when the last wish was taken back."""
+        """Return until when it is worth something, and when the last subscription ended."""
         asked = [self._witness.asked[each] for each in degrees]
         ends = [each.end for each in asked if each.end is not None]
         withdrawn = max(ends) if len(ends) == len(asked) else None
@@ -130,23 +130,27 @@ class Judge:
     def _replay_top_k(self, pairs: Mapping[tuple[int, str], Pair]) -> set[tuple[int, str]]:
         """Return what is held back by k better ones that came before and still count."""
         held_back: set[tuple[int, str]] = set()
-        shown: dict[int, list[tuple[int, int]]] = {}  # by wish: degree, and until when it counts
+        shown: dict[
+            int, list[tuple[int, int]]
+        ] = {}  # by subscription: degree, and until when it counts
         for (node, note), time in self._witness.carried.items():  # in the order of arrival
             for owner in self._list_present(node, time):
                 pair = pairs.get((note, owner))
-                wish = next(iter(pair.degrees)) if pair else 0
-                terms = self._terms[self._witness.asked[wish].words] if wish else None
+                subscription = next(iter(pair.degrees)) if pair else 0
+                terms = (
+                    self._terms[self._witness.asked[subscription].words] if subscription else None
+                )
                 if not pair or not terms or not terms.top or len(pair.degrees) > 1:
                     continue
                 until = self.read_at[note] + terms.life
-                degree = pair.degrees[wish]
+                degree = pair.degrees[subscription]
                 if until <= time:
                     continue
-                better = [d for d, end in shown.get(wish, ()) if end > time and d > degree]
+                better = [d for d, end in shown.get(subscription, ()) if end > time and d > degree]
                 if len(better) >= terms.top:
                     held_back.add((note, owner))
                 else:
-                    shown.setdefault(wish, []).append((degree, until))
+                    shown.setdefault(subscription, []).append((degree, until))
         return held_back
 
     def _list_present(self, node: str, time: int) -> list[str]:

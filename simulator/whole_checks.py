@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from simulator.evidence import has_equal, list_honest, list_wishes
+from simulator.evidence import has_equal, list_asked, list_honest
 from simulator.keyrings import hash_of, make_secret
 from simulator.keys import KEY_ID
 from simulator.liars import find_lies
@@ -34,8 +34,10 @@ def _list_whole(play: Play) -> list[WholeNode]:
 
 @check("damaged", order=-9)
 def check_damaged(play: Play) -> None:
-    """A node whose disk decays goes on or says what is wrong with it; it does not stumble."""
+    """A node whose disk decays goes on without what decayed: nothing altered is ever used."""
     for host in play.world.hosts.values():
+        for space, key in sorted(host.medium.served):
+            raise Violation("damaged", f"{host.name} used {key.hex()} of {space}, altered")
         if host.medium.decayed and host.defects:
             spaces = sorted({space for space, _ in host.medium.decayed})
             fact = "at its start" if "at its start" in host.defects[0] else "while it runs"
@@ -84,8 +86,8 @@ def check_back(play: Play) -> Iterator[Violation]:
 def check_own_voice(play: Play) -> None:
     """Nobody speaks for another: names are what the node says that registered them."""
     for host in _list_whole(play):
-        for name in sorted(find_lies(play).names) if host.name not in play.truth.liars else ():
-            what = _find_theft(play, host, name)
+        for name, knew in sorted(find_lies(play).names.items()):
+            what = _find_theft(play, host, name) if host.name in knew else ""
             if what:
                 is_home = play.world.site.homes[name] == host.name  # type: ignore[attr-defined]
                 fact = f"{what} at home" if is_home else what
@@ -117,14 +119,14 @@ def check_unsilenced(play: Play) -> None:
     lies = find_lies(play)
     lost = play.truth.find_lost()
     for person in play.world.people.values():
-        for wish in list_wishes(person):
-            id = int(wish.id, 16)
-            if "name" in wish.request or id in lost:
+        for asked in list_asked(person):
+            id = int(asked.id, 16)
+            if "name" in asked.request or id in lost:
                 continue
             if id in lies.dead:
                 for host in list_honest(play):
-                    if not has_equal(host, wish):
-                        what = f"{person.name}: {host.name} was told to forget {wish.id}"
+                    if not has_equal(host, asked):
+                        what = f"{person.name}: {host.name} was told to forget {asked.id}"
                         raise Violation("unsilenced", what, "deaths")
     claimed = {f"{name} never saw {id:016x}" for name, id in lies.received}
     for name in ("arrived", "best") if claimed else ():
@@ -164,6 +166,7 @@ def check_frugal(play: Play) -> Iterator[Violation]:
                 limits.queue + limits.window,
             ),
             "bytes in queues": (sessions.bytes, limits.total_queue_bytes),
+            "links of one name": (host.server.budget.count(MALLORY), limits.links_per_name),
             "retained messages": (sessions.retained.count, limits.retained),
             # What a member signed for somebody counts besides what that one asked for here.
             "subscriptions of one name": (

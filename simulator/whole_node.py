@@ -59,11 +59,19 @@ from denwatch.node.security.registrations import Registrations
 from denwatch.node.store import Storage
 
 from simulator import clients
+from simulator.client_packets import write_connect
 from simulator.clients import Client, read_packets
 from simulator.disk import FieldStore
 from simulator.hosted_node import HostedNode, HostSettings, Watch, describe_defect
 from simulator.keyrings import SiteFiles, make_device_password, make_password
-from simulator.process_loop import ProcessLoop, Run, SimulatedLoop, Wish, drive_module
+from simulator.process_loop import (
+    SILENT,
+    LoopRequest,
+    ProcessLoop,
+    Run,
+    SimulatedLoop,
+    drive_module,
+)
 from simulator.twin_store import TwinStore
 
 _TOKEN = 16  # bits of a packet id in a token
@@ -225,7 +233,10 @@ class WholeNode(HostedNode):
             load_vocabularies=lambda _: self.vocabulary,
             Store=lambda _, __, first_epoch: self._open_store(first_epoch),
             read_wall=wall,
+            read_cpu=lambda: 0.0,  # of a machine that is never busy
+            read_file_limit=lambda: 1 << 20,
             SteadyClock=lambda lead: SteadyClock(lead, wall, lambda: self._now / 1000),
+            _log=SILENT,
         ):
             opened = process.open_node(self.config)
         built = opened.built
@@ -244,8 +255,8 @@ class WholeNode(HostedNode):
         self.time = self.run.process.clock.read()
         self.is_up = True
         self._records.append(Log("start", {}))
-        wish = self.loop.note("open", None, now)
-        assert wish.what == "run", wish
+        request = self.loop.note("open", None, now)
+        assert request.what == "run", request
         self.run.tick()  # up to its first wait
 
     def _watch_failures(self, durable_node: DurableNode) -> None:
@@ -308,7 +319,7 @@ class WholeNode(HostedNode):
             self.log_files.files.clear()
         self.loop = ProcessLoop(self.config)
 
-    def end_run(self, error: BaseException) -> Wish:
+    def end_run(self, error: BaseException) -> LoopRequest:
         """Close after an error that ended a run, or kept it from being opened; return what the
         process does now."""
         what = "run" if self.run is not None else "open"
@@ -414,6 +425,14 @@ class WholeNode(HostedNode):
         if client.is_accepted and client.filters:
             self._send(client, client.write_subscribe(client.filters))
         return client.is_accepted
+
+    def crowd(self, user: str, count: int, now: int) -> None:
+        """Let somebody connect very often, as other apps each time, and stay."""
+        self._now = now
+        for number in range(count):
+            self._last_link += 1
+            hello = write_connect(f"{user}-{number}", user, make_password(user), keep_alive=0)
+            self._receive(LinkOpened(self._last_link), LinkReceived(self._last_link, hello))
 
     def _send(self, client: Client, data: bytes) -> None:
         if client.is_paused:

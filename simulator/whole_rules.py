@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from denwatch.node.core import items
+from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.runtime import build, process
 from denwatch.node.security.notices import RegistrationsBuilder
-from denwatch.node.store import Store
+from denwatch.node.store import Store, interface
 
 from simulator.registry import RULES, Rule
 
@@ -42,7 +44,48 @@ def _limit_nothing(settings: Callable[..., Any]) -> Callable[..., Any]:
     return lambda **fields: settings(**{**fields, "max_subscriptions": 1 << 30})
 
 
+def _believe_all(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _, __, stored: stored[: -interface.SUMS]
+
+
+def _believe_receipts(add: Callable[..., None]) -> Callable[..., None]:
+    """Believe every receipt as if the notifications' own node had made it."""
+
+    def believe(protocol: Any, transaction: Any, item: items.Item, source: str) -> None:
+        dots = items.decode_body(items.DeliveredBody, item.body).dots
+        origin = dots[0].origin if dots else item.dot.origin
+        add(protocol, transaction, replace(item, dot=item.dot._replace(origin=origin)), source)
+
+    return believe
+
+
+def _admit_all(budget: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda limits, *rest: budget(replace(limits, links_per_name=1 << 30), *rest)
+
+
 RULES |= {
+    "receipt-proof": Rule(
+        SubscriberProtocol,
+        "_add_receipt",
+        _believe_receipts,
+        "a receipt counts if its node proves that it had the notification",
+        ("lying-receipts",),
+    ),
+    "checksums": Rule(
+        interface,
+        "open_value",
+        _believe_all,
+        "what changed on the disk by itself is not used",
+        ("bit-flip",),
+    ),
+    "clock-bound": Rule(
+        process,
+        "find_plausible",
+        lambda _: lambda wall: wall,
+        "a clock outside 2020 to 2100 is not used",
+        ("far-clock",),
+        {"whole": 1},
+    ),
     "start-again": Rule(
         process,
         "serve_node",
@@ -64,6 +107,14 @@ RULES |= {
         "SubscriberSettings",
         _limit_nothing,
         "one name has as many subscriptions as the configuration says",
+        ("flood",),
+        {"whole": 1, "limits": 1},
+    ),
+    "links-per-name": Rule(
+        build,
+        "LinkBudget",
+        _admit_all,
+        "one name has as many links as the configuration says",
         ("flood",),
         {"whole": 1, "limits": 1},
     ),

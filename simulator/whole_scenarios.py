@@ -1,7 +1,7 @@
 """Which scenarios are played with whole nodes: two dials, and the world that follows from them.
 
 `whole` 0: cores alone, which is quick; 1: whole nodes on the model of a store; 2: on both stores at
-once. `limits` 1: a configuration with small limits; 2: with packets that are too small for items.
+once. `limits` 1: a configuration with small limits.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ MAD = "mad"  # a device whose key is good and whose mind is not
 MALLORY = "mallory"  # a subscriber who has a password and no good intentions
 OLGA = "olga"  # an operator, as bad
 WHOLE = "whole"
+BOTH_STORES = 2  # of the dial: SQLite beside the model, compared at every operation
 # What is done to the one roster that all nodes share, which whole nodes do not have: there rights
 # change at one node, and the others hear of it later.
 NOT_WHOLE = frozenset({"demoted", "revoked-device"})
@@ -50,16 +51,16 @@ def make_world(
     settings = replace(settings, survives_defects=True)
     if not scenario.dial(WHOLE):
         return World(scenario.seed, vocabulary, settings, watch)
-    from simulator.whole_world import DEFAULT, NARROW, SMALL, WholeWorld
+    from simulator.whole_world import DEFAULT, SMALL, WholeWorld
 
     world = WholeWorld(
         scenario.seed,
         vocabulary,
         settings,
         watch,
-        limits=(DEFAULT, SMALL, NARROW)[scenario.dial(LIMITS)],
+        limits=(DEFAULT, SMALL)[scenario.dial(LIMITS)],
         room=scenario.room,
-        has_twins=scenario.dial(WHOLE) == 2,
+        has_twins=scenario.dial(WHOLE) == BOTH_STORES,
         hidden=HIDDEN,
     )
     people = {f"person-{n}": "helper" if n == 1 else "all" for n in range(scenario.people)}

@@ -37,7 +37,7 @@ from simulator.link import FAIR, Air
 from simulator.memory_store import Crashed
 from simulator.network import WorldSettings
 from simulator.person import LIBRARY, Person
-from simulator.process_loop import Wish
+from simulator.process_loop import LoopRequest
 from simulator.whole_node import WholeNode, make_folder
 from simulator.world import World
 
@@ -49,18 +49,18 @@ SMALL = LimitsSection(
     packet_bytes=131_072,  # an item may have half of it
     window=2,
     queue=8,
-    queue_bytes=16_384,
-    total_queue_bytes=65_536,
+    queue_bytes=131_072,  # as much as a packet: else a peer might never get one through
+    total_queue_bytes=262_144,
     subscriptions=4,
     sessions=16,
     links=64,
+    links_per_name=6,
     retained=20,
     messages_per_second=20,
     burst=40,
     requests_per_subscriber=12,
 )
 DEFAULT = LimitsSection()
-NARROW = LimitsSection(packet_bytes=8_192)  # allowed, and less than an item may need
 
 
 class WholeDevice(EmulatedDevice):
@@ -224,9 +224,9 @@ class WholeWorld(World):
             when = "at its start: " if host.run is None else ""
             host.defects.append(when + describe_defect(error))
         self.deaths += 1
-        wish = host.end_run(error)
+        request = host.end_run(error)
         self._void(host.name)
-        self._obey(host, wish)
+        self._obey(host, request)
 
     def _void(self, name: str) -> None:
         """Let nothing planned for a dead node happen."""
@@ -234,12 +234,12 @@ class WholeWorld(World):
             self._cut(pair)
         self._ticks[name] = (self._ticks[name][0] + 1, 0)
 
-    def _obey(self, host: WholeNode, wish: Wish) -> None:
-        if wish.what == "open":
-            self.calendar.wait(max(wish.wait, 1), self._start, host.name)
+    def _obey(self, host: WholeNode, request: LoopRequest) -> None:
+        if request.what == "open":
+            self.calendar.wait(max(request.wait, 1), self._start, host.name)
             return
-        assert wish.what == "end", wish
-        error = wish.error
+        assert request.what == "end", request
+        error = request.error
         is_failed = isinstance(error, StoreError) and not isinstance(error, StoreFull)
         if is_failed:  # somebody looks after the disk, and starts the node
             host.loop = type(host.loop)(host.config)
@@ -312,4 +312,4 @@ class WholeWorld(World):
                 self._link(pair)
 
 
-__all__ = ["DEFAULT", "NARROW", "SMALL", "WholeWorld"]
+__all__ = ["DEFAULT", "SMALL", "WholeWorld"]

@@ -21,6 +21,7 @@ from denwatch.node.core.events import (
     HOME,
     NOTES,
     REPLIES,
+    REPORTS,
     REQUESTS,
     Acknowledged,
     Listening,
@@ -232,7 +233,8 @@ class World(Network):
             return
         for request in person.list_open():
             payload = json.dumps(request.body).encode()
-            self.give(person.node, Message(name, REQUESTS + name, payload))
+            topic = REPORTS if "report" in request.body else REQUESTS
+            self.give(person.node, Message(name, topic + name, payload))
         if person.list_open() and name not in self._sending:
             self._sending.add(name)
             self.calendar.wait(_ASK_AGAIN, self._ask_again, name)

@@ -36,13 +36,22 @@ def try_script(target: Target, script: bytes) -> str:
 
 def name_finding(error: Exception) -> str:
     """Return an exception's type and the innermost function of ours; raise it if it is none."""
-    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    ours = [code.co_qualname for code in codes if _OURS in Path(code.co_filename).as_posix()]
+    ours = _list_ours(error)
     if not ours and not isinstance(error, BoundError):
         raise error  # a defect of the target itself
     where = f" in {ours[-1]}" if ours else ""
     notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     return f"{type(error).__name__}{where}{notes}"
+
+
+def is_ours(error: Exception) -> bool:
+    """Return whether an exception came through code of ours."""
+    return bool(_list_ours(error))
+
+
+def _list_ours(error: Exception) -> list[str]:
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [code.co_qualname for code in codes if _OURS in Path(code.co_filename).as_posix()]
 
 
 @dataclass

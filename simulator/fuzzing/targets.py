@@ -203,34 +203,38 @@ class MqttTarget(Target):
 
     def play(self, script: Any) -> None:
         """Feed what links bring; after every step no limit is passed."""
-        self._node = make_node(NODE)
-        self._now = START
-        self._links: dict[int, int] = {}
-        self._last = 0
-        self._attach()
+        self.begin(make_node(NODE))
         for step in _list_steps(script):
             match step:
                 case [int(what), int(client), bytes(data)]:
                     self._now += 10
                     self._step(what % 8, client % self._CLIENTS, data)
-                    self._check_bounds()
+                    self.check_bounds()
         for later in (1_000, 30_000, 120_000):
-            self._durable.tick(self._now + later)
-            self._durable.commit()
+            self.durable.tick(self._now + later)
+            self.durable.commit()
         restart(self._node, self._now + 200_000)
+        self._attach()
+
+    def begin(self, node: HostedNode) -> None:
+        """Put a server in front of a node."""
+        self._node = node
+        self._now = START
+        self._links: dict[int, int] = {}
+        self._last = 0
         self._attach()
 
     def _attach(self) -> None:
         node = self._node
         self._server = MqttServer(OpenRules(), _SMALL)
-        self._durable = DurableNode(
+        self.durable = DurableNode(
             node.node, node.store, self._server, lambda _: None, node.clocks.stamp
         )
         self._server.restore(node.store, self._now)
         self._links.clear()
 
     def _step(self, what: int, client: int, data: bytes) -> None:
-        durable, now = self._durable, self._now
+        durable, now = self.durable, self._now
         if what == 5:
             self._now += 1_000 * (len(data) + 1)
             durable.tick(self._now)
@@ -258,7 +262,8 @@ class MqttTarget(Target):
                 durable.receive_input(LinkReceived(link, data), now)
         durable.commit()
 
-    def _check_bounds(self) -> None:
+    def check_bounds(self) -> None:
+        """Require that no limit of the server is passed."""
         sessions = self._server.sessions
         kept = (len(sessions.all), sessions.bytes, sessions.retained.count)
         allowed = (_SMALL.sessions, _SMALL.total_queue_bytes, _SMALL.retained)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from simulator.mobility.disaster import list_areas, plan_disaster
 from simulator.mobility.paths import Leg, Path, find_contacts, find_place
+from simulator.mobility.sites import plan_chain, plan_convoy, plan_ferry
 from simulator.mobility.waypoint import walk_randomly
 
 __all__ = [
@@ -18,6 +19,9 @@ __all__ = [
     "find_contacts",
     "find_place",
     "list_areas",
+    "plan_chain",
+    "plan_convoy",
     "plan_disaster",
+    "plan_ferry",
     "walk_randomly",
 ]

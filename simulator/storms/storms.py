@@ -399,7 +399,14 @@ def alter_readings(stand: Stand, scale: Scale) -> Broken | None:
             stand.node.start()
     if not flipped:
         return {"vacuous": "the reading was not found in the store"}
-    wait_for("the medic's note", lambda: len(stand.received) > 1 or not stand.acknowledged)
+    wait_for(
+        "the medic's note, or that it is named",
+        lambda: (
+            len(stand.received) > 1
+            or not stand.acknowledged
+            or "damaged on the disk and not used: item.notification" in stand.node.journal
+        ),
+    )
     stand.acknowledged.discard(number)  # it came, altered or not, or was refused
     return None
 
@@ -441,7 +448,7 @@ def leap_to_2107(stand: Stand, scale: Scale) -> None:
     """Set the clock to 2107 while the node runs, start it there, and set it back."""
     assert stand.faults is not None
     stand.faults.set(Number.CLOCK, _YEARS - int(time.time()) + 86_400)
-    wait_for("the node to notice", lambda: "the clock was set" in stand.node.journal)
+    wait_for("the node to notice", lambda: "clock shows no time" in stand.node.journal)
     stand.publish(2)
     stand.kill()
     if not stand.is_dead:

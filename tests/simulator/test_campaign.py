@@ -57,14 +57,14 @@ def test_every_kind_of_happening_can_happen() -> None:
     """One scenario with each of them in it: nothing raises, and all promises are kept."""
     kinds = sorted([*list_ordinary(), *list_faults()])
     assert kinds == sorted(KINDS)
-    wish = '{"subscribe": "heart_rate above 100, certain 0.9"}'
+    asked = '{"subscribe": "heart_rate above 100, certain 0.9"}'
     happenings = tuple(
         Happening(
             5_000 + 9_000 * number,
             kind,
             7 * number + 1,
             131 * number + 3,
-            wish if kind == ASK else "",
+            asked if kind == ASK else "",
         )
         for number, kind in enumerate(kinds)
     )
@@ -94,6 +94,7 @@ def test_seeds_keep_all_promises() -> None:
         ("doubt", {"held-back"}),
         ("will", {"present"}),
         ("rights", {"revoked"}),
+        ("top-k-follows", {"top-k-anywhere"}),
     ],
 )
 def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:

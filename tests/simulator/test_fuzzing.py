@@ -9,10 +9,12 @@ import cbor2
 import pytest
 from denwatch.node.core.events import Message
 from denwatch.node.core.item_store import Transaction
+from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 
 from simulator.fuzzing.corpus import list_seeds
 from simulator.fuzzing.engine import fuzz_seeded, shrink_finding, try_script
+from simulator.fuzzing.inputs import play_inputs
 from simulator.fuzzing.known_defects import KNOWN_INPUTS, find_known
 from simulator.fuzzing.mutation import load_script, mutate_script
 from simulator.fuzzing.targets import RequestTarget, Target, list_targets
@@ -104,3 +106,20 @@ def test_an_exception_that_leaves_a_node_is_found_and_made_small(
     finding = try_script(target, script)
     assert finding == "KeyError in Node.handle"
     assert load_script(shrink_finding(target, script, finding)) == [[1, b"\x07"]]
+
+
+def test_generated_inputs_do_no_harm_and_the_same_ones_come_again() -> None:
+    """The short form of `make inputs`: two lives of each kind."""
+    report = play_inputs(2_000, seed=5, life=250)
+    assert report.is_good, report.findings
+    assert report.counts == {"mqtt": 500, "requests": 500, "items": 504, "devices": 500}
+
+
+def test_an_input_at_which_a_node_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(OperatorProtocol, "receive", fail)
+    report = play_inputs(40, seed=5, life=10)
+    assert report.findings == {"items: KeyError in Node.handle": 10}
+    assert not report.is_good

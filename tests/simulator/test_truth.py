@@ -12,12 +12,12 @@ from simulator.calendar import START
 from simulator.day import Day, Plan
 from simulator.device import Sense
 from simulator.flood import Flood, Wanted
-from simulator.population import STEADY, WISHES, Wish, make_cast
+from simulator.population import STEADY, SUBSCRIPTIONS, PlannedSubscription, make_cast
 from simulator.verdict import Judge
 from simulator.witness import Span, WatchedWorld
 
 MINUTE = 60_000
-HIGH = Wish("patient temperature is high")
+HIGH = PlannedSubscription("patient temperature is high")
 
 
 def read_high(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG001
@@ -88,12 +88,14 @@ def test_a_cast_is_of_all_kinds_and_of_its_seed() -> None:
     assert cast == make_cast(3, 50, 6 * 60 * MINUTE, 12, 10, MINUTE)
     assert cast != make_cast(4, 50, 6 * 60 * MINUTE, 12, 10, MINUTE)
     kinds = Counter(
-        "asks" if act.wish else "ends" if act.end else "goes"
+        "asks" if act.subscription else "ends" if act.end else "goes"
         for part in cast.people
         for act in part.acts
     )
     assert kinds == {"asks": 15, "ends": 3, "goes": 6}
-    assert len({wish.words for wish in (*WISHES, *STEADY)}) == len(WISHES) + len(STEADY)
+    assert len({subscription.words for subscription in (*SUBSCRIPTIONS, *STEADY)}) == len(
+        SUBSCRIPTIONS
+    ) + len(STEADY)
 
 
 def test_nobody_judges_a_day_that_nobody_watched() -> None:

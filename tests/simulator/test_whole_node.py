@@ -6,8 +6,10 @@ from random import Random
 
 import cbor2
 import pytest
-from denwatch.node.store import StoreFailed, StoreFull
+from denwatch.node.core.mending import list_damage
+from denwatch.node.store import StoreDecayed, StoreFailed, StoreFull
 
+from simulator.ablations import switch_off
 from simulator.campaign import catch_rule, play_scenario
 from simulator.disk import FieldFaults, FieldMedium, FieldStore
 from simulator.faults import Play
@@ -70,23 +72,23 @@ class TestTheProcess:
         loop = self.make_loop()
         assert loop.ask().what == "open"
         assert loop.note("open", None, 1_000).what == "run"
-        wish = loop.note("run", StoreFull("no room"), 2_000)
-        assert (wish.what, wish.wait) == ("open", 5_000)
+        asked = loop.note("run", StoreFull("no room"), 2_000)
+        assert (asked.what, asked.wait) == ("open", 5_000)
 
     def test_it_ends_when_its_disk_fails(self) -> None:
         loop = self.make_loop()
         loop.note("open", None, 1_000)
-        wish = loop.note("run", StoreFailed("broken"), 2_000)
-        assert wish.what == "end"
-        assert isinstance(wish.error, StoreFailed)
+        asked = loop.note("run", StoreFailed("broken"), 2_000)
+        assert asked.what == "end"
+        assert isinstance(asked.error, StoreFailed)
 
     @pytest.mark.parametrize(("pause", "last"), [(1_000, "end"), (20_000, "open")])
     def test_five_defects_in_a_minute_end_it(self, pause: int, last: str) -> None:
         loop = self.make_loop()
         for number in range(5):
             loop.note("open", None, number * pause)
-            wish = loop.note("run", KeyError("a defect"), number * pause)
-        assert wish.what == last
+            asked = loop.note("run", KeyError("a defect"), number * pause)
+        assert asked.what == last
 
 
 class TestDisks:
@@ -115,9 +117,29 @@ class TestDisks:
     def test_a_value_decays_and_is_mended(self, how: str) -> None:
         store, _ = self.make_store()
         assert store.medium.decay(Random(1), how) == "item"
-        assert store.get("item", b"k") != b"a value"
+        assert store.medium.spaces["item"][b"k"] != b"a value"
+        with pytest.raises(StoreDecayed):
+            store.get("item", b"k")
         store.medium.mend()
-        assert store.get("item", b"k") == b"a value"
+        store.close()
+        assert FieldStore("north", store.medium).get("item", b"k") == b"a value"
+
+    @pytest.mark.parametrize("how", ["flip", "tear"])
+    def test_a_value_that_decayed_is_in_quarantine_after_the_next_opening(self, how: str) -> None:
+        store, _ = self.make_store()
+        store.medium.decay(Random(1), how)
+        store.close()
+        again = FieldStore("north", store.medium)
+        assert again.get("item", b"k") is None
+        assert list(again.scan("item")) == []
+        assert [each.key for each in list_damage(again)] == [b"k"]
+
+    def test_without_checksums_what_decayed_is_served(self) -> None:
+        store, _ = self.make_store()
+        store.medium.decay(Random(1), "flip")
+        with switch_off("checksums"):
+            assert store.get("item", b"k") != b"a value"
+        assert store.medium.served == {("item", b"k")}
 
     def test_what_cannot_be_read_is_an_error_until_it_is_written_again(self) -> None:
         store, _ = self.make_store()
@@ -163,8 +185,12 @@ def test_a_known_defect_shows(name: str) -> None:
         ("start-again", "back"),
         ("home-registers", "own-voice"),
         ("configured-limits", "frugal"),
+        ("links-per-name", "frugal"),
         ("item-schema", "unstopped"),
         ("both-stores", "stores"),
+        ("checksums", "damaged"),
+        pytest.param("clock-bound", "unstopped", marks=pytest.mark.slow),  # a minute
+        ("receipt-proof", "unsilenced"),
     ],
 )
 def test_a_rule_of_whole_nodes_that_is_off_is_noticed(rule: str, broken: str) -> None:

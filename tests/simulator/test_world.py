@@ -55,7 +55,7 @@ def test_a_node_in_the_middle_carries_wishes_one_way_and_readings_the_other() ->
     world = build_chain()
     shuttle(world, 4)
     medic, device = world.people["medic"], world.devices["dog"]
-    assert device.told, "the wish never reached the device"
+    assert device.told, "the subscription never reached the device"
     assert medic.notes, "no reading came back"
     assert len(medic.notes) <= len(device.told)
     assert not medic.again

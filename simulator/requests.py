@@ -1,4 +1,5 @@
-"""Subscriptions drawn from the grammar, as people write them: words, typed content, synonyms.
+"""Subscriptions drawn from the grammar, as people write them: words, typed content, synonyms, and
+the language of a plug-in.
 
 A number is one subscription, the same for ever; `docs/language.md` has the grammar. Most are right,
 a few are not (an empty set, thresholds that contradict each other), and a node refuses those. Only
@@ -14,6 +15,9 @@ from typing import Any
 
 from denwatch.client.vocabulary import Attribute, ValueKind, Vocabulary
 from denwatch.client.vocabulary.loading import load_shipped
+from denwatch.node.core.languages import load_languages
+
+from examples.where_language.denwatch_where import LANGUAGE
 
 POOL = 600  # subscriptions that there are: each is compiled once in a process
 TOPICS, TOPIC = 24, 8  # topics, subscriptions of each
@@ -27,7 +31,10 @@ _HEDGES = ("very", "extremely", "more or less", "somewhat")
 _BELOW, _ABOVE = ("below", "less than", "at most"), ("above", "over", "at least", "exceeds")
 _AGGREGATORS = ("product", "arithmetic mean", "geometric mean", "harmonic mean")
 _CONTENT = 0.15  # of the others are typed content
+_WHERE = 13  # one in so many is in the plug-in's language
 _TERM, _COMPARED = 0.45, 0.8  # of the predicates on numbers; the rest are ranges and abouts
+
+load_languages().register(LANGUAGE)  # as an installed plug-in would be
 
 _TOP = re.compile(r", top (\d+)")
 _EXPIRY = re.compile(r", expires after (\d+) s")
@@ -35,7 +42,7 @@ _EXPIRY = re.compile(r", expires after (\d+) s")
 
 def find_terms(request: dict[str, Any]) -> tuple[int, int]:
     """Return how many are shown at a time, and for how many ms each counts; 0 for no limit."""
-    if "content" in request:
+    if "subscribe" not in request:
         return request.get("top", 0), int(1000 * request.get("expiry", 0))
     words = request["subscribe"]
     top, expiry = _TOP.search(words), _EXPIRY.search(words)
@@ -43,7 +50,7 @@ def find_terms(request: dict[str, Any]) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=POOL)
-def draw_wish(number: int) -> dict[str, Any]:
+def draw_request(number: int) -> dict[str, Any]:
     """Return the request of a subscription, by its number.
 
     The first ones come in topics: what many ask for in nearly the same words, so that one often
@@ -52,6 +59,8 @@ def draw_wish(number: int) -> dict[str, Any]:
     rng = Random(f"wish {number % POOL}")
     if number % POOL < TOPICS * TOPIC:
         return {"subscribe": _draw_usual(rng, Random(f"topic {number % POOL // TOPIC}"))}
+    if not number % POOL % _WHERE:
+        return _draw_where(rng)
     vocabulary = load_shipped("rescue")
     event = "fire" if rng.random() < 0.2 else "patient"
     attributes = vocabulary.events[event].attributes
@@ -187,3 +196,36 @@ def _draw_content(rng: Random, event: str, chosen: list[Attribute]) -> dict[str,
     if rng.random() < 0.2:
         request |= {"top": rng.randrange(1, 4), "expiry": rng.choice((30, 60))}
     return request
+
+
+def _draw_where(rng: Random) -> dict[str, Any]:
+    """Return a condition of the plug-in's language: one or two on each side of an OR."""
+    attributes = load_shipped("rescue").events["patient"].attributes
+    names = ("heart_rate", "heart_rate", "patient_temperature", "triage")
+    sides = []
+    for _ in range(rng.choice((1, 2, 2))):
+        tests = []
+        for attribute in [attributes[rng.choice(names)] for _ in range(rng.choice((1, 1, 2)))]:
+            if attribute.kind is ValueKind.TEXT:
+                test = f"{rng.choice(('=', '!='))} '{rng.choice(attribute.symbols)}'"
+            else:
+                limit = round(_draw_value(rng, attribute) + attribute.step / 2, 4)
+                test = f"{rng.choice(('>', '>=', '<', '<='))} {limit}"
+            tests.append(f"{attribute.name} {test}")
+        sides.append(" AND ".join(tests))
+    return {"where": "FROM patient WHERE " + " OR ".join(sides)}
+
+
+def list_alternatives(request: dict[str, Any]) -> tuple[tuple[tuple[str, str, Any], ...], ...]:
+    """Return the constraints of a subscription that is not in words; one side must be met."""
+    if "where" not in request:
+        return (tuple((*triple,) for triple in request.get("content", ())),)
+    event, _, condition = request["where"].removeprefix("FROM ").partition(" WHERE ")
+    sides = [side.split(" AND ") for side in condition.split(" OR ")]
+    read = [[_read_test(test) for test in side] for side in sides]
+    return tuple((("event", "=", event), *tests) for tests in read)
+
+
+def _read_test(test: str) -> tuple[str, str, Any]:
+    name, sign, value = test.split(" ")
+    return name, sign, value.strip("'") if value.startswith("'") else float(value)
