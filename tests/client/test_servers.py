@@ -173,8 +173,9 @@ def test_a_tree_is_sent_as_json() -> None:
 
 
 def test_a_probe_asks_for_what_fits() -> None:
-    asked = json.loads(write_probe("1", ["x" * 50] * 100, 1_000))["probe"]
-    assert 15 <= len(asked) < 20
+    asked = json.loads(write_probe("1", ["x" * 100] * 100, 1_000))["probe"]
+    assert 8 <= len(asked) < 10
+    assert len(json.loads(write_probe("1", ["x"] * 100, 1_000))["probe"]) == 16
 
 
 # Views -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ from denwatch.client.console.user_session import (
     NodeServers,
     UserSettings,
     check_key,
+    close_folder,
     load_settings,
     remember_key,
     save_settings,
 )
+from denwatch.client.subscriber import ConnectionState, ConnectionStatus, SubscriberError
+from denwatch.client.subscriber.servers import DENIED
 from denwatch.client.vocabulary import load_shipped
 
 RESCUE = load_shipped("rescue")
@@ -65,6 +69,68 @@ def test_the_secret_outlives_a_restart_and_is_kept_from_others(tmp_path: Path) -
     assert tokens[0] == tokens[1]
     kept = tmp_path / "medic7.console.json"
     assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_a_console_ends_with_the_right_to_it(users: ConsoleUsers, tmp_path: Path) -> None:
+    settings = UserSettings()
+    remember_key(settings, "key")
+    save_settings(tmp_path / "medic7.console.json", settings)
+    logins = [users.login("medic7", "key") for _ in range(2)]
+    user = users.find(logins[0])
+    assert user is not None
+    user._follow_status(ConnectionStatus(ConnectionState.IDLE, "mqtt://north", DENIED))
+    user._follow_status(ConnectionStatus(ConnectionState.OPENING, "mqtt://south"))
+    assert users.find(logins[1]) is users.find(logins[0]) is None
+    with pytest.raises(LoginError, match="not used here before"):  # nor without a node
+        users.login("medic7", "key")
+
+
+def test_a_single_users_link_works_while_a_node_accepts_the_key(
+    users: ConsoleUsers, tmp_path: Path
+) -> None:
+    token = users.open_single("medic7", "key", tmp_path / "medic7.db")
+    session, user = users.enter(token), users.single
+    assert user is not None
+    user._follow_status(ConnectionStatus(ConnectionState.IDLE, "mqtt://north", DENIED))
+    assert users.find(session) is users.enter(token) is None
+    user._follow_status(ConnectionStatus(ConnectionState.ONLINE, "mqtt://north"))
+    assert users.find(session) is None
+    assert users.find(users.enter(token)) is user
+
+
+def test_nobody_else_can_read_what_a_console_keeps(users: ConsoleUsers, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        users.open_single("medic7", "key", tmp_path / "medic7.db")
+    finally:
+        os.umask(before)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"medic7.db", "medic7.db-lock", "medic7.console.json"} <= names
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+
+
+def test_a_folder_that_others_can_read_is_closed_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / "console"
+    folder.mkdir(mode=0o755)
+    (folder / "medic7.db").write_bytes(b"")
+    (folder / "medic7.db").chmod(0o644)
+    assert close_folder(folder) == [
+        f"{folder}: other users could read it (mode 755)",
+        f"{folder / 'medic7.db'}: other users could read it (mode 644)",
+    ]
+    assert (folder.stat().st_mode & 0o777, (folder / "medic7.db").stat().st_mode & 0o777) == (
+        0o700,
+        0o600,
+    )
+    assert close_folder(folder) == []
+
+
+def test_a_folder_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    with pytest.raises(SubscriberError, match="another user"):
+        close_folder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "#", "+", "$x", "x" * 65, "../medic7"])

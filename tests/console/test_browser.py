@@ -376,3 +376,27 @@ def _ask(page: Page, words: str) -> None:
     expect(page.locator("#subscribe")).not_to_have_attribute("aria-disabled", "true")
     page.locator("#ask-text").press("Enter")
     expect(page.locator(".subscription .state")).to_have_text("active")
+
+
+def test_that_no_node_is_up_is_said_in_red(world: World, browser: Browser, tmp_path: Path) -> None:
+    """The last test here: the nodes stay down."""
+    password = write_password(tmp_path, world.passwords["medic7"])
+    words = ["--as", "medic7", "--password-file", str(password)]
+    words += ["--node", world.north.url, "--node", world.south.url]
+    tab = Tab(browser, 1280, 900)
+    with running_console(tmp_path / "console", *words) as address:
+        page = tab.open(address)
+        sentence = page.locator("#network-sentence")
+        expect(sentence).to_have_text("All 2 nodes are connected.")
+        expect(page.locator(".source.lost")).to_have_count(0)
+        world.north.stop()
+        expect(sentence).to_contain_text("1 of 2 nodes are up: north stopped for")
+        world.south.stop()
+        expect(sentence).to_contain_text("No node is up: north stopped for")
+        expect(sentence).to_have_class(re.compile("down"))
+        expect(page.locator(".banner")).to_contain_text("No node in range")
+        expect(page.locator(".source .presence").first).to_contain_text("unknown since")
+        tab.check_access("no node")
+        tab.picture("no-node")
+        tab.check(address)
+    tab.close()

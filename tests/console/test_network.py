@@ -61,11 +61,12 @@ def test_a_node_that_is_not_heard_is_silent_and_what_it_said_is_not_believed() -
     later = NOW + SILENT
     memory.learn("south", make_status(["north"]), later)
     view = memory.view(later)
-    assert {node.name: node.state for node in view.nodes} == {"north": "silent", "south": "up"}
-    assert not view.is_cut  # south is heard, and sees north
+    assert {node.name: node.state for node in view.nodes} == {"north": "told", "south": "up"}
+    assert view.state == "well"  # south is heard, and sees north
     both = memory.view(later + SILENT)
     assert {node.state for node in both.nodes} == {"silent"}
-    assert both.is_cut
+    assert both.state == "down"
+    assert both.describe() == "No node is up: north silent for 1 min 10 s, south silent for 35 s."
 
 
 def test_a_good_bye_is_no_cut_and_the_long_gone_is_forgotten() -> None:
@@ -75,7 +76,12 @@ def test_a_good_bye_is_no_cut_and_the_long_gone_is_forgotten() -> None:
     memory.learn("north", make_status([]), NOW + 2)
     view = memory.view(NOW + 2)
     assert {node.name: node.state for node in view.nodes} == {"north": "up", "south": "stopped"}
-    assert view.describe() == "One node, no peers."
+    assert view.state == "reduced"
+    assert view.describe() == "1 of 2 nodes are up: south stopped for 0 s."
+    memory.forget("north", NOW + 60_000)
+    none = memory.view(NOW + 90_000)
+    assert none.state == "down"
+    assert none.describe() == "No node is up: north stopped for 30 s, south stopped for 1 min 29 s."
     assert memory.view(NOW + 10**8).nodes == ()
     assert NetworkMemory().view(NOW).describe() == "No node has reported yet."
 
@@ -85,7 +91,7 @@ def test_nonsense_in_a_status_is_no_harm() -> None:
     memory.learn("x", {"peers": "y", "queue": None, "lag_ms": "soon", "publishers": [3, {}]}, NOW)
     (node,) = memory.view(NOW).nodes
     assert (node.peers, node.queue, node.lag) == ((), 0, "")
-    assert read_announcements({"x": {"publishers": [3, {"present": 7}]}}) == ([], 0)
+    assert read_announcements({"x": {"publishers": [3, {"present": 7}]}}, {}) == ([], 0)
 
 
 links = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)
@@ -131,7 +137,7 @@ def test_devices_are_listed_with_what_they_sense_and_where_they_are() -> None:
         "north": make_status([], [group]),
         "south": make_status([], [{**group, "present": ["bed-1"], "away": [], "more": 0}]),
     }
-    announced, more = read_announcements(statuses)
+    announced, more = read_announcements(statuses, {})
     place = {"east": {"value": 420.0, "unit": "m"}, "north": {"value": 1310.0, "unit": "m"}}
     notes = [
         make_note("1", place, at="2026-11-16T10:00:00Z"),
@@ -148,3 +154,9 @@ def test_devices_are_listed_with_what_they_sense_and_where_they_are() -> None:
     assert (second["name"], second["place"]) == ("bed-2", "")
     (sense,) = first["sensed"]
     assert [a["domain"] for a in sense["attributes"]] == ["0 to 255 bpm", "not in this vocabulary"]
+    announced, _ = read_announcements(statuses, {"south": NOW})
+    known = {
+        one["name"]: (one["is_present"], one["lost"])
+        for one in build_sources(announced, RESCUE, [])
+    }
+    assert known == {"bed-1": (False, NOW), "bed-2": (True, 0)}  # nobody knows of south's devices

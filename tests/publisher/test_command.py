@@ -69,6 +69,31 @@ def test_the_library_keeps_a_connection_and_hears_what_is_wanted(site: Publisher
         assert not publisher.device.matches(cold)
 
 
+def test_a_person_reports_in_words(
+    site: PublisherSite, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    secret = tmp_path / "medic7.key"
+    secret.write_text(site.password, encoding="utf-8")
+    secret.chmod(0o600)
+    node = ["--node", f"127.0.0.1:{site.node.port}"]
+    argv = ["publish", "--as", "medic7", "--password-file", str(secret), *node]
+    with App(site.node.port, "medic7", site.password) as app:
+        app.subscribe("dens/1/reply/medic7", "dens/1/note/medic7")
+        assert app.ask("medic7", "pain is severe")["ok"]
+        assert main([*argv, "patient: pulse about 70, pain 8 to 9"]) == 0
+        stored = "north stored patient: heart_rate 60.0 to 80.0 bpm, pain 8.0 to 9.0"
+        assert stored in capsys.readouterr().out
+        note = wait_for("a report", lambda: [n for n in app.notes("medic7") if "reporter" in n])[0]
+        assert (note["reporter"], round(note["values"]["pain"]["high"])) == ("medic7", 9)
+    assert main([*argv, "patient: pules 120"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith('column 10: unknown attribute "pules" of event patient; did you mean')
+    assert main([*argv, "--dry-run", "patient: pain 8"]) == 0
+    secret.write_text("wrong", encoding="utf-8")
+    assert main([*argv, "patient: pain 8"]) == 1
+    assert "refused" in capsys.readouterr().err
+
+
 def test_what_is_acknowledged_survives_a_power_cut(
     site: PublisherSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +120,7 @@ def test_mistakes_are_told_with_their_place(
     assert main(["publish", *key, "--json", "patient heart_rate=1000"]) == 1
     assert json.loads(capsys.readouterr().out)["at"] == 20
     assert main(["publish", FEVER]) == 2
-    assert "--key FILE" in capsys.readouterr().err
+    assert "--as NAME, or --key FILE" in capsys.readouterr().err
     assert main(["publish", *key, "--device", "bed-1", FEVER]) == 1
     assert "is the key of tester" in capsys.readouterr().err
     assert main(["publish", *key, "--node", "ftp://x", FEVER]) == 1

@@ -10,6 +10,7 @@ from denwatch.client.publisher import PublisherError, SimulatedDevice, parse_rea
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.events import Acknowledged, Message
 from denwatch.node.core.notifications import list_sensed, shorten_hash
+from denwatch.protocol.frames import DOWN, decode_message, open_frame
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from tests.devices.device_node import DEVICE, NODE, DeviceNode, make_secret, make_vector
@@ -96,11 +97,21 @@ def test_every_run_comes_after_the_one_before() -> None:
         assert device.is_done
     assert len(node.list_notes()) == 4
     late = make_device(node, START)
+    late.put(FEVER, 0)
     message = late.next_message(0)
     assert message is not None
     node.do(Message(DEVICE, *message))
-    assert node.outbox == []
+    (publish,) = node.outbox
+    assert publish.topic == late.topics[1]
+    told = decode_message(open_frame(late.link, DOWN, publish.payload).body)
+    assert told == ("heard", {"epoch": device.epoch, "count": 1})
     assert node.counts["device_refused.replay"] == 1
+    assert not late.receive(publish.topic, publish.payload), "it is no acknowledgement"
+    again = late.next_message(3_000)
+    assert again is not None
+    assert again[0] == late.hello_topic, "no reading before the node takes the hello"
+    assert not late.is_done
+    assert len(node.list_notes()) == 4
 
 
 def test_what_was_not_announced_is_not_sent() -> None:
@@ -120,6 +131,16 @@ def test_vectors_of_the_node_tell_what_is_wanted() -> None:
         assert device.receive(publish.topic, publish.payload)
         assert not device.receive(publish.topic, publish.payload)  # once only
     assert device.vectors == {}
+
+
+def test_a_hello_says_what_may_be_uncertain() -> None:
+    for doubts, expected in ((None, True), ({}, False), ({FEVER.event: 1}, True)):
+        node, device = make_pair()
+        device.doubts = doubts
+        device.put(FEVER, 0)
+        talk(node, device, 0)
+        (known,) = node.devices.list_devices()
+        assert known.may_doubt(FEVER.event) is expected
 
 
 def test_what_is_not_the_nodes_is_refused() -> None:

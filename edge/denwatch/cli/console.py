@@ -44,14 +44,16 @@ def run(argv: list[str]) -> int:
         from denwatch.client.console.auth import ConsoleUsers
         from denwatch.client.console.preview import preview
         from denwatch.client.console.server import ListenAddress
-        from denwatch.client.console.user_session import NodeServers
+        from denwatch.client.console.user_session import NodeServers, close_folder
         from denwatch.client.subscriber import SubscriberError
         from denwatch.client.subscriber.link import Identity
         from denwatch.client.subscriber.servers import parse_server
     vocabulary = common.load_vocabulary(arguments.vocabulary)
     folder = common.make_folder(Path(arguments.store or common.find_data_home() / "console"), 0o700)
     servers = tuple(arguments.node or [DEFAULT_NODE])
-    with common.refuse(SubscriberError):
+    with common.refuse(SubscriberError, OSError):
+        for what in close_folder(folder):
+            print(f"denwatch console: {what}; not any more", file=sys.stderr)
         nodes = NodeServers(servers, arguments.ca, arguments.insecure)
         for server in servers:  # refuse now, not at a login, to send keys in the clear
             identity = Identity("name", "key", nodes.tls, nodes.is_insecure)

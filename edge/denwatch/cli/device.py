@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,22 @@ from denwatch.cli.errors import EXIT_STATUS, CommandError
 _DESCRIPTION = """
 `config` writes watchdog.json from the device's key and sentences that say what it senses. `build`
 compiles the watchdog to .mpy files, laid out like a board's lib/. `install` builds, asks for the
-configuration (or takes one), and copies everything over USB with mpremote."""
+configuration (or takes one), and copies everything over USB with mpremote. `log` shows what a node
+heard of a device: battery, radio time, restarts, the last lines of its log, what was refused."""
 _EXAMPLES = """
 denwatch device config --key dog-1.json --sense 'patient_temperature from ds18x20 on pin 4'
 denwatch device build --architecture xtensawin --output build/esp32
 denwatch device build --role filter --architecture armv6m --output build/pico
 denwatch device install --port /dev/ttyUSB0
-denwatch device install --config watchdog.json --dry-run"""
+denwatch device install --config watchdog.json --dry-run
+denwatch device log dog-1 --directory north"""
 
 _SENTENCES = """\
 sentences: ATTRIBUTE from SENSOR, then in any order
   ds18x20 on pin N [sensor N of N]    dht11|dht22 on pin N [field humidity]
   FILE.csv, or csv file NAME, [column NAME] [in UNIT] [scale N]
   adc on pin N MEANING                gpio on pin N [inverted] [field changes] [MEANING]
+  sht3x clock N data N [address N] [field humidity]
   i2c clock N data N address N register N bytes N [signed] [little] [shift N] [bus N] MEANING
   NAME of --sources [field N] [column NAME] [MEANING]
   MEANING of a number: step 0.01 °C, or with 0 bar at 6553 and 300 bar at 58982
@@ -52,7 +56,43 @@ def run(argv: list[str]) -> int:
         from denwatch.cli.devices.wizard import write_watchdog
 
         return write_watchdog(arguments)
+    if arguments.action == "log":
+        return _show_log(arguments)
     return _build(arguments) if arguments.action == "build" else _install(arguments)
+
+
+def _show_log(arguments: argparse.Namespace) -> int:
+    """Print what a node's log has of a device: its hellos with what they say, and refusals."""
+    with common.need_extra("node"):
+        from denwatch.node.log import build_mask, decode_records, read_name, read_segment
+    lines = []
+    kinds = ("device", "refuse")
+    paths = [path for path in Path(arguments.directory).rglob("*") if read_name(path.name)]
+    for path in sorted(paths):
+        contents = read_segment(path.read_bytes(), is_closed=path.suffix != ".open")
+        for block in contents.blocks:
+            records = decode_records(block, kinds)[0] if block.may_hold(build_mask(kinds)) else []
+            lines += [
+                (record.time, text)
+                for record in records
+                if record.fields.get("device", record.fields.get("who")) == arguments.name
+                for text in _describe_record(record.fields)
+            ]
+    if not lines:
+        raise CommandError(f"{arguments.directory}: no log has anything of {arguments.name}")
+    for time, text in sorted(lines, key=lambda line: line[0])[-arguments.last :]:
+        print(f"{datetime.fromtimestamp(time / 1000, UTC):%Y-%m-%d %H:%M:%S} {text}")
+    return 0
+
+
+def _describe_record(fields: dict[str, Any]) -> list[str]:
+    if "why" in fields:
+        return [f"refused: {fields['why']}"]
+    facts = dict(fields.get("settings") or {})
+    lines = str(facts.pop("log", "")).splitlines()
+    said = ", ".join(f"{name} {value}" for name, value in facts.items() if value)
+    word = f"hello, epoch {fields['device_epoch']}" if fields["is_up"] else "gone"
+    return [f"{word}{': ' if said else ''}{said}", *(f"  {line}" for line in lines)]
 
 
 def _build(arguments: argparse.Namespace) -> int:
@@ -78,7 +118,8 @@ def _install(arguments: argparse.Namespace) -> int:
             print(f"note: {words} (denwatch keys show --url)", file=sys.stderr)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        images.build_role("full", arguments.architecture, folder / "lib")
+        needless = () if config.get("sleep") else ("denwatch/watchdog/duty.py",)
+        images.build_role("full", _choose_architecture(arguments), folder / "lib", needless)
         for node in config["nodes"]:
             if "ca" in node:
                 node["ca"] = _copy_certificate(Path(node["ca"]), folder)
@@ -92,6 +133,23 @@ def _install(arguments: argparse.Namespace) -> int:
             ).returncode:
                 raise CommandError("mpremote failed; is the board connected?")
     return 0
+
+
+_ASK = "import sys; print(getattr(sys.implementation, '_mpy', 0))"
+
+
+def _choose_architecture(arguments: argparse.Namespace) -> str:
+    """Return what was asked for, or what the board says that it is."""
+    if arguments.architecture or arguments.dry_run:
+        return arguments.architecture or "xtensawin"
+    connect = ["connect", arguments.port] if arguments.port else []
+    command = [images.find_program("mpremote"), *connect, "exec", _ASK]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not done.stdout.strip().isdecimal():
+        raise CommandError("mpremote failed; is the board connected?")
+    found = images.read_architecture(int(done.stdout))
+    print(f"the board is {found or 'of no architecture that is known here: without machine code'}")
+    return found
 
 
 def _find_config(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -142,6 +200,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             "Build, configure, and copy everything to a board that is connected over USB.",
             _add_install,
         ),
+        ("log", "Show what a node heard of a device, newest last.", _add_log),
     ):
         action = actions.add_parser(name, help=words, description=words, allow_abbrev=False)
         action.epilog = EXIT_STATUS
@@ -207,7 +266,7 @@ def _add_build(action: argparse.ArgumentParser) -> None:
 
 
 def _add_install(action: argparse.ArgumentParser) -> None:
-    _add_architecture(action)
+    _add_architecture(action, "", "what the board says that it is")
     common.add_option(action, "--config FILE", "a watchdog.json instead of questions")
     common.add_option(
         action,
@@ -218,11 +277,20 @@ def _add_install(action: argparse.ArgumentParser) -> None:
     common.add_option(action, "--dry-run", "print what mpremote would do")
 
 
-def _add_architecture(action: argparse.ArgumentParser) -> None:
+def _add_log(action: argparse.ArgumentParser) -> None:
+    action.add_argument("name", help="the device's name")
+    common.add_option(action, "--directory DIRECTORY", "the node's folder (this one)", default=".")
+    common.add_option(action, "--last N", "lines, at most (40)", type=int, default=40)
+
+
+def _add_architecture(
+    action: argparse.ArgumentParser, default: str = "xtensawin", words: str = "xtensawin"
+) -> None:
     common.add_option(
         action,
         "--architecture",
-        "xtensawin: ESP32 (default); armv6m: RP2040; armv7m: RP2350, STM32; x64, x86: PC",
+        "xtensawin: ESP32; armv6m: RP2040; armv7m: RP2350, STM32; rv32imc: ESP32-C3, C6; "
+        f"x64, x86: PC ({words})",
         choices=images.ARCHITECTURES,
-        default="xtensawin",
+        default=default,
     )

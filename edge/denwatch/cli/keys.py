@@ -306,6 +306,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 # %u is the user name: Mosquitto's own form of "everybody to their own topics".
 _ACL = """\
 pattern write dens/1/sub/%u
+pattern write dens/1/report/%u
 pattern read dens/1/reply/%u
 pattern read dens/1/note/%u
 pattern write dens/1/wd/%u/hello
@@ -318,6 +319,7 @@ pattern read dens/1/plan/+
 _ACL_NODE = """
 user {name}
 topic read dens/1/sub/+
+topic read dens/1/report/+
 topic write dens/1/reply/+
 topic write dens/1/note/+
 topic read dens/1/wd/+/hello

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from denwatch.cli.common import add_option, build_parser, need_extra, reach, refuse
-from denwatch.cli.errors import WRONG_USAGE, CommandError
+from denwatch.cli.errors import WRONG_INPUT, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from denwatch.node.config import Broker
@@ -35,6 +35,7 @@ acknowledged."""
 _EXAMPLES = """
 denwatch node --init north --name north
 denwatch node north/node.toml
+denwatch node --check north
 denwatch node north/node.toml --broker mqtt://127.0.0.1:1883
 denwatch node --init south --join south.invite --listen mqtt://127.0.0.1:1884"""
 
@@ -50,15 +51,24 @@ def run(argv: list[str]) -> int:
         return run_init(Path(arguments.init), arguments)
     # Of the configuration, keys, store and ports.
     with refuse(ValueError, StoreError, OSError):
-        config = load_config(Path(arguments.config))
+        path = Path(arguments.config)
+        config = load_config(path / CONFIG_FILE if path.is_dir() else path)
         if arguments.broker:
             config = dataclasses.replace(config, broker=_read_broker(arguments.broker))
         start_logging(config.name, arguments.log, arguments.level)
         if arguments.check:
-            check_node(config)
-            print(f"{config.name}: configuration, keys and store are valid")
-        else:
-            serve_node(config)
+            return _report_check(config.name, check_node(config))
+        serve_node(config)
+    return 0
+
+
+def _report_check(name: str, found: list[str]) -> int:
+    for line in found:
+        print(line)
+    if found:
+        print(f"{name}: {len(found)} damaged; when the node is started it goes on without these")
+        return WRONG_INPUT
+    print(f"{name}: configuration, keys, store and log are valid")
     return 0
 
 
@@ -77,10 +87,13 @@ def _read_broker(url: str) -> Broker:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = build_parser("node", "Make or run a DENS node.", _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
-        "config", nargs="?", default="node.toml", help="its configuration (node.toml)"
+        "config",
+        nargs="?",
+        default="node.toml",
+        help="its configuration, or its folder (node.toml)",
     )
     add_option(parser, "--init FOLDER", "make a node's folder, and exit")
-    add_option(parser, "--check", "check configuration, keys and store, and exit")
+    add_option(parser, "--check", "check configuration, keys, store and log, and exit")
     add_option(parser, "--broker URL", "use this broker instead of an own server")
     add_option(
         parser, "--log", "log format on stderr (text)", choices=("text", "json"), default="text"

@@ -1,4 +1,4 @@
-"""`denwatch publish`: sends readings as a registered device, and waits for the node."""
+"""`denwatch publish`: sends readings, as a person in words or as a registered device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from denwatch.cli import common
 from denwatch.cli.errors import MISSING, WRONG_INPUT, WRONG_USAGE, CommandError
-from denwatch.cli.subscribe import read_seconds
+from denwatch.cli.subscribe import DEFAULT_NODE, read_password, read_seconds
 
 if TYPE_CHECKING:
     from denwatch.client.vocabulary import Vocabulary
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """
 A reading is an event and values, by the vocabulary's names or synonyms. A number may have a unit
-and an accuracy; `broken` is a sensor without a reading. Readings are sent whether or not a
-subscription matches them, in frames sealed with the device's key, and the command ends when the
-node has stored them.
+and an accuracy; `broken` is a sensor without a reading. In words a value may also be a term with
+hedges, "about", a range, or one side: what is not sure is published as uncertain. Readings are sent
+whether or not a subscription matches them, and the command ends when the node has stored them.
 
-FILE is what `denwatch keys show DEVICE --secrets --output FILE` wrote. Use a test device: its
-sequence numbers come from the clock, so the node would refuse a watchdog of the same name later."""
+With --as you report as a person, under your own name and password. With --key you are a device,
+and the frames are sealed with its key: FILE is what `denwatch keys show DEVICE --secrets --output
+FILE` wrote. Use a test device: its sequence numbers come from the clock, so the node would refuse a
+watchdog of the same name later."""
 _EXAMPLES = """
+denwatch publish --as medic7 'patient: temperature is high, pulse about 120, pain 6 to 8'
 denwatch publish --key tester.json 'patient heart_rate=160 patient_temperature=39.5'
 denwatch publish --key tester.json 'patient patient_temperature=102.4 °F heart_rate=120±5'
 denwatch publish --key tester.json --age 3600 'patient heart_rate=broken'
@@ -33,8 +36,10 @@ denwatch publish --device tester --key tester.json --node 127.0.0.1:1883 - < rea
 def run(argv: list[str]) -> int:
     """Publish readings."""
     arguments = _parse(argv)
-    vocabulary = common.load_vocabulary(arguments.vocabulary)
     texts = _list_texts(arguments)
+    if arguments.name is not None and not arguments.dry_run:
+        return _report(arguments, texts)
+    vocabulary = common.load_vocabulary(arguments.vocabulary)
     readings = _read_all(arguments, texts, vocabulary)
     if readings is None:
         return WRONG_INPUT
@@ -50,13 +55,15 @@ def run(argv: list[str]) -> int:
             read_key,
         )
     if arguments.key is None:
-        raise CommandError("give the device's key file with --key FILE", WRONG_USAGE)
+        words = "say who you are: --as NAME, or --key FILE for a device"
+        raise CommandError(words, WRONG_USAGE)
     with common.refuse(PublisherError), common.refuse(UnacknowledgedError, status=MISSING):
         key = read_key(Path(arguments.key), arguments.device, arguments.node_name)
         publisher = Publisher(
             key,
             vocabulary,
             find_coverage(readings, vocabulary),
+            doubts=find_doubts(readings),
             server=arguments.node,
             ca=None if arguments.ca is None else Path(arguments.ca),
             is_insecure=arguments.insecure,
@@ -72,6 +79,31 @@ def run(argv: list[str]) -> int:
     return 0
 
 
+def _report(arguments: argparse.Namespace, texts: list[str]) -> int:
+    """Publish as a person; the node understands the words."""
+    from denwatch.client.errors import LanguageError
+
+    with common.need_extra("client"):
+        from denwatch.client.publisher import PublisherError, UnacknowledgedError, send_reports
+        from denwatch.client.subscriber.link import Identity
+    tls = Path(arguments.ca) if arguments.ca else None
+    identity = Identity(arguments.name, read_password(arguments), tls, arguments.insecure)
+    server = arguments.node or DEFAULT_NODE
+    with common.refuse(PublisherError), common.refuse(UnacknowledgedError, status=MISSING):
+        replies = send_reports(server, identity, texts, arguments.age, arguments.timeout)
+    status = 0
+    for text, reply in zip(texts, replies, strict=True):
+        if arguments.json:
+            print(json.dumps(reply, ensure_ascii=False))
+        elif reply.get("ok"):
+            print(f"{reply['node']} stored {reply['reported']} ({reply['id']})")
+        else:
+            error = LanguageError(reply["error"], reply.get("at"), reply.get("length", 1))
+            common.print_mistake(error, text, as_json=False)
+        status = status if reply.get("ok") else WRONG_INPUT
+    return status
+
+
 def find_coverage(
     readings: list[NotificationVector], vocabulary: Vocabulary
 ) -> dict[int, tuple[int, int]]:
@@ -84,6 +116,15 @@ def find_coverage(
         features = coverage.get(reading.event, (0, 0))[0] | reading.features | reading.faults
         coverage[reading.event] = features, features & wides
     return coverage
+
+
+def find_doubts(readings: list[NotificationVector]) -> dict[int, int]:
+    """Return the attributes that are uncertain in any of these readings, by event."""
+    doubts: dict[int, int] = {}
+    for reading in readings:
+        mask = sum(1 << one.attribute for one in reading.readings if not one.exact)
+        doubts[reading.event] = doubts.get(reading.event, 0) | mask
+    return doubts
 
 
 def _list_texts(arguments: argparse.Namespace) -> list[str]:
@@ -105,7 +146,7 @@ def _read_all(
     arguments: argparse.Namespace, texts: list[str], vocabulary: Vocabulary
 ) -> list[NotificationVector] | None:
     from denwatch.client.errors import LanguageError
-    from denwatch.client.publisher.readings import parse_reading
+    from denwatch.client.language.reports import parse_reading
 
     readings = []
     for text in texts:
@@ -135,18 +176,24 @@ def _print_one(
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    summary = "Send readings as a registered device."
+    summary = "Send readings, in words as a person or as a registered device."
     parser = common.build_parser("publish", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument(
         "reading",
         nargs="*",
-        help="EVENT ATTRIBUTE=VALUE ...; may be repeated; - reads lines from stdin",
+        help="EVENT: ATTRIBUTE is VALUE, ... or EVENT ATTRIBUTE=VALUE ...; may be repeated;"
+        " - reads lines from stdin",
     )
+    common.add_option(parser, "--as NAME", "who you are", dest="name")
+    words = "file with your password (or DENWATCH_PASSWORD)"
+    common.add_option(parser, "--password-file FILE", words)
     common.add_option(parser, "--device NAME", "the device (the key file's)")
     common.add_option(parser, "--key FILE", "the key file of the device")
-    common.add_option(parser, "--node URL", "mqtt://HOST:PORT or mqtts://… (the key file's)")
+    common.add_option(
+        parser, "--node URL", f"mqtt://HOST:PORT or mqtts://… (the key file's, {DEFAULT_NODE})"
+    )
     common.add_option(parser, "--node-name NAME", "which node of the key file (the first)")
-    common.add_option(parser, "--ca FILE", "authority to trust, PEM or DER (the key file's)")
+    common.add_option(parser, "--ca FILE", "authority to trust (the key file's)")
     common.add_option(
         parser, "--age S", "age of the readings in seconds (0)", type=read_seconds, default=0.0
     )

@@ -193,7 +193,7 @@ def run_analyze(argv: list[str]) -> int:
             report = analyze(session, folders, out, late=late, strategies=strategies, tell=tell)
     head = report.headline
     print(
-        f"{int(head['wished'])} expected, {int(head['possible'])} reachable, "
+        f"{int(head['expected'])} expected, {int(head['possible'])} reachable, "
         f"{int(head['delivered'])} delivered, {int(head['missed'])} missed, "
         f"{int(head['wrong'])} wrong"
     )

@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.errors import LanguageError
-    from denwatch.client.subscriber import Subscriber, UnconfirmedError
+    from denwatch.client.subscriber import Subscriber, SubscriberOptions, UnconfirmedError
     from denwatch.client.subscriber.session import find_name
 
     text = _read_words(arguments)
@@ -60,6 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
         store=_find_store(arguments),
         tls=arguments.ca,
         is_insecure=arguments.insecure,
+        settings=SubscriberOptions(login_patience=0),  # somebody waits and looks
         on_status=status.report,
     )
     common.stop_at_sigterm()
@@ -120,6 +121,8 @@ def _take_notifications(
     until = math.inf if arguments.seconds is None else time.monotonic() + arguments.seconds
     left = 1 if arguments.once else arguments.count or math.inf
     while left > 0:
+        if subscriber.is_denied:
+            raise CommandError("all nodes refused the name or password")
         # On some systems Ctrl-C does not interrupt a wait without end.
         if subscriber.wait(max(0.0, min(0.5, until - time.monotonic()))):
             with subscriber.take() as taken:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from denwatch.cli.common import add_option, build_parser, read_file, refuse, stop_at_sigterm
 from denwatch.cli.devices.images import link_library
-from denwatch.cli.devices.schema import check_config
+from denwatch.cli.devices.schema import check_config, estimate_life
 from denwatch.cli.errors import CommandError
 
 _DESCRIPTION = """
@@ -29,9 +29,11 @@ def run(argv: list[str]) -> int:
     arguments = _parse(argv)
     path = Path(arguments.config)
     with refuse(json.JSONDecodeError, before=f"{path}: "):
-        check_config(json.loads(read_file(path)))
+        config = json.loads(read_file(path))
+        check_config(config)
     if arguments.check:
         print(f"{path}: good")
+        print(f"spool: flash for {estimate_life(config):,.0f} years, if every reading is stored")
         return 0
     if arguments.micropython:
         return _run_micropython(arguments.micropython, path, arguments.report)
@@ -40,7 +42,7 @@ def run(argv: list[str]) -> int:
     stop_at_sigterm()
     try:
         main(str(path), arguments.report)
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError, RuntimeError) as error:
         raise CommandError(f"{path}: {type(error).__name__}: {error}") from None
     return 0
 

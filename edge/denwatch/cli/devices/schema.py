@@ -2,8 +2,8 @@
 
 Of each kind of sensor: fields, size of a step, range and accuracy. The steps are those of
 `watchdog/sources`, the ranges and accuracies those of the makers' data sheets: DS18B20 (Analog
-Devices), DHT11 and AM2302/DHT22 (Aosong). Where a sheet has one figure and no typical one, both are
-that figure. Only this file knows sensors.
+Devices), DHT11 and AM2302/DHT22 (Aosong), SHT30 (Sensirion, the least exact of its family). Where a
+sheet has one figure and no typical one, both are that figure. Only this file knows sensors.
 
 `check_config` runs before anything is written, installed or run. It refuses what the device would
 refuse, by the device's own classes, and weak keys. `denwatch watchdog` starts with it, so this file
@@ -12,14 +12,17 @@ imports no vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from denwatch.cli.common import refuse
 from denwatch.cli.errors import CommandError
+from denwatch.watchdog.duty import SleepSettings
 from denwatch.watchdog.execution import Event
+from denwatch.watchdog.link import LinkSettings
+from denwatch.watchdog.ring import measure
 from denwatch.watchdog.sources import Channel, Source
 
 EVERYWHERE = frozenset({"accuracy", "range", "every"})  # words that every sensor takes
@@ -78,7 +81,7 @@ class Sensor:
     @property
     def title(self) -> str:
         """The kind in a sentence."""
-        return f"{'an' if self.kind[0] in 'ai' else 'a'} {self.kind}"
+        return f"{'an' if self.kind[0] in 'ais' else 'a'} {self.kind}"
 
 
 def _count(
@@ -112,6 +115,11 @@ _DHT22 = (
 _DS18X20_RANGES = (-10, 85, "0.5", "0.5"), (-55, 125, "0.5", "2")
 _DS18X20 = (_measure("temperature", 0, "°C", "1/16", *_DS18X20_RANGES),)
 
+_SHT3X = (
+    _measure("temperature", 0, "°C", "1/100", (0, 65, "0.2", "0.6"), (-40, 125, "0.2", "1.2")),
+    _measure("humidity", 1, "%", "1/100", (0, 100, "2", "4")),
+)
+
 SENSORS = {
     sensor.kind: sensor
     for sensor in (
@@ -121,11 +129,12 @@ SENSORS = {
         Sensor("dht11", "pin field", "pin", _DHT11, rest=2000),
         Sensor("dht22", "pin field", "pin", _DHT22, rest=2000),
         Sensor("ds18x20", "pin sensor", "pin", _DS18X20, rest=750, is_consumed=True),
+        Sensor("sht3x", "bus clock data address field", "clock data", _SHT3X),
         Sensor("i2c", f"{_BUS} step with", "clock data address register bytes"),
     )
 }
 
-ALIASES = {"ds18b20": "ds18x20", "am2302": "dht22"}
+ALIASES = {"ds18b20": "ds18x20", "am2302": "dht22", **dict.fromkeys(("sht30", "sht31"), "sht3x")}
 
 # What still may be said of a source that stands in a file: nothing of its wiring.
 READING = frozenset({"field", "column", "sensor", "step", "with", "in"}) | EVERYWHERE
@@ -140,6 +149,7 @@ def find_sensor(name: str) -> Sensor | None:
 _WRITTEN = {  # what a source cannot do without
     "csv": ("path", "columns", "scales"),
     "i2c": ("clock", "data", "address", "fields"),
+    "sht3x": ("clock", "data"),
 }
 
 
@@ -153,6 +163,9 @@ def check_source(entry: object) -> None:
     for name in _WRITTEN.get(kind, ("pin",)):
         if name not in entry:
             raise ValueError(f'{SENSORS[kind].title} has a "{name}"')
+    for name in ("pin", "clock", "data", "address", "bus"):
+        if not _is_positive(entry.get(name, 0) + 1 if type(entry.get(name, 0)) is int else None):
+            raise ValueError(f"{name} must be a whole number from 0 on")
     if kind == "csv":
         columns, scales = entry["columns"], entry["scales"]
         are_lists = isinstance(columns, list) and isinstance(scales, list)
@@ -201,6 +214,104 @@ def check_config(config: Any) -> None:
     for node in config["nodes"]:
         _check_transport(node)
     _check_events(config)
+    _check_options(config)
+
+
+_COUNTED = {"capacity": 64, "hold": 0, "patience": 1}  # whole numbers, and the least of each
+_PERIOD = 10_000  # ms: below it a deep sleep costs more than it saves
+
+
+def _check_options(config: Mapping[str, Any]) -> None:
+    """Refuse every other field that the device would trip over, and fields that there are not."""
+    known = (*_PARTS, *_COUNTED, "link", "sleep", "battery", "watchdog", "wifi", "clock")
+    for name in config:
+        if name not in known:
+            raise CommandError(f"there is no field {name} (there are {', '.join(sorted(known))})")
+    if not 0 < len(config["device"]) <= 64 or set(config["device"]) & set("/+#"):
+        raise CommandError("device must have 1 to 64 characters, and none of / + #")
+    for name, least in _COUNTED.items():
+        _check_number(config.get(name, least), name, least)
+    _check_group(config.get("link", {}), "link", _list_settings(LinkSettings))
+    sleep = config.get("sleep", 0)
+    if isinstance(sleep, dict):
+        _check_group(sleep, "sleep", _list_settings(SleepSettings))
+    else:
+        _check_number(sleep, "sleep", 0)
+    shortest = min(event["period"] for event in config["events"])
+    if sleep and shortest < _PERIOD:
+        raise CommandError(f"sleep: a period of {shortest} ms is too short; it pays from 10 s on")
+    if "battery" in config:
+        _check_group(config["battery"], "battery", ("pin", "full"), has_all=True)
+    _check_number(config.get("watchdog", 0), "watchdog", 0)
+    if 0 < config.get("watchdog", 0) < 1000:
+        raise CommandError("watchdog: at least 1000 ms, or 0 for none")
+    if not isinstance(config.get("clock", True), bool):
+        raise CommandError("clock must be true or false")
+    networks = config.get("wifi", [])
+    for network in networks if isinstance(networks, list) else [networks]:
+        texts = [network.get(key) for key in ("name", "password")] if type(network) is dict else []
+        if not texts or not all(isinstance(text, str) for text in texts) or not texts[0]:
+            raise CommandError("wifi: each network has a name and a password, both texts")
+    _check_spool(config["spool"])
+
+
+def _check_number(value: object, what: str, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise CommandError(f"{what} must be a whole number from {least} on")
+
+
+def _check_group(value: object, what: str, known: Collection[str], has_all: bool = False) -> None:
+    if not isinstance(value, dict) or (has_all and set(value) != set(known)):
+        raise CommandError(f"{what} must be an object with {', '.join(known)}")
+    for name, number in value.items():
+        if name not in known:
+            raise CommandError(f"{what}: there is no {name} (there are {', '.join(known)})")
+        _check_number(number, f"{what}: {name}", 0)
+
+
+def _list_settings(settings: type) -> list[str]:
+    return [name for name in vars(settings) if not name.startswith("_")]
+
+
+def _check_spool(spool: Mapping[str, Any]) -> None:
+    (kind, *others) = [key for key in ("file", "partition", "flash") if key in spool] or [""]
+    where = spool.get(kind)
+    if not kind or others or set(spool) - {kind, "blocks"}:
+        raise CommandError("spool must have a file, a partition or a flash")
+    if kind != "flash":
+        if not isinstance(where, str) or not where:
+            raise CommandError(f"spool: {kind} must be a name")
+        _check_number(spool.get("blocks", _BLOCKS), "spool: blocks", 3)
+    elif not isinstance(where, list) or len(where) != 2 or not all(map(_is_block, where)):
+        raise CommandError("spool: flash is [start, length], multiples of 4096")
+    elif where[1] < 3 * _BLOCK:
+        raise CommandError("spool: flash needs at least three blocks, 12288 bytes")
+
+
+_BLOCK = 4096
+_BLOCKS = 16
+_ERASES = 100_000  # that a block of NOR flash survives, by the makers' data sheets
+_STATE = 96  # bytes of the state; with the head of a block 112
+
+
+def _is_block(number: object) -> bool:
+    return isinstance(number, int) and number >= 0 and number % _BLOCK == 0
+
+
+def estimate_life(config: Mapping[str, Any]) -> float:
+    """Return for how many years the spool's flash lasts if every reading is stored there."""
+    spool = config["spool"]
+    blocks: int = spool["flash"][1] // _BLOCK if "flash" in spool else spool.get("blocks", _BLOCKS)
+    bytes_a_second = 0.0
+    for event in config["events"]:
+        length = 8 + sum(
+            (8 if channel.get("worst") else 2) if channel.get("wide") else 4
+            for channel in event["channels"]
+        )
+        wakes = 2 * _STATE if config.get("sleep") else 0
+        bytes_a_second += (measure(length) + wakes) * 1000 / event["period"]
+    room = _BLOCK - _STATE - 16
+    return float(blocks * _ERASES * room / bytes_a_second / (365.25 * 86400))
 
 
 def check_nodes(nodes: list[Any]) -> None:

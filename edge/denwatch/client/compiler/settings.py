@@ -111,11 +111,14 @@ def encode_thresholds(
 
 
 def encode_overall(tree: syntax.SubscriptionTree) -> tuple[int, int]:
-    """Return the subscription's thresholds, (possible, certain)."""
+    """Return the subscription's thresholds, (possible, certain); at least 0 is above 0.
+
+    What does not fit at all is no match, also for who wants to see the least one.
+    """
     possible, certain = encode_thresholds(tree.possible, tree.certain)
     if tree.possible is None:
-        possible = max(DEFAULT_THRESHOLD, certain)
-    return possible, certain
+        return max(DEFAULT_THRESHOLD, certain), certain
+    return max(1, possible), certain
 
 
 def encode_time(value: syntax.Quantity | None, what: str, report: list[Approximation]) -> int:

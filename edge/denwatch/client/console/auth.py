@@ -8,7 +8,8 @@
 
 `ConsoleUsers`: a console belongs either to one subscriber, who opens it with a secret link, or to
 several, who log in with the name and key that their node knows. A login is a random cookie for one
-name; it gives access to the session of that subscriber and no other.
+name; it gives access to the session of that subscriber and no other. It ends when a node refuses
+the subscriber's key: it was revoked, or rotated.
 """
 
 from __future__ import annotations
@@ -198,6 +199,8 @@ class ConsoleUsers:
             user.settings.token.encode(), token.encode("utf-8", "replace")
         ):
             return None
+        if user.is_denied:
+            return None
         return self._begin(user.name)
 
     def login(self, name: str, key: str) -> str:
@@ -236,7 +239,7 @@ class ConsoleUsers:
         return self._begin(name)
 
     def find(self, session: str | None) -> UserSession | None:
-        """Return the session of a login; None if the login is not valid, or has expired."""
+        """Return the session of a login; None if it is not valid, or has ended."""
         with self._lock:
             found = self._logins.get(session or "")
             if found is None:
@@ -245,7 +248,19 @@ class ConsoleUsers:
                 self._logins.pop(session or "")
                 return None
             found.used = time.monotonic()
-            return self._users.get(found.name)
+            user = self._users.get(found.name)
+            if user is None or not user.is_denied:
+                return user
+            self._expel(user)
+            return None
+
+    def _expel(self, user: UserSession) -> None:
+        """End all logins of a subscriber whose key a node refuses, and forget the key."""
+        self._logins = {key: each for key, each in self._logins.items() if each.name != user.name}
+        user.save(replace(user.settings, salt="", hash=""))
+        if self.single is None:  # a single user's may be accepted again: its link works then
+            del self._users[user.name]
+            threading.Thread(target=user.close, daemon=True).start()  # it waits for its threads
 
     def leave(self, session: str | None) -> None:
         """End a login; a subscriber's session is closed with the last one."""

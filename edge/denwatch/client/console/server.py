@@ -28,6 +28,7 @@ from denwatch.client.console.status_monitor import build_sources
 from denwatch.client.console.user_session import Situation, UserSession, describe_subscription
 from denwatch.client.errors import LanguageError
 from denwatch.client.subscriber import ConnectionState, SubscriberError
+from denwatch.client.subscriber.servers import DENIED
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from nicegui import ui
@@ -233,6 +234,8 @@ def describe_link(state: ConnectionState, server: str, reason: str, nodes: tuple
         return f"{where}: {reason}" if reason else where
     if state in (ConnectionState.OPENING, ConnectionState.LISTENING, ConnectionState.PROBING):
         return f"Connecting to {server}"
+    if reason == DENIED:
+        return f"{server} refuses your name or key; trying again"
     return f"No node in range ({reason}); trying again" if reason else "No node in range"
 
 

@@ -28,10 +28,14 @@ _MOST_NODES = 40
 
 @dataclass(frozen=True)
 class NodeView:
-    """One node. `state`: "up", "silent" (no status), "stopped" (in order), "told" (by peers)."""
+    """One node. `state`: "up", "silent" (no status), "stopped" (in order), "told" (by peers).
+
+    `quiet` says for how long one that is silent or stopped has been so.
+    """
 
     name: str
     state: str
+    quiet: str
     is_ours: bool  # the one that serves us
     peers: tuple[str, ...]
     lag: str
@@ -61,21 +65,36 @@ class NetworkView:
         """Whether some nodes cannot reach others."""
         return len(self.parts) > 1
 
+    @property
+    def state(self) -> str:
+        """ "unknown", "down" (no node is up), "cut", "reduced" (some are not up), or "well"."""
+        states = {node.state for node in self.nodes}
+        if not states:
+            return "unknown"
+        if "up" not in states:
+            return "down"
+        return "cut" if self.is_cut else "reduced" if states & {"silent", "stopped"} else "well"
+
     def describe(self) -> str:
         """Return the state of the network in one sentence."""
-        if not self.nodes:
+        state, count = self.state, len(self.nodes)
+        if state == "unknown":
             return "No node has reported yet."
-        if not self.is_cut:
-            count = len(self.parts[0]) if self.parts else 0
+        if state == "cut":
+            sides = " | ".join(" + ".join(part) for part in self.parts)
+            return f"The network is cut into {len(self.parts)} parts: {sides}"
+        if state == "well":
             return "One node, no peers." if count == 1 else f"All {count} nodes are connected."
-        sides = " | ".join(" + ".join(part) for part in self.parts)
-        return f"The network is cut into {len(self.parts)} parts: {sides}"
+        quiet = [node for node in self.nodes if node.quiet]
+        named = ", ".join(f"{node.name} {node.state} for {node.quiet}" for node in quiet)
+        up = "No node is up" if state == "down" else f"{count - len(quiet)} of {count} nodes are up"
+        return f"{up}: {named or 'none reports to this console'}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {
             "nodes": [asdict(node) for node in self.nodes],
-            "is_cut": self.is_cut,
+            "state": self.state,
             "sentence": self.describe(),
         }
 
@@ -85,7 +104,7 @@ class _Known:
     fields: Mapping[str, Any] = field(default_factory=dict)
     heard: int | None = None  # when its own status came
     mentioned: int = 0  # when anybody last named it
-    is_stopped: bool = False
+    stopped: int | None = None  # when it said that it stops
 
 
 class NetworkMemory:
@@ -98,7 +117,7 @@ class NetworkMemory:
     def learn(self, node: str, fields: Mapping[str, Any], now: int) -> None:
         """Add a status."""
         known = self._nodes.setdefault(node, _Known())
-        known.fields, known.heard, known.mentioned, known.is_stopped = fields, now, now, False
+        known.fields, known.heard, known.mentioned, known.stopped = fields, now, now, None
         for peer in _read_peers(fields):
             self._nodes.setdefault(peer, _Known()).mentioned = now
             self._links.add((min(node, peer), max(node, peer)))
@@ -106,7 +125,7 @@ class NetworkMemory:
     def forget(self, node: str, now: int) -> None:
         """Record that a node has stopped in order."""
         known = self._nodes.setdefault(node, _Known())
-        known.is_stopped, known.mentioned = True, now
+        known.stopped = known.mentioned = now
 
     def view(self, now: int, served_by: str = "") -> NetworkView:
         """Return the network as it is; `served_by` is the node that serves us."""
@@ -132,6 +151,14 @@ class NetworkMemory:
             if known.heard is not None and now - known.mentioned < FORGOTTEN
         }
 
+    def list_lost(self, now: int) -> dict[str, int]:
+        """Return the nodes of which nothing is known now, and when they last reported."""
+        return {
+            name: known.heard
+            for name, known in self._nodes.items()
+            if known.heard is not None and self._find_state(name, now) != "up"
+        }
+
     def _is_up(self, a: str, b: str, now: int) -> bool:
         """A link is up if every end that is up reports it, and at least one end is up."""
         said = [
@@ -143,19 +170,28 @@ class NetworkMemory:
 
     def _find_state(self, name: str, now: int) -> str:
         known = self._nodes[name]
-        if known.is_stopped:
+        if known.stopped is not None:
             return "stopped"
-        if known.heard is None:
-            return "told"
-        return "up" if now - known.heard < SILENT else "silent"
+        if known.heard is not None and now - known.heard < SILENT:
+            return "up"
+        is_told = known.heard is None or any(
+            other.heard is not None
+            and now - other.heard < SILENT
+            and name in _read_peers(other.fields)
+            for other in self._nodes.values()
+        )
+        return "told" if is_told else "silent"
 
     def _describe(self, name: str, now: int, served_by: str) -> NodeView:
         known = self._nodes[name]
         fields = known.fields
         lag = fields.get("lag_ms")
+        state = self._find_state(name, now)
+        since = {"silent": known.heard, "stopped": known.stopped}.get(state)
         return NodeView(
             name,
-            self._find_state(name, now),
+            state,
+            "" if since is None else describe_span(now - since),
             name == served_by,
             tuple(_read_peers(fields)),
             describe_lag(lag) if isinstance(lag, int | float) else "",
@@ -197,17 +233,23 @@ def _read_count(fields: Mapping[str, Any], key: str) -> int:
 
 @dataclass(frozen=True)
 class Announcement:
-    """A device at a node that senses attributes of an event."""
+    """A device at a node that senses attributes of an event; lost: when its node last reported."""
 
     node: str
     device: str
     event: str
     attributes: tuple[str, ...]
     is_present: bool
+    lost: int = 0
 
 
-def read_announcements(statuses: Mapping[str, Mapping[str, Any]]) -> tuple[list[Announcement], int]:
-    """Return the devices that the nodes report, and how many they only count."""
+def read_announcements(
+    statuses: Mapping[str, Mapping[str, Any]], lost: Mapping[str, int]
+) -> tuple[list[Announcement], int]:
+    """Return the devices that the nodes report, and how many they only count.
+
+    Of a node that is lost since then nobody knows whether its devices are there.
+    """
     found: list[Announcement] = []
     more = 0
     for node, fields in sorted(statuses.items()):
@@ -217,7 +259,11 @@ def read_announcements(statuses: Mapping[str, Mapping[str, Any]]) -> tuple[list[
             event = str(group.get("event", ""))
             attributes = tuple(str(name) for name in read_list(group.get("attributes")))
             found += [
-                Announcement(node, str(device), event, attributes, key == "present")
+                Announcement(
+                    *(node, str(device), event, attributes),
+                    key == "present" and node not in lost,
+                    lost.get(node, 0),
+                )
                 for key in ("present", "away")
                 for device in read_list(group.get(key))
             ]
@@ -231,7 +277,10 @@ def build_sources(
     vocabulary: Vocabulary,
     notifications: Iterable[ReceivedNotification],
 ) -> list[dict[str, Any]]:
-    """Return devices as the page shows them: present ones first, by name."""
+    """Return devices as the page shows them: present ones first, by name.
+
+    `lost` is since when nobody knows whether a device is there, 0 if that is known.
+    """
     last: dict[str, ReceivedNotification] = {}
     for notification in notifications:
         device = str(notification.fields.get("device") or "")
@@ -241,8 +290,9 @@ def build_sources(
     for one in announcements:
         entry = devices.setdefault(
             one.device,
-            {"name": one.device, "nodes": [], "is_present": False, "sensed": [], "place": ""},
+            {"name": one.device, "nodes": [], "is_present": False, "lost": 0, "sensed": []},
         )
+        entry["lost"] = max(entry["lost"], one.lost)
         if one.is_present:  # it may be known at another node from before
             entry["is_present"] = True
         if one.node not in entry["nodes"]:
@@ -252,6 +302,7 @@ def build_sources(
         found = last.get(name)
         entry["place"] = describe_place(found) if found else ""
         entry["at"] = found.at if found else None
+        entry["lost"] *= not entry["is_present"]
     return sorted(devices.values(), key=lambda entry: (not entry["is_present"], entry["name"]))
 
 

@@ -4,8 +4,8 @@ It uses the durable subscriber library with one store for each subscriber: a sub
 no node is in range waits there and is sent later, and a notification is shown once it is stored.
 A session knows one subscriber, and nothing of any other.
 
-The only file of the console that writes files. Settings have mode 600, and are replaced as a whole,
-so that a crash leaves the old ones.
+The only file of the console that writes files. They are patients' data: no other user of the
+machine may read them. Settings are replaced as a whole, so that a crash leaves the old ones.
 """
 
 from __future__ import annotations
@@ -27,10 +27,27 @@ from denwatch.client.console.feed import Feed, FeedSubscription, build_feed, exp
 from denwatch.client.console.preview import find_name, strip_name
 from denwatch.client.subscriber.display import RankedNotifications
 from denwatch.client.subscriber.link import Identity
-from denwatch.client.subscriber.messages import derive_name
+from denwatch.client.subscriber.messages import SubscriberStoreError, derive_name
+from denwatch.client.subscriber.servers import DENIED
 from denwatch.client.vocabulary import Vocabulary
 
 _COST = {"n": 1 << 14, "r": 8, "p": 1}
+
+
+def close_folder(folder: Path) -> list[str]:
+    """Make a console's folder and its files unreadable for others; return what was changed.
+
+    SubscriberStoreError if the folder is another user's.
+    """
+    changed = []
+    for path in (folder, *sorted(folder.iterdir())):
+        found = path.lstat()
+        if found.st_uid != os.getuid():
+            raise SubscriberStoreError(f"{path} belongs to another user: name another folder")
+        if found.st_mode & 0o077 and not path.is_symlink():
+            path.chmod(found.st_mode & 0o700)
+            changed.append(f"{path}: other users could read it (mode {found.st_mode & 0o777:o})")
+    return changed
 
 
 @dataclass
@@ -160,6 +177,7 @@ class UserSession:
         )
         self.since = self._subscriber.now()  # ms: when the connection was made or lost
         self._is_online = False
+        self.is_denied = False  # a node refuses the key, and none has accepted it since
         self._reasons: dict[tuple[str, str], dict[str, Any]] = {}
 
     def start(self) -> None:
@@ -193,6 +211,7 @@ class UserSession:
 
     def _follow_status(self, status: subscriber.ConnectionStatus) -> None:
         is_online = status.state is subscriber.ConnectionState.ONLINE
+        self.is_denied = not is_online and (self.is_denied or status.reason == DENIED)
         if is_online != self._is_online:
             self._is_online = is_online
             self.since = self._subscriber.now()
@@ -249,7 +268,8 @@ class UserSession:
             is_online = status.state is subscriber.ConnectionState.ONLINE
             network = self._monitor.memory.view(now, served_by if is_online else "")
             statuses = self._monitor.memory.list_statuses(now)
-        announcements, uncounted = status_monitor.read_announcements(statuses)
+            lost = self._monitor.memory.list_lost(now)
+        announcements, uncounted = status_monitor.read_announcements(statuses, lost)
         return Situation(
             now, status, tuple(live), feed, tuple(ranked), network, tuple(announcements), uncounted
         )

@@ -1,9 +1,11 @@
 """A simulated device that publishes readings in words, for tests and `denwatch publish`.
 
 `Publisher` is the device on a connection, `SimulatedDevice` its protocol without I/O, `read_key`
-reads a device's key file, and `parse_reading` compiles a reading in words.
+reads a device's key file, and `parse_reading` compiles a reading in words. `send_reports` is for
+people.
 """
 
+from denwatch.client.language.reports import parse_reading
 from denwatch.client.publisher.publisher import (
     DeviceKeyFile,
     Publisher,
@@ -11,8 +13,8 @@ from denwatch.client.publisher.publisher import (
     SimulatedDevice,
     UnacknowledgedError,
     read_key,
+    send_reports,
 )
-from denwatch.client.publisher.readings import parse_reading
 
 __all__ = [
     "DeviceKeyFile",
@@ -22,4 +24,5 @@ __all__ = [
     "UnacknowledgedError",
     "parse_reading",
     "read_key",
+    "send_reports",
 ]

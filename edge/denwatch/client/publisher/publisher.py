@@ -10,14 +10,17 @@ A real device runs `denwatch.watchdog`, which filters and stores. This one sends
 given, and readings that are not acknowledged when the program ends are lost. Its sequence numbers
 come from the time of its start, so that each run follows the one before. Give it a device name of
 its own: a watchdog under the same name counts its starts from 1, and would be refused afterwards.
+
+`send_reports` publishes in words, as a person: the node understands them and answers each.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,7 @@ from denwatch.client.subscriber.link import (
     TopicsSubscribed,
     Waker,
 )
-from denwatch.client.subscriber.messages import SubscriberError
+from denwatch.client.subscriber.messages import SubscriberError, read_object
 from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol import frames, notification, subscription
@@ -119,7 +122,6 @@ def _read_text(document: dict[str, Any], field: str, where: str) -> str:
 ROOT = "dens/1/wd/"
 BATCH = 16  # notifications in a frame
 ROOM = 900  # bytes of a frame's body
-FUZZY = 1  # the language of devices
 PATIENCE = 3_000  # ms to wait for an answer before sending the same again
 
 _PER_MICROSECOND = 4_000  # numbers that a run may use before the next one could begin
@@ -139,6 +141,7 @@ class SimulatedDevice:
     """One device. `start` is in microseconds since 1970; `now` is in ms, on one clock.
 
     `coverage` is what it announces to sense: by event number, the attributes as two bit masks.
+    `doubts`: by event number, those of them that may be uncertain; None: any may.
     """
 
     link: Link
@@ -147,6 +150,7 @@ class SimulatedDevice:
     start: int
     capacity: int = 0  # bytes for subscription vectors; with 0 none are sent
     firmware: str = "denwatch publish"
+    doubts: Mapping[int, int] | None = None
     is_answered: bool = field(default=False, init=False)  # the node has sent something
     refusals: list[str] = field(default_factory=list, init=False)
     vectors: dict[int, SubscriptionVector] = field(default_factory=dict, init=False)
@@ -166,6 +170,11 @@ class SimulatedDevice:
     def topics(self) -> tuple[str, str]:
         """The topics to subscribe to."""
         return f"{ROOT}{self.link.device}/sv", f"{ROOT}{self.link.device}/ack"
+
+    @property
+    def hello_topic(self) -> str:
+        """Where it says hello, and where an empty message says that it is gone."""
+        return f"{ROOT}{self.link.device}/hello"
 
     @property
     def is_done(self) -> bool:
@@ -204,11 +213,13 @@ class SimulatedDevice:
             "vocabulary": self.vocabulary,
             "senses": {event: list(masks) for event, masks in self.coverage.items()},
             "capacity": self.capacity,
-            "languages": [FUZZY],
+            "languages": [frames.FUZZY],
             "firmware": self.firmware,
         }
+        if self.doubts is not None:
+            fields["doubts"] = dict(self.doubts)
         frame = Frame(frames.MESSAGE, self.epoch, self._hellos, encode_message("hello", fields))
-        return f"{ROOT}{self.link.device}/hello", frames.seal(self.link, frames.UP, frame)
+        return self.hello_topic, frames.seal(self.link, frames.UP, frame)
 
     def _make_frame(self, now: int) -> tuple[str, bytes]:
         vectors: list[bytes] = []
@@ -286,7 +297,7 @@ _STEP = 0.2  # s between two checks of what is due
 
 
 class Publisher:
-    """A simulated device on a connection. `coverage` is what it announces to sense, by event."""
+    """A simulated device on a connection. `coverage` and `doubts` are what its hello announces."""
 
     def __init__(
         self,
@@ -297,6 +308,7 @@ class Publisher:
         server: str | None = None,
         ca: Path | None = None,
         capacity: int = 0,
+        doubts: Mapping[int, int] | None = None,
         is_insecure: bool = False,
         timeout: float = 10.0,
     ) -> None:
@@ -322,6 +334,7 @@ class Publisher:
             coverage,
             int(time.time() * 1_000_000),
             capacity,
+            doubts=doubts,
         )
 
     def __enter__(self) -> Publisher:
@@ -339,6 +352,7 @@ class Publisher:
                 self._identity,
                 f"{self.device.link.device}-{self.device.start & 0xFFFFFFFF:x}",
                 is_temporary=True,
+                will=self.device.hello_topic,
             )
         except SubscriberError as error:
             raise PublisherError(str(error)) from None
@@ -375,8 +389,9 @@ class Publisher:
         self._run_until(lambda: False, time.monotonic() + seconds)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Say that the device is gone, and disconnect."""
         if self._link is not None:
+            self._link.send(self.device.hello_topic, b"")
             self._link.close()
             self._link = None
         self._waker.close()
@@ -411,6 +426,56 @@ class Publisher:
                 if one.mid:
                     self._link.acknowledge(one.mid)
         return [type(one) for one in events]
+
+
+# A person on a connection --------------------------------------------------------------------
+
+
+def send_reports(
+    server: str, identity: Identity, texts: Sequence[str], age: float = 0.0, timeout: float = 10.0
+) -> list[dict[str, Any]]:
+    """Report in words as a person; return the node's answer to each, in order.
+
+    An answer with `ok` was sent after the report was stored; one without says what is wrong.
+    """
+    waiting = {secrets.token_hex(8): text for text in texts}
+    replies: dict[str, dict[str, Any]] = {}
+    waker = Waker()
+    try:
+        link = MqttLink(
+            parse_server(server), identity, f"report-{secrets.token_hex(6)}", is_temporary=True
+        )
+    except SubscriberError as error:
+        raise PublisherError(str(error)) from None
+    link.open()
+    until = time.monotonic() + timeout
+    try:
+        while len(replies) < len(waiting) and time.monotonic() < until:
+            for event in link.poll(min(_STEP, max(0.0, until - time.monotonic())), waker):
+                if isinstance(event, LinkFailed):
+                    raise PublisherError(f"{link.server.url}: {event.reason}")
+                if isinstance(event, LinkConnected):
+                    link.listen((f"dens/1/reply/{identity.name}",))
+                elif isinstance(event, TopicsSubscribed):
+                    for request, text in waiting.items():
+                        report = {"report": text, "age": age, "request": request}
+                        payload = json.dumps(report, ensure_ascii=False).encode()
+                        link.send(f"dens/1/report/{identity.name}", payload)
+                elif isinstance(event, MessageArrived):
+                    fields = read_object(event.payload) or {}
+                    if fields.get("request") in waiting:
+                        replies[fields["request"]] = dict(fields)
+                    if event.mid:
+                        link.acknowledge(event.mid)
+    finally:
+        link.close()
+        waker.close()
+    if len(replies) < len(waiting):
+        missing = f"{len(waiting) - len(replies)} of {len(waiting)} reports"
+        raise UnacknowledgedError(
+            f"{link.server.url}: no answer to {missing} within {timeout:g} s; they may have arrived"
+        )
+    return [replies[request] for request in waiting]
 
 
 def _read_context(path: Path) -> ssl.SSLContext:

@@ -11,6 +11,7 @@ It needs paho-mqtt; it does not import numpy or numba.
 from denwatch.client.subscriber.aio import AsyncSubscriber
 from denwatch.client.subscriber.core import ConnectionState, ConnectionStatus, SubscriberOptions
 from denwatch.client.subscriber.messages import (
+    LoginRefusedError,
     ReceivedNotification,
     RequestRefusedError,
     SubscriberError,
@@ -28,6 +29,7 @@ __all__ = [
     "ConnectionState",
     "ConnectionStatus",
     "HandlerTransaction",
+    "LoginRefusedError",
     "Promise",
     "ReceivedNotification",
     "RequestRefusedError",

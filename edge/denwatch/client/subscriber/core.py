@@ -143,6 +143,7 @@ class SubscriberOptions:
     back_off: BackOff = field(default_factory=BackOff)
     patience: int = 5_000  # for a connection, a reply; a request is repeated after it
     longest_patience: int = 60_000
+    login_patience: int = 15_000  # with nodes that refuse us: they may not have heard of us yet
     probe_patience: int = 2_000
     report_delay: int = 1_000
     report_size: int = 200
@@ -272,7 +273,7 @@ class SubscriberCore:
         """The server cannot be reached or refused us, or the link broke."""
         if self.server is None:
             return []
-        self.servers.record_failure(self.server, now)
+        self.servers.record_failure(self.server, now, reason)
         if self.state is ConnectionState.PROBING:
             return [
                 ConnectionStatus(ConnectionState.IDLE, self.server.url, reason),

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import paho.mqtt.client as mqtt
 from denwatch.client.subscriber.messages import STATUS, SubscriberError, read_object
-from denwatch.client.subscriber.servers import NodeUrl, parse_server
+from denwatch.client.subscriber.servers import DENIED, NodeUrl, parse_server
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -133,7 +133,9 @@ class MqttLink:
         *,
         is_temporary: bool = False,
         timeout: float = 4.0,
+        will: str = "",
     ) -> None:
+        """`will` is the topic to which the server sends an empty message when this link breaks."""
         self.server = server
         self._events: list[LinkEvent] = []
         self._tokens: dict[int, int] = {}
@@ -152,6 +154,8 @@ class MqttLink:
             client.tls_set_context(context)
         if identity.name:
             client.username_pw_set(identity.name, identity.password)
+        if will:
+            client.will_set(will, qos=1)
         client.connect_timeout = timeout
         client.max_inflight_messages_set(MAX_INFLIGHT)
         self._set_callbacks(client)
@@ -246,7 +250,8 @@ class MqttLink:
 
     def _on_connect(self, reason: ReasonCode) -> None:
         if reason.is_failure:
-            self._fail(f"refused: {str(reason).lower()}")
+            is_denied = reason.getName() in ("Bad user name or password", "Not authorized")
+            self._fail(DENIED if is_denied else f"refused: {str(reason).lower()}")
         else:
             self._events.append(LinkConnected())
 

@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from denwatch.client.errors import LanguageError
 
 if TYPE_CHECKING:
     from denwatch.client.syntax import SubscriptionTree as Tree
+
+_MOST_PROBED = 16  # texts in one question
 
 
 class SubscriberError(Exception):
@@ -37,6 +40,10 @@ class RequestRefusedError(LanguageError, SubscriberError):
 
 class UnconfirmedError(SubscriberError, TimeoutError):
     """No node has answered yet. The request is stored, and repeated until one does."""
+
+
+class LoginRefusedError(SubscriberError):
+    """All nodes refuse the name or password. The request is stored, and they are asked again."""
 
 
 class SubscriberStoreError(SubscriberError):
@@ -92,9 +99,9 @@ def derive_name(text: str) -> str:
 
 def write_probe(request: str, texts: Iterable[str], limit: int) -> bytes:
     """Return the request that asks what these subscriptions would add to a node; only the first
-    ones, if all are more than `limit` bytes."""
+    ones, if all are more than `limit` bytes or more than a node compiles at once."""
     asked: list[str] = []
-    for text in texts:
+    for text in islice(texts, _MOST_PROBED):
         limit -= len(json.dumps(text))
         if limit < 0:
             break

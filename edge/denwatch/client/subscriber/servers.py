@@ -73,10 +73,14 @@ class BackOff:
         return int(ceiling * (0.5 + rng.random() / 2))
 
 
+DENIED = "refused: wrong name or password"  # why a server does not let us in
+
+
 @dataclass
 class _Record:
     failures: int = 0
     not_before: int = 0
+    is_denied: bool = False
 
 
 class ServerList:
@@ -96,11 +100,17 @@ class ServerList:
         """Return when the first of them may be tried."""
         return min(record.not_before for record in self._records.values())
 
-    def record_failure(self, server: NodeUrl, now: int) -> None:
+    @property
+    def is_denied(self) -> bool:
+        """Whether every server refused our name or password when it was last tried."""
+        return all(record.is_denied for record in self._records.values())
+
+    def record_failure(self, server: NodeUrl, now: int, reason: str) -> None:
         """Record that a server could not be used: it is left alone for a while."""
         record = self._records.get(server)
         if record is not None:  # it may no longer be in the list
             record.failures += 1
+            record.is_denied = reason == DENIED
             record.not_before = now + self._back_off.draw_delay(record.failures, self._rng)
 
     def record_success(self, server: NodeUrl) -> None:

@@ -40,7 +40,7 @@ from denwatch.client.subscriber.link import (
     TopicsSubscribed,
     Waker,
 )
-from denwatch.client.subscriber.servers import NodeUrl, ServerList, parse_server
+from denwatch.client.subscriber.servers import DENIED, NodeUrl, ServerList, parse_server
 from denwatch.client.subscriber.store import (
     HandlerTransaction,
     Inbox,
@@ -95,6 +95,8 @@ class SubscriberSession:
         self._link: MqttLink | None = None
         self._waker = Waker()
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._login_patience = (settings or core.SubscriberOptions()).login_patience
+        self._denied_at: int | None = None  # since when all servers refuse us
         self._answers: dict[str, Future[messages.Reply]] = {}
         self._tidied = self.now()
         self._is_started = self._is_closed = False
@@ -226,6 +228,18 @@ class SubscriberSession:
 
     # The connection's status -----------------------------------------------------------------
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether all servers refuse our name or password."""
+        return self._core.servers.is_denied
+
+    def _fail_answers(self, error: messages.SubscriberError) -> None:
+        """Let nobody wait any longer; the requests stay."""
+        while self._answers:
+            answer = self._answers.popitem()[1]
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(error)
+
     def add_listener(self, listener: StatusListener) -> None:
         """Call somebody, on the link thread, whenever the connection's status changes."""
         self._listeners.append(listener)
@@ -242,6 +256,12 @@ class SubscriberSession:
         with self._status_changed:
             self.status = status
             self._status_changed.notify_all()
+        if not self.is_denied:
+            self._denied_at = None
+        elif self._denied_at is None:
+            self._denied_at = self.now()
+        if self._denied_at is not None and self.now() - self._denied_at >= self._login_patience:
+            self._fail_answers(messages.LoginRefusedError(f"{status.server} {DENIED}"))
         for listener in list(self._listeners):
             try:
                 listener(status)
@@ -280,9 +300,7 @@ class SubscriberSession:
             if self._link is not None:
                 self._link.close()
             self._is_finished = True
-            for answer in self._answers.values():
-                if answer.set_running_or_notify_cancel():
-                    answer.set_exception(messages.SubscriberError("the subscriber has stopped"))
+            self._fail_answers(messages.SubscriberError("the subscriber has stopped"))
             self._run_commands()
 
     def _step(self) -> None:

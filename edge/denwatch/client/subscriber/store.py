@@ -338,6 +338,8 @@ class SubscriberStore:
 def _lock(path: Path) -> IO[bytes]:
     """Lock out every other process until the file is closed or this process dies."""
     try:
+        for name in (path, f"{path}-lock"):  # what is in them is for their owner's eyes
+            os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
         stream = Path(f"{path}-lock").open("ab")  # noqa: SIM115 - held as long as the store
     except OSError as error:
         raise SubscriberStoreError(f"{path}: {error.strerror}") from None

@@ -60,6 +60,11 @@ class SubscriberBase:
         return self._session.status
 
     @property
+    def is_denied(self) -> bool:
+        """Whether all nodes refuse this name with this password; they are asked again."""
+        return self._session.is_denied
+
+    @property
     def now(self) -> Callable[[], int]:
         """The clock to compute ages with: ms since 1970, never falling."""
         return self._session.now
@@ -112,7 +117,9 @@ class Subscriber(SubscriberBase):
         """Subscribe, in words, XML, JSON or with a tree; return when a node has accepted it.
 
         A second subscription under the same name replaces the first. RequestRefusedError has the
-        column and a hint. UnconfirmedError: no node answered in time (seconds); the request stays
+        column and a hint. LoginRefusedError: all nodes refuse the name or password
+        (for `SubscriberOptions.login_patience`: they may have to hear of it first).
+        UnconfirmedError: no node answered in time (seconds). After both, the request stays
         in the store and is sent when a node answers, also by a later run. `wait=False` returns as
         soon as the request is stored.
         """

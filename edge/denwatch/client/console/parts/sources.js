@@ -10,9 +10,9 @@ export default {
         <input v-model="wanted" data-first type="search" placeholder="a device, an attribute, a node"
           aria-label="Find a device, an attribute or a node"></label>
       <ul>
-        <li v-for="one in found" :key="one.name" class="source" :class="{ away: !one.is_present }">
+        <li v-for="one in found" :key="one.name" class="source" :class="{ away: !one.is_present, lost: one.lost }">
           <div class="source-head"><h3>{{ one.name }}</h3>
-            <span class="presence"><i aria-hidden="true"></i>{{ one.is_present ? 'here' : 'away' }}</span></div>
+            <span class="presence"><i aria-hidden="true"></i>{{ presence(one) }}</span></div>
           <p class="where">at {{ one.nodes.join(', ') }}<template v-if="one.place"> · {{ one.place }}</template></p>
           <p v-for="sense in one.sensed" :key="sense.event + sense.attributes.length" class="sensed">
             <span class="event">{{ sense.event }}</span>
@@ -41,6 +41,11 @@ export default {
   },
   methods: {
     icon: denwatch.icon,
+    presence(one) {
+      if (!one.lost) return one.is_present ? "here" : "away";
+      const time = new Date(one.lost).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      return `unknown since ${time}`;
+    },
     ask(name) {
       dispatchEvent(new CustomEvent("denwatch-write", { detail: { words: `${name} is` } }));
     },
