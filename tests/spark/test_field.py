@@ -91,14 +91,14 @@ def check_headline(judged: Judged) -> None:
     assert {name: head[name] for name in ("hit", "late", "missed", "wrong")} == {
         name: counts[name] for name in ("hit", "late", "missed", "wrong")
     }
-    wished = [
+    expected = [
         each
         for each in truth.values()
         if each.outcome != "wrong" and each.cause not in ("top-k", "withdrawn", "quiet", "role")
     ]
-    delivered = [each for each in wished if each.delivered is not None]
-    possible = [each for each in wished if each.best is not None]
-    assert head["delivery_ratio"] == pytest.approx(len(delivered) / len(wished), abs=1e-12)
+    delivered = [each for each in expected if each.delivered is not None]
+    possible = [each for each in expected if each.best is not None]
+    assert head["delivery_ratio"] == pytest.approx(len(delivered) / len(expected), abs=1e-12)
     reached = [each for each in possible if each.delivered is not None]
     assert head["quality"] == pytest.approx(len(reached) / len(possible), abs=1e-12)
     latencies = sorted(

@@ -17,13 +17,13 @@ from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.report.pictures import draw_regions
 from denwatch.spark.services import (
     METHODS,
+    REQUESTS,
     SERVICES,
-    WISHES,
     find_services,
     list_live,
     list_names,
     read_offers,
-    read_wishes,
+    read_requests,
     recommend_services,
     refresh_services,
     search_region,
@@ -43,14 +43,14 @@ class Offer(NamedTuple):
     against: frozenset[str]
 
 
-class Wish(NamedTuple):
+class Request(NamedTuple):
     region: str
-    wish: str
+    request: str
     wants: frozenset[str]
     against: frozenset[str]
 
 
-def draw_site(seed: int, is_ternary: bool) -> tuple[list[Offer], list[Wish]]:
+def draw_site(seed: int, is_ternary: bool) -> tuple[list[Offer], list[Request]]:
     rng = random.Random(seed)
 
     def draw(most: int) -> tuple[frozenset[str], frozenset[str]]:
@@ -59,16 +59,16 @@ def draw_site(seed: int, is_ternary: bool) -> tuple[list[Offer], list[Wish]]:
         return plus, minus - plus
 
     offers = [Offer(rng.choice("abc"), f"bed-{number:03}", *draw(8)) for number in range(150)]
-    wishes = [Wish(rng.choice("abcd"), f"{number:016x}", *draw(3)) for number in range(60)]
-    return offers, wishes
+    requests = [Request(rng.choice("abcd"), f"{number:016x}", *draw(3)) for number in range(60)]
+    return offers, requests
 
 
-def measure(offer: Offer, wish: Wish, rule: FeasibilityRule) -> int | None:
-    """Return the squared distance of an offer from a wish; None if it does not serve it."""
+def measure(offer: Offer, request: Request, rule: FeasibilityRule) -> int | None:
+    """Return the squared distance of an offer from a request; None if it does not serve it."""
     total = 0
     for name in NAMES:
         mine = (name in offer.has) - (name in offer.against)
-        asked = (name in wish.wants) - (name in wish.against)
+        asked = (name in request.wants) - (name in request.against)
         if rule is FeasibilityRule.POSITIVE and mine < asked:
             return None
         if rule is FeasibilityRule.AGREEING and mine * asked < 0:
@@ -79,30 +79,31 @@ def measure(offer: Offer, wish: Wish, rule: FeasibilityRule) -> int | None:
 
 
 def search_plainly(
-    offers: list[Offer], wishes: list[Wish], rule: FeasibilityRule, limit: int
+    offers: list[Offer], requests: list[Request], rule: FeasibilityRule, limit: int
 ) -> set[Any]:
-    """Return (region, wish, place, service, squared) by looking at everything."""
+    """Return (region, request, place, service, squared) by looking at everything."""
     found = set()
-    for wish in wishes:
+    for request in requests:
         ranked = sorted(
             (distance, offer.service)
             for offer in offers
-            if offer.region == wish.region and (distance := measure(offer, wish, rule)) is not None
+            if offer.region == request.region
+            and (distance := measure(offer, request, rule)) is not None
         )
         for place, (distance, service) in enumerate(ranked[:limit], 1):
-            found.add((wish.region, wish.wish, place, service, distance))
+            found.add((request.region, request.request, place, service, distance))
     return found
 
 
 def make_frames(
-    spark: SparkSession, offers: list[Offer], wishes: list[Wish]
+    spark: SparkSession, offers: list[Offer], requests: list[Request]
 ) -> tuple[DataFrame, DataFrame]:
     services = [
         (o.region, o.service, (1, n), sorted(o.has), sorted(o.against))
         for n, o in enumerate(offers)
     ]
-    asked = [(w.region, w.wish, sorted(w.wants), sorted(w.against)) for w in wishes]
-    return spark.createDataFrame(services, SERVICES), spark.createDataFrame(asked, WISHES)
+    asked = [(w.region, w.request, sorted(w.wants), sorted(w.against)) for w in requests]
+    return spark.createDataFrame(services, SERVICES), spark.createDataFrame(asked, REQUESTS)
 
 
 def collect(found: DataFrame) -> set[Any]:
@@ -115,11 +116,11 @@ def collect(found: DataFrame) -> set[Any]:
 def test_the_exact_search_is_the_plain_one_for_any_partitioning(
     spark: SparkSession, is_ternary: bool
 ) -> None:
-    offers, wishes = draw_site(3, is_ternary)
-    services, asked = make_frames(spark, offers, wishes)
+    offers, requests = draw_site(3, is_ternary)
+    services, asked = make_frames(spark, offers, requests)
     rule = FeasibilityRule.AGREEING if is_ternary else FeasibilityRule.POSITIVE
     for limit, parts, slices in ((1, 1, 1), (3, 1, 4), (1, 5, 3)):
-        wanted = search_plainly(offers, wishes, rule, limit)
+        wanted = search_plainly(offers, requests, rule, limit)
         assert len(wanted) > 30
         found = find_services(
             services.repartition(slices),
@@ -134,11 +135,13 @@ def test_the_exact_search_is_the_plain_one_for_any_partitioning(
 def test_svds_serves_whom_it_can_and_answers_alike_for_any_partitioning(
     spark: SparkSession,
 ) -> None:
-    offers, wishes = draw_site(4, is_ternary=False)
-    services, asked = make_frames(spark, offers, wishes)
-    best = {row[:2]: row[4] for row in search_plainly(offers, wishes, FeasibilityRule.POSITIVE, 1)}
+    offers, requests = draw_site(4, is_ternary=False)
+    services, asked = make_frames(spark, offers, requests)
+    best = {
+        row[:2]: row[4] for row in search_plainly(offers, requests, FeasibilityRule.POSITIVE, 1)
+    }
     by_name = {(offer.region, offer.service): offer for offer in offers}
-    by_wish = {wish.wish: wish for wish in wishes}
+    by_request = {request.request: request for request in requests}
     answers = [
         collect(
             find_services(
@@ -149,19 +152,21 @@ def test_svds_serves_whom_it_can_and_answers_alike_for_any_partitioning(
     ]
     assert answers[0] == answers[1]
     assert {row[:2] for row in answers[0]} == best.keys()
-    for region, wish, _, service, squared in answers[0]:
-        distance = measure(by_name[region, service], by_wish[wish], FeasibilityRule.POSITIVE)
+    for region, request, _, service, squared in answers[0]:
+        distance = measure(by_name[region, service], by_request[request], FeasibilityRule.POSITIVE)
         assert distance == squared
-        assert squared >= best[region, wish]
+        assert squared >= best[region, request]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_serves_whom_it_can(method: str) -> None:
-    offers, wishes = draw_site(5, is_ternary=False)
-    best = {row[:2]: row[4] for row in search_plainly(offers, wishes, FeasibilityRule.POSITIVE, 1)}
+    offers, requests = draw_site(5, is_ternary=False)
+    best = {
+        row[:2]: row[4] for row in search_plainly(offers, requests, FeasibilityRule.POSITIVE, 1)
+    }
     for region in "abcd":
         tables = []
-        for rows in (offers, wishes):
+        for rows in (offers, requests):
             kept = [row._asdict() for row in rows if row.region == region]
             tables.append(
                 pa.Table.from_pylist([{k: _flatten(v) for k, v in row.items()} for row in kept])
@@ -169,9 +174,11 @@ def test_every_method_serves_whom_it_can(method: str) -> None:
         found = search_region(
             tables[0], tables[1], method, FeasibilityRule.POSITIVE, 1, 0
         ).to_pylist()
-        assert {(region, row["wish"]) for row in found} == {key for key in best if key[0] == region}
+        assert {(region, row["request"]) for row in found} == {
+            key for key in best if key[0] == region
+        }
         for row in found:
-            least = best[region, row["wish"]]
+            least = best[region, row["request"]]
             assert row["squared"] >= least
             if method in ("exact", "exhaustive"):
                 assert row["squared"] == least
@@ -182,12 +189,12 @@ def _flatten(value: object) -> object:
 
 
 def test_the_picture_shows_each_region() -> None:
-    columns = ["region", "services", "wishes", "served", "elsewhere", "unserved"]
+    columns = ["region", "services", "requests", "served", "elsewhere", "unserved"]
     rows = [("north", 3, 4, 2, 1, 1), ("south", 1, 0, 0, 0, 0)]
     svg = draw_regions(pd.DataFrame(rows, columns=columns))
     assert svg.count('class="mark') == 3
     assert "north: served 2" in svg
-    assert "0 wishes, 1 devices" in svg
+    assert "0 requests, 1 devices" in svg
     assert draw_regions(pd.DataFrame([], columns=columns)) == ""
 
 
@@ -294,8 +301,8 @@ def test_from_logs_to_recommendations(
         [("medic", "south", 1, 2), ("medic", "north", 3, 4), ("medic", "west", NOW + 1, NOW + 2)],
         "subscriber string, node string, begin bigint, end bigint",
     )
-    wishes = read_wishes(windows, stays, names, NOW)
-    told = recommend_services(services, wishes, windows).cache()
+    requests = read_requests(windows, stays, names, NOW)
+    told = recommend_services(services, requests, windows).cache()
     found = {
         row.subscription_id: (row.region, row.service, row.beyond, row.elsewhere)
         for row in told.collect()
@@ -306,7 +313,7 @@ def test_from_logs_to_recommendations(
         4: ("south", None, None, None),
     }
     sums = {
-        row.region: (row.services, row.wishes, row.served, row.elsewhere, row.unserved)
+        row.region: (row.services, row.requests, row.served, row.elsewhere, row.unserved)
         for row in sum_regions(services, told).collect()
     }
     assert sums == {"north": (2, 1, 1, 0, 0), "south": (1, 2, 0, 1, 1)}

@@ -152,8 +152,8 @@ def test_the_headline_sums_it_up(case: Case) -> None:
     assert head is not None
     told = {name: head[name] for name in ("hit", "late", "missed", "wrong", "delivered")}
     assert told == {"hit": 4, "late": 5, "missed": 6, "wrong": 1, "delivered": 9}
-    # 15 matches, two of them as somebody wished; of 13, two could not be brought by any contact.
-    assert (head["wished"], head["possible"]) == (13, 11)
+    # 15 matches, two of them as somebody asked; of 13, two could not be brought by any contact.
+    assert (head["expected"], head["possible"]) == (13, 11)
     assert head["quality"] == pytest.approx(9 / 11)
     assert (head["p50_ms"], head["best_p50_ms"]) == (61_000, 30_000)
     taken = sum(truth.latency for truth in TRUTH if truth.outcome in ("hit", "late"))  # type: ignore[misc]

@@ -17,19 +17,19 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from denwatch.node import services as finders
-from denwatch.node.matching.plugins import FUZZY
 from denwatch.node.services import FeasibilityRule, ServiceRequest
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import FUZZY
 from denwatch.spark.matching.windows import Meanings
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-WISHES = "region string, wish string, wants array<string>, against array<string>"
-FOUND = "region string, wish string, place int, service string, squared int, probes bigint"
+REQUESTS = "region string, request string, wants array<string>, against array<string>"
+FOUND = "region string, request string, place int, service string, squared int, probes bigint"
 _TEXT, _INT = pa.string(), pa.int32()
 _ARROW = pa.schema(
-    {"region": _TEXT, "wish": _TEXT, "place": _INT, "service": _TEXT, "squared": _INT}
+    {"region": _TEXT, "request": _TEXT, "place": _INT, "service": _TEXT, "squared": _INT}
     | {"probes": pa.int64()}
 )
 METHODS: dict[str, Callable[[int, np.random.Generator], finders.Finder]] = {
@@ -44,7 +44,7 @@ METHODS: dict[str, Callable[[int, np.random.Generator], finders.Finder]] = {
 
 def find_services(
     services: DataFrame,
-    wishes: DataFrame,
+    requests: DataFrame,
     *,
     method: str = "exact",
     rule: FeasibilityRule = FeasibilityRule.POSITIVE,
@@ -52,11 +52,11 @@ def find_services(
     parts: int = 1,
     seed: int = 0,
 ) -> DataFrame:
-    """Return the best services of each wish, FOUND; a wish that none serves has no row.
+    """Return the best services of each request, FOUND; a request that none serves has no row.
 
-    `services` are live ones (region, service, has, against), `wishes` has WISHES. `squared` is the
-    squared distance: under POSITIVE with binary attributes, how many attributes a service has
-    beyond the wish. `probes` is what finding them cost. A region is shared by up to `parts` tasks.
+    `services` are live ones (region, service, has, against), `requests` has REQUESTS. `squared` is
+    the squared distance: under POSITIVE with binary attributes, how many attributes a service has
+    beyond the request. `probes` is what finding them cost. Up to `parts` tasks share a region.
     """
     if method not in METHODS:
         raise ValueError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
@@ -66,8 +66,8 @@ def find_services(
         "part", F.explode(F.sequence(F.lit(0), F.lit(parts - 1)))
     )
     # Of the same type on both sides: rows are brought together by its hash.
-    part = F.pmod(F.xxhash64("wish"), parts).cast("int")
-    asked = wishes.select(*("region", "wish", "wants", "against"), part.alias("part"))
+    part = F.pmod(F.xxhash64("request"), parts).cast("int")
+    asked = requests.select(*("region", "request", "wants", "against"), part.alias("part"))
 
     def search(offers: pa.Table, requests: pa.Table) -> pa.Table:
         return search_region(offers, requests, method, rule, limit, seed)
@@ -79,11 +79,11 @@ def find_services(
 def search_region(
     offers: pa.Table, requests: pa.Table, method: str, rule: FeasibilityRule, limit: int, seed: int
 ) -> pa.Table:
-    """Answer the wishes of one region."""
+    """Answer the requests of one region."""
     rows: list[tuple[str, str, int, str, int, int]] = []
     if offers.num_rows and requests.num_rows:
         offered = sorted(offers.to_pylist(), key=lambda row: str(row["service"]))
-        asked = sorted(requests.to_pylist(), key=lambda row: str(row["wish"]))
+        asked = sorted(requests.to_pylist(), key=lambda row: str(row["request"]))
         region = str(asked[0]["region"])
         names = _list_names(offered, "has") | _list_names(asked, "wants")
         places = {name: place for place, name in enumerate(sorted(names))}
@@ -93,11 +93,11 @@ def search_region(
         finder.add_many([row["service"] for row in offered], vectors)
         for row in asked:
             values = tuple(encode(row["wants"], row["against"], places, width).tolist())
-            rng = _seed_rng(seed, region, str(row["wish"]))
+            rng = _seed_rng(seed, region, str(row["request"]))
             result = finder.find(ServiceRequest(values, rule, limit=limit), rng)
             for place, match in enumerate(result.matches, 1):
                 best = place, str(match.identity), match.squared
-                rows.append((region, row["wish"], *best, result.probes))
+                rows.append((region, row["request"], *best, result.probes))
     columns = zip(*rows, strict=True) if rows else ([] for _ in _ARROW)
     return pa.table([pa.array(column) for column in columns], schema=_ARROW)
 
@@ -117,7 +117,7 @@ def _list_names(rows: list[dict[str, list[str] | None]], column: str) -> set[str
 
 
 def _seed_rng(seed: int, *names: str) -> np.random.Generator:
-    """Return a source of chance that a region, or a wish in it, has for itself."""
+    """Return a source of chance that a region, or a request in it, has for itself."""
     digest = hashlib.sha256("\0".join((str(seed), *names)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
@@ -189,12 +189,12 @@ def _map_rows(
     return map_frames
 
 
-def read_wishes(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> DataFrame:
+def read_requests(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> DataFrame:
     """Return what the subscriptions in force at a time (ms) ask for, where their owners are then.
 
     `windows` and `stays` are those of `spark.matching` and `spark.analytics`. Who was at no
-    node yet is looked for where the subscription was made. The columns are those of WISHES; `wish`
-    is the subscription's id in hexadecimal.
+    node yet is looked for where the subscription was made. The columns are those of REQUESTS;
+    `request` is the subscription's id in hexadecimal.
     """
     places = (
         stays.where(F.col("begin") <= at)
@@ -206,14 +206,14 @@ def read_wishes(windows: DataFrame, stays: DataFrame, names: Names, at: int) -> 
     )
     asked = live.join(places, "owner", "left").select(
         F.coalesce("here", "origin").alias("region"),
-        F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("wish"),
+        F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("request"),
         "vocabulary",
         "vector",
     )
-    return asked.mapInPandas(_make_wishes(names), WISHES)
+    return asked.mapInPandas(_make_requests(names), REQUESTS)
 
 
-def _make_wishes(names: Names) -> Callable[[Frames], Frames]:
+def _make_requests(names: Names) -> Callable[[Frames], Frames]:
     def read(row: Any) -> tuple[object, ...] | None:
         try:
             vector = codec.decode(bytes(row.vector or b""))
@@ -221,9 +221,9 @@ def _make_wishes(names: Names) -> Callable[[Frames], Frames]:
             return None
         vocabulary = bytes(row.vocabulary or b"")
         wants = name_features(names, vocabulary, vector.event, vector.features)
-        return row.region, row.wish, wants, []
+        return row.region, row.request, wants, []
 
-    return _map_rows(read, ("region", "wish", "wants", "against"))
+    return _map_rows(read, ("region", "request", "wants", "against"))
 
 
 # Keeping services current ---------------------------------------------------------------
@@ -268,8 +268,8 @@ EVERYWHERE = ""  # the region of those who look in all regions
 _PARTS = 4
 
 
-def recommend_services(services: DataFrame, wishes: DataFrame, windows: DataFrame) -> DataFrame:
-    """Return one row a wish: who serves it best.
+def recommend_services(services: DataFrame, requests: DataFrame, windows: DataFrame) -> DataFrame:
+    """Return one row a request: who serves it best.
 
     `services` are live. Columns: region, owner, subscription_id, words, wants, service (null: none
     here), beyond (attributes that it has and nobody asked for), probes, svd_service, svd_beyond,
@@ -277,26 +277,28 @@ def recommend_services(services: DataFrame, wishes: DataFrame, windows: DataFram
     """
     both = []
     for method, prefix in (("exact", ""), ("weighted", "svd_")):
-        found = find_services(services, wishes, method=method, parts=_PARTS)
+        found = find_services(services, requests, method=method, parts=_PARTS)
         named = (("service", "service"), ("squared", "beyond"), ("probes", "probes"))
         columns = (F.col(name).alias(prefix + called) for name, called in named)
-        both.append(found.select("region", "wish", *columns))
+        both.append(found.select("region", "request", *columns))
     exact, svd = both
-    here = wishes.join(exact, ["region", "wish"], "left").join(svd, ["region", "wish"], "left")
+    here = requests.join(exact, ["region", "request"], "left").join(
+        svd, ["region", "request"], "left"
+    )
     unserved = here.where("service is null").withColumn("region", F.lit(EVERYWHERE))
     anywhere = services.withColumn("service", F.concat_ws(": ", "region", "service")).withColumn(
         "region", F.lit(EVERYWHERE)
     )
     others = find_services(anywhere, unserved, method="exact", parts=_PARTS).select(
-        "wish", F.col("service").alias("elsewhere")
+        "request", F.col("service").alias("elsewhere")
     )
     known = windows.select(
-        F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("wish"),
+        F.lower(F.lpad(F.hex("subscription_id"), 16, "0")).alias("request"),
         *("subscription_id", "owner", "words"),
     )
     return (
-        here.join(others, "wish", "left")
-        .join(known, "wish")
+        here.join(others, "request", "left")
+        .join(known, "request")
         .select(
             *("region", "owner", "subscription_id", "words", "wants", "service", "beyond"),
             *("probes", "svd_service", "svd_beyond", "svd_probes", "elsewhere"),
@@ -306,18 +308,18 @@ def recommend_services(services: DataFrame, wishes: DataFrame, windows: DataFram
 
 
 def sum_regions(services: DataFrame, recommended: DataFrame) -> DataFrame:
-    """Return one row a region: services, wishes, served, unserved, and what both searches cost.
+    """Return one row a region: services, requests, served, unserved, and what both searches cost.
 
-    Columns: region, services, wishes, served, elsewhere (served by another region only), unserved,
-    beyond and svd_beyond (mean), probes and svd_probes (mean).
+    Columns: region, services, requests, served, elsewhere (served by another region only),
+    unserved, beyond and svd_beyond (mean), probes and svd_probes (mean).
     """
     offered = services.groupBy("region").agg(F.count("*").alias("services"))
     sums = (
-        *("count(*) as wishes", "count(service) as served"),
+        *("count(*) as requests", "count(service) as served"),
         "count_if(service is null and elsewhere is not null) as elsewhere",
         "count_if(service is null and elsewhere is null) as unserved",
     )
     means = (f"round(avg({x}), 2) as {x}" for x in ("beyond", "svd_beyond", "probes", "svd_probes"))
     asked = recommended.groupBy("region").agg(*map(F.expr, (*sums, *means)))
-    counts = ["services", "wishes", "served", "elsewhere", "unserved"]
+    counts = ["services", "requests", "served", "elsewhere", "unserved"]
     return offered.join(asked, "region", "full").fillna(0, counts).orderBy("region")

@@ -142,6 +142,6 @@ def count_refusals(logs: Logs) -> DataFrame:
     return (
         logs.get("refuse")
         .groupBy("node", "what", "why")
-        .agg(F.count("*").alias("times"), F.sum("bytes").alias("bytes"))
+        .agg(F.sum(F.coalesce("times", F.lit(1))).alias("times"), F.sum("bytes").alias("bytes"))
         .orderBy(F.desc("times"), "node", "what", "why")
     )

@@ -243,25 +243,25 @@ def spread_latency(outcomes: DataFrame) -> DataFrame:
 def sum_up(outcomes: DataFrame) -> DataFrame:
     """Return the headline, one row.
 
-    `wished` are the expected deliveries, those that no node withheld on purpose; `possible` are
+    `expected` are the deliveries that no node withheld on purpose; `possible` are
     those of them that the contacts could have carried. quality = delivered / possible: 1 is as good
     as any replication can be. delay_ratio = the sum of the best latencies / the sum of ours, over
     what was delivered.
     """
     delivered = F.col("outcome").isin("hit", "late")
-    wished = (F.col("outcome") != "wrong") & ~F.col("is_deliberate")
-    possible = wished & F.col("best").isNotNull()
+    expected = (F.col("outcome") != "wrong") & ~F.col("is_deliberate")
+    possible = expected & F.col("best").isNotNull()
     best = F.sum(F.when(delivered, F.col("best_latency")))
     ours = F.sum(F.when(delivered, F.col("latency")))
     return outcomes.agg(
         *_count_outcomes(),
         F.count_if(F.col("is_open")).alias("still_open"),
-        F.count_if(wished).alias("wished"),
+        F.count_if(expected).alias("expected"),
         F.count_if(possible).alias("possible"),
         F.count_if(delivered).alias("delivered"),
         *measure_latency("case when outcome in ('hit', 'late') then latency end"),
         *measure_latency("case when outcome in ('hit', 'late') then best_latency end", "best_"),
-        F.try_divide(F.count_if(delivered), F.count_if(wished)).alias("delivery_ratio"),
+        F.try_divide(F.count_if(delivered), F.count_if(expected)).alias("delivery_ratio"),
         F.try_divide(F.count_if(delivered & possible), F.count_if(possible)).alias("quality"),
         F.when(ours > 0, best / ours).otherwise(F.lit(1.0)).alias("delay_ratio"),
     )

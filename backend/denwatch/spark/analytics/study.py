@@ -186,10 +186,10 @@ class Study:
     @cached_property
     def services(self) -> DataFrame:
         """One row a subscription in force when the logs end: who serves it best there."""
-        wishes = services.read_wishes(
+        requests = services.read_requests(
             self.subscriptions, self.stays, self.names, self.logs.end
         ).cache()
-        return services.recommend_services(self.offers, wishes, self.subscriptions).cache()
+        return services.recommend_services(self.offers, requests, self.subscriptions).cache()
 
     def list_tables(self) -> dict[str, tuple[str, Callable[[], DataFrame]]]:
         """Return the tables for people: what each says, and how to get it."""

@@ -18,9 +18,9 @@ from denwatch.client.syntax import (
 from denwatch.node.covering import Approximate, Covering, Domains
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
 from denwatch.node.covering.entries import CoveringEntry, sort_widest_first
-from denwatch.node.matching.plugins import FUZZY
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.vectors import SubscriptionVector
 from denwatch.spark.matching.job import find_event
 from pyspark.sql import DataFrame, Window

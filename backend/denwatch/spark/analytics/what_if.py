@@ -111,6 +111,7 @@ class _Run:
         self._seen: dict[str, int] = {}
         self._copies: dict[tuple[str, int], Copy] = {}
         self._encounters: defaultdict[str, Encounters] = defaultdict(Encounters)
+        self._told: set[frozenset[str]] = set()  # who told each other all ways in this contact
         self._place: dict[str, str] = {}
         self._alive = 0
         self._ends: list[tuple[int, int]] = []
@@ -153,7 +154,7 @@ class _Run:
         else:
             self._alive |= 1 << event.number
             heapq.heappush(self._ends, (self._notes[event.number].until, event.number))
-            self._copies[event.first, event.number] = Copy(self._strategy.copies, 0, 0)
+            self._copies[event.first, event.number] = Copy(self._strategy.copies, 0)
             self._arrive(event.first, 1 << event.number, event.time)
             self._spread([(event.first, 1 << event.number)], event.time)
 
@@ -175,6 +176,7 @@ class _Run:
             if not self._links[here][there]:
                 del self._links[here][there]
                 self._encounters[here].meet(_forget, there, event.time, False)
+                self._told.discard(frozenset((here, there)))
 
     def _exchange(self, one: str, other: str, time: int) -> None:
         pairs = permutations((one, other))
@@ -195,21 +197,32 @@ class _Run:
         if not bits:
             return 0
         candidates = [self._describe(here, number) for number in _list_bits(bits)]
-        theirs = self._encounters[there]
-        asked = {node for each in candidates for node in each.destinations}
-        likely = {node: theirs.judge(node, time) for node in asked}
+        own, theirs = self._encounters[here], self._encounters[there]
+        likely = self._ask(here, there, candidates, time) if self._strategy.is_asking else {}
         peer = strategies.MetPeer(there, likely, theirs.reach)
-        own = self._encounters[here]
         moved = 0
         for choice in self._strategy.choose(candidates, peer, own, time):
             number = choice.dot.sequence
             self._copies[here, number] = choice.kept
-            self._copies[there, number] = Copy(choice.given, choice.kept.hops + 1, 0)
+            self._copies[there, number] = Copy(choice.given, choice.kept.hops + 1, 0, time)
             self.results[number].relays += 1
             moved |= 1 << number
         if moved:
             self._arrive(there, moved, time)
         return moved
+
+    def _ask(
+        self, here: str, there: str, candidates: Sequence[Candidate], time: int
+    ) -> dict[str, int]:
+        """Return what a node tells of destinations; once in a contact both tell of all nodes."""
+        if frozenset((here, there)) not in self._told:
+            self._told.add(frozenset((here, there)))
+            nodes = sorted({*self._place.values()})
+            for one, other in ((here, there), (there, here)):
+                told = self._encounters[other].tell(nodes, one, time)
+                self._encounters[one].hear(other, nodes, told, time)
+        asked = sorted({node for each in candidates for node in each.destinations})
+        return dict(zip(asked, self._encounters[there].tell(asked, here, time), strict=True))
 
     def _describe(self, node: str, number: int) -> Candidate:
         note = self._notes[number]
@@ -217,7 +230,12 @@ class _Run:
         left = {owner: want[0] for owner, want in note.wanted.items() if owner not in delivered}
         places = dict.fromkeys(self._place[owner] for owner in left if owner in self._place)
         return Candidate(
-            Dot("", 0, number), self._copies[node, number], note.until, left, tuple(places)
+            Dot("", 0, number),
+            self._copies[node, number],
+            note.until,
+            left,
+            tuple(places),
+            note.time,
         )
 
     def _arrive(self, node: str, bits: int, time: int) -> None:
@@ -238,7 +256,9 @@ class _Run:
                     break
 
     def _deliver(self, number: int, owner: str, node: str, time: int) -> None:
-        self.results[number].delivered.setdefault(owner, (time, node))
+        if owner not in self.results[number].delivered:
+            self.results[number].delivered[owner] = time, node
+            self._encounters[node].learn_age(time - self._notes[number].time)
 
 
 def _list_bits(bits: int) -> Iterator[int]:

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from denwatch.node.backend_api import load_languages
 from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
-from denwatch.node.matching.plugins import CONTENT, FUZZY
 from denwatch.node.matching.records import EVENT_ATTRIBUTES, SubscriptionBatch
+from denwatch.protocol.frames import FUZZY
 from denwatch.spark.matching.kernels import decode_subscriptions
 from denwatch.spark.matching.value_index import build_value_index, load_value_index
 from denwatch.spark.matching.windows import Meanings
@@ -60,7 +61,7 @@ class SharedIndex:
     is_shipped: bool  # executors received the files from Spark
     shards: tuple[Shard, ...]
     subscriptions: int
-    content: int  # how many of them are in the language of typed content
+    content: int  # how many of them are in languages that match typed content
     vocabularies: int  # known ones; with two or more, notifications are matched by vocabulary
     errors: dict[int, str]  # by id: subscriptions that cannot be matched, and why
 
@@ -109,13 +110,15 @@ def build_index(
     batch, errors = decode_subscriptions(vectors.take(pa.array(fuzzy)))
     batch.subs["id"] = fuzzy[batch.subs["id"]]
     failed = {int(ids[fuzzy[row]]): why for row, why in errors.items()}
-    for row in np.flatnonzero((languages != FUZZY) & (languages != CONTENT)).tolist():
+    known_here = np.isin(languages, [language.id for language in load_languages()])
+    for row in np.flatnonzero(~known_here).tolist():
         failed[int(ids[row])] = f"the language {languages[row]} is not known to this version"
     meanings = meanings or Meanings({})
     rows = _build_rows(table, ids, batch, folder, meanings)
     np.save(folder / ROWS, rows)
     shards = tuple(_save_shards(batch, folder, limit, max_list))
-    content = _save_content(folder, vectors, np.flatnonzero(languages == CONTENT), meanings)
+    others = np.flatnonzero(known_here & (languages != FUZZY))
+    content = _save_content(folder, vectors, languages, others, meanings)
     master = str(spark.sparkContext.master)
     known = len(meanings.known)
     index = SharedIndex(str(folder), not is_local(master), shards, size, content, known, failed)
@@ -242,10 +245,14 @@ def _take_batch(batch: SubscriptionBatch, chosen: NDArray[np.int64]) -> Subscrip
 
 
 def _save_content(
-    folder: Path, vectors: pa.Array, rows: NDArray[np.int64], meanings: Meanings
+    folder: Path,
+    vectors: pa.Array,
+    languages: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    meanings: Meanings,
 ) -> int:
-    """Write the subscriptions to typed content: by row, their CBOR."""
-    filters = {int(row): vectors[int(row)].as_py().hex() for row in rows}
+    """Write the subscriptions to typed content: by row, their language and their bytes."""
+    filters = {int(row): (int(languages[row]), vectors[int(row)].as_py().hex()) for row in rows}
     documents = {key.hex(): text for key, text in meanings.documents.items()} if filters else {}
     stored = {"filters": filters, "documents": documents}
     (folder / CONTENTS).write_text(json.dumps(stored), encoding="utf-8")

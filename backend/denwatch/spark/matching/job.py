@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from denwatch.node.backend_api import describe_content, read_filter
+from denwatch.node.backend_api import describe_content, load_languages
 from denwatch.node.matching import index as node_index
-from denwatch.node.matching.content_index import ContentIndex
+from denwatch.node.matching.plugins import Matcher
 from denwatch.node.matching.search import MatchBatch, NotificationBatch
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
@@ -214,32 +214,37 @@ def pack_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 # Typed content --------------------------------------------------------------------------
-# Workers use the node's own index of filters. Such subscriptions are few and written by programs; a
-# notification is matched by the names and values that its vocabulary gives it.
+# Workers use the node's own matchers of all languages but the fuzzy one. Such subscriptions are few
+# and written by programs; a notification is matched by the names and values that its vocabulary
+# gives it.
 
 
 @lru_cache(maxsize=2)
-def load_content(path: Path) -> tuple[ContentIndex, Meanings]:
-    """Return the filters by row, and the vocabularies that name values."""
+def load_content(path: Path) -> tuple[list[Matcher[Any, Any]], Meanings]:
+    """Return the matchers with the subscriptions by row, and the vocabularies that name values."""
     stored = json.loads(path.read_text(encoding="utf-8"))
-    index = ContentIndex()
-    for row, vector in stored["filters"].items():
-        index.add(int(row), read_filter(bytes.fromhex(vector)))
+    matchers: dict[int, Matcher[Any, Any]] = {}
+    for row, (id_, data) in stored["filters"].items():
+        language = load_languages().find(id_)
+        if id_ not in matchers:
+            matchers[id_] = language.make_matcher()
+        matchers[id_].add(int(row), language.decode(bytes.fromhex(data)))
     documents = {bytes.fromhex(key): text for key, text in stored["documents"].items()}
-    return index, Meanings(documents)
+    return list(matchers.values()), Meanings(documents)
 
 
 def match_content(
     batch: pa.RecordBatch, index: SharedIndex, columns: Sequence[str]
 ) -> pa.RecordBatch:
     """Return the matches of a batch with the subscriptions to typed content."""
-    filters, meanings = load_content(index.find(CONTENTS))
+    matchers, meanings = load_content(index.find(CONTENTS))
     rows = files.load_rows(index.find(ROWS))
     owners = files.load_names(index.find(NAMES)).owners
     found: list[dict[str, Any]] = []
     for note in batch.to_pylist():
         latest = note["at"] + (note["doubt"] or 0)
-        for hit in filters.match(describe_note(note, meanings)):
+        content = describe_note(note, meanings)
+        for hit in (hit for matcher in matchers for hit in matcher.match(content)):
             id_, begins, ends, owner = rows[hit.id, :4].tolist()
             if begins <= latest and note["at"] < ends:
                 degrees = hit.possible, hit.certain, hit.attribute

@@ -124,7 +124,7 @@ def draw_causes(table: pd.DataFrame) -> str:
     for row in kept.to_dict("records"):
         tip = f"{row['outcome']}, {row['cause']}: {row['pairs']}"
         if row["is_deliberate"]:
-            tip += ", as somebody wished"
+            tip += ", as somebody asked"
         if row["still_open"]:
             tip += f", {row['still_open']} may still arrive"
         part = float(row["pairs"]), OUTCOMES[row["outcome"]], tip
@@ -279,8 +279,8 @@ _SERVED = (("served", "good"), ("elsewhere", "fair"), ("unserved", "bad"))
 
 
 def draw_regions(table: pd.DataFrame) -> str:
-    """Return how many wishes of each region are served there, elsewhere, or nowhere."""
-    kept = table.sort_values(["wishes", "region"], ascending=[False, True])
+    """Return how many requests of each region are served there, elsewhere, or nowhere."""
+    kept = table.sort_values(["requests", "region"], ascending=[False, True])
     rows = [
         BarRow(
             str(row["region"]),
@@ -288,10 +288,10 @@ def draw_regions(table: pd.DataFrame) -> str:
                 (row[what], colour, f"{row['region']}: {what} {row[what]}")
                 for what, colour in _SERVED
             ],
-            f"{row['wishes']} wishes, {row['services']} devices",
+            f"{row['requests']} requests, {row['services']} devices",
         )
         for row in kept.to_dict("records")
-        if kept["wishes"].sum() or kept["services"].sum()
+        if kept["requests"].sum() or kept["services"].sum()
     ]
     key = [(colour, name) for name, colour in _SERVED]
     return draw_rows(rows, "Services by region", key, 134)
