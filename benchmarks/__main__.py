@@ -13,8 +13,8 @@ import sys
 from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
-    *("house", "wire", "match", "peers", "device", "air"),
-    *("reconcile", "durability", "node", "replication", "campaign", "field", "spark"),
+    *("house", "wire", "match", "doubt", "peers", "device", "air"),
+    *("reconcile", "durability", "node", "replication", "campaign", "field", "siege", "spark"),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 

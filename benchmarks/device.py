@@ -5,8 +5,8 @@ mpy-cross for microcontrollers. No board is here: read the times as ratios.
 
 Headline: viper_over_bytecode, viper_over_float (the worse of 100 and 1,000 subscriptions),
 heap_per_sv, mpy_filter_bytes, mpy_total_bytes; filter_heap_kib is the smallest heap in which 1,000
-subscriptions and the filter work. A module `benchmarks.device_transport` with
-`measure(options) -> dict` adds the figures of the link.
+subscriptions and the filter work. `benchmarks.device_transport` adds the figures of the link, and
+`benchmarks.device_field` days on a battery and the wear of the flash.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import device_transport
+from benchmarks import device_field, device_transport
 from benchmarks.common import (
     describe_machine,
     format_table,
@@ -70,8 +70,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "filter_heap_kib": heap,
     }
     say(f"1,000 subscriptions in {heap} KiB: count, hits, free = {output}")
+    result.update(device_field.measure(options))
+    field = result.pop("field_report")
     result.update(device_transport.measure(options))
-    report = write_report(times, filters, totals, result)
+    report = write_report(times, filters, totals, result) + f"\n## In the field\n\n{field}"
     say(report)
     if options.save:
         save_text("device.md", report)

@@ -49,7 +49,7 @@ class Dog(Client):
             "vocabulary": shorten_hash(self.host.plan.vocabulary),
             "senses": {PATIENT: [1 << EAST, 1 << EAST]},
             "capacity": 1024,
-            "languages": [1],
+            "languages": [0],
         }
         self._say("hello", frames.MESSAGE, self._hellos, encode_message("hello", fields))
         self._last = self._told

@@ -202,7 +202,7 @@ class Device(Sender):
             "vocabulary": self._vocabulary,
             "senses": {PATIENT: [1 << EAST, 1 << EAST]},
             "capacity": 1024,
-            "languages": [1],
+            "languages": [0],
         }
         body = encode_message("hello", fields)
         frame = frames.Frame(frames.MESSAGE, 1, self._hellos, body)
@@ -253,10 +253,10 @@ class Planner(Sender):
             self.wanted and self._rng.random() < 0.4  # rather more come than go
         )
         name = self._rng.choice(sorted(self.wanted)) if is_end else f"want-{self._count}"
-        wish = {"unsubscribe": name}
+        message = {"unsubscribe": name}
         if not is_end:
-            wish = {"subscribe": "patient_temperature is very high", "name": name}
-        if self.ask(wish) is None:
+            message = {"subscribe": "patient_temperature is very high", "name": name}
+        if self.ask(message) is None:
             # Unanswered at the end of the run: it may have happened or not.
             self.wanted.discard(name)
             return
@@ -268,19 +268,19 @@ class Planner(Sender):
         self.progress += 1
         time.sleep(self._rng.uniform(*_PAUSES))
 
-    def ask(self, wish: dict[str, Any], patience: float = 120.0) -> dict[str, Any] | None:
+    def ask(self, message: dict[str, Any], patience: float = 120.0) -> dict[str, Any] | None:
         """Return the answer to a request, which is repeated until there is one."""
         self._request = f"{self._rng.getrandbits(64):016x}"
         self._answer = None
-        message = json.dumps({**wish, "request": self._request})
+        text = json.dumps({**message, "request": self._request})
         until = time.monotonic() + patience
         while self._take_answer() is None and time.monotonic() < until:
             if self.wait(lambda: self.is_up, 0.5):
-                self.publish(self._topic, message.encode(), 0)
+                self.publish(self._topic, text.encode(), 0)
                 self.wait(lambda: self._answer is not None or not self.is_up, _PATIENCE)
         answer = self._take_answer()
         if answer is not None and not answer.get("ok"):
-            self.refusals.append(f"{wish}: {answer}")
+            self.refusals.append(f"{text}: {answer}")
         return answer
 
     def _take_answer(self) -> dict[str, Any] | None:

@@ -26,7 +26,6 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import shorten_hash
 from denwatch.node.core.pending import PendingRow, encode_row
-from denwatch.node.matching.plugins import FUZZY
 from denwatch.node.replication.dot_sets import SeenRange
 from denwatch.node.runtime.process import DATABASE
 from denwatch.node.security import open_keyring
@@ -34,7 +33,7 @@ from denwatch.node.security.registrations import derive_device_password, derive_
 from denwatch.node.security.site import KeyFile, add_device, add_subscriber
 from denwatch.node.store import Change, Store
 from denwatch.protocol import frames, notification
-from denwatch.protocol.frames import encode_message
+from denwatch.protocol.frames import FUZZY, encode_message
 from denwatch.protocol.subscription import encode
 from denwatch.protocol.vectors import NotificationVector, Predicate, Reading, SubscriptionVector
 
@@ -55,6 +54,8 @@ _BAND = 25  # of the heart rate: whose device it is
 
 _LIMITS: Mapping[str, str] = {
     "messages_per_second = 500": "messages_per_second = 1000000",
+    "cpu_ms_per_second = 200": "cpu_ms_per_second = 1000000",
+    "links_per_name = 100": "links_per_name = 100000",
     "burst = 2000": "burst = 1000000",
     "notifications = 1000000": "notifications = 2000000",
     "shared = []": 'shared = ["bench/#"]',
@@ -118,8 +119,8 @@ def fill_store(node: Node, count: int, people: int, seed: int, now: int) -> None
     config.data.mkdir(parents=True, exist_ok=True)
     with Store(config.data / DATABASE, NAME, first_epoch=max(1, now // 1000)) as store:
         epoch = store.epoch
-        wishes = list(_draw_wishes(rng, count, people))
-        for sequence, (owner, vector) in enumerate(wishes, 1):
+        subscriptions = list(_draw_subscriptions(rng, count, people))
+        for sequence, (owner, vector) in enumerate(subscriptions, 1):
             body = SubscriptionBody(owner, "medic", "", now, FUZZY, hash, vector, {})
             dot = Dot(NAME, epoch, sequence)
             item = Item(dot, SUBSCRIPTION, now + _LIFE, encode_body(body))
@@ -127,7 +128,7 @@ def fill_store(node: Node, count: int, people: int, seed: int, now: int) -> None
             store.apply([("item.subscription", dot.key, signed.encode())])
             if sequence % _COMMIT == 0:
                 store.commit()
-        seen = SeenRange(len(wishes), 0).encode()
+        seen = SeenRange(len(subscriptions), 0).encode()
         store.apply([(CONTEXT, Dot(NAME, epoch, 0).key, seen)])
         store.commit()
 
@@ -138,8 +139,8 @@ def fill_notes(node: Node, count: int, seed: int, now: int) -> None:
     config = load_config(node.config)
     hash = shorten_hash(load_shipped("rescue"))
     with Store(config.data / DATABASE, NAME) as store:
-        wish = next(key for key, _ in store.scan("item.subscription"))
-        hit = (read_dot(wish).id, 255, 255, 0)
+        first = next(key for key, _ in store.scan("item.subscription"))
+        hit = (read_dot(first).id, 255, 255, 0)
         readings = draw_readings(rng, 0, count)
         for sequence, values in enumerate(readings, 1):
             dot = Dot(NAME, store.epoch, sequence)
@@ -159,19 +160,19 @@ def fill_notes(node: Node, count: int, seed: int, now: int) -> None:
         store.commit()
 
 
-def _draw_wishes(rng: random.Random, count: int, people: int) -> Iterator[tuple[str, bytes]]:
+def _draw_subscriptions(rng: random.Random, count: int, people: int) -> Iterator[tuple[str, bytes]]:
     for number in range(people):
         low = number * _BAND % 250
-        wish = [Predicate(0, 128, 255), Predicate(1, low, low + _BAND - 1)]
-        yield name_person(number), encode(SubscriptionVector(EVENT, wish))
+        predicates = [Predicate(0, 128, 255), Predicate(1, low, low + _BAND - 1)]
+        yield name_person(number), encode(SubscriptionVector(EVENT, predicates))
     for number in range(count):
         attributes = sorted(rng.sample(range(_ATTRIBUTES), 3))
-        wish = []
+        predicates = []
         for attribute in attributes:
             low = rng.randrange(256 - _WIDTH)
             high = low + rng.randrange(_WIDTH)
-            wish.append(Predicate(attribute, low, high, rng.randrange(*_STEEP)))
-        yield f"absent-{number % _OWNERS}", encode(SubscriptionVector(EVENT, wish))
+            predicates.append(Predicate(attribute, low, high, rng.randrange(*_STEEP)))
+        yield f"absent-{number % _OWNERS}", encode(SubscriptionVector(EVENT, predicates))
 
 
 # What devices send -----------------------------------------------------------------------------
@@ -210,7 +211,7 @@ class Device:
             "vocabulary": shorten_hash(load_shipped("rescue")),
             "senses": {EVENT: [sum(1 << bit for bit in SENSED), 0]},
             "capacity": 1024,
-            "languages": [1],
+            "languages": [0],
         }
         body = encode_message("hello", fields)
         return self._seal(frames.MESSAGE, 1, body)

@@ -1,0 +1,377 @@
+"""Uncertain readings: whether anything wanted stays behind, how exact degrees are, what it costs.
+
+Every pair of a random set of subscriptions (fuzzy and typed content) and a random uncertain reading
+goes through the real code: covering decides what is installed, the device's filter whether the
+reading is sent, the node's index and its content filter who wants it. Degrees are compared with the
+real ones, which an oracle finds in fractions by halving. Speeds are of the same subscriptions and
+values, exact and uncertain, in one run, by processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from array import array
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+from denwatch.client.vocabulary import load_shipped
+from denwatch.node.core.languages import lower_content
+from denwatch.node.core.notifications import Notification, describe_content_values
+from denwatch.node.covering import Approximate, Covering, Domains
+from denwatch.node.covering.boxes import box_doubtful, box_vector
+from denwatch.node.matching.index import FuzzyIndex
+from denwatch.node.matching.records import pack_subscriptions
+from denwatch.node.matching.search import NotificationBatch, pack_notifications
+from denwatch.node.ranking.content import ContentFilter, matches
+from denwatch.protocol.cuts import measure
+from denwatch.protocol.degrees import slope
+from denwatch.protocol.subscription import decode, encode
+from denwatch.protocol.vectors import (
+    OR,
+    NotificationVector,
+    Predicate,
+    Reading,
+    SubscriptionVector,
+)
+from denwatch.watchdog.filter import Filter
+
+from benchmarks.common import describe_machine, format_table, run, save_text, say
+from benchmarks.match_work import FEW_MASKS, draw_masks, draw_notifications, draw_subscriptions
+from firmware_tests.runtimes import MissingRuntimeError, find_unix
+from firmware_tests.unix import run_code
+
+_VOCABULARY = load_shipped("rescue")
+_PATIENT = _VOCABULARY.events["patient"]
+# Attributes of 8 bits that are numbers: a device has an accuracy for these.
+_NUMBERS = [a for a in _PATIENT.attributes.values() if not a.wide and not a.symbols][:3]
+_READINGS = 250  # for each set of subscriptions
+Points = tuple[int, int, int, int]
+
+
+# What is wanted is sent ---------------------------------------------------------------------------
+
+
+def draw_fuzzy(rng: Random) -> SubscriptionVector:
+    """Return a fuzzy subscription: a few attributes, at times certain, hedged or alternative."""
+    bits = sorted(a.bit for a in rng.sample(_NUMBERS, rng.choice((1, 1, 2))))
+    if rng.random() < 0.15:
+        bits.append(bits[0])
+    predicates = []
+    for bit in bits:
+        low = rng.randrange(20, 236)
+        ends = rng.choice(((low, 255), (0, low // 2), (low, min(255, low + rng.randrange(40)))))
+        hedge = rng.choice((0,) * 9 + (1, 2, 3))
+        slope_code = rng.choice((255, 255, 200, 230, rng.randrange(256)))
+        is_negated = rng.random() < 0.1
+        predicates.append(Predicate(bit, *ends, slope_code, negated=is_negated, hedge=hedge))
+    pattern = bytes([0, 1, OR | 2]) if len(predicates) == 2 and rng.random() < 0.2 else b""
+    certain = rng.choice((0,) * 6 + (60, 204))
+    threshold = max(certain, rng.choice((128,) * 5 + (179, 102, 243)))
+    return SubscriptionVector(
+        _PATIENT.number, predicates, threshold=threshold, certain=certain, pattern=pattern
+    )
+
+
+def draw_content(rng: Random) -> ContentFilter:
+    """Return a typed content subscription on one or two attributes."""
+    triples: list[Any] = [("event", "=", _PATIENT.name)]
+    for attribute in rng.choices(_NUMBERS, k=rng.choice((1, 1, 2))):
+        code = rng.randrange(10, 246)
+        value = read_values({attribute.bit: (code,) * 4})[attribute.name]
+        triples.append((attribute.name, rng.choice(("<", ">", "<=", ">=")), value))
+    return ContentFilter.of(*triples)
+
+
+def read_values(reading: dict[int, Points]) -> dict[str, Any]:
+    """Return a reading's values as content subscriptions see them."""
+    notification = Notification.__new__(Notification)
+    notification.vector = NotificationVector(_PATIENT.number, list_readings(reading))
+    notification.device, notification.event = "device", _PATIENT
+    return describe_content_values(notification)
+
+
+def list_readings(reading: dict[int, Points]) -> list[Reading]:
+    """Return the readings of a notification."""
+    return [Reading(bit, points) for bit, points in sorted(reading.items())]
+
+
+def draw_reading(rng: Random, vectors: list[SubscriptionVector]) -> dict[int, Points]:
+    """Return an uncertain reading near an end of somebody's range."""
+    reading = {}
+    ends = [end for v in vectors for p in v.predicates for end in (p.low, p.high)]
+    step = rng.choice((3, 9, 30))
+    for attribute in _NUMBERS:
+        points = [min(255, max(0, rng.choice(ends) + rng.randrange(-2 * step, step)))]
+        for _ in range(3):
+            points.append(min(255, points[-1] + rng.randrange(step)))
+        reading[attribute.bit] = (points[0], points[1], points[2], points[3])
+    return reading
+
+
+def is_sent(filter: Filter, reading: dict[int, Points]) -> bool:
+    """Return whether a device with this filter sends the reading."""
+    values, points = array("H", [0] * 16), array("H", [0] * 64)
+    present = doubt = 0
+    for bit, (a, b, c, d) in reading.items():
+        present |= 1 << bit
+        values[bit] = (b + c) >> 1
+        doubt |= (a < d) << bit
+        points[4 * bit : 4 * bit + 4] = array("H", (a, b, c, d))
+    filter.begin(_PATIENT.number, present, values, doubt, points)
+    return filter.step() >= 0
+
+
+def count_lost(rng: Random, pairs: int) -> dict[str, Any]:
+    """Return how many readings that somebody wants a device would keep to itself."""
+    done = wanted = lost = 0
+    while done < pairs:
+        contents = [draw_content(rng) for _ in range(rng.randrange(3))]
+        vectors = [draw_fuzzy(rng) for _ in range(rng.randrange(2, 7))]
+        fuzzy = list(enumerate(vectors))
+        for content in contents:
+            lowered = lower_content(content, _VOCABULARY)
+            if lowered is not None:  # else no value fits it, and nothing is installed
+                vectors.append(decode(lowered))
+        table: Covering[int] = Covering(Domains(), Approximate())
+        for id, vector in enumerate(vectors):
+            table.subscribe(id, box_doubtful(vector))
+        if rng.random() < 0.3:
+            table.unsubscribe(0)
+            fuzzy.pop(0)
+        if rng.random() < 0.3:
+            table.rebuild()
+        filter = Filter(2000)
+        for id in table.active():
+            filter.add(encode(vectors[id]), b"")
+        index = FuzzyIndex(attributes=1024)
+        index.add_batch(pack_subscriptions(fuzzy))
+        readings = [draw_reading(rng, vectors) for _ in range(_READINGS)]
+        notes = [NotificationVector(_PATIENT.number, list_readings(r)) for r in readings]
+        found = index.match_batch(pack_notifications(notes, [0] * len(notes)))
+        for i, reading in enumerate(readings):
+            is_wanted = found.starts[i] < found.starts[i + 1]
+            if not is_wanted and contents:
+                values = read_values(reading)
+                is_wanted = any(matches(content, values) for content in contents)
+            if is_wanted:
+                wanted += 1
+                lost += not is_sent(filter, reading)
+        done += len(readings)
+    return {"pairs": done, "wanted": wanted, "wanted_lost": lost}
+
+
+# What is installed --------------------------------------------------------------------------------
+
+
+def list_asked(rng: Random, count: int) -> list[SubscriptionVector]:
+    """Return subscriptions as people make them: some with thresholds, some for certain."""
+    asked = []
+    for _ in range(count):
+        predicates = []
+        for attribute in sorted(rng.sample(range(3), rng.choice((1, 1, 1, 2, 2, 3)))):
+            low = rng.randrange(20, 236)
+            ends = rng.choice(((low, 255), (0, low // 2), (low, min(255, low + 40))))
+            predicates.append(Predicate(attribute, *ends, rng.choice((255, 255, 200, 230))))
+        certain = rng.choice((0,) * 7 + (204,))
+        threshold = max(certain, rng.choice((128,) * 6 + (179, 102)))
+        asked.append(SubscriptionVector(1, predicates, threshold=threshold, certain=certain))
+    return asked
+
+
+def count_installed(rng: Random, sets: int) -> dict[str, float]:
+    """Return vectors of a doubtful device over those of an exact one, as subscribed and rebuilt."""
+    counts = np.zeros((2, 2), np.int64)
+    sizes = [42] * sets + [rng.randrange(5, 100) for _ in range(sets)]
+    for size in sizes:
+        asked = list_asked(rng, size)
+        for column, boxing in enumerate((box_vector, box_doubtful)):
+            table: Covering[int] = Covering(Domains(), Approximate())
+            for id, vector in enumerate(asked):
+                table.subscribe(id, boxing(vector))
+            counts[0, column] += len(table.active())
+            table.rebuild()
+            counts[1, column] += len(table.active())
+    return {
+        "installed_over_exact": round(float(counts[0, 1] / counts[0, 0]), 2),
+        "installed_over_exact_rebuilt": round(float(counts[1, 1] / counts[1, 0]), 2),
+    }
+
+
+# How exact degrees are ----------------------------------------------------------------------------
+
+
+def find_member(p: Predicate, x: Fraction) -> tuple[Fraction, Fraction]:
+    """Return to which degree a value is in a set without hedge, and to which not."""
+    distance = max(p.low - x, x - p.high, Fraction(0))
+    code = p.left if x < p.low else p.right
+    if code == 255:
+        between = 0 < distance < 1  # there are no values between a crisp end and the next code
+        return Fraction(not distance), Fraction(not between and distance > 0)
+    degree = max(Fraction(0), 1 - distance * slope(code) / (256 * 255))
+    return degree, 1 - degree
+
+
+def find_possibility(x: Fraction, points: Points) -> Fraction:
+    """Return the possibility that a reading is x."""
+    a, b, c, d = points
+    if b <= x <= c:
+        return Fraction(1)
+    if x <= a or x >= d:
+        return Fraction(0)
+    return (x - a) / (b - a) if x < b else (d - x) / (d - c)
+
+
+def find_best(p: Predicate, points: Points, side: int) -> Fraction:
+    """Return the highest degree to which a value may be in the set (0), or outside of it (1)."""
+    breaks = {Fraction(x) for x in points}
+    for edge, code, sign in ((p.low, p.left, -1), (p.high, p.right, 1)):
+        breaks.add(Fraction(edge))
+        breaks.add(edge + sign * (Fraction(1) if code == 255 else Fraction(65280, slope(code))))
+    places = sorted(x for x in breaks if points[0] <= x <= points[3])
+
+    def lower(x: Fraction) -> Fraction:
+        return min(find_member(p, x)[side], find_possibility(x, points))
+
+    def differ(x: Fraction) -> bool:
+        return find_member(p, x)[side] > find_possibility(x, points)
+
+    best = max(lower(x) for x in places)
+    for start, stop in itertools.pairwise(places):
+        for _ in range(14):
+            middle = (start + stop) / 2
+            best = max(best, lower(middle))
+            if differ(middle) == differ(start):
+                start = middle
+            else:
+                stop = middle
+    return best
+
+
+def sweep_errors(rng: Random, count: int) -> dict[str, float]:
+    """Return the largest errors of possible and certain, over readings of a few codes and more."""
+    worst = [Fraction(0), Fraction(0)]
+    for _ in range(count):
+        low = rng.randrange(256)
+        high = min(255, low + rng.choice((0, 2, 30)))
+        p = Predicate(0, low, high, rng.choice((255, 254, rng.randrange(256))))
+        step = rng.choice((2, 4, 40))
+        first = min(254, max(0, rng.choice((low, high)) + rng.randint(-3 * step, step)))
+        points = [first]
+        for _ in range(3):
+            points.append(min(255, points[-1] + rng.randrange(step)))
+        points[3] = max(points[3], first + 1)
+        reading = (points[0], points[1], points[2], points[3])
+        possible, certain = measure(p, reading)
+        right = find_best(p, reading, 0), 1 - find_best(p, reading, 1)
+        for side, degree in enumerate((possible, certain)):
+            worst[side] = max(worst[side], abs(Fraction(degree, 255) - right[side]))
+    names = ("possibility_error_max", "necessity_error_max")
+    return {name: round(float(w), 4) for name, w in zip(names, worst, strict=True)}
+
+
+# What it costs ------------------------------------------------------------------------------------
+
+_DEVICE = """
+import random, time
+from denwatch.watchdog.filter import Filter
+from denwatch.watchdog.execution import Sample
+random.seed({seed})
+filter = Filter(6 + 17 * 1000)
+for handle in range(1000):
+    body = b""
+    for _ in range(3):
+        low = random.getrandbits(8) * 200 // 256
+        body += bytes([low, low + 12, 100 + handle % 150])
+    filter.add(bytes([0x41, 0, handle >> 8, handle & 255, 160, 0, 0, 7]) + body, b"")
+filter.all = True
+best = [10 ** 9, 10 ** 9]
+for turn in range({turns}):
+    values = [20 + random.getrandbits(8) * 200 // 256 for _ in range(3)]
+    for doubt in (0, 1):
+        sample = Sample(1)
+        for attribute in range(3):
+            x = values[attribute]
+            if doubt:
+                sample.set_doubtful(attribute, x - 4, x - 2, x + 2, x + 4)
+            else:
+                sample.set(attribute, x)
+        took = 10 ** 9
+        for _ in range(5):
+            start = time.ticks_us()
+            filter.begin(1, 7, sample.values, sample.doubt, sample.points)
+            while filter.step() >= 0:
+                pass
+            took = min(took, time.ticks_diff(time.ticks_us(), start))
+        best[doubt] = took if turn == 0 else best[doubt] + took
+print(best[0], best[1])
+"""
+
+
+def time_device(seed: int, turns: int) -> dict[str, float]:
+    """Return the time of uncertain over exact readings at 1,000 subscriptions, on MicroPython."""
+    for bits in (32, 64):
+        try:
+            find_unix(bits)
+        except MissingRuntimeError as error:
+            say(error)
+            continue
+        output, code = run_code(_DEVICE.format(seed=seed, turns=turns), bits, heap="4M")
+        if code:
+            raise RuntimeError(output)
+        exact, doubtful = map(int, output.split())
+        return {"device_bits": bits, "device_uncertain_over_exact": round(doubtful / exact, 2)}
+    return {}
+
+
+def time_node(seed: int, subscriptions: int, notes: int) -> dict[str, float]:
+    """Return the time of uncertain over exact notifications on a node's index."""
+    rng = np.random.default_rng(seed)
+    masks = draw_masks(rng, FEW_MASKS)
+    index = FuzzyIndex(attributes=FEW_MASKS.attributes)
+    index.add_batch(draw_subscriptions(rng, FEW_MASKS, masks, subscriptions))
+    exact = draw_notifications(rng, FEW_MASKS, notes, 8, 12)
+    doubtful = []
+    for note in exact:
+        x = note.points.astype(np.int32)
+        points = np.clip(x + np.array([-4, -2, 2, 4], np.int32), 0, 255)
+        doubtful.append(
+            NotificationBatch(note.starts, note.attributes, points, note.wides, note.ages)
+        )
+    took = []
+    for batch in (exact, doubtful):
+        index.match_batch(batch[0])
+        rounds = []
+        for _ in range(5):
+            start = time.thread_time()
+            for note in batch:
+                index.match_batch(note)
+            rounds.append(time.thread_time() - start)
+        took.append(min(rounds))
+    return {"node_uncertain_over_exact": round(took[1] / took[0], 2)}
+
+
+def measure_doubt(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure everything; print and save the page."""
+    rng = Random(options.seed)
+    is_quick = options.quick
+    result: dict[str, Any] = count_lost(rng, 10_000 if is_quick else 1_000_000)
+    say(result)
+    result |= count_installed(rng, 3 if is_quick else 20)
+    result |= sweep_errors(rng, 300 if is_quick else 5000)
+    result |= time_device(options.seed, 5 if is_quick else 40)
+    result |= time_node(options.seed, 20_000 if is_quick else 100_000, 50 if is_quick else 200)
+    table = format_table(("figure", "value"), list(result.items()))
+    print(table)
+    if options.save:
+        save_text(
+            "doubt.md", f"# Uncertain readings\n\n{__doc__}\n{table}\n\n{describe_machine()}."
+        )
+    return result
+
+
+if __name__ == "__main__":
+    run(measure_doubt, __doc__)
