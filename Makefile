@@ -1,7 +1,7 @@
 # Everything is one command; `make help` lists them. Set-up happens by itself, into .venv and .cache.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format check fuzz storms bench bench-papers firmware-table coverage lock sbom build clean
+.PHONY: help setup demo demo-field pictures fresh-clone test slow-test lint format check fuzz inputs storms bench bench-papers firmware-table coverage lock sbom build clean
 
 PYTHON := .venv/bin/python
 SETUP := .venv/.done
@@ -35,8 +35,10 @@ demo: $(SETUP) $(UNIX_RUNTIME) ## See the whole path work, from words to a senso
 demo-field: $(SETUP) ## Emulate fifty nodes for six hours, and see what Spark finds in their logs
 	@$(PYTHON) -m demo.field
 
+# These begin first, so that none of them is left alone at the end.
+LONGEST := tests/docs/test_spark_page.py tests/spark tests/simulator tests/docs
 test: $(SETUP) $(RUNTIMES) ## Run all tests, on CPython and on every MicroPython runtime
-	$(PYTHON) -m pytest -n 2 --dist loadfile tests firmware_tests
+	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) tests firmware_tests
 	$(MAKE) coverage
 
 # Without processes, browsers, Spark and device runtimes; all of them are in `make test`.
@@ -70,6 +72,9 @@ $(FUZZER): $(SETUP) requirements/fuzz.txt
 
 fuzz: $(FUZZER) ## Mutate what comes from outside, guided by the code that it reaches (ten minutes)
 	$(PYTHON) -m simulator.fuzzing --seconds 100
+
+inputs: $(SETUP) ## Bring ten million generated inputs to nodes (an hour or two)
+	$(PYTHON) -m simulator.fuzzing.inputs
 
 storms: $(SETUP) ## Let storms of links, disks, clocks and kills pass over real nodes (half an hour)
 	$(PYTHON) -m simulator.storms

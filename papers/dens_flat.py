@@ -14,7 +14,7 @@ from enum import Enum
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol.cuts import cut_set, invert_hedge, measure
 from denwatch.protocol.degrees import GEOMETRIC, HARMONIC, MAX, MIN, PRODUCT, SUGENO, aggregate
-from denwatch.protocol.matching import apply_rules, find_least, rate_age
+from denwatch.protocol.matching import apply_rules, find_least, match, rate_age
 from denwatch.protocol.vectors import NOT, OR, NotificationVector, Predicate, SubscriptionVector
 
 _EVENT = 0x3F0000
@@ -26,10 +26,15 @@ Verdict = tuple[int, int, int]  # possible, certain, the place of the predicate 
 class Readings:
     """A notification laid out for look-up: each attribute's trapezoid at both resolutions."""
 
-    __slots__ = ("_readings", "event", "features", "key", "narrow", "outside", "wide")
+    __slots__ = (
+        *("_readings", "event", "features", "is_doubtful", "key"),
+        *("narrow", "notification", "outside", "wide"),
+    )
 
     def __init__(self, notification: NotificationVector) -> None:
         self._readings = notification.readings
+        self.notification = notification
+        self.is_doubtful = not all(reading.exact for reading in notification.readings)
         self.event = notification.event
         self.features = notification.features
         self.key = join_key(self.event, self.features)
@@ -111,6 +116,10 @@ def conclude(
     s = entry.subscription
     if s.aggregator == SUGENO:
         verdict = combine_rules(s, possibles, certains, readings)
+    elif readings.is_doubtful and len(s.predicates) > s.features.bit_count():
+        found = match(s, readings.notification, age)  # one attribute twice: judged together
+        assert found is not None
+        verdict = found.possible, found.certain, found.predicate
     elif s.pattern:
         verdict = combine_pattern(s, possibles, certains)
     else:

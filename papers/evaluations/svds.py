@@ -61,8 +61,8 @@ NOTES = """\
 How to read it, and where we differ:
 
 - *Probes* count every list entry looked at, on every list, and every step of every binary
-  search; *comparisons* count only full comparisons of a service with the wish. A ratio is that of
-  the means of a cell (one n, one m), averaged over the cells.
+  search; *comparisons* count only full comparisons of a service with the request. A ratio is that
+  of the means of a cell (one n, one m), averaged over the cells.
 - The paper's text gives neither its n and m nor tables, so its averages can be met in direction
   and size, not digit by digit. They do not agree among themselves either: 19 % fewer probes than
   bSVDS, which needs 11 % of those of SUMS, would be 9 % of SUMS, not 15 %.

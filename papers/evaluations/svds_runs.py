@@ -1,6 +1,6 @@
 """The runs behind `papers.evaluations.svds`: data as in the paper's section 5, and what each costs.
 
-Only this file draws services and wishes, and only this file builds finders for the benchmark.
+Only this file draws services and requests, and only this file builds finders for the benchmark.
 """
 
 from __future__ import annotations
@@ -95,35 +95,35 @@ def draw_services(kind: str, n: int, m: int, rng: np.random.Generator) -> Matrix
     return (rng.random((n, m)) < chances).astype(np.int8)
 
 
-def draw_wish(
+def draw_request(
     services: Matrix, kind: str, rng: np.random.Generator
 ) -> tuple[ServiceRequest, float]:
     """Draw a request, and return it with the share of services that are feasible for it.
 
-    A binary wish is, of 30 drawn with two or three ones, the one whose feasible share is nearest
+    A binary request is, of 30 drawn with two or three ones, the one whose feasible share is nearest
     to 5 %. Under the ordinary nearest neighbour of ternary data every service is feasible.
     """
     m = services.shape[1]
     if kind == "ternary":
-        wish: list[int] = np.asarray(rng.integers(-1, 2, m)).tolist()
-        return ServiceRequest(tuple(wish), FeasibilityRule.NEAREST), 1.0
+        wanted: list[int] = np.asarray(rng.integers(-1, 2, m)).tolist()
+        return ServiceRequest(tuple(wanted), FeasibilityRule.NEAREST), 1.0
     best, best_share = np.array([], np.int64), math.inf
     for _ in range(30):
         ones = rng.choice(m, int(rng.integers(2, 4)), replace=False)
         share = float((services[:, ones] == 1).all(axis=1).mean())
         if share > 0 and abs(share - FEASIBLE) < abs(best_share - FEASIBLE):
             best, best_share = ones, share
-    wanted = set(best.tolist())
-    return ServiceRequest(tuple(int(at in wanted) for at in range(m))), best_share
+    asked = set(best.tolist())
+    return ServiceRequest(tuple(int(at in asked) for at in range(m))), best_share
 
 
 def run_cell(kind: str, n: int, m: int, runs: int, seed: int) -> Cell:
-    """Draw data and a wish `runs` times, and ask every finder."""
+    """Draw data and a request `runs` times, and ask every finder."""
     cell = Cell(kind, n, m)
     for run in range(runs):
         rng = np.random.default_rng([seed, KINDS.index(kind), n, m, run])
         services = draw_services(kind, n, m, rng)
-        request, share = draw_wish(services, kind, rng)
+        request, share = draw_request(services, kind, rng)
         cell.feasible.append(share)
         for method, finder in make_finders(m, rng).items():
             finder.add_many(range(n), services)
@@ -166,7 +166,7 @@ def race_methods(kind: str, n: int, m: int, queries: int, seed: int) -> list[Rac
     """Time every finder and hnswlib on the same data and requests."""
     rng = np.random.default_rng([seed, KINDS.index(kind), n, m])
     services = draw_services(kind, n, m, rng)
-    requests = [draw_wish(services[:5000], kind, rng)[0] for _ in range(queries)]
+    requests = [draw_request(services[:5000], kind, rng)[0] for _ in range(queries)]
     finders = make_finders(m, rng)
     built = {}
     for method, finder in finders.items():
@@ -229,10 +229,10 @@ def _race_hnsw(
         found: list[float] = []
 
         def ask(request: ServiceRequest, k: int = wanted, found: list[float] = found) -> None:
-            wish = np.array(request.values, np.float32)
-            labels, squares = index.knn_query(wish, k=k)
+            wanted = np.array(request.values, np.float32)
+            labels, squares = index.knn_query(wanted, k=k)
             if request.rule is FeasibilityRule.POSITIVE:
-                feasible = (services[labels[0]] >= wish).all(axis=1)
+                feasible = (services[labels[0]] >= wanted).all(axis=1)
                 squares = squares[:, feasible]
             found.append(math.sqrt(squares[0, 0]) if squares.size else math.inf)
 
@@ -253,8 +253,8 @@ def _race_filtered_hnsw(
     found: list[float] = []
 
     def ask(request: ServiceRequest) -> None:
-        wish = sum(1 << at for at, value in enumerate(request.values) if value)
-        keep: Callable[[int], bool] = lambda label: bits[label] & wish == wish  # noqa: E731
+        wanted = sum(1 << at for at, value in enumerate(request.values) if value)
+        keep: Callable[[int], bool] = lambda label: bits[label] & wanted == wanted  # noqa: E731
         try:
             squares = index.knn_query(np.array(request.values, np.float32), k=1, filter=keep)[1]
         except RuntimeError:  # hnswlib's way to say that it met fewer than k

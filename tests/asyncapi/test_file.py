@@ -7,6 +7,7 @@ import copy
 import pytest
 from denwatch.client.version import find_version
 from denwatch.node.core import events, requests
+from denwatch.node.core.languages import CONTENT_LANGUAGE, FUZZY_LANGUAGE
 
 from tests.asyncapi.contract import (
     check_payload,
@@ -62,7 +63,8 @@ def test_every_topic_of_the_code_is_there_and_no_other() -> None:
 
 def test_every_command_of_the_code_is_there() -> None:
     listed = CONTRACT["components"]["schemas"]["request"]["oneOf"]
-    assert {rule["required"][0] for rule in listed} == {"when", *requests._COMMANDS}
+    keys = {FUZZY_LANGUAGE.key, CONTENT_LANGUAGE.key}
+    assert {rule["required"][0] for rule in listed} == {"when", *keys, *requests._COMMANDS}
 
 
 @pytest.mark.parametrize("name", [name for name in MESSAGES if "examples" in MESSAGES[name]])

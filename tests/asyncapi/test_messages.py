@@ -45,6 +45,13 @@ REQUESTS: list[tuple[Any, str]] = [
 ]
 
 
+REPORTS: list[tuple[str | dict[str, Any], str]] = [
+    ("patient: temperature is high, pulse about 60", "reported"),
+    ({"report": "patient: pain 6 to 8", "age": 60, "request": "12"}, "reported"),
+    ("patient: pules 120", "refused"),
+]
+
+
 class ContractSite(Site):
     """A node with discovery on, and clients of all kinds."""
 
@@ -84,6 +91,13 @@ def test_every_reply_is_one_of_the_channels_messages(site: ContractSite) -> None
                 assert name_message(CONTRACT, "dens/1/sub/medic7", request) == "json"
             reply = app.ask("medic7", text)
             assert name_message(CONTRACT, REPLIES, reply) == expected, text
+        for report, expected in REPORTS:
+            if not isinstance(report, str):
+                assert name_message(CONTRACT, "dens/1/report/medic7", report) == "report"
+            reply = app.ask(
+                "medic7", report if isinstance(report, str) else json.dumps(report), "report"
+            )
+            assert name_message(CONTRACT, REPLIES, reply) == expected, report
     asked = json.loads(encode_question("north"))
     assert name_message(CONTRACT, REPLIES, asked) == "asked"
 
@@ -111,11 +125,13 @@ def test_every_note_fits_in_json_and_cbor(site: ContractSite) -> None:
         gas = {"subscribe": "carbon_monoxide above 50 ppm", "name": "gas", "format": "cbor"}
         assert app.ask("medic7", json.dumps(gas))["ok"]
         site.publish(make_readings())
-        found = wait_for("three notes", lambda: len(app.find(NOTES)) >= 3 and app.find(NOTES))
+        assert app.ask("medic7", "patient: pulse about 130", "report")["ok"]
+        found = wait_for("four notes", lambda: len(app.find(NOTES)) >= 4 and app.find(NOTES))
         decoded = [cbor2.loads(p) if p[:1] != b"{" else json.loads(p) for p in found]
         for note in decoded:
             assert name_message(CONTRACT, NOTES, note) == "note"
-        assert sorted(note["event"] for note in decoded) == ["gas", "patient", "patient"]
+        assert sorted(note["event"] for note in decoded) == ["gas", *["patient"] * 3]
+        assert [note["reporter"] for note in decoded if "reporter" in note] == ["medic7"]
         assert any("faults" in note for note in decoded)
         assert any("low" in note["values"].get("heart_rate", {}) for note in decoded)
         assert sum(payload[:1] != b"{" for payload in found) == 1
