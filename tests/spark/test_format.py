@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from denwatch.node.log.kinds import KINDS
 from denwatch.spark.cluster_bundle import find_roots
-from denwatch.spark.source import ALL, QUARANTINE, LogSource, build_schema
+from denwatch.spark.source import ALL, QUARANTINE, LogSource, build_schema, read_kind
 from denwatch.spark.source.columns import TIMES, build_readable_schema, describe_column
 from denwatch.spark.source.datasource import (
     LogReader,
@@ -25,17 +26,16 @@ from denwatch.spark.source.decoding import Wanted
 from pyspark.sql import SparkSession
 from pyspark.sql.types import TimestampType
 
+from simulator.site import REPOSITORY
 from tests.spark.logs import NOW, make_blocks, write_segment
+from tests.spark.scripted_run import run_script
 
 # A session without any of our settings: the format is found because a package says so.
 NOTEBOOK = """
 import json, sys
 from pyspark.sql import SparkSession
 
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-for name, value in json.loads(sys.argv[2]).items():
-    builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
 logs = sys.argv[1]
 told = {}
 frame = spark.read.format("denwatch").option("kind", "attach").load(logs)
@@ -58,12 +58,12 @@ print(json.dumps(told))
 """
 
 
-def run_notebook(logs: Path, folder: Path) -> dict[str, object]:
+def run_python(code: str, folder: Path, *arguments: str) -> str:
+    """Run code as a notebook would, in a folder, with the packages as they are installed."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(find_roots())}
-    environment |= {"PYSPARK_PYTHON": sys.executable}
-    places = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK, str(logs), json.dumps(places)],
+        [sys.executable, "-c", code, *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -71,15 +71,14 @@ def run_notebook(logs: Path, folder: Path) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return done.stdout
 
 
 def test_a_session_of_somebody_else_reads_logs(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     write_segment(logs / "n", make_blocks(2, 5))
     write_segment(logs / "s", make_blocks(1, 3), node="south")
-    told = run_notebook(logs, tmp_path)
+    told = json.loads(run_python(NOTEBOOK, tmp_path, str(logs)).splitlines()[-1])
     assert told["types"] == {
         "node": "string",
         "epoch": "bigint",
@@ -97,6 +96,17 @@ def test_a_session_of_somebody_else_reads_logs(tmp_path: Path) -> None:
     assert int(str(told["first"])) > 2000
 
 
+def test_the_notebook_of_the_page_runs(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "spark.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(from pyspark.*?)```", page, re.S)
+    run_script(tmp_path / "logs")
+    write_segment(tmp_path / "logs" / "south", make_blocks(1, 3), node="extra")
+    write_segment(tmp_path / "logs" / "north", make_blocks(1, 4), node="other")
+    printed = run_python(code, tmp_path)
+    assert re.search(r"\|\s*attach\|\s*7\|", printed)
+    assert describe_column("address") in printed
+
+
 def test_every_column_of_every_kind_has_a_comment() -> None:
     for kind in (*KINDS, QUARANTINE, ALL):
         schema = build_readable_schema(kind)
@@ -107,10 +117,6 @@ def test_every_column_of_every_kind_has_a_comment() -> None:
 
 
 def test_ids_are_what_people_see(spark: SparkSession, tmp_path: Path) -> None:
-    from denwatch.spark.source import read_kind
-
-    from tests.spark.scripted_run import run_script
-
     run_script(tmp_path)
     notes = spark.read.format("denwatch").option("kind", "note").load(str(tmp_path))
     shown = {(row.node, row.number): row for row in notes.collect()}
