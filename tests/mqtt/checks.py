@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from denwatch.node.core.events import Listening
+from denwatch.node.mqtt.packets import MqttSession
 from denwatch.node.mqtt.server import MqttServer
-from denwatch.node.mqtt.sessions import MqttSession
 from denwatch.node.mqtt.topics import is_listened
 
 from tests.mqtt.wire import World

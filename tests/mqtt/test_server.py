@@ -34,12 +34,15 @@ class TestConnecting:
     def test_another_protocol_is_answered_or_not_as_the_standard_says(self) -> None:
         world = World()
         link = world.open()
-        world.send(link, b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x3c\x00\x01c")
+        world.send(link, b"\x10\x0d\x00\x04MQTT\x06\x02\x00\x3c\x00\x01c")
         assert world.take(link) == [Got("connack", payload=b"\x00\x01")]
         other = world.open()
         world.send(other, b"\x10\x0e\x00\x06MQIsdp\x03\x02\x00\x3c\x00\x00")
-        assert world.take(other) == []
-        assert "MQIsdp" in world.closed[other]
+        assert world.take(other) == [Got("connack", payload=b"\x00\x01")], "MQTT 3.1"
+        stranger = world.open()
+        world.send(stranger, b"\x10\x0e\x00\x06MQIsdq\x03\x02\x00\x3c\x00\x00")
+        assert world.take(stranger) == []
+        assert "MQIsdq" in world.closed[stranger]
 
     @pytest.mark.parametrize("data", [wire.PINGREQ, wire.publish("t"), wire.DISCONNECT])
     def test_nothing_goes_before_connect(self, data: bytes) -> None:

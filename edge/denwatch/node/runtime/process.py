@@ -446,6 +446,7 @@ class Process:
         now = self.clock.read()
         self.durable_node.publish(Publish(STATUS + self.config.name, b"", 1, retain=True), now)
         self.durable_node.log("stop", {"reason": "asked to"}, now)
+        self.durable_node.say_goodbye(now)
         self._commit()
 
 
