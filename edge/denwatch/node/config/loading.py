@@ -29,7 +29,7 @@ from denwatch.node.config.model import (
     ServerAddress,
     Tls,
 )
-from denwatch.node.security.access import ROOT, Role, RoleTable, overlaps
+from denwatch.node.security.access import ROOT, Role, RoleTable, is_sharable, overlaps
 from denwatch.node.security.credentials import SecurityError, check_name
 from denwatch.node.security.site import read_secret_file
 
@@ -93,6 +93,7 @@ class _ConfigReader:
             ),
             anonymous_role=self._read_anonymous(listen, roles),
             shared=self._read_shared(),
+            unshared=tuple(self._read_filters("unshared", self._document.access.unshared)),
             peers=self._read_peers(),
             has_zeroconf=document.discovery.zeroconf,
             broker=self._read_broker(),
@@ -174,17 +175,21 @@ class _ConfigReader:
         return access.anonymous_role
 
     def _read_shared(self) -> tuple[str, ...]:
-        for pattern in self._document.access.shared:
+        for pattern in self._read_filters("shared", self._document.access.shared):
+            if not is_sharable(pattern):
+                self._fail(("access", "shared"), f'"{pattern}" includes topics of {ROOT} or $SYS')
+        return tuple(self._document.access.shared)
+
+    def _read_filters(self, key: str, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
             levels = pattern.split("/")
             if (
                 not pattern
                 or "#" in levels[:-1]
                 or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels)
             ):
-                self._fail(("access", "shared"), f'"{pattern}" is not a topic filter')
-            if overlaps(pattern, f"{ROOT}#") or pattern.startswith("$"):
-                self._fail(("access", "shared"), f'"{pattern}" includes topics of {ROOT} or $SYS')
-        return tuple(self._document.access.shared)
+                self._fail(("access", key), f'"{pattern}" is not a topic filter')
+        return patterns
 
     def _read_peers(self) -> tuple[PeerAddress, ...]:
         found: dict[str, PeerAddress] = {}

@@ -38,6 +38,7 @@ class AccessSection(Section, frozen=True):
     anonymous: bool = False
     anonymous_role: str = "observer"
     shared: list[str] = msgspec.field(default_factory=list)
+    unshared: list[str] = msgspec.field(default_factory=list)
 
 
 class PeerSection(Section, frozen=True):
@@ -232,6 +233,7 @@ class NodeConfig:
     tls: Tls
     anonymous_role: str | None
     shared: tuple[str, ...]
+    unshared: tuple[str, ...]
     peers: tuple[PeerAddress, ...]
     has_zeroconf: bool
     broker: Broker | None

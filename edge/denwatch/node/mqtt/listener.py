@@ -38,6 +38,7 @@ _BACKLOG = 128
 _ACCEPTED_AT_ONCE = 4
 _NO_FILES = 0.25  # s until the next attempt to accept
 _TOO_MANY = "too many connections without a name"
+_LINGERING = 64  # closed links that are still read, so that their last packet arrives
 
 
 class Listener:
@@ -55,6 +56,7 @@ class Listener:
         self.limits = self.budget.limits
         self.links: dict[int, _Connection] = {}
         self._waiting: dict[int, _Newcomer] = {}  # connections that are not links yet
+        self.lingering = 0
         self._last = 0
         self._inputs: list[Input] = []
         self._sockets: list[socket.socket] = []
@@ -272,6 +274,7 @@ class _Connection(asyncio.Protocol):
         self._is_blocked = False  # by a client that does not read
         self._is_held = False  # by the server
         self._is_closed = False
+        self._is_lingering = False
         self._farewell: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -293,6 +296,8 @@ class _Connection(asyncio.Protocol):
         self._is_closed = True
         if self._farewell is not None:
             self._farewell.cancel()
+        self._listener.lingering -= self._is_lingering
+        self._is_lingering = False
         self._listener.budget.release(self._link)
         if self._listener.links.pop(self._link, None) is not None:
             self._listener.report(LinkLost(self._link))
@@ -326,7 +331,16 @@ class _Connection(asyncio.Protocol):
         if self._is_closed:
             return
         self._is_closed = True
-        self.transport.close()
+        # A socket that is closed with something unread resets the connection: the client would lose
+        # what it was told last. So it is read, and ignored, until the client closes its side.
+        transport = self.transport
+        if transport.can_write_eof() and self._listener.lingering < _LINGERING:
+            self._is_lingering = True
+            self._listener.lingering += 1
+            transport.write_eof()
+            transport.resume_reading()
+        else:
+            transport.close()
         # A client that does not read would keep what was sent, and the socket, for ever.
         delay = self._listener.limits.farewell_ms / 1000
         loop = asyncio.get_running_loop()

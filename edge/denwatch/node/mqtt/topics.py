@@ -21,6 +21,7 @@ Value = TypeVar("Value")
 QOS, NO_LOCAL, AS_PUBLISHED = 3, 4, 8  # bits of a grant, as in the options of SUBSCRIBE
 _OPTIONS, _NUMBER = 15, 8
 _SHARE = "$share/"
+_RESERVED = ("$", "dens/")
 
 Grants = int | tuple[int, ...]  # of one subscriber: several if filters overlap and one is not plain
 
@@ -44,6 +45,15 @@ def is_listened(topic: str) -> bool:
     return topic.startswith(_LISTENED_PREFIXES) or (
         topic.startswith(DEVICES) and topic.endswith("/sv")
     )
+
+
+def is_reserved(topic: str) -> bool:
+    """Return whether a wildcard in the first level of a filter does not match a topic.
+
+    MQTT has that for `$SYS` and its like. Here it holds for the protocol's own topics, too: who may
+    subscribe to everything (`#`) still does not see what the node tells somebody else.
+    """
+    return topic.startswith(_RESERVED) or topic == "dens"
 
 
 def has_wildcard(name: str) -> bool:
@@ -172,7 +182,7 @@ class FilterIndex(Generic[Key]):
         if not self._wild:
             return exact or {}
         found: dict[Key, Grants] = dict(exact) if exact else {}
-        self._collect(self._root, topic.split("/"), 0, topic.startswith("$"), found)
+        self._collect(self._root, topic.split("/"), 0, is_reserved(topic), found)
         return found
 
     def _collect(
@@ -192,7 +202,7 @@ class FilterIndex(Generic[Key]):
         following = branch.branches.get(levels[depth])
         if following is not None:
             self._collect(following, levels, depth + 1, False, found)
-        if not is_special:  # a leading wildcard does not match $SYS and its like
+        if not is_special:
             following = branch.branches.get("+")
             if following is not None:
                 self._collect(following, levels, depth + 1, False, found)
@@ -277,7 +287,7 @@ class TopicTree(Generic[Value]):
             yield from self._walk(stem, is_root=depth == 0)
         elif level == "+":
             for name, following in stem.stems.items():
-                if depth or not name.startswith("$"):
+                if depth or not is_reserved(name):
                     yield from self._find(following, levels, depth + 1)
         else:
             named = stem.stems.get(level)
@@ -288,5 +298,5 @@ class TopicTree(Generic[Value]):
         if stem.value is not None:
             yield stem.value
         for name, following in stem.stems.items():
-            if not (is_root and name.startswith("$")):
+            if not (is_root and is_reserved(name)):
                 yield from self._walk(following, is_root=False)

@@ -94,7 +94,14 @@ def build_node(
     """Put a node together; nothing is restored yet."""
     assistant = config.home_assistant
     besides = {assistant.user: grant_home(assistant.prefix)} if assistant else {}
-    access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
+    access = Access(
+        keyring,
+        secrets.token_bytes(32),
+        config.anonymous_role,
+        config.shared,
+        config.unshared,
+        besides,
+    )
     roles = RoleTable(config.roles)
     settings = CoreSettings(
         subscribers=SubscriberSettings(
