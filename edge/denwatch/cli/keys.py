@@ -459,12 +459,14 @@ def find_url(arguments: argparse.Namespace) -> str:
     """Return the address at which others reach this node, by a name of its certificate."""
     if getattr(arguments, "url", None):
         address = read_url(arguments.url)
-        if isinstance(address, str):
-            raise CommandError(f"--url: {address}", WRONG_USAGE)
+        if isinstance(address, str) or address.is_websocket:
+            what = address if isinstance(address, str) else "ws:// is for browsers"
+            raise CommandError(f"--url: {what}", WRONG_USAGE)
         return str(arguments.url)
     folder = Path(arguments.directory)
     config = load_config(folder / "node.toml")
-    listen = sorted(config.listen, key=lambda address: not address.has_tls)
+    found = [address for address in config.listen if not address.is_websocket]
+    listen = sorted(found, key=lambda address: not address.has_tls)
     if not listen:
         raise CommandError("the node has no server of its own; give its address with --url")
     first = listen[0]

@@ -94,6 +94,7 @@ class _ConfigReader:
             anonymous_role=self._read_anonymous(listen, roles),
             shared=self._read_shared(),
             unshared=tuple(self._read_filters("unshared", self._document.access.unshared)),
+            origins=self._read_origins(),
             peers=self._read_peers(),
             has_zeroconf=document.discovery.zeroconf,
             broker=self._read_broker(),
@@ -132,6 +133,8 @@ class _ConfigReader:
             address = self._read_address(read_url(url), ("listen",))
             if not address.has_tls and not is_loopback(address.host):
                 self._fail(("listen",), f"{url} {_OFF_LOOPBACK}")
+            if address.is_websocket and url.rstrip("/").rpartition(":")[2] != str(address.port):
+                self._fail(("listen",), f"{url} has no port")
             here = (address.host, address.port)
             if address.port and any(here == (other.host, other.port) for other in found):
                 self._fail(("listen",), f"{url} is listed twice")
@@ -191,6 +194,14 @@ class _ConfigReader:
                 self._fail(("access", key), f'"{pattern}" is not a topic filter')
         return patterns
 
+    def _read_origins(self) -> tuple[str, ...]:
+        for origin in self._document.access.origins:
+            if not _ORIGIN.fullmatch(origin):
+                self._fail(
+                    ("access", "origins"), f'"{origin}" is not https://HOST or http://HOST:PORT'
+                )
+        return tuple(self._document.access.origins)
+
     def _read_peers(self) -> tuple[PeerAddress, ...]:
         found: dict[str, PeerAddress] = {}
         for i, peer in enumerate(self._document.peers):
@@ -206,6 +217,8 @@ class _ConfigReader:
     def _read_remote(self, url: str, steps: Steps) -> ServerAddress:
         """Return the address of a server elsewhere: with TLS, or on this machine."""
         address = self._read_address(read_url(url), steps)
+        if address.is_websocket:
+            self._fail(steps, f"{url} is for browsers; write mqtt:// or mqtts://")
         if not address.port:
             self._fail(steps, "port 0 is not an address")
         if not address.has_tls and not is_loopback(address.host):
@@ -509,20 +522,21 @@ def _common(found: Sequence[str | int], path: Steps) -> int:
 
 # Addresses -----------------------------------------------------------------------------------
 
-_URL = re.compile(r"(mqtts?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?/?")
+_ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_URL = re.compile(r"(mqtts?|wss?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?/?")
 _PLAIN_PORT, _TLS_PORT = 1883, 8883
 
 
 def read_url(url: str) -> ServerAddress | str:
-    """Return the address of mqtt://host:port or mqtts://host:port, or what is wrong with it."""
+    """Return the address of a URL, or what is wrong with it."""
     found = _URL.fullmatch(url)
     if found is None:
-        return f'"{url}" is not mqtt://HOST:PORT or mqtts://HOST:PORT'
-    has_tls = found[1] == "mqtts"
+        return f'"{url}" is not mqtt://HOST:PORT or mqtts://HOST:PORT, nor ws:// or wss://'
+    has_tls = found[1] in ("mqtts", "wss")
     port = int(found[3]) if found[3] else (_TLS_PORT if has_tls else _PLAIN_PORT)
     if port > 65535:
         return f"port {port} does not exist"
-    return ServerAddress(found[2].strip("[]"), port, has_tls)
+    return ServerAddress(found[2].strip("[]"), port, has_tls, found[1].startswith("ws"))
 
 
 def read_address(text: str) -> ServerAddress | str:

@@ -39,6 +39,7 @@ class AccessSection(Section, frozen=True):
     anonymous_role: str = "observer"
     shared: list[str] = msgspec.field(default_factory=list)
     unshared: list[str] = msgspec.field(default_factory=list)
+    origins: list[str] = msgspec.field(default_factory=list)
 
 
 class PeerSection(Section, frozen=True):
@@ -171,6 +172,12 @@ class ServerAddress:
     host: str
     port: int
     has_tls: bool = False
+    is_websocket: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """What its URL begins with."""
+        return ("ws" if self.is_websocket else "mqtt") + ("s" if self.has_tls else "")
 
 
 @dataclass(frozen=True)
@@ -234,6 +241,7 @@ class NodeConfig:
     anonymous_role: str | None
     shared: tuple[str, ...]
     unshared: tuple[str, ...]
+    origins: tuple[str, ...]
     peers: tuple[PeerAddress, ...]
     has_zeroconf: bool
     broker: Broker | None

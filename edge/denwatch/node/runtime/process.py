@@ -38,7 +38,8 @@ from denwatch.node.log import DiskFiles, Writer, encode_record, read_header, rea
 from denwatch.node.log.segments import CLOSED, read_name
 from denwatch.node.matching import index
 from denwatch.node.mqtt.interface import Input
-from denwatch.node.mqtt.listener import Listener
+from denwatch.node.mqtt.listener import Door, Listener
+from denwatch.node.mqtt.websocket import LOCAL_PAGES, Origins
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.build import (
     BuiltNode,
@@ -212,7 +213,8 @@ class Process:
         else:
             for address in config.listen:
                 server = make_server_context(config) if address.has_tls else None
-                self.ports.append(await self._listener.start(address.host, address.port, server))
+                door = Door(server, address.is_websocket, find_origins(config))
+                self.ports.append(await self._listener.start(address.host, address.port, door))
         for peer in config.peers:
             self._connect(peer.name, peer.address)
         if config.metrics is not None:
@@ -384,7 +386,7 @@ class Process:
     def _announce(self) -> None:
         outside = [a for a in self.config.listen if a.host not in ("127.0.0.1", "::1", "localhost")]
         for address, port in zip(self.config.listen, self.ports, strict=True):
-            if address in outside or not outside:
+            if not address.is_websocket and (address in outside or not outside):
                 self._discovery.start(_resolve(address.host), port, address.has_tls)
                 return
 
@@ -448,6 +450,13 @@ class Process:
         self.durable_node.log("stop", {"reason": "asked to"}, now)
         self.durable_node.say_goodbye(now)
         self._commit()
+
+
+def find_origins(config: NodeConfig) -> Origins | None:
+    """Return which pages may connect by WebSocket: those listed, else all who need a password."""
+    if config.origins:
+        return (None, *config.origins)
+    return None if config.anonymous_role is None else LOCAL_PAGES
 
 
 def make_server_context(config: NodeConfig) -> ssl.SSLContext:
@@ -571,7 +580,7 @@ def _print_ready(process: Process) -> None:
         where = f"at the broker {config.broker.address.host}:{config.broker.address.port}"
     else:
         where = "on " + ", ".join(
-            f"{'mqtts' if address.has_tls else 'mqtt'}://{address.host}:{port}"
+            f"{address.scheme}://{address.host}:{port}"
             for address, port in zip(config.listen, process.ports, strict=True)
         )
     print(f"{config.name} is ready {where}", flush=True)
