@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -23,6 +22,8 @@ from websockets.client import ClientProtocol
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from firmware_tests.runtimes import find_cache
+from firmware_tests.support import refuse
 from tests.mqtt import wire
 from tests.mqtt.certificates import make_certificate
 from tests.mqtt.hosting import TIMEOUT, Host, wait_for
@@ -239,11 +240,10 @@ client.on('connect', () => client.subscribe('t/+', {qos: 1}, () =>
 @pytest.mark.parametrize("scheme", ["ws", "mqtt"])
 @pytest.mark.parametrize("level", [4, 5])
 def test_mqtt_js(scheme: str, level: int, tmp_path: Path) -> None:
-    """In the folder that MQTT_JS names: `npm install mqtt` there."""
-    folder = os.environ.get("MQTT_JS", "")
-    node = shutil.which("node")
-    if not folder or node is None:
-        pytest.skip("MQTT_JS does not name a folder with mqtt.js, or node is missing")
+    """With its defaults."""
+    module, node = find_cache() / "mqttjs" / "node_modules" / "mqtt", shutil.which("node")
+    if node is None or not module.exists():
+        refuse("MQTT.js is missing: scripts/get-runtimes.sh mqttjs")
     script = tmp_path / "client.js"
     script.write_text(SCRIPT)
     with Host(door=Door(is_websocket=scheme == "ws")) as host:
@@ -251,7 +251,7 @@ def test_mqtt_js(scheme: str, level: int, tmp_path: Path) -> None:
             [
                 node,
                 str(script),
-                f"{folder}/node_modules/mqtt",
+                str(module),
                 f"{scheme}://127.0.0.1:{host.port}",
                 json.dumps({"protocolVersion": level}),
             ],
