@@ -251,7 +251,8 @@ def test_a_link_that_is_closed_while_its_client_resets_it_harms_nobody() -> None
 
 def test_the_last_packet_arrives_even_if_the_client_has_sent_more() -> None:
     """A socket that is closed with something unread would reset the connection."""
-    with Host() as host, socket.create_connection(("127.0.0.1", host.port)) as client:
+    limits = Limits(farewell_ms=600_000)
+    with Host(limits=limits) as host, socket.create_connection(("127.0.0.1", host.port)) as client:
         client.settimeout(TIMEOUT)
         client.sendall(wire5.connect("a") + wire5.publish("a/#"))
         received = client.recv(1000)

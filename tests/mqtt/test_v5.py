@@ -191,7 +191,7 @@ class TestReasons:
 
     def test_a_full_receiver_is_the_publishers_answer(self) -> None:
         """3.1.1 can only close the link."""
-        world = World5(limits=Limits(window=1, queue=1, hold_ms=1000))
+        world = World5(limits=Limits(window=1, queue=1, hold_ms=1000, full_queue="wait"))
         receiver = world.connect("r", clean=False)
         world.send(receiver, wire.subscribe(1, ("t", 1)))
         sender = world.join("s")

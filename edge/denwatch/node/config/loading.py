@@ -267,6 +267,10 @@ class _ConfigReader:
         limits = self._document.limits
         if limits.packet_bytes < self._document.replication.chunk_bytes + _ITEM_BYTES:
             self._fail(("limits", "packet_bytes"), "is less than a peer's frame may have")
+        if limits.connect_bytes > limits.packet_bytes:
+            self._fail(("limits", "connect_bytes"), "is more than packet_bytes")
+        if limits.buffer_bytes > limits.buffer_limit_bytes:
+            self._fail(("limits", "buffer_limit_bytes"), "is less than buffer_bytes")
         if limits.packet_bytes > limits.queue_bytes:
             self._fail(
                 ("limits", "queue_bytes"),

@@ -137,6 +137,11 @@ class Pace(Protocol):
 # Limits -------------------------------------------------------------------------------------
 
 
+# What happens to a receiver whose queue is full: its session ends, or it misses the message, or the
+# publisher waits for `hold_ms` and is then refused.
+EXPEL, DROP, WAIT = FULL_QUEUE = ("expel", "drop", "wait")
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What clients can make the server keep is bounded by these and by nothing else.
@@ -171,7 +176,8 @@ class Limits:
     waiting: int = 64  # packets decoded and not handled, while a receiver has no room
     waiting_bytes: int = 262_144  # of their payloads
     connect_ms: int = 10_000  # from the connection to CONNECT
-    hold_ms: int = 20_000  # a publisher waits for room, or a login for its turn
+    hold_ms: int = 20_000  # a publisher waits for room where it must, or a login for its turn
+    patience_ms: int = 1_000  # a receiver that reads may keep publishers waiting
     slow_ms: int = 60_000  # a client may leave what we sent unread
     session_ms: int = 604_800_000  # a persistent session may be away; of 3.1.1, within one run
     keep_alive_s: int = 60  # of MQTT 5: clients that ask for more are told this
@@ -187,9 +193,14 @@ class Limits:
     buffer_limit_bytes: int = 16_777_216  # unsent, before the link is cut
     farewell_ms: int = 5_000  # a closed link has to read what was sent before
 
+    # What happens to a receiver that has no room, on topics that are not directed: sessions.py.
+    full_queue: str = EXPEL
+
     def __post_init__(self) -> None:
+        if self.full_queue not in FULL_QUEUE:
+            raise ValueError(f"limit full_queue: {self.full_queue} is not one of {FULL_QUEUE}")
         for field in fields(self):
-            if getattr(self, field.name) < 1:
+            if field.name != "full_queue" and getattr(self, field.name) < 1:
                 raise ValueError(f"limit {field.name}: {getattr(self, field.name)} is below 1")
         for name in ("window", "inbound", "topic_aliases", "keep_alive_s"):
             if getattr(self, name) > 65_535:

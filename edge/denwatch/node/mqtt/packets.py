@@ -345,6 +345,7 @@ class MqttSession:
         "bytes",
         "client",
         "expiry_ms",
+        "full_since",
         "in_flight",
         "inbound",
         "is_blocked",
@@ -378,6 +379,7 @@ class MqttSession:
         self.resent: deque[OutgoingMessage] = deque()
         self.queue: deque[OutgoingMessage] = deque()
         self.bytes = 0  # of what is in flight and queued
+        self.full_since = -1  # since when somebody waits for room in it; -1: it keeps up
         self.inbound: dict[int, None] = {}  # ids of QoS 2 messages that are not released
         self.last_id = 0
 

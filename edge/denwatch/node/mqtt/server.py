@@ -8,12 +8,13 @@ THEORY. A *link* is a connection; it has a session from CONNECT on (sessions.py)
 handled completely or not at all. It is not handled when a receiver has no room, or when the user
 publishes faster than its pace: then it waits, with everything that follows it on the link except
 acknowledgements and pings, and is tried again whenever a queue gets room. Beyond a bounded number
-of packets the link is not read any more (`Pause`). After `hold_ms` the receiver is disconnected if
-its session is clean; otherwise the publisher is, without an acknowledgement, and sends again. To a
-publisher of MQTT 5 we say so instead (`QUOTA_EXCEEDED`), and its link stays.
+of packets the link is not read any more (`Pause`). A receiver that does not make room in time is
+expelled or misses the message (sessions.py, invariant 1). With `WAIT` instead, after `hold_ms` the
+receiver is disconnected if its session is clean; otherwise the publisher is, without an
+acknowledgement, and sends again. A publisher of MQTT 5 is told so (`QUOTA_EXCEEDED`) and stays.
 
 INVARIANTS
-  1. Nothing that a client published with QoS 1 or 2 is dropped after its acknowledgement.
+  1. Nothing that a client published with QoS 1 or 2 is dropped unsaid after its acknowledgement.
   2. PUBACK and PUBREC are outputs of the same call as the `Write`s and the `Message`; whoever runs
      the server commits before it sends.
   3. `_waiting` holds exactly the links whose `waiting` is not None.
@@ -35,6 +36,7 @@ from denwatch.node.mqtt import properties as props
 from denwatch.node.mqtt.budgets import LinkBudget
 from denwatch.node.mqtt.client_link import ClientLink, agree_terms, limit_expiry, name_client
 from denwatch.node.mqtt.interface import (
+    WAIT,
     Input,
     Limits,
     LinkBlocked,
@@ -69,6 +71,8 @@ COUNTS = (
     "held",  # publishes that had to wait
     "slow",  # receivers that were disconnected
     "dropped_qos0",
+    "dropped_full",  # that a receiver without room missed
+    "expelled",  # sessions without room that were ended
     "dropped_large",  # that a client of MQTT 5 does not accept
     "expired",  # messages of MQTT 5 that waited too long
     "sessions_expired",
@@ -313,7 +317,14 @@ class MqttServer:
     def _finish(self, now: int) -> list[Output]:
         """Go on with those who waited for room, disconnect slow listeners, return the outputs."""
         sessions = self.sessions
-        while sessions.slow or (sessions.was_freed and (self._waiting or self._wills.is_waiting)):
+        while (
+            sessions.slow
+            or sessions.expelled
+            or (sessions.was_freed and (self._waiting or self._wills.is_waiting))
+        ):
+            if sessions.expelled:
+                self._expel_slow(sessions.expelled.popitem()[0], now)
+                continue
             if sessions.slow:
                 self._close_slow(sessions.slow.pop(), now)
                 continue
@@ -366,21 +377,21 @@ class MqttServer:
         blocker = link.blocker
         if blocker is None or now - link.since <= self.limits.hold_ms:
             return
+        first = link.waiting[0] if link.waiting else None
+        if self.limits.full_queue != WAIT and isinstance(first, packets.PublishPacket):
+            return  # it is tried again below, and goes to all others
         if not blocker.is_persistent:
             self._close_slow(blocker, now)
             return
         why = f"a receiver has no room: {blocker.user}"
         self._refuse(link, "publishing", f"{blocker.user} has no room")
-        waiting = link.waiting
-        packet = waiting[0] if waiting else None
-        if link.terms is None or not isinstance(packet, packets.PublishPacket) or not packet.qos:
+        if link.terms is None or not isinstance(first, packets.PublishPacket) or not first.qos:
             self._close(link, why, now, packets.QUOTA_EXCEEDED)
-            return
-        assert waiting is not None
-        waiting.popleft()
-        link.since = now
-        link.is_paid = False
-        self._answer_publish(link, packet, packets.QUOTA_EXCEEDED, why)
+        elif link.waiting is not None:
+            link.waiting.popleft()
+            link.since = now
+            link.is_paid = False
+            self._answer_publish(link, first, packets.QUOTA_EXCEEDED, why)
 
     # Links and wills -------------------------------------------------------------------------
 
@@ -407,6 +418,17 @@ class MqttServer:
             self.counts["slow"] += 1
             link = self._links[session.link]
             self._close(link, "the client does not keep up", now, packets.QUOTA_EXCEEDED)
+
+    def _expel_slow(self, session: MqttSession, now: int) -> None:
+        """End a session that keeps others waiting; what waits in it is lost, and reported."""
+        key, waiting = (session.user, session.client), len(session.in_flight) + len(session.queue)
+        self.counts["expelled"] += 1
+        why = f"it does not keep up; {waiting} messages were waiting"
+        self._outputs.add(ServerRefusal(0, session.user, f"session {session.client}", why))
+        self._close_slow(session, now)
+        if self.sessions.all.get(key) is session:
+            self.sessions.remove(session)
+            self._wills.end_session(session)
 
     def _remove_link(self, link: ClientLink, now: int) -> None:
         """Forget a link that is gone; its will is published, now or later."""

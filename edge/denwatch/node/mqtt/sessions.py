@@ -7,8 +7,11 @@ released. A message that goes to several sessions exists once (`SharedMessage`);
 its own `OutgoingMessage` that refers to it.
 
 INVARIANTS
-  1. A client's message of QoS 1 or 2 goes to every subscriber or to none. If one has no room,
-     `route` changes nothing and returns that session, so that the publisher can wait.
+  1. A client's message of QoS 1 or 2 goes to every subscriber that keeps up. While one has no room
+     but reads, `route` changes nothing and returns that session, so that the publisher can wait,
+     for `patience_ms` at most. One that is away, does not read or was full for longer is expelled
+     or misses the message, which is counted and reported (`Limits.full_queue`): nobody stops
+     others. With `WAIT` the message goes to every subscriber or to none.
   2. What waits for a persistent session is in the store (space `mqtt.queue`) from the transaction
      that queued it until the transaction that received the client's acknowledgement.
   3. Messages on directed topics (between the node and one client, see topics.py) are never kept for
@@ -29,7 +32,7 @@ from collections.abc import Iterable, Mapping
 
 from denwatch.node.core.events import Acknowledged, Listening, Reader, Write
 from denwatch.node.mqtt import records
-from denwatch.node.mqtt.interface import Limits, Outputs, ServerRefusal
+from denwatch.node.mqtt.interface import DROP, WAIT, Limits, Outputs, ServerRefusal
 from denwatch.node.mqtt.packets import (
     PUBREL,
     UNKNOWN_ID,
@@ -69,6 +72,8 @@ class Sessions:
         self.groups = SharedGroups(self.index, self.has_room)
         self.now = 0  # of the server's call
         self.slow: list[MqttSession] = []  # sessions whose client must be disconnected
+        # Sessions that do not keep up and have to end.
+        self.expelled: dict[MqttSession, None] = {}
         self.was_freed = False  # a queue has got room since the server last looked
         self.bytes = 0  # in flight and queued, of all sessions
         self._last_number = 0  # of a stored message
@@ -242,11 +247,9 @@ class Sessions:
         """Return whether a queue has room for one more; an empty one always has."""
         if not session.bytes:
             return True
-        limits = self._limits
         return (
-            len(session.queue) < limits.queue
-            and session.bytes + size <= limits.queue_bytes
-            and self.bytes + size <= limits.total_queue_bytes
+            not self._fills_itself(session, size)
+            and self.bytes + size <= self._limits.total_queue_bytes
         )
 
     def route(
@@ -257,15 +260,50 @@ class Sessions:
         sessions, shares = self._choose(message, directed)
         if message.qos and not directed:
             size = message.size
+            full: list[MqttSession] = []
             for session, grants in sessions.items():
                 if grants and session.bytes and not self.has_room(session, size):
-                    return session
-            for session, _, _ in shares:
-                if not self.has_room(session, size):
-                    return session
+                    full.append(session)
+            full += [share.session for share in shares if not self.has_room(share.session, size)]
+            if full:
+                for session in full:
+                    if self._keeps_waiting(session):
+                        return session
+                lost = [session for session in full if not self._make_room(session, message)]
+                sessions = {s: grants for s, grants in sessions.items() if s not in lost}
+                shares = [share for share in shares if share.session not in lost]
         self._deliver_all(message, sessions, directed, publisher)
         self._deliver_shares(message, shares, directed)
         return None
+
+    def _keeps_waiting(self, session: MqttSession) -> bool:
+        """Return whether a publisher waits for a receiver that has no room."""
+        if session.full_since < 0:
+            session.full_since = self.now
+        if self._limits.full_queue == WAIT:
+            return True
+        is_reading = session.link and not session.is_blocked
+        return bool(is_reading) and self.now - session.full_since <= self._limits.patience_ms
+
+    def _make_room(self, session: MqttSession, message: SharedMessage) -> bool:
+        """Expel the receiver that is in the way, or let this one miss a message; return whether
+        it has room now."""
+        if self._limits.full_queue == DROP:
+            self._counts["dropped_full"] += 1
+            what = f"publishing to {message.topic}"
+            self._outputs.add(ServerRefusal(0, session.user, what, "its queue is full"))
+            return False
+        if self._fills_itself(session, message.size):
+            self.expelled[session] = None
+            return False
+        # All queues together are too large: whoever has most of it goes, and that is not this one.
+        largest = max(self.all.values(), key=lambda each: each.bytes * (each not in self.expelled))
+        self.expelled[largest] = None
+        return largest is not session
+
+    def _fills_itself(self, session: MqttSession, size: int) -> bool:
+        limits = self._limits
+        return len(session.queue) >= limits.queue or session.bytes + size > limits.queue_bytes
 
     def route_own(self, message: SharedMessage) -> list[MqttSession]:
         """Deliver the node's own message to all who have room; return those who have none."""
@@ -593,6 +631,8 @@ class Sessions:
         session.bytes -= size
         self.bytes -= size
         self.was_freed = True
+        if session.full_since >= 0 and 2 * len(session.queue) <= self._limits.queue:
+            session.full_since = -1
 
     # The stored queue, and what a restart restores ------------------------------------------
 
