@@ -42,8 +42,11 @@ _OFF_LOOPBACK = (
 )
 
 
-def load_config(path: Path) -> NodeConfig:
-    """Return the configuration of a file; check that the files that it names are readable."""
+def load_config(path: Path, broker_url: str = "") -> NodeConfig:
+    """Return the configuration of a file; check that the files that it names are readable.
+
+    `broker_url` replaces that of the file, whose login and authority stay.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -51,7 +54,7 @@ def load_config(path: Path) -> NodeConfig:
     except UnicodeDecodeError as error:
         raise NodeConfigError("", f"byte {error.start} is not UTF-8", source=str(path)) from None
     try:
-        reader = _ConfigReader(text, path.resolve().parent)
+        reader = _ConfigReader(text, path.resolve().parent, broker_url)
         config = reader.build()
         reader.check_files(config)
     except NodeConfigError as error:
@@ -67,10 +70,13 @@ def parse_config(text: str, folder: Path) -> NodeConfig:
 class _ConfigReader:
     """Builds the configuration of one text."""
 
-    def __init__(self, text: str, folder: Path) -> None:
+    def __init__(self, text: str, folder: Path, broker_url: str = "") -> None:
         self._text = text
         self._folder = folder
         self._document = parse_document(text)
+        if broker_url:
+            broker = msgspec.structs.replace(self._document.broker, url=broker_url)
+            self._document = msgspec.structs.replace(self._document, broker=broker)
 
     def build(self) -> NodeConfig:
         """Return the configuration."""

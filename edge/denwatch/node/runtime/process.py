@@ -132,6 +132,10 @@ def mend_store(store: Storage, now: int) -> None:
     store.commit()
 
 
+class BrokerRefused(ValueError):
+    """An external broker does not accept the node's name, password or topics."""
+
+
 class Process:
     """One node between start and stop; `run` raises what the store raises."""
 
@@ -147,6 +151,7 @@ class Process:
         self._connections: dict[str, Connection] = {}
         self._hints: dict[str, ServerAddress] = {}  # where peers are by their announcements
         self._broker: BrokerConnection | None = None
+        self._report_ready: Callable[[], None] | None = None  # until the broker has accepted us
         self._arrived: list[tuple[Event, Callable[[], None] | None]] = []
         self._is_turn_due = False
         self._failure: BaseException | None = None
@@ -171,8 +176,10 @@ class Process:
         self._log_start(self.clock.read())
         self._commit()
         try:
+            self._report_ready = started
             await self._open()
-            started()
+            if self._broker is None:
+                started()
             while not self._stopping.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), TICK)
@@ -208,6 +215,7 @@ class Process:
                 ),
                 self._deliver,
                 self._reconnect,
+                self._refuse,
             )
             self._broker.start()
         else:
@@ -378,7 +386,26 @@ class Process:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ask_who_listens)
 
+    def _refuse(self, why: str) -> None:
+        """Hear that the broker refuses us, in its connection's thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._end_refused, why)
+
+    def _end_refused(self, why: str) -> None:
+        """End a run that never had its broker; later a refusal may pass, and is only logged."""
+        if self._report_ready is not None and self._failure is None:
+            assert self.config.broker is not None
+            where = self.config.broker.address
+            self._failure = BrokerRefused(
+                f"the broker {where.host}:{where.port} refuses {self.config.broker.user or 'us'}: "
+                f"{why.removeprefix('refused: ')}; see [broker] in node.toml, `denwatch keys acl`"
+            )
+            self._stopping.set()
+
     def _ask_who_listens(self) -> None:
+        if self._report_ready is not None:
+            self._report_ready()
+            self._report_ready = None
         question = encode_question(self.config.name)
         for name in self._built.subscribers.list_subscribers():
             self._send(Publish(REPLIES + name, question))
@@ -532,7 +559,7 @@ def serve_node(config: NodeConfig) -> None:
                 raise
             _log.error("%s; nothing is acknowledged until there is room", error)
             time.sleep(_PAUSE)
-        except StoreError:
+        except (StoreError, BrokerRefused):
             raise
         except Exception:
             defects.append(time.monotonic())
