@@ -8,6 +8,7 @@ and the request that opens the connection is bounded, too.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 
@@ -23,6 +24,8 @@ LOCAL_PAGES: Origins = (None, re.compile(r"https?://(localhost|127\.0\.0\.1|\[::
 
 _REQUEST_BYTES = 16_384
 _END = b"\r\n\r\n"
+_SILENT = logging.getLogger("denwatch.websocket")  # strangers do not write into our log
+_SILENT.disabled = True
 _SUBPROTOCOLS = ["mqtt", "mqttv3.1"]
 
 
@@ -37,6 +40,7 @@ class WebSocketStream:
             origins=allowed,
             subprotocols=[Subprotocol(each) for each in _SUBPROTOCOLS],
             max_size=limits.connect_bytes,
+            logger=_SILENT,
         )
         self._most = limits.packet_bytes
         self._request = b""  # what has arrived of it
@@ -65,6 +69,8 @@ class WebSocketStream:
         head, end, rest = self._request.partition(_END)
         if len(head) > _REQUEST_BYTES:
             self.fault = "a request of too many bytes"
+        elif not head.isascii():
+            self.fault = "a request that is not ASCII"
         elif end:
             self._request = b""
             self._protocol.receive_data(head + end)
