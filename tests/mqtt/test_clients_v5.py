@@ -1,4 +1,4 @@
-"""MQTT 5 with clients that others wrote, with their defaults: paho, Mosquitto's, aiomqtt, gmqtt."""
+"""MQTT 5 with clients that others wrote, with their defaults: paho, Mosquitto's, aiomqtt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 
 import aiomqtt
-import gmqtt
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
@@ -152,21 +151,3 @@ def test_aiomqtt(host: Host) -> None:
 
     for protocol in (aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5):
         assert asyncio.run(talk(protocol)) == b"x"
-
-
-def test_gmqtt(host: Host) -> None:
-    async def talk(protocol: int) -> tuple[bytes, dict[str, object]]:
-        arrived: asyncio.Future[tuple[bytes, dict[str, object]]] = asyncio.Future()
-        client = gmqtt.Client(f"g{protocol}")
-        client.on_subscribe = lambda *_: client.publish("t/a", "x", qos=1, user_property=("k", "v"))
-        client.on_message = lambda _c, _t, payload, _q, found: arrived.set_result((payload, found))
-        await client.connect("127.0.0.1", host.port, version=protocol)
-        client.subscribe("t/#", qos=1)
-        found = await asyncio.wait_for(arrived, TIMEOUT)
-        await client.disconnect()
-        return found
-
-    assert asyncio.run(talk(4))[0] == b"x"
-    payload, found = asyncio.run(talk(5))
-    assert payload == b"x"
-    assert found["user_property"] == [("k", "v")]
