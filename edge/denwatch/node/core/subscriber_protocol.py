@@ -638,6 +638,7 @@ class SubscriberProtocol:
 
     def tick(self, transaction: Transaction) -> None:
         """Do what is due: first what only looks at the items, then what changes them."""
+        self._subscriptions.go_on()
         for found in self._pending.catch_up(transaction):
             self._delivery.hand_out(transaction, found)
         for subscription in self._subscriptions.drop_ended(transaction):

@@ -43,8 +43,6 @@ from denwatch.node.core.notifications import (
     describe_content_values,
 )
 from denwatch.node.matching.plugins import Matcher
-from denwatch.node.matching.records import pack_subscriptions
-from denwatch.node.matching.search import pack_notifications
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
 from denwatch.protocol.degrees import MIN
@@ -608,8 +606,8 @@ class Subscriptions:
             self._enter(subscription, number)
             added.append(subscription)
         if pairs:
-            index: Any = self._find_matcher(FUZZY)
-            index.add_batch(pack_subscriptions(pairs))
+            matcher: Any = self._find_matcher(FUZZY)
+            matcher.add_many(pairs)
         for subscriber in {
             id(subscription.subscriber): subscription.subscriber for subscription in added
         }.values():
@@ -661,6 +659,12 @@ class Subscriptions:
 
     # Matching -------------------------------------------------------------------------------
 
+    def go_on(self) -> None:
+        """Let the matcher move on to its compiled form, if there is one by now."""
+        matcher: Any = self._matchers.get(FUZZY)
+        if matcher is not None:
+            matcher.go_on()
+
     def match_many(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
         """Return, for each notification, its matches among all in force for it, by rising id."""
         found: list[list[MatchRow]] = [[] for _ in notifications]
@@ -677,31 +681,15 @@ class Subscriptions:
 
     def _match_fuzzy(
         self,
-        index: Any,
+        matcher: Any,
         notifications: Sequence[Notification],
         now: int,
         found: list[list[MatchRow]],
     ) -> None:
-        readings = pack_notifications(
-            [notification.vector for notification in notifications], [_AGE] * len(notifications)
-        )
-        matches = index.match_batch(readings)
-        if not len(matches.ids):
-            return
-        rows = list(
-            zip(
-                matches.ids.tolist(),
-                matches.possible.tolist(),
-                matches.certain.tolist(),
-                (matches.attributes & 15).tolist(),
-                strict=True,
-            )
-        )
-        starts = matches.starts.tolist()
-        for place, notification in enumerate(notifications):
-            self._add_valid(
-                notification, now, rows[starts[place] : starts[place + 1]], found[place]
-            )
+        vectors = [notification.vector for notification in notifications]
+        answers = matcher.match_many(vectors, [_AGE] * len(vectors))
+        for notification, rows, matches in zip(notifications, answers, found, strict=True):
+            self._add_valid(notification, now, rows, matches)
 
     def _add_valid(
         self,
