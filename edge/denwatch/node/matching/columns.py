@@ -26,20 +26,17 @@ from typing import Any
 
 import numpy as np
 from denwatch.node.matching.evaluation import HEDGE, SLOPE
-from denwatch.node.matching.hulls import find_hull
+from denwatch.node.matching.facts import ATTRIBUTES, WORDS, Facts, find_fact, pack_facts
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.protocol import subscription as codec
-from denwatch.protocol.degrees import MIN
 from denwatch.protocol.matching import match as match_one
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 from numpy.typing import NDArray
 
 FEW = 64
 _FIRST = 64  # rows of a new column
-_WORDS = 4  # predicates that fit into a row
 _DECODED = 2048  # vectors that are remembered
 _EVENT_BITS = 6
-_ATTRIBUTES = 16
 _AT_ONCE = 6  # candidates from which on numpy rates them all at once
 
 _SLOPES: list[int] = SLOPE.tolist()
@@ -71,14 +68,27 @@ class ColumnIndex:
         if not 0 <= id < 1 << 64:
             raise ValueError(f"id {id} is not in 0..2**64 - 1")
         data = codec.encode(subscription)
-        if id in self._places:
-            self.remove(id)
-        columns = self._events.get(subscription.event)
-        if columns is None:
-            columns = self._events[subscription.event] = EventColumns()
-        self._places[id] = (
-            columns.append(id, subscription, data) << _EVENT_BITS | subscription.event
-        )
+        self.add_facts([id], pack_facts([find_fact(subscription)]), [data])
+
+    def add_facts(self, ids: Sequence[int], facts: Facts, vectors: Sequence[bytes]) -> None:
+        """Add subscriptions by the facts of their vectors, or replace those with these ids.
+
+        The ids must differ.
+        """
+        for id in ids:
+            if id in self._places:
+                self.remove(id)
+        numbers = np.array(ids, np.uint64)
+        events = facts["event"]
+        for event in np.unique(events).tolist():
+            columns = self._events.get(event)
+            if columns is None:
+                columns = self._events[event] = EventColumns()
+            mine = np.flatnonzero(events == event)
+            row = columns.append(numbers[mine], facts[mine], [vectors[i] for i in mine.tolist()])
+            for i in mine.tolist():
+                self._places[ids[i]] = row << _EVENT_BITS | event
+                row += 1
 
     def remove(self, id: int) -> None:
         """Remove a subscription; KeyError if there is none with this id."""
@@ -132,35 +142,34 @@ class EventColumns:
         self._ends: dict[int, NDArray[np.uint8]] = {}  # by attribute: the row of lows, and of highs
         self._limits: NDArray[np.uint8] = np.empty(_FIRST, np.uint8)  # what a min must reach
         self._counts: NDArray[np.uint8] = np.empty(_FIRST, np.uint8)  # predicates of a min, else 0
-        self._words: NDArray[np.int64] = np.empty((_FIRST, _WORDS), np.int64)
+        self._words: NDArray[np.int64] = np.empty((_FIRST, WORDS), np.int64)
         self._met: NDArray[np.bool_] = np.empty(_FIRST, np.bool_)  # scratch
         self._tried: NDArray[np.bool_] = np.empty(_FIRST, np.bool_)
         self._few: list[_Row] | None = None
 
-    def append(self, id: int, s: SubscriptionVector, data: bytes) -> int:
-        """Add a subscription that is not here yet; return its row."""
+    def append(self, ids: NDArray[np.uint64], facts: Facts, vectors: Sequence[bytes]) -> int:
+        """Add subscriptions that are not here yet; return the row of the first."""
         row = self.size
-        if row == len(self.ids):
-            self._grow()
-        hull = find_hull(s)
-        self.size += 1
+        self.size += len(ids)
+        if self.size > len(self.ids):
+            self._grow(row)
         self._few = None
-        self.ids[row] = id
-        self.vectors.append(data)
-        self._features[row] = s.features
-        self._levels[row] = hull.level
-        bounds = hull.bounds
-        if bounds is None:  # nothing matches it: no reading lies between 255 and 0
-            bounds = {s.predicates[0].attribute: (255, 0)}
-        for attribute in bounds.keys() - self._ends.keys():
-            ends = self._ends[attribute] = np.zeros((2, len(self.ids)), np.uint8)
-            ends[1] = 255
+        rows = slice(row, self.size)
+        self.ids[rows] = ids
+        self.vectors.extend(vectors)
+        self._features[rows] = facts["features"]
+        self._levels[rows] = facts["level"]
+        self._limits[rows] = np.maximum(facts["threshold"], facts["certain"])
+        self._counts[rows] = facts["count"]
+        self._words[rows] = facts["words"]
+        asked = (facts["lows"] > 0).any(axis=0) | (facts["highs"] < 255).any(axis=0)
+        for attribute in np.flatnonzero(asked).tolist():
+            if attribute not in self._ends:
+                ends = self._ends[attribute] = np.zeros((2, len(self.ids)), np.uint8)
+                ends[1] = 255
         for attribute, ends in self._ends.items():
-            ends[0, row], ends[1, row] = bounds.get(attribute, (0, 255))
-        words = _pack_words(s)
-        self._limits[row] = max(s.threshold, s.certain)
-        self._counts[row] = len(words)
-        self._words[row, : len(words)] = words
+            ends[0, rows] = facts["lows"][:, attribute]
+            ends[1, rows] = facts["highs"][:, attribute]
         return row
 
     def remove(self, row: int) -> int | None:
@@ -179,21 +188,21 @@ class EventColumns:
             ends[:, row] = ends[:, last]
         return int(self.ids[row])
 
-    def _grow(self) -> None:
-        rows = len(self.ids) + max(len(self.ids) // 4, _FIRST)
+    def _grow(self, used: int) -> None:
+        rows = self.size + max(len(self.ids) // 4, _FIRST)
         self.ids = _extend(self.ids, rows)
         self._features = _extend(self._features, rows)
         self._levels = _extend(self._levels, rows)
         self._limits = _extend(self._limits, rows)
         self._counts = _extend(self._counts, rows)
-        words = np.empty((rows, _WORDS), np.int64)
-        words[: self.size] = self._words[: self.size]
+        words = np.empty((rows, WORDS), np.int64)
+        words[:used] = self._words[:used]
         self._words = words
         self._met = np.empty(rows, np.bool_)
         self._tried = np.empty(rows, np.bool_)
         for attribute, ends in self._ends.items():
             larger = np.empty((2, rows), np.uint8)
-            larger[:, : self.size] = ends[:, : self.size]
+            larger[:, :used] = ends[:, :used]
             self._ends[attribute] = larger
 
     def find_matches(self, n: NotificationVector, age: int) -> list[Answer]:
@@ -319,7 +328,7 @@ class EventColumns:
             counts = counts[counts > 0]
         if not len(rows):
             return [], rest
-        known = np.zeros(_ATTRIBUTES, np.int64)
+        known = np.zeros(ATTRIBUTES, np.int64)
         known[list(values)] = list(values.values())
         words = self._words[rows]
         least = np.full(len(rows), 256, np.int64)
@@ -350,20 +359,6 @@ def _extend(column: NDArray[Any], rows: int) -> NDArray[Any]:
     larger = np.empty(rows, column.dtype)
     larger[: len(column)] = column
     return larger
-
-
-def _pack_words(s: SubscriptionVector) -> list[int]:
-    """Return the words (`records.py` has their layout) of a min of 8-bit predicates, else none."""
-    is_plain = s.aggregator == MIN and not s.pattern and not s.recent
-    if not is_plain or len(s.predicates) > _WORDS:
-        return []
-    words = []
-    for p in s.predicates:
-        if p.wide or p.possible or p.certain:
-            return []
-        word = p.low | p.high << 16 | p.left << 32 | p.right << 40 | p.hedge << 48
-        words.append(word | bool(p.negated) << 52 | p.attribute << 54)
-    return words
 
 
 def rate_words(words: Iterable[int], values: dict[int, int]) -> tuple[int, int]:

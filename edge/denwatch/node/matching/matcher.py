@@ -11,12 +11,13 @@ INVARIANT  Every subscription is in exactly one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from denwatch.node.matching import compiling
 from denwatch.node.matching.columns import Answer, ColumnIndex
+from denwatch.node.matching.facts import Facts
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import pack_notifications
@@ -56,10 +57,9 @@ class FuzzyMatcher:
             if id in self._columns:
                 self._columns.remove(id)
 
-    def add_many(self, pairs: Iterable[tuple[int, SubscriptionVector]]) -> None:
-        """Add subscriptions, or replace those with these ids."""
-        for id, subscription in pairs:
-            self.add(id, subscription)
+    def add_facts(self, ids: Sequence[int], facts: Facts, vectors: Sequence[bytes]) -> None:
+        """Add new subscriptions by the facts of their vectors (`facts.py`): at a start, all."""
+        self._columns.add_facts(ids, facts, vectors)
 
     def remove(self, id: int) -> None:
         """Remove a subscription; KeyError if there is none with this id."""

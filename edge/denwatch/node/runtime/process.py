@@ -103,10 +103,13 @@ def open_node(config: NodeConfig) -> OpenedNode:
         built = build_node(config, keyring, vocabulary, store, clocks, machine)
         for each in list_damage(store):
             built.status.metrics.count(Count("values_damaged", 1, each.space))
+        gc.disable()  # all that is built now stays: there is nothing to collect
         built.durable_node.restore(clock.read())
     except BaseException:
         store.close()
         raise
+    finally:
+        gc.enable()
     return OpenedNode(config, built, store, clock)
 
 
