@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from denwatch.node.core import subscriptions
+from denwatch.node.core import stored_facts, subscriptions
 
 from tests.subscribers.subscriber_node import SubscriberNode, patient
 
-SPACE = subscriptions.FACT
+SPACE = stored_facts.FACT
 WORDS = (
     "heart_rate is high",
     "heart_rate is very high and patient_temperature is not normal",
@@ -81,7 +81,7 @@ def test_facts_that_are_of_no_use_are_dropped_and_written_anew(how: str) -> None
 
 
 def test_facts_of_those_who_left_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "_CHUNK", 1)
+    monkeypatch.setattr(stored_facts, "_CHUNK", 1)
     node = ask_all().reopen()
     for _ in range(9):
         node.tick()

@@ -14,7 +14,6 @@ matcher finds were in force for a notification (`is_valid`). Spaces on the disk:
   sub.prefer  subscriber: priorities that were requested by themselves
   sub.mute    subscriber: receives nothing now
   sub.place   subscriber: the node where it was last known to be
-  sub.fact    number: a chunk of facts about vectors (`matching/facts.py`), which a start looks up
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ from denwatch.node.core.notifications import (
     Vocabularies,
     describe_content_values,
 )
-from denwatch.node.matching.facts import Facts, FactTable, encode_chunk, find_fact
+from denwatch.node.core.stored_facts import StoredFacts
+from denwatch.node.matching.facts import FactTable, find_fact
 from denwatch.node.matching.plugins import Matcher
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
@@ -57,14 +57,12 @@ ENDED = "sub.ended"
 PREFER = "sub.prefer"
 MUTE = "sub.mute"
 PLACE = "sub.place"
-FACT = "sub.fact"
 
 MatchRow = tuple[int, int, int, int]  # subscription's id, possible, certain, attribute
 _Value = TypeVar("_Value", bound=Hashable)
 KEPT_REASONS = ("expired", "replaced")  # what such a subscription matched before is still delivered
 _ADOPTED = ("event", "features", "threshold", "certain")  # what `adopt_fact` takes of a fact
 _COUNT = 6  # its place in a fact: how many words
-_CHUNK = 1_000  # facts in a chunk, written in one tick
 _SHARED = 4_096  # values that many subscriptions have in common
 _AGE = 0  # a notification matches as it was when it was read
 
@@ -455,21 +453,14 @@ class Subscriptions:
         self._free: list[int] = []
         self._twins: dict[str, None] = {}  # subscribers with two subscriptions of one name
         self._ended: dict[int, int] = {}  # id: until when it is known
-        self._unwritten: list[bytes] = []  # vectors whose facts are not on the disk yet
-        self._facts: Facts = FactTable().rows  # and these
-        self._stale_chunks: list[bytes] = []  # chunks of facts that are of no use
-        self._chunks = 1  # the number of the next one
+        self._facts = StoredFacts()
 
     def restore(self, reader: Reader) -> None:
         """Load what an earlier run stored."""
-        facts = FactTable()
-        chunks = list(reader.scan(FACT))
-        self._stale_chunks = [chunks[i][0] for i in facts.load([value for _, value in chunks])]
-        self._chunks = 1 + max((int.from_bytes(key, "big") for key, _ in chunks), default=0)
+        facts = self._facts.load(reader)
         for subscription in self._add_many(self._item_store.iterate(reader, SUBSCRIPTION), facts):
             self._find_twins(subscription)
-        if len(facts.rows) > 2 * self.count + _CHUNK:  # mostly of those that are gone: anew
-            self._stale_chunks = [key for key, _ in chunks]
+        self._facts.drop_unused(reader, facts, self.count)
         for _, row in reader.scan(ENDED):
             ended = _ended_decoder.decode(row)
             try:
@@ -637,6 +628,7 @@ class Subscriptions:
         added: list[Subscription] = []
         numbers: list[int] = []  # of those with facts, and the places of these
         places: list[int] = []
+        new: list[bytes] = []  # vectors without facts until now, and these
         found: list[tuple[Any, ...]] = []
         columns = [facts.rows[name].tolist() for name in _ADOPTED]
         known = list(zip(*columns, strict=True))
@@ -659,7 +651,7 @@ class Subscriptions:
                 if content.significance is None and (fact := find_fact(content))[_COUNT]:
                     place = facts.places[body.vector] = len(known) + len(found)
                     found.append(fact)
-                    self._unwritten.append(body.vector)
+                    new.append(body.vector)
             if place is not None:
                 numbers.append(number)
                 places.append(place)
@@ -668,8 +660,7 @@ class Subscriptions:
             self._enter(subscription, number)
             added.append(subscription)
         if numbers:
-            facts.add(found)
-            self._facts = facts.rows[len(known) :].copy()
+            self._facts.learn(facts, new, found)
             matcher: Any = self._find_matcher(FUZZY)
             in_force = self._numbers
             vectors = [in_force[number].vector for number in numbers]  # type: ignore[union-attr]
@@ -730,13 +721,7 @@ class Subscriptions:
         matcher: Any = self._matchers.get(FUZZY)
         if matcher is not None:
             matcher.go_on()
-        if self._stale_chunks:
-            transaction.write(FACT, self._stale_chunks.pop(), None)
-        elif self._unwritten:
-            known, self._unwritten = self._unwritten[:_CHUNK], self._unwritten[_CHUNK:]
-            facts, self._facts = self._facts[:_CHUNK], self._facts[_CHUNK:]
-            transaction.write(FACT, self._chunks.to_bytes(4, "big"), encode_chunk(known, facts))
-            self._chunks += 1
+        self._facts.write_some(transaction)
 
     def match_many(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
         """Return, for each notification, its matches among all in force for it, by rising id."""

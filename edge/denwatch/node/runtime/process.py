@@ -103,6 +103,7 @@ def open_node(config: NodeConfig) -> OpenedNode:
         built = build_node(config, keyring, vocabulary, store, clocks, machine)
         for each in list_damage(store):
             built.status.metrics.count(Count("values_damaged", 1, each.space))
+        gc.collect()  # what an earlier run left
         gc.disable()  # all that is built now stays: there is nothing to collect
         built.durable_node.restore(clock.read())
     except BaseException:
@@ -558,7 +559,6 @@ async def _serve(opened: OpenedNode) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, process.stop)
     # What was built at the start stays: the garbage collector need not visit it again.
-    gc.collect()
     gc.freeze()
     await process.run(lambda: _print_ready(process))
 
