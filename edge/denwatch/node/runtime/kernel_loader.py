@@ -59,7 +59,7 @@ class KernelLoader:
             if not self._is_stopped:
                 load_kernels()
                 _log.info("the compiled matcher is ready")
-        except (OSError, subprocess.SubprocessError, ImportError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node goes on as it was
             if not self._is_stopped:
                 _log.warning("no compiled matcher, matching goes on without: %s", error)
 
