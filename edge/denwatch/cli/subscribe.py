@@ -75,7 +75,12 @@ def _run(arguments: argparse.Namespace) -> int:
             if text is not None:
                 name, _ = find_name(text, arguments.subscription_name)
                 found = subscriber.subscribe(text, name, arguments.timeout)
-                print(f'"{found.name}" is active ({found.id})', file=sys.stderr)
+                print(
+                    f'"{found.name}" is active ({found.id})',
+                    *found.taken,
+                    sep="\n",
+                    file=sys.stderr,
+                )
             elif not subscriber.subscriptions():
                 raise CommandError("there is no subscription yet: give one in words", WRONG_USAGE)
         except UnconfirmedError as error:
