@@ -91,6 +91,7 @@ class SubscriptionStatus:
     id: int | str | None = None
     error: RequestRefusedError | None = None
     taken: tuple[str, ...] = ()  # what the node took everyday and ambiguous words for
+    understood: str = ""  # the subscription as the node says it
 
 
 def connect(path: str | Path, busy_ms: int) -> sqlite3.Connection:

@@ -214,7 +214,8 @@ def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatu
         return SubscriptionStatus(name, text, "pending")
     taken = reply.fields.get("taken")
     notes = tuple(map(str, taken)) if isinstance(taken, list) else ()
-    return SubscriptionStatus(name, text, "active", reply.fields.get("id"), taken=notes)
+    understood = str(reply.fields.get("understood") or "")
+    return SubscriptionStatus(name, text, "active", reply.fields.get("id"), None, notes, understood)
 
 
 def read_list(reply: Reply | None) -> Sequence[Mapping[str, Any]]:
