@@ -529,6 +529,7 @@ def _close(predicate: SpokenPredicate, reading: EverydayReading) -> None:
             predicate.alternatives.append(SpokenAlternative(text.replace("@", name, 1), path, said))
     if predicate.is_open or not predicate.alternatives:
         paths = [choice.attribute for choice in owner.entry.choices if choice.attribute]
+        paths = paths[:1] if owner.entry.mode == ">>" and not reading.events else paths
         direction = value.direction if value is not None else ("down" if is_not else "up")
         reading.mentioned += [(path, direction) for path in paths]
         key = "which_condition" if term is None and value is None else "no_such_term"

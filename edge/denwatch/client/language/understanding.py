@@ -253,7 +253,8 @@ class _Attempt:
             reading.troubles.append(ReadingTrouble("no_fit", *span))
             for predicate in predicates:
                 way = predicate.value.direction if predicate.value is not None else ""
-                paths = dict.fromkeys(each.attribute for each in predicate.alternatives)
+                paths = list(dict.fromkeys(each.attribute for each in predicate.alternatives))
+                paths = paths[:1] if predicate.mode == ">>" else paths
                 reading.mentioned += [
                     (p, way or "up") for p in paths if p in reading.lexicon.attributes
                 ]
@@ -330,6 +331,8 @@ class _Attempt:
             and (trouble.start, trouble.end) == (at, at + self.error.length)
             for trouble in reading.troubles
         ):
+            return True
+        if self.failure is not None and self.failure.message == self.error.message:
             return True
         if any(t.key not in ("unknown", "no_fit", "nothing") for t in reading.troubles):
             return False
@@ -414,6 +417,12 @@ class _Attempt:
         predicates = list_predicates(reading)
         if not predicates:
             return
+        for predicate in predicates:
+            if predicate.mode == ">>" and not reading.events:
+                first = predicate.alternatives[0].attribute
+                predicate.alternatives = [
+                    each for each in predicate.alternatives if each.attribute == first
+                ]
         sentences = [
             write_sentence(reading, chosen)
             for chosen in islice(product(*(p.alternatives for p in predicates)), 8)
