@@ -49,7 +49,6 @@ def run(argv: list[str]) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.errors import LanguageError
     from denwatch.client.subscriber import Subscriber, SubscriberOptions, UnconfirmedError
-    from denwatch.client.subscriber.display import list_asked
     from denwatch.client.subscriber.session import find_name
 
     text = _read_words(arguments)
@@ -93,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
             common.print_mistake(error, text or "", as_json=arguments.json)
             return WRONG_INPUT
         texts = [understood] if understood else [each.text for each in subscriber.subscriptions()]
-        return _show(arguments, subscriber, status, name, list_asked(texts))
+        return _show(arguments, subscriber, status, name, texts)
 
 
 def _show(
@@ -101,10 +100,13 @@ def _show(
     subscriber: Subscriber,
     status: _StatusPrinter,
     name: str | None,
-    asked: list[str],
+    texts: list[str],
 ) -> int:
+    from denwatch.client.subscriber.display import list_asked
+
     wants_table = sys.stdout.isatty() and not arguments.json and not arguments.plain
     with suppress(KeyboardInterrupt):
+        asked = [] if arguments.json else list_asked(texts)
         if wants_table:
             status.is_quiet = True  # the table shows it
             _show_table(arguments, subscriber, f"{arguments.name}: {name or 'all'}", asked)
