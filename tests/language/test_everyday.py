@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
 import tomllib
 from collections.abc import Iterator
@@ -166,6 +167,18 @@ def test_what_is_at_hand_decides_and_is_said() -> None:
     assert asked.value.is_question
 
 
+def test_a_word_that_is_said_often_is_still_asked_for() -> None:
+    for count in (2, 15):
+        with pytest.raises(LanguageError) as asked:
+            understand(" and ".join(["temperature above 39"] * count), RESCUE)
+        assert asked.value.is_question
+    said = "patient temperature over 39 degrees or under 95 degrees or over 41 degrees"
+    meant = "patient_temperature above 39 or patient_temperature below 95 °F"
+    assert understand(said, RESCUE).compiled.data == compile_words(
+        f"{meant} or patient_temperature above 41"
+    )
+
+
 def test_the_grammar_goes_first_and_says_what_an_ambiguous_name_is() -> None:
     assert not understand("heart_rate is high", RESCUE).notes
     assert "oxygen_saturation" in understand("oxygen is low", RESCUE).notes[0]
@@ -265,3 +278,22 @@ def test_a_refusal_is_in_the_language_of_the_words() -> None:
 def test_the_first_language_can_be_chosen() -> None:
     found: Understood = understand("fever", RESCUE, language="de")
     assert found.compiled.data == compile_words("patient_temperature is high")
+
+
+@pytest.mark.parametrize("code", list_locales())
+def test_any_words_are_understood_or_refused_with_hints(code: str) -> None:
+    rng = random.Random(24)
+    tables = load_locale(code).tables
+    words = [word for group in tables["keyword"].values() for word in group]
+    words += [*tables["adjective"], *tables["vocabulary"]["rescue"], "39", "120 bpm", ",", "(", ")"]
+    for _ in range(120):
+        said = " ".join(rng.choice(words) for _ in range(rng.randint(1, 7)))
+        try:
+            understood = understand(said, RESCUE, language=code)
+        except LanguageError as error:
+            refused = error.hints
+        else:
+            assert compile_words(understood.words) == understood.compiled.data, said
+            continue
+        assert refused, said
+        assert all(map(compile_words, refused)), said

@@ -33,7 +33,7 @@ from denwatch.client.language.everyday_items import (
 from denwatch.client.language.localisation import Lexicon, PhraseChoice, PhraseEntry
 from denwatch.client.vocabulary import ValueKind
 
-MAX_ITEMS = 120
+MAX_ITEMS = 80
 _HEDGES = ("very", "extremely", "somewhat", "more_or_less")
 # What no subscription can say, by keyword; the sentence without it is offered.
 _CANNOT = ("place", "day", "every", "for", "count", "person", "story", "change", "hardly", "except")

@@ -38,6 +38,7 @@ COMPARISONS = {
     "unequal": "!=",
     "about": "about",
 }
+_BEHIND_NUMBERS = {"or_more", "or_less"}
 _HUNDRED = 100
 _QUIET = ".!?:;\u2026\"'"
 _TIME_UNITS = ("s", "min", "h", "days", "week")
@@ -90,6 +91,10 @@ def read_items(text: str, lexicon: Lexicon) -> list[PhraseItem]:
             if size > 1:
                 key = tuple(part for part in key if part not in ("-", "\u2013"))
             found = lexicon.find(key)
+            after = tokens[place + size] if place + size < len(tokens) else None
+            is_before_number = after is not None and after.lastgroup == "number"
+            if found is not None and is_before_number and set(found.keywords) & _BEHIND_NUMBERS:
+                found = None  # "39 or under" is one thing, "or under 39" two
             if found is not None:
                 length = size
                 break

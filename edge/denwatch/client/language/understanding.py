@@ -45,6 +45,7 @@ from denwatch.client.vocabulary import EventType, ValueKind, Vocabulary, fold_na
 MOST_HINTS = 4
 _MOST_CHARACTERS = 1_000  # of everyday words
 _MOST_COMBINATIONS = 48  # of alternatives, each costs a compilation
+_MOST_UNKNOWN = 5  # words that are looked up by spelling
 _MOST_GUESSES = 16  # of hints that are tried
 _MISSING = ("which_condition", "no_such_term", "hedge")
 _PROBE = "x is y"  # a condition before options
@@ -239,9 +240,12 @@ class _Attempt:
         self, reading: EverydayReading, predicates: Sequence[SpokenPredicate]
     ) -> list[tuple[SpokenAlternative, ...]]:
         """Return the choices of alternatives that compile, narrowed by what is spoken of."""
-        every = product(*(predicate.alternatives for predicate in predicates))
+        every = self._combine(reading, predicates)
         found: list[tuple[str, tuple[SpokenAlternative, ...]]] = []
-        for chosen in islice(every, _MOST_COMBINATIONS):
+        if len(every) > _MOST_COMBINATIONS:  # what is not looked at must not be ruled out
+            reading.troubles.append(ReadingTrouble("too_long", 0, len(self.head.rstrip())))
+            return []
+        for chosen in every:
             try:
                 _, compiled = self.settings.compile(write_sentence(reading, chosen) + self.tail)
             except LanguageError as error:
@@ -274,6 +278,42 @@ class _Attempt:
         ]
         self.is_narrowed = 0 < len(near) < len(spoken)
         return [chosen for _, chosen in (near or spoken or found)]
+
+    def _combine(
+        self, reading: EverydayReading, predicates: Sequence[SpokenPredicate]
+    ) -> list[tuple[SpokenAlternative, ...]]:
+        """Return the choices of alternatives that are of one event; cut behind the most.
+
+        A word that is said twice means the same both times. Of several units the first counts that
+        can be meant.
+        """
+        known = reading.lexicon.attributes
+        lists = [self._choose_units(predicate) for predicate in predicates]
+        found: dict[tuple[SpokenAlternative, ...], None] = {}
+
+        def walk(chosen: tuple[SpokenAlternative, ...], meant: dict[str, str], event: str) -> None:
+            if len(chosen) == len(lists):
+                found[chosen] = None
+                return
+            for each in lists[len(chosen)]:
+                is_other = each.attribute in known and not each.attribute.startswith(f"{event}.")
+                is_same = meant.get(each.word, each.attribute) == each.attribute
+                if is_same and not is_other and len(found) <= _MOST_COMBINATIONS:
+                    walk((*chosen, each), {**meant, each.word: each.attribute}, event)
+
+        for event in self.settings.vocabulary.events:
+            walk((), {}, event)
+        if not found:  # of several events; compiling it says so
+            found[tuple(each[0] for each in lists)] = None
+        return list(found)
+
+    def _choose_units(self, predicate: SpokenPredicate) -> list[SpokenAlternative]:
+        """Return one alternative for each attribute: the first that compiles alone."""
+        found: dict[str, SpokenAlternative] = {}
+        for each in predicate.alternatives:
+            if len(predicate.alternatives) == 1 or self.settings.can_compile(each.text):
+                found.setdefault(each.attribute, each)
+        return list(found.values()) or predicate.alternatives[:1]
 
     def _explain(
         self,
@@ -370,7 +410,7 @@ class _Attempt:
             yield from misspelt
         yield from self._guess_meant(reading)
         for trouble in reading.troubles:
-            if trouble.key == "unknown":
+            if trouble.key == "unknown" and reading.unknown <= _MOST_UNKNOWN:
                 names = self._suggest_words(reading.lexicon, trouble)
                 for name in names:
                     text = f"{self.head[: trouble.start]}{name}{self.head[trouble.end :]}"
