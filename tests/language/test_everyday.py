@@ -85,7 +85,13 @@ REFUSED = (
     ("patients without fever and pain", "patient_temperature is high and pain above 0"),
     ("unless there is smoke", "smoke above 0"),
     ("stop alerting me about smoke", "smoke above 0"),
-    ("less pain", "pain is severe and pain above 0"),
+    ("less pain", "pain is severe"),
+    (
+        "pulse over 100 and falling blood pressure",
+        "heart_rate above 100 and systolic_pressure is high",
+    ),
+    ("patient temperature is going up", "patient_temperature is low"),
+    ("carbon monoxide is falling", "carbon_monoxide is high"),
     ("more than 3 patients with fever", "age above 3"),
     ("patients with fever, pain", "patient_temperature is not high"),
     ("John has fever", "patient_temperature is not high"),
@@ -128,6 +134,7 @@ def test_what_is_not_clear_is_refused_with_hints_that_compile(said: str, never: 
         ("pulse outside 60 to 100", "heart_rate is not between 60 and 100"),
         ("roads are no longer blocked", "access != closed"),
         ("fever, top 3, valid for 2 h", "patient_temperature is high, top 3, valid for 2 h"),
+        ("patients between 60 and 80 years old", "age between 60 and 80"),
         ("pulse over one hundred and twenty", "heart_rate above 120"),
         (
             "fever and (pain or bleeding)",

@@ -385,6 +385,8 @@ class _ClauseReader:
         if any(item.kind == "thing" for item in items[:place]):  # "pulse of patients over 120"
             return None
         path = self.lexicon.measures.get(before.entry.choices[0].event)
+        if any(choice.attribute == path for item in items for choice in item.entry.choices):
+            return None  # "patients over 65 years old" names it
         if path is None or not value.values[0][-1].isdigit():  # a unit says what it is about
             return None
         return replace(value, entry=PhraseEntry(choices=(PhraseChoice(attribute=path),), mode="|"))
@@ -530,7 +532,7 @@ def _close(predicate: SpokenPredicate, reading: EverydayReading) -> None:
     if predicate.is_open or not predicate.alternatives:
         paths = [choice.attribute for choice in owner.entry.choices if choice.attribute]
         paths = paths[:1] if owner.entry.mode == ">>" and not reading.events else paths
-        direction = value.direction if value is not None else ("down" if is_not else "up")
+        direction = value.direction if value is not None else ("down" if is_not else "")
         reading.mentioned += [(path, direction) for path in paths]
         key = "which_condition" if term is None and value is None else "no_such_term"
         reading.troubles.append(ReadingTrouble(key, predicate.start, predicate.end, (said,)))

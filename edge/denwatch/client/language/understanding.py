@@ -259,9 +259,7 @@ class _Attempt:
                 way = predicate.value.direction if predicate.value is not None else ""
                 paths = list(dict.fromkeys(each.attribute for each in predicate.alternatives))
                 paths = paths[:1] if predicate.mode == ">>" else paths
-                reading.mentioned += [
-                    (p, way or "up") for p in paths if p in reading.lexicon.attributes
-                ]
+                reading.mentioned += [(p, way) for p in paths if p in reading.lexicon.attributes]
             return []
         events = set(reading.events)
         spoken = [pair for pair in found if not events or pair[0] in events]
@@ -374,6 +372,8 @@ class _Attempt:
             return True
         if self.failure is not None and self.failure.message == self.error.message:
             return True
+        if any(trouble.key == "too_long" for trouble in reading.troubles):
+            return True
         if any(t.key not in ("unknown", "no_fit", "nothing") for t in reading.troubles):
             return False
         if not self.text.strip():
@@ -417,7 +417,7 @@ class _Attempt:
                     yield from self._understand_again(text + self.tail)
         yield from misspelt
         yield from self._understand_again(re.sub(r"(\d),(\d)", r"\1.\2", self.text))
-        for path, direction in reading.mentioned:
+        for path, direction in dict(reversed(reading.mentioned)).items():
             yield from islice(_list_conditions(reading.lexicon, path, direction), 1)
 
     def _guess_misspelt(self, at: int | None, length: int, names: Iterable[str]) -> Iterator[str]:
@@ -443,13 +443,15 @@ class _Attempt:
         for clause in reading.clauses:
             for predicate in clause.predicates:
                 owner = predicate.attribute
-                if owner is None or (predicate.alternatives and "trend" not in keys):
+                if owner is None or predicate.value is not None:
                     continue
-                ways = dict(reading.mentioned)
+                if predicate.alternatives and "trend" not in keys:
+                    continue
+                ways = dict(reversed(reading.mentioned))  # the first word on it counts
                 lists = [
                     [SpokenAlternative(text, path) for text in _list_conditions(lexicon, path, way)]
                     for path in (c.attribute for c in owner.entry.choices if c.attribute)
-                    for way in (ways.get(path, "up"),)
+                    for way in (ways.get(path, ""),)
                 ]
                 # of several attributes each goes first once
                 mixed = [one for row in zip_longest(*lists) for one in row if one is not None]
@@ -534,23 +536,23 @@ def _rank_trouble(trouble: ReadingTrouble) -> tuple[bool, bool, int]:
 
 
 def _list_conditions(lexicon: Lexicon, path: str, direction: str) -> Iterator[str]:
-    """Yield conditions on an attribute that people may mean: one end, not normal, the other."""
+    """Yield conditions on an attribute that people may mean: one end, not normal, the other.
+
+    With a direction, nothing of the other end: that would be the contrary.
+    """
     attribute, name = lexicon.attributes[path], lexicon.name_attribute(path)
     if attribute.kind is ValueKind.TEXT:
         symbols = attribute.symbols if direction == "down" else attribute.symbols[::-1]
-        yield from (f"{name} = {symbol}" for symbol in symbols)
+        yield from (f"{name} = {symbol}" for symbol in (symbols[:1] if direction else symbols))
         return
-    other = "down" if direction == "up" else "up"
-    ends = [lexicon.find_end(path, way) for way in (direction, other)]
-    if ends[0]:
-        yield f"{name} is {ends[0]}"
-    if "normal" in attribute.terms:
-        yield f"{name} is not normal"
-    if ends[1]:
-        yield f"{name} is {ends[1]}"
-    for term in attribute.terms:
-        yield f"{name} is {term}"
-    if attribute.kind is ValueKind.NUMBER and not attribute.terms:
+    ends = [lexicon.find_end(path, way) for way in ((direction,) if direction else ("up", "down"))]
+    terms = [end for end in ends if end]
+    if not direction:
+        if "normal" in attribute.terms:
+            terms.insert(1, "not normal")
+        terms += attribute.terms
+    yield from (f"{name} is {term}" for term in terms)
+    if attribute.kind is ValueKind.NUMBER and not terms:
         middle = attribute.to_value(attribute.last // 2)
         yield f"{name} {'below' if direction == 'down' else 'above'} {middle:g}"
 
