@@ -203,6 +203,8 @@ class _Attempt:
 
     def _resolve(self, reading: EverydayReading) -> Understood | None:
         """Return what a reading means if that is one thing; note what stands against it."""
+        if self.text.rstrip().endswith(","):  # an option is to follow
+            reading.troubles.append(ReadingTrouble("nothing", len(self.head), len(self.text)))
         if reading.troubles:
             return None
         predicates = list_predicates(reading)
@@ -364,9 +366,12 @@ class _Attempt:
     def _is_nearly_right(self, reading: EverydayReading) -> bool:
         """Return whether the grammar's own message says more: its names are found, or misspelt."""
         at = (self.error.at or 0) - 1
+        end = at + self.error.length
+        is_word = not re.search(r"\s", self.text[at:end])
+        if at >= len(self.text.rstrip()):  # it only ends too early
+            return True
         if self.error.suggestions and any(
-            trouble.key == "unknown"
-            and (trouble.start, trouble.end) == (at, at + self.error.length)
+            trouble.key == "unknown" and is_word and at <= trouble.start and trouble.end <= end
             for trouble in reading.troubles
         ):
             return True
