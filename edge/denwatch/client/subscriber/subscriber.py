@@ -212,7 +212,10 @@ def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatu
     """Return a subscription: active by a node's reply, pending without one."""
     if reply is None:
         return SubscriptionStatus(name, text, "pending")
-    return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
+    taken = reply.fields.get("taken")
+    notes = tuple(map(str, taken)) if isinstance(taken, list) else ()
+    understood = str(reply.fields.get("understood") or "")
+    return SubscriptionStatus(name, text, "active", reply.fields.get("id"), None, notes, understood)
 
 
 def read_list(reply: Reply | None) -> Sequence[Mapping[str, Any]]:

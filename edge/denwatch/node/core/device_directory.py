@@ -65,6 +65,10 @@ class DeviceDirectory:
         others = (each for each in self._announced.values() if each.device != body.device)
         return any(self.can_answer(each, need) for each in others)
 
+    def is_sensed(self, need: SubscriptionNeed) -> bool:
+        """Return whether any device can answer."""
+        return any(self.can_answer(each, need) for each in self._announced.values())
+
     def describe(self, need: SubscriptionNeed, event: EventType) -> dict[str, Any]:
         """Return how many devices can answer, here and elsewhere, and what is missing."""
         able: dict[str, bool] = {}  # whether it is here

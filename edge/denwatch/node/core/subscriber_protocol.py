@@ -26,7 +26,7 @@ from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
 from denwatch.node.core import requests
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
-from denwatch.node.core.device_directory import DeviceDirectory
+from denwatch.node.core.device_directory import DeviceDirectory, SubscriptionNeed
 from denwatch.node.core.events import (
     NOTES,
     REPLIES,
@@ -255,6 +255,7 @@ class RequestHandler:
                     self._subscriptions.vocabularies,
                     self._roles,
                     self._settings.organisation,
+                    self._list_sensed,
                 )
         except (LanguageError, requests.RequestRefused):
             raise
@@ -262,6 +263,18 @@ class RequestHandler:
             # Whatever a parser stumbles over, a stranger's bytes must not stop the node.
             raise LanguageError(f"this cannot be read: {type(error).__name__}") from None
         return request, compiled
+
+    def _list_sensed(self) -> list[str]:
+        """Return the attributes that known devices sense, as this node's vocabulary names them."""
+        vocabularies = self._subscriptions.vocabularies
+        return [
+            attribute.path
+            for event in vocabularies.own.events.values()
+            for attribute in event.attributes.values()
+            if self._directory.is_sensed(
+                SubscriptionNeed(vocabularies.own_hash, event.number, 1 << attribute.bit)
+            )
+        ]
 
     def _do(
         self,
