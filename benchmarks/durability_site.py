@@ -22,7 +22,7 @@ class DurabilitySite(Site):
         self.vocabulary = shorten_hash(load_shipped("rescue"))
         self.server = self.add_node("node", interval=10)
         self.server.arguments = ("--level", "warning")
-        self.server.configure(("shared = []", 'shared = ["bench/#"]'))
+        self.server.configure(("\nshared = []", '\nshared = ["bench/#"]'))
         for person in (APP, PLANNER):
             self.add_subscriber(person)
         self.devices: list[dict[str, Any]] = [

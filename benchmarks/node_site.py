@@ -58,7 +58,7 @@ _LIMITS: Mapping[str, str] = {
     "links_per_name = 100": "links_per_name = 100000",
     "burst = 2000": "burst = 1000000",
     "notifications = 1000000": "notifications = 2000000",
-    "shared = []": 'shared = ["bench/#"]',
+    "\nshared = []": '\nshared = ["bench/#"]',
     "\nwindow = 32\n": "\nwindow = 100\n",
     "queue = 1000\n": "queue = 1000000\n",
     "queue_bytes = 4194304": "queue_bytes = 1073741824",

@@ -45,7 +45,7 @@ class Stand:
         self.site = Site(folder)
         plain = f"mqtt://127.0.0.1:{find_free_port()}"
         self.node = self.site.add_node("north", "--listen", plain, url="mqtts://127.0.0.1")
-        self.node.configure(("shared = []", 'shared = ["storm/#"]'))
+        self.node.configure(("\nshared = []", '\nshared = ["storm/#"]'))
         self.plain_port = int(plain.rpartition(":")[2])
         self.tls_port = self.node.port
         self.plain_url = plain

@@ -13,7 +13,6 @@ import pytest
 from denwatch.node.log.kinds import KINDS
 from denwatch.spark.cluster_bundle import find_roots
 from denwatch.spark.source import ALL, QUARANTINE, LogSource, build_schema, read_kind
-from denwatch.spark.source.columns import TIMES, build_readable_schema, describe_column
 from denwatch.spark.source.datasource import (
     LogReader,
     OptionError,
@@ -22,7 +21,7 @@ from denwatch.spark.source.datasource import (
     find_folders,
     read_folders,
 )
-from denwatch.spark.source.decoding import Wanted
+from denwatch.spark.source.decoding import TIMES, Wanted, build_readable_schema, describe_column
 from pyspark.sql import SparkSession
 from pyspark.sql.types import TimestampType
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from denwatch.cli import trace as command
+from denwatch.cli import spark as command
 from denwatch.cli.errors import CommandError
 from denwatch.spark.analytics.timeline import Logs
 from denwatch.spark.analytics.trace import (
@@ -139,18 +139,18 @@ def test_the_command(
     from contextlib import nullcontext
 
     monkeypatch.setattr(command, "open_session", lambda *_: nullcontext(spark))
-    assert command.run([str(folder)]) == 0
+    assert command.run_trace([str(folder)]) == 0
     listed = capsys.readouterr().out.splitlines()
     note = listed[1].split()[0]
-    assert command.run([str(folder), note]) == 0
+    assert command.run_trace([str(folder), note]) == 0
     assert capsys.readouterr().out.splitlines() == describe_trace(
         read_id(note), trace_notification(logs, read_id(note))
     )
-    assert command.run([str(folder), note, "--format", "otlp"]) == 0
+    assert command.run_trace([str(folder), note, "--format", "otlp"]) == 0
     assert json.loads(capsys.readouterr().out)["resourceSpans"]
-    assert command.run([str(folder), note, "--format", "json"]) == 0
+    assert command.run_trace([str(folder), note, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["kind"] == "note"
     with pytest.raises(CommandError, match="no notification of this id"):
-        command.run([str(folder), "0" * 16])
+        command.run_trace([str(folder), "0" * 16])
     with pytest.raises(CommandError, match="in which logs"):
-        command.run(["0" * 16])
+        command.run_trace(["0" * 16])

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from denwatch.spark.source import columns, decoding, listing
+from denwatch.spark.source import decoding, listing
 from denwatch.spark.source.decoding import Wanted
 from denwatch.spark.source.listing import Listing, Piece, Quarantined, Range
 from pyspark.sql import datasource as api
@@ -68,7 +68,7 @@ class LogSource(api.DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the kind that is asked for."""
-        return columns.build_readable_schema(self.options.get("kind", decoding.ALL))
+        return decoding.build_readable_schema(self.options.get("kind", decoding.ALL))
 
     def reader(self, schema: StructType) -> api.DataSourceReader:
         """Return a reader of a batch."""
