@@ -77,10 +77,13 @@ class FieldMedium(EmulatedDisk):
         return space
 
     def mend(self) -> None:
-        """Put back what decayed and is still there: somebody has a copy of the disk."""
-        for (space, key), value in self.decayed.items():
+        """Put back what decayed and is still there: somebody has a copy of the disk.
+
+        What was written anew since is as it should be.
+        """
+        for space, key in self.sums:
             if key in self.spaces.get(space, {}):
-                self.spaces[space][key] = value
+                self.spaces[space][key] = self.decayed[space, key]
         self.unreadable.clear()
         self.sums.clear()
 

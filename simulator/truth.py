@@ -147,8 +147,11 @@ class Truth:
         device = self.world.devices.get(fields["device"])
         seen = _read_note(fields, device.life if device else 0)
         self.notes.setdefault(int(str(fields["item"])), seen)
-        if seen.origin == host.name and seen.device_epoch == REPORTED:
-            self.reported[seen.number] = self.world.now
+        if seen.device_epoch == REPORTED:
+            if seen.origin == host.name:
+                self.reported[seen.number] = self.world.now
+            else:  # whoever took it may have crashed right after the commit
+                self.reported.setdefault(seen.number, self.world.now)
         revoked = self.revoked.get(seen.device, self.world.now)
         if seen.origin == host.name and revoked < self.world.now - _LINGER:
             self.stolen.append((host.name, seen.device))

@@ -282,6 +282,38 @@ def test_sql_answers_from_views_and_records(done: Done, capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("shared")
+def test_a_report_answers_from_its_tables(done: Done, capsys: pytest.CaptureFixture[str]) -> None:
+    out = done.report.page.parent
+    query = "select owner, outcome, cause, count(*) from outcomes group by all order by all"
+    assert ask(capsys, str(out), query) == ask(capsys, str(done.logs), query)
+    of_records = "select device, degree, at from log_note order by all"
+    assert ask(capsys, str(out), of_records) == ask(capsys, str(done.logs), of_records)
+    listed = [ask(capsys, str(folder)).splitlines() for folder in (out, done.logs)]
+    names = [{line.split()[0] for line in lines} for lines in listed]
+    assert names[0] == names[1]
+    for name in sorted(name for name in names[0] if not name.startswith("log_")):
+        assert ask(capsys, str(out), f"select * from {name} limit 1", "--format", "csv")
+
+
+@pytest.mark.usefixtures("shared")
+def test_queries_can_be_typed(
+    done: Done, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["select count(*) as times", "from causes;", "drop view causes;", "select 1 from x;"]
+    typed = iter([*lines, "select 7 as seven ;", "", "exit"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    assert commands.run_sql([str(done.report.page.parent), "--format", "csv"]) == 0
+    told = capsys.readouterr()
+    answers = told.out.splitlines()[-4:]
+    assert (answers[0], answers[2:]) == ("times", ["seven", "7"])
+    assert int(answers[1]) > 0
+    assert "only queries" in told.err
+    assert "x" in told.err
+    assert next(typed, None) is None
+
+
+@pytest.mark.usefixtures("shared")
 def test_sql_lists_its_views_and_refuses_all_but_queries(
     done: Done, capsys: pytest.CaptureFixture[str]
 ) -> None:

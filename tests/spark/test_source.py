@@ -17,8 +17,8 @@ from denwatch.spark.source import (
 )
 from denwatch.spark.source.datasource import (
     GoneError,
-    LogReader,
     LogStreamReader,
+    PrunedLogReader,
     apply_filters,
 )
 from denwatch.spark.source.decoding import Wanted
@@ -56,7 +56,7 @@ def test_filters_leave_out_files_and_blocks(tmp_path: Path) -> None:
 
     write_segment(tmp_path, make_blocks(3, 5))
     write_segment(tmp_path, make_blocks(1, 3), node="south")
-    reader = LogReader({"path": str(tmp_path), "kind": "attach"}, build_schema("attach"))
+    reader = PrunedLogReader({"path": str(tmp_path), "kind": "attach"}, build_schema("attach"))
     filters = [EqualTo(("node",), "north"), GreaterThan(("time",), NOW + 5)]
     assert list(reader.pushFilters(filters)) == filters  # Spark looks again
     (task,) = reader.partitions()

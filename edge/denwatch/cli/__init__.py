@@ -43,6 +43,7 @@ COMMANDS = {
     "analyze": Command("spark:run_analyze", "analyse all nodes' logs on Spark, and write a report"),
     "stream": Command("spark:run_stream", "analyse all nodes' logs on Spark, as they grow"),
     "sql": Command("spark:run_sql", "query all nodes' logs in SQL"),
+    "trace": Command("trace:run", "follow one notification through all nodes' logs"),
 }
 
 _USAGE = "usage: denwatch COMMAND [ARGUMENT ...]"

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from denwatch.cli.subscribe import add_login, read_password
 from denwatch.node.log.kinds import KINDS
 
 if TYPE_CHECKING:
+    from denwatch.spark.analytics.timeline import Logs
     from denwatch.spark.stream.operator_link import OperatorLink
     from pyspark.sql import DataFrame, SparkSession
 
@@ -331,9 +332,13 @@ _QUERY = re.compile(r"\s*(select|with|values|from|describe|desc|explain|show)\b"
 _SQL_DESCRIPTION = """
 Views are the tables of `denwatch analyze` (outcomes, causes, links, strategies …), log_KIND for the
 records of each kind in one timeline (log_note, log_contact_end …), and quarantine. Ids are
-hexadecimal in the tables; times are milliseconds: timestamp_millis(at) shows them. Only the views
-that a query names are computed. Without a query the views are listed."""
+hexadecimal in the tables; times are milliseconds: timestamp_millis(at) shows them. Of a report, the
+folder that `analyze --out` wrote, the tables are there already; of logs, the views that a query
+names are computed. Without a query the views are listed, and in a terminal queries can be typed,
+each up to a semicolon."""
 _SQL_EXAMPLES = """
+denwatch sql report
+denwatch sql report "select cause, pairs from causes where outcome = 'missed'"
 denwatch sql logs
 denwatch sql logs "select outcome, cause, pairs from causes"
 denwatch sql logs "select owner, latency from outcomes where outcome = 'late'" --format csv
@@ -344,7 +349,10 @@ def run_sql(argv: list[str]) -> int:
     """Answer one query."""
     parser = build_parser("sql", "Query the logs in SQL.", _SQL_DESCRIPTION, _SQL_EXAMPLES)
     parser.add_argument(
-        "logs", nargs="+", metavar="LOGS", help="folders; the last argument may be a query"
+        "logs",
+        nargs="+",
+        metavar="LOGS",
+        help="folders of logs, or a report; the last argument may be a query",
     )
     add_option(parser, "--query SQL", "the query")
     add_option(
@@ -360,53 +368,106 @@ def run_sql(argv: list[str]) -> int:
     logs, query = list(arguments.logs), arguments.query
     if query is None and len(logs) > 1 and _QUERY.match(logs[-1]):
         query = logs.pop()
-    if query is not None and not _QUERY.match(query):
-        raise CommandError("only queries: select …, with …, describe …, explain …", WRONG_USAGE)
+    if query is not None:
+        check_query(query)
     if arguments.limit < 1:
         raise CommandError("--limit: 1 or more", WRONG_USAGE)
     folders = find_folders(logs)
     with open_session(arguments, "sql") as session:
         require_shared(session, folders)
-        from pyspark.errors import AnalysisException, ParseException
+        views = build_views(session, folders)
 
-        views = build_views(session, [str(folder) for folder in folders])
-        if query is None:
-            print(*format_table([(name, words) for name, (words, _) in views.items()]), sep="\n")
+        def answer(text: str) -> None:
+            frame, rows = ask(session, views, text, arguments.limit)
+            print_rows(frame.columns, rows, arguments.format)
+
+        if query is not None:
+            answer(query)
             return 0
-        try:
-            answer = ask(session, views, query)
-            rows = [row.asDict(True) for row in answer.limit(arguments.limit).collect()]
-        except (AnalysisException, ParseException) as error:
-            raise CommandError(explain_failure(error)) from None
-        print_rows(answer.columns, rows, arguments.format)
+        print(*format_table([(name, words) for name, (words, _) in views.items()]), sep="\n")
+        if sys.stdin.isatty():
+            prompt(answer)
     return 0
 
 
-def build_views(session: SparkSession, folders: list[str]) -> Views:
+def prompt(answer: Callable[[str], None]) -> None:
+    """Answer queries as they are typed, each up to a semicolon, until the input ends."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 — arrow keys and earlier lines, where Python has it
+    print("a query ends with a semicolon; exit or Ctrl-D ends", file=sys.stderr)
+    typed = ""
+    while True:
+        try:
+            line = input("...> " if typed else "sql> ")
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            print()
+            typed = ""
+            continue
+        if not typed and line.strip().rstrip(";").lower() in ("exit", "quit"):
+            return
+        typed = f"{typed}\n{line}".strip()
+        if not typed.endswith(";"):
+            continue
+        query, typed = typed.rstrip("; \n"), ""
+        try:
+            if query:
+                answer(query)
+        except CommandError as error:
+            print(error, file=sys.stderr)
+
+
+def build_views(session: SparkSession, folders: list[Path]) -> Views:
     """Return all views: what each contains, and how to build it."""
     from denwatch.spark.analytics.study import open_study
-    from denwatch.spark.report.analysis import name_ids
+    from denwatch.spark.report.analysis import is_report, list_report_tables, name_ids
     from denwatch.spark.source import QUARANTINE, read_kind
 
+    if len(folders) == 1 and is_report(folders[0]):
+        views, logs = list_report_tables(session, folders[0])
+        return views | list_records(logs)
     study = open_study(session, folders)
 
     def name(make: Callable[[], DataFrame]) -> Callable[[], DataFrame]:
         return lambda: name_ids(make())
 
     views = {key: (words, name(make)) for key, (words, make) in study.list_tables().items()}
-    for kind in KINDS.values():
-        views[RECORDS + kind.name] = (kind.meaning, partial(study.logs.get, kind.name))
+    views |= list_records(study.logs)
     bad = "what could not be read, and why"
     views[QUARANTINE] = (bad, lambda: read_kind(session, folders, QUARANTINE))
     return views
 
 
-def ask(session: SparkSession, views: Views, query: str) -> DataFrame:
-    """Return the answer; only views that the query names are built."""
+def list_records(logs: Logs) -> Views:
+    """Return the views of records, one a kind."""
+    return {
+        RECORDS + kind.name: (kind.meaning, partial(logs.get, kind.name)) for kind in KINDS.values()
+    }
+
+
+def check_query(query: str) -> None:
+    """Refuse what changes something."""
+    if not _QUERY.match(query):
+        raise CommandError("only queries: select …, with …, describe …, explain …", WRONG_USAGE)
+
+
+def ask(
+    session: SparkSession, views: Views, query: str, limit: int
+) -> tuple[DataFrame, list[dict[str, Any]]]:
+    """Return the answer, and its rows; only views that the query names are built."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    check_query(query)
     words = set(re.findall(r"\w+", query.lower()))
-    for name in sorted(views.keys() & words):
-        views[name][1]().createOrReplaceTempView(name)
-    return session.sql(query)
+    try:
+        for name in sorted(views.keys() & words):
+            views[name][1]().createOrReplaceTempView(name)
+        frame = session.sql(query)
+        return frame, [row.asDict(True) for row in frame.limit(limit).collect()]
+    except (AnalysisException, ParseException) as error:
+        raise CommandError(explain_failure(error)) from None
 
 
 def print_rows(names: list[str], rows: list[dict[str, Any]], form: str) -> None:

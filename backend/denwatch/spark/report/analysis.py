@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow as pa
 from denwatch.spark.analytics.outcomes import LATE
 from denwatch.spark.analytics.study import Study
 from denwatch.spark.analytics.timeline import Logs
 from denwatch.spark.analytics.what_if import STRATEGIES, make_strategy, recommend
 from denwatch.spark.report.page import Figures, build_page, write_page
 from denwatch.spark.source import QUARANTINE
-from denwatch.spark.tables import RecordTables, replace_file
+from denwatch.spark.source.decoding import convert_schema
+from denwatch.spark.tables import PLAN, RecordTables, replace_file, write_parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructType
@@ -156,6 +158,7 @@ def save_table(frame: DataFrame, folder: Path, name: str) -> pd.DataFrame | None
         _write_large(frame, folder / f"{name}.parquet")
         return None
     table: pd.DataFrame = frame.toPandas()
+    typed = pa.Table.from_pandas(table, convert_schema(frame.schema), preserve_index=False)
     flat = table.copy()
     for field in frame.schema:
         if isinstance(field.dataType, ArrayType | StructType):
@@ -163,9 +166,7 @@ def save_table(frame: DataFrame, folder: Path, name: str) -> pd.DataFrame | None
                 None if v is None else json.dumps(list(v)) for v in flat[field.name]
             ]
     replace_file(folder / f"{name}.csv", flat.to_csv(index=False).encode())
-    partial = folder / f".{name}.parquet"
-    table.to_parquet(partial, index=False)
-    partial.replace(folder / f"{name}.parquet")
+    write_parquet(folder / f"{name}.parquet", typed)
     return table
 
 
@@ -179,6 +180,29 @@ def _write_large(frame: DataFrame, path: Path) -> None:
     elif path.exists():
         path.unlink()
     partial.rename(path)
+
+
+# A report as a database ------------------------------------------------------------------------
+
+TableMakers = dict[str, tuple[str, Callable[[], DataFrame]]]  # what each contains; how to get it
+
+
+def is_report(folder: Path) -> bool:
+    """Return whether a folder is a report that `analyze` wrote, with its tables and records."""
+    return (folder / "tables").is_dir() and (folder / "records" / PLAN).is_file()
+
+
+def list_report_tables(spark: SparkSession, folder: Path) -> tuple[TableMakers, Logs]:
+    """Return the tables of a report, as they were written, and its records in one timeline."""
+    logs = Logs(partial(RecordTables(folder / "records").read, spark))
+    described = {name: words for name, (words, _) in Study(logs).list_tables().items()}
+    described[QUARANTINE] = "what could not be read, and why"
+    tables: TableMakers = {}
+    for name, words in described.items():
+        path = folder / "tables" / f"{name}.parquet"
+        if path.exists():
+            tables[name] = words, partial(spark.read.parquet, str(path))
+    return tables, logs
 
 
 _WORDS = {"damage": "damaged", "duplicate": "there twice", "foreign": "foreign"}

@@ -20,6 +20,7 @@ __all__ = ["ALL", "FORMAT", "QUARANTINE", "KindError", "LogSource", "build_schem
 __all__ += ["is_start_timeout", "read_kind", "stream_kind"]
 
 Folder = str | Path
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def choose_columns(kind: str, columns: Sequence[str] | None) -> StructType:
@@ -44,6 +45,7 @@ def read_kind(
 ) -> DataFrame:
     """Return the records of a kind in some folders: all, or since <= time < until (ms)."""
     reader = spark.read.format(FORMAT).option("kind", kind).schema(choose_columns(kind, columns))
+    reader = reader.option("pushdown", spark.conf.get(_PUSHDOWN, "false"))
     for name, value in (("since", since), ("until", until)):
         if value is not None:
             reader = reader.option(name, value)

@@ -1,20 +1,26 @@
 """The Spark data source `denwatch`: the logs of nodes, in a batch.
 
-    spark.read.format("denwatch").option("kind", "note").load("logs/north,logs/south")
+    spark.read.format("denwatch").option("kind", "note").load(["logs/north", "logs/south"])
 
-Options: `kind` (one of the log's, `all` or `quarantine`), `since` and `until` (ms). A schema with
-fewer columns than the kind has is served with those alone; filters on `time` and `node` leave out
-blocks and files.
+A path is a folder, a file, a pattern (`logs/*/2026-11-*`) or a `file:` URI; there may be several.
+Options: `kind` (one of the log's, `all` or `quarantine`), `since` and `until` (ms), `pushdown`.
+A schema with fewer columns than the kind has is served with those alone, in the types that it
+names. With `pushdown`, filters on `time` and `node` leave out blocks and files: it needs Spark's
+setting `spark.sql.python.filterPushdown.enabled`, without which Spark refuses a reader that can.
 """
 
 from __future__ import annotations
 
+import glob
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from denwatch.spark.source import decoding, listing
+from denwatch.spark.source import columns, decoding, listing
 from denwatch.spark.source.decoding import Wanted
 from denwatch.spark.source.listing import Listing, Piece, Quarantined, Range
 from pyspark.sql import datasource as api
@@ -28,6 +34,7 @@ from pyspark.sql.types import StructType
 
 FORMAT = "denwatch"
 _SEPARATOR = ","
+_EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 class OptionError(ValueError):
@@ -61,11 +68,12 @@ class LogSource(api.DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the kind that is asked for."""
-        return decoding.build_schema(self.options.get("kind", decoding.ALL))
+        return columns.build_readable_schema(self.options.get("kind", decoding.ALL))
 
     def reader(self, schema: StructType) -> api.DataSourceReader:
         """Return a reader of a batch."""
-        return LogReader(self.options, schema)
+        is_pruned = self.options.get("pushdown", "").lower() == "true"
+        return (PrunedLogReader if is_pruned else LogReader)(self.options, schema)
 
     def streamReader(self, schema: StructType) -> api.DataSourceStreamReader:
         """Return a reader of a stream."""
@@ -80,11 +88,6 @@ class LogReader(api.DataSourceReader):
         self._wanted = read_wanted(options)
         self._schema = schema
 
-    def pushFilters(self, filters: list[api.Filter]) -> Iterable[api.Filter]:
-        """Use filters to skip files and blocks; Spark applies all of them again."""
-        self._wanted = apply_filters(self._wanted, filters)
-        return filters
-
     def partitions(self) -> list[api.InputPartition]:
         """Return a task for every piece."""
         plan, nodes = listing.plan_reading(listing.list_segments(self._folders)), self._wanted.nodes
@@ -96,6 +99,15 @@ class LogReader(api.DataSourceReader):
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
         return read_task(partition, self._wanted, self._schema)
+
+
+class PrunedLogReader(LogReader):
+    """Skips files and blocks that filters exclude; Spark applies all filters again."""
+
+    def pushFilters(self, filters: list[api.Filter]) -> Iterable[api.Filter]:
+        """Remember filters."""
+        self._wanted = apply_filters(self._wanted, filters)
+        return filters
 
 
 def read_task(
@@ -111,11 +123,27 @@ def read_task(
 
 
 def read_folders(options: Mapping[str, str]) -> list[str]:
-    """Return the folders that the options name."""
-    folders = [part for part in options.get("path", "").split(_SEPARATOR) if part]
-    if not folders:
-        raise OptionError("which folders? .load('logs/north,logs/south')")
-    return folders
+    """Return the folders and files that the options name, patterns replaced by what they match."""
+    named = [part for part in options.get("path", "").split(_SEPARATOR) if part]
+    named += json.loads(options.get("paths", "[]"))  # of `load([...])`
+    if not named:
+        raise OptionError("which folders? .load('logs') or .load(['logs/north', 'logs/south'])")
+    return [folder for path in named for folder in find_folders(path)]
+
+
+def find_folders(path: str) -> list[str]:
+    """Return what a path names: itself, or what a pattern matches."""
+    scheme, _, rest = path.partition(":")
+    if rest.startswith("/") and len(scheme) > 1:
+        if scheme != "file":
+            raise OptionError(f"{path}: logs are read as files: mount or copy {scheme}: first")
+        path = unquote(urlsplit(path).path)
+    if not glob.has_magic(path) or Path(path).exists():
+        return [path]
+    found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes relative ones
+    if not found:
+        raise OptionError(f"{path}: no file or folder matches")
+    return found
 
 
 def read_wanted(options: Mapping[str, str]) -> Wanted:
@@ -143,16 +171,23 @@ def apply_filters(wanted: Wanted, filters: Iterable[api.Filter]) -> Wanted:
         if column == ("node",) and isinstance(found, api.EqualTo | api.In):
             named = frozenset(value if isinstance(found, api.In) else [value])
             nodes = named if nodes is None else nodes & named
-        elif column == ("time",) and type(value) is int:
+        elif column == ("time",) and (ms := _read_ms(value)) is not None:
             if isinstance(found, api.EqualTo | api.GreaterThanOrEqual):
-                since = max(since, value)
+                since = max(since, ms)
             elif isinstance(found, api.GreaterThan):
-                since = max(since, value + 1)
+                since = max(since, ms + 1)
             if isinstance(found, api.EqualTo | api.LessThanOrEqual):
-                until = min(until, value + 1)
+                until = min(until, ms + 1)
             elif isinstance(found, api.LessThan):
-                until = min(until, value)
+                until = min(until, ms + (ms != value))  # a timestamp may have been rounded down
     return Wanted(wanted.kind, since, until, nodes)
+
+
+def _read_ms(value: object) -> int | None:
+    """Return a time of a filter in ms, rounded down; None if it is none."""
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // _MS if value.tzinfo else None
+    return value if type(value) is int else None
 
 
 # Streaming ------------------------------------------------------------------------------

@@ -54,6 +54,10 @@ _QUARANTINE: dict[str, spark.DataType] = {
 }
 
 
+_LAST_TIME = 253_402_300_800_000  # ms: the year 10000, which no TIMESTAMP of Spark's reaches
+_ID_BITS = (1 << 64) - 1
+
+
 class KindError(ValueError):
     """There is no such kind of record."""
 
@@ -107,6 +111,24 @@ def build_column(kind: str, name: str, values: Sequence[Any]) -> pa.Array:
     return pa.array(values)
 
 
+def convert_column(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a column in another type: ms as a timestamp, ids as hexadecimal text."""
+    if pa.types.is_timestamp(type_):
+        # A clock that is wrong by so much that no timestamp shows it has no time.
+        times = [t if t is not None and abs(t) < _LAST_TIME else None for t in column.to_pylist()]
+        return pa.array(times, pa.timestamp("ms", tz="UTC")).cast(type_)
+    if pa.types.is_string(type_) and pa.types.is_int64(column.type):
+        return pa.array([_write_id(value) for value in column.to_pylist()], type_)
+    if pa.types.is_list(type_) and pa.types.is_string(type_.value_type):
+        ids = [v and [_write_id(each) for each in v] for v in column.to_pylist()]
+        return pa.array(ids, type_)
+    return column.cast(type_)
+
+
+def _write_id(value: int | None) -> str | None:
+    return None if value is None else f"{value & _ID_BITS:016x}"
+
+
 def write_map(value: dict[str, Any]) -> str:
     """Return a map as JSON; bytes become hexadecimal."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_write_other)
@@ -124,7 +146,9 @@ def build_batch(
     for field in schema:
         column = kind if field.name == "kind" else columns.get(field.name)
         if isinstance(column, pa.Array):
-            arrays.append(column if column.type == field.type else column.cast(field.type))
+            arrays.append(
+                column if column.type == field.type else convert_column(column, field.type)
+            )
         elif column is None:
             arrays.append(pa.nulls(length, field.type))
         else:
