@@ -21,7 +21,7 @@ $(SETUP): pyproject.toml requirements/dev.txt scripts/setup.sh
 	@touch $@
 
 $(RUNTIMES): scripts/get-runtimes.sh scripts/fetch-debs.sh firmware_tests/wasm/package-lock.json \
-		scripts/schemas/package-lock.json
+		scripts/schemas/package-lock.json scripts/mqttjs/package-lock.json
 	@scripts/get-runtimes.sh
 	@touch $@
 

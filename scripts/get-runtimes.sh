@@ -3,6 +3,7 @@
 # and the other programs that tests and containers need.
 #
 # usage: get-runtimes.sh [unix] [microbit] [wasm] [broker] [java] [browser] [compose] [schemas]
+#                         [mqttjs]
 #        all by default
 #
 #   unix64/micropython, unix32/micropython   MicroPython 1.25 of Debian 13, in both word sizes
@@ -10,6 +11,7 @@
 #   microbit/qemu-system-arm, firmware.hex   the emulated Cortex-M0 and its MicroPython 1.9.2
 #   compose/docker-compose                   Docker's, to check docker/compose.yaml; needs no engine
 #   schemas/node_modules/...                 AsyncAPI's JSON schema, pinned in scripts/schemas
+#   mqttjs/node_modules/...                  MQTT.js, pinned in scripts/mqttjs
 #
 # What is there and works is kept, so a second run takes a second. On Debian 12 and 13 nothing is
 # installed except node, Mosquitto, Java and Chromium (when missing, which needs root): other Debian packages are
@@ -17,7 +19,7 @@
 # exit code is 1.
 set -eu
 
-wanted=" ${*:-unix microbit wasm broker java browser compose schemas} "
+wanted=" ${*:-unix microbit wasm broker java browser compose schemas mqttjs} "
 wants() { case $wanted in *" $1 "*) ;; *) return 1 ;; esac; }
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -161,6 +163,7 @@ get_npm() { # name, the folder in the repository with its package-lock.json
 }
 if wants wasm; then get_npm wasm firmware_tests/wasm; fi
 if wants schemas; then get_npm schemas scripts/schemas; fi
+if wants mqttjs; then get_npm mqttjs scripts/mqttjs; fi
 
 # --- Mosquitto: a broker that is not ours, for the watchdog's fault tests
 

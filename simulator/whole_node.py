@@ -414,6 +414,7 @@ class WholeNode(HostedNode):
             if kind != "device":  # by name, so that all sorts are there
                 client.is_persistent = len(user) + ord(user[-1]) & 1 == 1
                 client.qos = 1 + (ord(user[-1]) >> 1 & 1)
+                client.level = 4 + (len(user) + (ord(user[-1]) >> 2) & 1)
                 client.will = (f"dens/1/sub/{user}", b'{"list": true}')
         return client
 
@@ -542,7 +543,7 @@ class WholeNode(HostedNode):
                 if client is None:
                     continue
                 if isinstance(output, Send):
-                    for packet in read_packets(output.data):
+                    for packet in read_packets(output.data, client.aliases):
                         self._read_packet(client, packet)
                 elif isinstance(output, Close):
                     if self._site.find_kind(client.user) == "node":

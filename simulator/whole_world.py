@@ -148,6 +148,8 @@ class WholeWorld(World):
             tls=Tls(folder, folder, folder),
             anonymous_role=None,
             shared=("chat/#",),
+            unshared=(),
+            origins=(),
             peers=(),
             has_zeroconf=False,
             broker=None,

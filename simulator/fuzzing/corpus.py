@@ -41,7 +41,14 @@ from denwatch.protocol.vectors import (
     SubscriptionVector,
 )
 
-from simulator.client_packets import write_connect, write_publish, write_subscribe
+from simulator.client_packets import (
+    HANDSHAKE,
+    write_connect,
+    write_frame,
+    write_publish,
+    write_publish_v5,
+    write_subscribe,
+)
 from simulator.fuzzing.targets import DEVICE, NODE, PEER, START, load_words
 
 _HOUR = 3_600_000
@@ -52,6 +59,7 @@ def list_seeds(target: str) -> list[bytes]:
     scripts: list[Any] = {
         "codecs": _list_codecs,
         "mqtt": _list_mqtt,
+        "websocket": _list_websocket,
         "requests": _list_requests,
         "operators": _list_operators,
         "devices": _list_devices,
@@ -121,7 +129,46 @@ def _list_mqtt() -> list[Any]:
         [[0, 0, medic + listen], [2, 0, b""], *[[7, 7, b"n" * 900]] * 8, [5, 0, b"x" * 70]],
         [[0, 0, medic], [0, 1, medic], [0, 0, listen], [0, 1, b"\xa2\x0c\0\5\0\x08a/+/#abc"]],
         [[0, 1, other + write_publish("dens/1/peer/north", bytes(40), 1, 9)], [1, 1, b""]],
+        *_list_mqtt5(),
     ]
+
+
+def _list_mqtt5() -> list[Any]:
+    terms = b"\x11\0\0\0\x0a\x21\0\2\x22\0\2\x27\0\0\1\0\x26\0\1k\0\1v"
+    medic = write_connect("app", "medic7", is_clean=False, will="a/b/c", properties=terms)
+    listen = write_subscribe(1, "dens/1/reply/medic7", "a/+/#", properties=b"\x0b\x07", qos=0x1D)
+    share = write_subscribe(2, "$share/g/a/#", "dens/1/note/medic7", properties=b"")
+    answer = b"\x08\0\x13dens/1/reply/medic7\x09\0\x0242"
+    ask = write_publish_v5("dens/1/sub/medic7", b"heart rate is high", 1, 2, answer)
+    more = b"\x02\0\0\0\5\x23\0\1\x26\0\1k\0\1v\1\1\3\0\1t"
+    alias = write_publish_v5("a/b/c", b"x", 2, 3, more, retain=True)
+    again = write_publish_v5("", b"y", 1, 4, b"\x23\0\1")
+    goodbye = b"\xe0\x07\x04\x05\x11\0\0\0\x05"
+    return [
+        [[0, 0, medic + listen + ask], [0, 0, b"\x40\4\0\1\0\0"]],
+        [[0, 0, medic + listen + share], [0, 0, alias + again], [1, 0, b""], [5, 0, b"x" * 20]],
+        [[4, 0, medic], [4, 0, alias], [0, 0, goodbye], [6, 0, b""], [0, 0, medic]],
+        [[0, 0, medic + share], [0, 1, medic], [0, 1, b"\x50\3\0\1\x80"], [7, 7, b"n" * 300]],
+    ]
+
+
+def _list_websocket() -> list[Any]:
+    """The same as above within frames, after the handshake."""
+    found: list[Any] = []
+    for script in _list_mqtt():
+        known: set[int] = set()
+        steps = []
+        for what, client, data in script:
+            wrapped = data
+            if what in (0, 4):
+                wrapped = (b"" if client in known else HANDSHAKE) + write_frame(data)
+                known.add(client)
+            elif what in (1, 6):
+                known.clear()
+            steps.append([what, client, wrapped])
+        found.append(steps)
+    frames = write_frame(b"?", 0x89) + write_frame(b"text", 0x81) + write_frame(b"\3\xe8", 0x88)
+    return [*found, [[0, 0, HANDSHAKE + frames]], [[4, 0, HANDSHAKE]]]
 
 
 # What subscribers and operators ask for --------------------------------------------------------

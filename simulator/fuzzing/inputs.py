@@ -36,8 +36,10 @@ from denwatch.protocol import frames
 from simulator.client_packets import (
     DISCONNECT,
     PINGREQ,
+    PROPERTIES,
     write_connect,
     write_publish,
+    write_publish_v5,
     write_subscribe,
 )
 from simulator.fuzzing.engine import is_ours, name_finding
@@ -188,6 +190,7 @@ class MqttInputs(InputKind):
         self._target = MqttTarget()
         self._target.begin(self._node)
         self._links: dict[int, int] = {}
+        self._levels: dict[int, bool] = {}  # whether a client speaks MQTT 5
         self._last = 0
 
     def feed(self) -> int:
@@ -199,8 +202,14 @@ class MqttInputs(InputKind):
             self._last += 1
             link = self._links[client] = self._last
             user = rng.choice(SUBSCRIBERS)
+            self._levels[client] = rng.random() < 0.5
+            properties = self._make_properties() if self._levels[client] else None
             hello = write_connect(
-                f"c{client}", user, is_clean=rng.random() < 0.5, will="w" * client
+                f"c{client}",
+                user,
+                is_clean=rng.random() < 0.5,
+                will="w" * client,
+                properties=properties,
             )
             durable.receive_input(LinkOpened(link), self._now)
             durable.receive_input(LinkReceived(link, self._bend(hello, 0.1)), self._now)
@@ -208,7 +217,8 @@ class MqttInputs(InputKind):
             del self._links[client]
             durable.receive_input(LinkLost(link), self._now)
         else:
-            durable.receive_input(LinkReceived(link, self._make_packet()), self._now)
+            packet = self._make_packet(self._levels[client])
+            durable.receive_input(LinkReceived(link, packet), self._now)
         for output in durable.commit().outputs:
             if type(output).__name__ == "Close":
                 gone = [each for each, open_ in self._links.items() if open_ == output[0]]
@@ -220,7 +230,12 @@ class MqttInputs(InputKind):
             durable.commit()
         return 1
 
-    def _make_packet(self) -> bytes:
+    def _make_properties(self) -> bytes:
+        """Return properties: now and then such that this packet may not have."""
+        rng = self._rng
+        return b"".join(rng.choice(PROPERTIES) for _ in range(rng.choice((0, 0, 1, 1, 2, 4))))
+
+    def _make_packet(self, is_new: bool) -> bytes:
         rng = self._rng
         name = rng.choice(SUBSCRIBERS)
         topics = (f"dens/1/sub/{name}", f"dens/1/note/{name}", "shared/a", "#", "+/x", "$SYS/x", "")
@@ -228,11 +243,17 @@ class MqttInputs(InputKind):
         choice = rng.randrange(6)
         if choice < 2:
             body = make_request(rng) if choice else rng.randbytes(rng.randrange(60))
-            packet = write_publish(
-                rng.choice(topics), body, rng.randrange(3), number, retain=rng.random() < 0.2
-            )
+            topic, qos, retain = rng.choice(topics), rng.randrange(3), rng.random() < 0.2
+            if is_new:
+                own = self._make_properties()
+                packet = write_publish_v5(topic, body, qos, number, own, retain=retain)
+            else:
+                packet = write_publish(topic, body, qos, number, retain=retain)
         elif choice == 2:
-            packet = write_subscribe(number, rng.choice(topics), qos=rng.randrange(4))
+            share = "$share/g/" if rng.random() < 0.2 else ""
+            qos, topic = rng.randrange(64 if is_new else 4), share + rng.choice(topics)
+            own_or_none = self._make_properties() if is_new else None
+            packet = write_subscribe(number, topic, qos=qos, properties=own_or_none)
         elif choice == 3:
             head = rng.choice((0x40, 0x50, 0x62, 0x70, 0xA2))
             packet = bytes([head, 2]) + number.to_bytes(2, "big")

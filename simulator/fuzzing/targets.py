@@ -8,6 +8,7 @@ what was accepted must not do harm later either. An exception that leaves the no
 |---|---|
 | codecs | [codec, bytes]: a vector or a message of the device link; what decodes encodes the same |
 | mqtt | [[step, client, bytes], …]: what clients of the server send, and links that come and go |
+| websocket | the same within WebSocket, from its first byte on |
 | requests | [[subscriber, payload], …] |
 | operators | [payload, …]; a list is `["items", rows]` whose items are signed |
 | devices | [[what, kind, epoch, sequence, body], …], sealed with a good key |
@@ -51,8 +52,18 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.notifications import shorten_hash
-from denwatch.node.mqtt.interface import Limits, LinkBlocked, LinkLost, LinkOpened, LinkReceived
+from denwatch.node.mqtt.interface import (
+    Close,
+    Limits,
+    LinkBlocked,
+    LinkLost,
+    LinkOpened,
+    LinkReceived,
+    Output,
+    Send,
+)
 from denwatch.node.mqtt.server import MqttServer
+from denwatch.node.mqtt.websocket import WebSocketStream
 from denwatch.node.replication.wire import ITEMS, NAMES, ItemBatch, SentItem, encode_item_batch
 from denwatch.node.runtime.durable_node import DurableNode
 from denwatch.protocol import cbor, frames, notification, subscription
@@ -257,10 +268,16 @@ class MqttTarget(Target):
                 durable.receive_input(LinkBlocked(link, what == 2), now)
             elif what == 4:  # byte by byte
                 for at in range(min(len(data), 200)):
-                    durable.receive_input(LinkReceived(link, data[at : at + 1]), now)
+                    self._bring(link, data[at : at + 1])
             else:
-                durable.receive_input(LinkReceived(link, data), now)
-        durable.commit()
+                self._bring(link, data)
+        self._send_out(durable.commit().outputs)
+
+    def _bring(self, link: int, data: bytes) -> None:
+        self.durable.receive_input(LinkReceived(link, data), self._now)
+
+    def _send_out(self, outputs: list[Output]) -> None:
+        """Do what a listener would do."""
 
     def check_bounds(self) -> None:
         """Require that no limit of the server is passed."""
@@ -269,6 +286,39 @@ class MqttTarget(Target):
         allowed = (_SMALL.sessions, _SMALL.total_queue_bytes, _SMALL.retained)
         if any(have > may for have, may in zip(kept, allowed, strict=True)):
             raise BoundError(f"sessions, bytes and retained messages: {kept} of {allowed}")
+        if self._server.counts["failed"]:
+            raise BoundError("a packet was answered by an exception instead of a refusal")
+
+
+class WebSocketTarget(MqttTarget):
+    """The same server behind WebSocket: no byte of a stranger may stop the stream."""
+
+    name = "websocket"
+
+    def begin(self, node: HostedNode) -> None:
+        """Put a server in front of a node."""
+        self._streams: dict[int, WebSocketStream] = {}
+        super().begin(node)
+
+    def _bring(self, link: int, data: bytes) -> None:
+        stream = self._streams.setdefault(link, WebSocketStream(_SMALL))
+        found = stream.receive(data)
+        stream.take_answer()
+        if found:
+            super()._bring(link, found)
+        fault: str = stream.fault
+        if fault.startswith("not WebSocket"):
+            raise BoundError(f"an exception instead of a refusal: {fault}")
+        if fault:
+            self.durable.receive_input(LinkLost(link), self._now)
+
+    def _send_out(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            stream = self._streams.get(getattr(output, "link", 0))
+            if stream is not None and isinstance(output, Send):
+                stream.wrap(output.data)
+            elif stream is not None and isinstance(output, Close):
+                stream.close()
 
 
 class RequestTarget(Target):
@@ -428,6 +478,7 @@ def list_targets() -> Iterator[Target]:
     """Yield a new one of each."""
     yield CodecTarget()
     yield MqttTarget()
+    yield WebSocketTarget()
     yield RequestTarget()
     yield OperatorTarget()
     yield DeviceTarget()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from denwatch.node.config import NodeConfigError, ServerAddress, load_config, pa
 from denwatch.node.config.loading import find_line, is_loopback, parse_document, read_url
 from denwatch.node.config.model import Document, Section, write_config
 from denwatch.node.mqtt.interface import Limits
+from denwatch.node.runtime.build import read_limits
 from denwatch.node.security.access import RoleTable
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,12 +91,22 @@ def test_the_roles_of_the_written_file_know_the_shipped_events() -> None:
 
 
 def test_limits_are_those_of_the_server() -> None:
-    limits = parse_config('name = "a"', HERE).limits
-    server = Limits()
-    shared = [name for name in limits.__struct_fields__ if hasattr(server, name)]
-    assert len(shared) == 12
-    for name in shared:
-        assert getattr(limits, name) == getattr(server, name), name
+    """Every limit of the server is in the file, with the server's own default."""
+    assert read_limits(parse_config('name = "a"', HERE)) == Limits()
+
+
+def test_every_limit_of_the_server_can_be_set() -> None:
+    for name, value in [("hold_seconds", 7), ("keep_alive_seconds", 9), ("topic_levels", 11)]:
+        server = read_limits(parse_config(f'name = "a"\n[limits]\n{name} = {value}', HERE))
+        changed = {
+            field.name: getattr(server, field.name)
+            for field in fields(Limits)
+            if getattr(server, field.name) != getattr(Limits(), field.name)
+        }
+        ms = name.replace("hold_seconds", "hold_ms").replace("_seconds", "_s")
+        assert changed == {ms: value * (1000 if ms.endswith("_ms") else 1)}
+    text = 'name = "a"\n[limits]\nfull_queue = "drop"'
+    assert read_limits(parse_config(text, HERE)).full_queue == "drop"
 
 
 def test_everything_set(tmp_path: Path) -> None:
@@ -106,9 +118,11 @@ name = "a"
 data = "/var/lib/denwatch"
 vocabulary = ["rescue", "ours.toml"]
 organisation = "fire brigade"
-listen = ["mqtt://[::1]:0", "mqtts://example.org"]
+listen = ["mqtt://[::1]:0", "mqtts://example.org", "wss://example.org:8884"]
 [access]
 shared = ["chat/#"]
+unshared = ["chat/secret"]
+origins = ["https://map.example.org"]
 [broker]
 url = "mqtts://broker.example:8884"
 user = "a"
@@ -125,7 +139,12 @@ zeroconf = true
     )
     assert config.data == Path("/var/lib/denwatch")
     assert config.vocabulary == ("rescue", str(tmp_path / "ours.toml"))
-    assert config.listen == (ServerAddress("::1", 0), ServerAddress("example.org", 8883, True))
+    assert config.listen == (
+        ServerAddress("::1", 0),
+        ServerAddress("example.org", 8883, True),
+        ServerAddress("example.org", 8884, True, True),
+    )
+    assert (config.unshared, config.origins) == (("chat/secret",), ("https://map.example.org",))
     assert config.broker is not None
     assert config.broker.password == "hush"
     assert "hush" not in repr(config)

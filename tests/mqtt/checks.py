@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from denwatch.node.core.events import Listening
+from denwatch.node.mqtt.packets import MqttSession
 from denwatch.node.mqtt.server import MqttServer
-from denwatch.node.mqtt.sessions import MqttSession
 from denwatch.node.mqtt.topics import is_listened
 
 from tests.mqtt.wire import World
@@ -68,11 +68,20 @@ def check_index(world: World) -> None:
     """Everybody is found by their filters, and nobody else."""
     sessions = world.server.sessions
     exact: dict[str, dict[MqttSession, int]] = {}
+    shared: dict[str, dict[MqttSession, int]] = {}
     for session in sessions.all.values():
-        for name, qos in session.subscriptions.items():
-            if "+" not in name and "#" not in name:
-                exact.setdefault(name, {})[session] = qos
-    assert sessions.index._exact == exact
+        for name, grant in session.subscriptions.items():
+            if name.startswith("$share/"):
+                shared.setdefault(name, {})[session] = grant
+            elif "+" not in name and "#" not in name:
+                exact.setdefault(name, {})[session] = grant
+    found: dict[str, dict[MqttSession, int]] = {}
+    for name, subscribers in sessions.index._exact.items():
+        for one, grant in subscribers.items():
+            if isinstance(one, MqttSession):
+                found.setdefault(name, {})[one] = grant
+    assert found == exact
+    assert {name: group.members for name, group in sessions.groups._groups.items()} == shared
 
 
 def check_listeners(world: World, heard: dict[str, bool]) -> None:

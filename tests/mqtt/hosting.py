@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from denwatch.node.core.events import Publish, Write
 from denwatch.node.mqtt.interface import Input, Limits, Output, Rules
-from denwatch.node.mqtt.listener import Listener
+from denwatch.node.mqtt.listener import Door, Listener
 from denwatch.node.mqtt.server import MqttServer
 
 from simulator.open_server import OpenRules
@@ -36,6 +36,7 @@ class Host:
         context: ssl.SSLContext | None = None,
         store: Store | None = None,
         port: int = 0,
+        door: Door | None = None,
     ) -> None:
         self.store = store or Store()
         self.server = MqttServer(rules or OpenRules(), limits)
@@ -45,14 +46,14 @@ class Host:
         self.batches: list[int] = []
         self.is_open = True  # what a commit would hold back goes out
         self.port = port
-        self._context = context
+        self._door = door or Door(context)
         self._kept: list[Output] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Host:
         self._thread.start()
-        start = self.listener.start("127.0.0.1", self.port, self._context)
+        start = self.listener.start("127.0.0.1", self.port, self._door)
         self.port = asyncio.run_coroutine_threadsafe(start, self._loop).result(TIMEOUT)
         self.call(self._tick)
         return self

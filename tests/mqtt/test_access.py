@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from denwatch.node.core.events import Message
-from denwatch.node.mqtt.sessions import MqttSession
+from denwatch.node.mqtt.packets import MqttSession
 
 from tests.mqtt import wire
 from tests.mqtt.wire import Got, World

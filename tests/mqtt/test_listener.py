@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
 from denwatch.node.core.events import Message
 from denwatch.node.mqtt.interface import Close, Limits, LinkBlocked, Pause, Resume
 
-from tests.mqtt import wire
+from tests.mqtt import wire, wire5
 from tests.mqtt.certificates import make_certificate
 from tests.mqtt.hosting import TIMEOUT, Host, wait_for
 
@@ -228,3 +229,42 @@ def test_several_addresses_share_their_numbers() -> None:
         second.read(5)
         first.send(wire.publish("t", b"x", 1, 1))
         assert second.read(len(wire.publish("t", b"x", 1, 1))) == wire.publish("t", b"x", 1, 1)
+
+
+def test_a_link_that_is_closed_while_its_client_resets_it_harms_nobody() -> None:
+    """Both ends at once: the socket is gone when we say that nothing more follows."""
+    with Host() as host:
+        reset = socket.create_connection(("127.0.0.1", host.port))
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.sendall(wire.connect("a"))
+        wait_for(lambda: host.server.sessions.all)
+        (link,) = host.listener.links
+
+        def close_both() -> None:
+            reset.close()
+            host.listener.close(link)
+
+        host.call(close_both)
+        wait_for(lambda: not host.listener.links)
+        assert host.listener.lingering == 0
+
+
+def test_the_last_packet_arrives_even_if_the_client_has_sent_more() -> None:
+    """A socket that is closed with something unread would reset the connection."""
+    limits = Limits(farewell_ms=600_000)
+    with Host(limits=limits) as host, socket.create_connection(("127.0.0.1", host.port)) as client:
+        client.settimeout(TIMEOUT)
+        client.sendall(wire5.connect("a") + wire5.publish("a/#"))
+        received = client.recv(1000)
+        for _ in range(100):  # the server has closed its side, and is not told
+            client.sendall(wire.PINGREQ * 1000)
+        while chunk := client.recv(1000):
+            received += chunk
+        assert [(got.kind, got.code) for got in wire5.parse(received)] == [
+            ("connack", 0),
+            ("disconnect", 0x90),
+        ]
+        assert host.listener.lingering == 1
+        client.close()
+        wait_for(lambda: not host.listener.links)
+        assert host.listener.lingering == 0

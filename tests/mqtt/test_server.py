@@ -34,12 +34,15 @@ class TestConnecting:
     def test_another_protocol_is_answered_or_not_as_the_standard_says(self) -> None:
         world = World()
         link = world.open()
-        world.send(link, b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x3c\x00\x01c")
+        world.send(link, b"\x10\x0d\x00\x04MQTT\x06\x02\x00\x3c\x00\x01c")
         assert world.take(link) == [Got("connack", payload=b"\x00\x01")]
         other = world.open()
         world.send(other, b"\x10\x0e\x00\x06MQIsdp\x03\x02\x00\x3c\x00\x00")
-        assert world.take(other) == []
-        assert "MQIsdp" in world.closed[other]
+        assert world.take(other) == [Got("connack", payload=b"\x00\x01")], "MQTT 3.1"
+        stranger = world.open()
+        world.send(stranger, b"\x10\x0e\x00\x06MQIsdq\x03\x02\x00\x3c\x00\x00")
+        assert world.take(stranger) == []
+        assert "MQIsdq" in world.closed[stranger]
 
     @pytest.mark.parametrize("data", [wire.PINGREQ, wire.publish("t"), wire.DISCONNECT])
     def test_nothing_goes_before_connect(self, data: bytes) -> None:
@@ -264,3 +267,23 @@ class TestSessions:
         link = world.connect()
         world.send(link, wire.subscribe(1, ("a", 0), ("b", 1), ("c", 2), ("a", 2)))
         assert world.take(link) == [Got("suback", 1, payload=b"\x00\x01\x80\x02")]
+
+    def test_any_number_of_filters_and_the_excess_is_refused(self) -> None:
+        """Home Assistant sends 500 in one SUBSCRIBE."""
+        world = World(limits=Limits(subscriptions=500))
+        link = world.connect("c", clean=False)
+        filters = [(f"home/{number}/state", 1) for number in range(520)]
+        world.send(link, wire.subscribe(1, *filters, *filters[:10]))
+        (suback,) = world.take(link)
+        assert suback.payload == b"\x01" * 500 + b"\x80" * 20 + b"\x01" * 10
+        assert len(world.take_refusals()) == 17, "16 by name, and the rest in one line"
+        world.publish("home/499/state", b"on")
+        assert world.take_messages(link) == [("home/499/state", b"on", 1)]
+        world.send(link, wire.unsubscribe(2, *(name for name, _ in filters)))
+        assert not world.server.sessions.all["", "c"].subscriptions
+
+    def test_a_will_as_long_as_it_can_be(self) -> None:
+        world = World()
+        link = world.connect("c", will=("w", b"x" * 65_535, 1, False))
+        world.lose(link)
+        assert world.take_events(Message) == [Message("", "w", b"x" * 65_535)]

@@ -13,18 +13,18 @@ from denwatch.node.mqtt.topics import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-LEVELS = st.sampled_from(["a", "b", "", "$s"])
+LEVELS = st.sampled_from(["a", "dens", "", "$s"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join).filter(bool)
 FILTERS = st.builds(
     lambda levels, tail: "/".join([*levels, *tail]),
-    st.lists(st.sampled_from(["a", "b", "", "+", "$s"]), min_size=1, max_size=3),
+    st.lists(st.sampled_from(["a", "dens", "", "+", "$s"]), min_size=1, max_size=3),
     st.sampled_from([[], ["#"]]),
 ).filter(bool) | st.just("#")
 
 
 def match(name: str, topic: str) -> bool:
-    """The standard's section 4.7, word by word."""
-    if topic[0] == "$" and name[0] in "+#":
+    """The standard's section 4.7, word by word; what it says of `$` holds for `dens`, too."""
+    if (topic[0] == "$" or topic.split("/")[0] == "dens") and name[0] in "+#":
         return False
     want, have = name.split("/"), topic.split("/")
     if want[-1] == "#":
@@ -44,6 +44,10 @@ def match(name: str, topic: str) -> bool:
         ("#", "$SYS/x", False),
         ("+/x", "$SYS/x", False),
         ("$SYS/#", "$SYS/x", True),
+        ("#", "dens/1/note/medic7", False),
+        ("+/1/note/medic7", "dens/1/note/medic7", False),
+        ("dens/#", "dens/1/note/medic7", True),
+        ("+/x", "density/x", True),
         ("$SYS/+", "$SYS/x", True),
         ("a/+/c/#", "a/b/c/d/e", True),
         ("a", "A", False),

@@ -1,4 +1,5 @@
-"""Full queues refuse and never drop: the publisher waits, and is sent away in the end."""
+"""Full queues that refuse and never drop (`full_queue = "wait"`): the publisher waits, and is sent
+away in the end. tests/mqtt/test_stalled.py has the two other ways."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.mqtt import wire
 from tests.mqtt.wire import Got, TokenBucket, World
 
-SMALL = Limits(window=1, queue=2, waiting=4, hold_ms=1000)
+SMALL = Limits(window=1, queue=2, waiting=4, hold_ms=1000, full_queue="wait")
 
 
 def make_full(world: World, clean: bool = False, stays: bool = True) -> tuple[int, int]:
@@ -196,7 +197,7 @@ def test_the_nodes_own_message_reaches_those_with_room_and_is_reported() -> None
 
 
 def test_all_queues_together_are_bounded() -> None:
-    world = World(limits=Limits(total_queue_bytes=2_000, hold_ms=1000))
+    world = World(limits=Limits(total_queue_bytes=2_000, hold_ms=1000, full_queue="wait"))
     for name in "ab":
         link = world.connect(name, clean=False)
         world.send(link, wire.subscribe(1, (name, 1)), wire.DISCONNECT)

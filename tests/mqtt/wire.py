@@ -239,12 +239,15 @@ class World:
         for output in outputs:
             if isinstance(output, Send):
                 assert output.link not in self.closed, "sends on a closed link"
-                self.inbox.setdefault(output.link, []).extend(parse(output.data))
+                self.inbox.setdefault(output.link, []).extend(self.parse(output))
             elif isinstance(output, Close):
                 self.closed[output.link] = output.reason
             elif not isinstance(output, Write):
                 self.events.append(output)
         return outputs
+
+    def parse(self, output: Send) -> list[Got]:
+        return list(parse(output.data))
 
     def open(self) -> int:
         self.last_link += 1

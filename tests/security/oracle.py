@@ -6,8 +6,8 @@ import re
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Return whether a filter matches a topic (MQTT 3.1.1, section 4.7)."""
-    if topic[0] == "$" and pattern[0] in "+#":
+    """Return whether a filter matches a topic (MQTT 3.1.1, section 4.7; `dens` as `$SYS`)."""
+    if (topic[0] == "$" or topic.split("/")[0] == "dens") and pattern[0] in "+#":
         return False
     expression = ""
     levels = pattern.split("/")

@@ -143,6 +143,18 @@ def test_shared_topics_stay_outside_of_dens() -> None:
     assert access.may_publish("ann", "chat/north")
     assert access.may_subscribe("ann", "chat/+")
     assert not access.may_subscribe("ann", "#")
-    for wrong in ("#", "dens/#", "+/1/note/ann", "dens/1/status/x", "$SYS/#"):
+    for wrong in ("dens/#", "dens/1/+/ann", "dens/1/status/x", "$SYS/#"):
         with pytest.raises(SecurityError):
             Access(Keyring(registry), KEY, shared=[wrong])
+
+
+def test_everything_may_be_shared_and_is_still_outside_of_dens() -> None:
+    """A leading wildcard does not match topics of dens/: tests/mqtt/test_topics.py."""
+    registry, _ = site.add_subscriber(make_registry(), "ann", "medic")
+    access = Access(Keyring(registry), KEY, shared=["#"], unshared=["secret/#"])
+    for name in ("#", "+/+", "chat/north", "+/1/note/bob"):
+        assert access.may_subscribe("ann", name)
+    for name in ("dens/1/note/bob", "dens/#", "dens/+/+/+", "$SYS/broker", "secret/a", "secret/#"):
+        assert access.may_subscribe("ann", name) is (name == "$SYS/broker")
+        assert not access.may_publish("ann", name)
+    assert access.may_publish("ann", "chat/north")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.security.oracle import matches
 from tests.security.sites import make_registries
 
-_LEVELS = ("a", "b", "$s", "+")
+_LEVELS = ("a", "dens", "$s", "+")
 _TOPICS = [
     "/".join(levels)
     for depth in range(1, 5)
-    for levels in product(("a", "b", "c", "$s"), repeat=depth)
+    for levels in product(("a", "dens", "c", "$s"), repeat=depth)
 ]
 
 

@@ -22,6 +22,7 @@ from simulator.fuzzing.targets import RequestTarget, Target, list_targets
 COUNTS = {
     "codecs": 4_000,
     "mqtt": 500,
+    "websocket": 500,
     "requests": 150,
     "operators": 150,
     "devices": 80,

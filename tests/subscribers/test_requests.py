@@ -8,7 +8,7 @@ from contextlib import suppress
 import cbor2
 import pytest
 from denwatch.client.errors import LanguageError
-from denwatch.node.core.events import NOTES, REPLIES, REQUESTS, Message, Write
+from denwatch.node.core.events import NOTES, REPLIES, REQUESTS, Message, Publish, Write
 from denwatch.node.core.requests import read_request
 from denwatch.node.core.subscriptions import SubscriberSettings
 from hypothesis import given, settings
@@ -269,3 +269,24 @@ def test_a_probe_counts_what_would_be_new() -> None:
     assert node.medium.spaces["item.subscription"] == before
     assert node.ask("n", {"probe": ["pain is severe"] * 16})["ok"]
     assert "16 texts at most" in node.ask("n", {"probe": ["pain is severe"] * 17})["error"]
+
+
+def test_the_reply_goes_where_a_request_of_mqtt_5_wants_it() -> None:
+    node = SubscriberNode()
+
+    def ask(payload: bytes, response: str, correlation: bytes) -> list[Publish]:
+        message = Message("medic7", REQUESTS + "medic7", payload, response, correlation)
+        return node.do(message)
+
+    (answer,) = ask(b"pain is severe", "answers/medic7", b"42")
+    assert (answer.topic, answer.correlation) == ("answers/medic7", b"42")
+    assert json.loads(answer.payload)["ok"], "though nobody listens to its replies"
+    (answer,) = ask(b"pain is sevre", "answers/medic7", b"43")
+    assert answer.correlation == b"43"
+    assert not json.loads(answer.payload)["ok"]
+    assert ask(b"list", REPLIES + "medic7", b"44") == [], "it is kept until somebody listens"
+    assert len(node.listen(REPLIES + "medic7")) == 1
+    (answer,) = ask(b"list", REPLIES + "medic7", b"45")
+    assert (answer.topic, answer.correlation) == (REPLIES + "medic7", b"45")
+    (plain,) = ask(b"list", "", b"")
+    assert (plain.topic, plain.correlation) == (REPLIES + "medic7", b"")

@@ -17,6 +17,7 @@ from typing import Any
 
 from denwatch.cli.common import add_option, build_parser, format_table, refuse
 from denwatch.cli.errors import WRONG_USAGE, CommandError
+from denwatch.cli.mosquitto import describe_rules, write_folder
 from denwatch.node.config import NodeConfigError, ServerAddress, load_config
 from denwatch.node.config.loading import is_loopback, read_url
 from denwatch.node.security import site
@@ -46,6 +47,7 @@ denwatch keys rotate dog-1
 denwatch keys retire dog-1
 denwatch keys revoke dog-1
 denwatch keys restore dog-1
+denwatch keys acl --output /etc/mosquitto/denwatch
 denwatch keys list"""
 Action = Callable[[argparse.Namespace], Iterator[str]]
 _SPREADS = "a running node applies it within seconds and sends it to the others"
@@ -296,56 +298,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add("join", join, "install new keys from an invitation").add_argument("file")
     new = add("renew", renew, "renew this node's certificate")
     add_option(new, "--address HOST ...", "new names for it")
-    add("acl", print_acl, "access rules for Mosquitto")
+    rules = add("acl", write_rules, "access rules for Mosquitto")
+    add_option(rules, "--output FOLDER", "write them and a password file there")
     add("check", check, "check keys, certificate and configuration")
     return parser.parse_args(argv)
 
 
 # What is shown: no change, and no secret without --secrets ----------------------------------
 
-# %u is the user name: Mosquitto's own form of "everybody to their own topics".
-_ACL = """\
-pattern write dens/1/sub/%u
-pattern write dens/1/report/%u
-pattern read dens/1/reply/%u
-pattern read dens/1/note/%u
-pattern write dens/1/wd/%u/hello
-pattern write dens/1/wd/%u/nv
-pattern read dens/1/wd/%u/sv
-pattern read dens/1/wd/%u/ack
-pattern read dens/1/status/+
-pattern read dens/1/plan/+
-"""
-_ACL_NODE = """
-user {name}
-topic read dens/1/sub/+
-topic read dens/1/report/+
-topic write dens/1/reply/+
-topic write dens/1/note/+
-topic read dens/1/wd/+/hello
-topic read dens/1/wd/+/nv
-topic write dens/1/wd/+/sv
-topic write dens/1/wd/+/ack
-topic read dens/1/peer/{name}
-topic write dens/1/peer/+
-topic write dens/1/status/{name}
-topic read dens/1/operator/{name}
-topic write dens/1/plan/{name}
-"""
-_ACL_OPERATOR = """
-user {name}
-topic write dens/1/operator/+
-"""
-_ACL_NODE_HOME = """\
-topic write {prefix}/#
-topic write dens/1/home/{name}/#
-"""
-_ACL_HOME = """
-user {user}
-topic read {prefix}/#
-topic read dens/1/home/#
-topic write {prefix}/status
-"""
 _COLUMNS = ("kind", "name", "keys", "role", "state")
 
 
@@ -459,12 +419,14 @@ def find_url(arguments: argparse.Namespace) -> str:
     """Return the address at which others reach this node, by a name of its certificate."""
     if getattr(arguments, "url", None):
         address = read_url(arguments.url)
-        if isinstance(address, str):
-            raise CommandError(f"--url: {address}", WRONG_USAGE)
+        if isinstance(address, str) or address.is_websocket:
+            what = address if isinstance(address, str) else "ws:// is for browsers"
+            raise CommandError(f"--url: {what}", WRONG_USAGE)
         return str(arguments.url)
     folder = Path(arguments.directory)
     config = load_config(folder / "node.toml")
-    listen = sorted(config.listen, key=lambda address: not address.has_tls)
+    found = [address for address in config.listen if not address.is_websocket]
+    listen = sorted(found, key=lambda address: not address.has_tls)
     if not listen:
         raise CommandError("the node has no server of its own; give its address with --url")
     first = listen[0]
@@ -477,22 +439,15 @@ def find_url(arguments: argparse.Namespace) -> str:
     return f"mqtt{'s' if first.has_tls else ''}://{host}:{first.port}"
 
 
-def print_acl(arguments: argparse.Namespace) -> Iterator[str]:
-    """Yield the access rules for Mosquitto, for sites that have one."""
-    registry = load_registry(arguments)
-    rules = _ACL
+def write_rules(arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the access rules for Mosquitto; or write them, with passwords, and say what is new."""
     config = Path(arguments.directory) / "node.toml"
-    home = load_config(config).home_assistant if config.exists() else None
-    for name in sorted(registry.cards):
-        rules += _ACL_NODE.format(name=name)
-        if home is not None:
-            rules += _ACL_NODE_HOME.format(name=name, prefix=home.prefix)
-    for name, app in sorted(registry.subscribers.items()):
-        if app.role == OPERATOR:
-            rules += _ACL_OPERATOR.format(name=name)
-    if home is not None and home.user:
-        rules += _ACL_HOME.format(user=home.user, prefix=home.prefix)
-    yield rules
+    found = load_config(config) if config.exists() else None
+    registry = load_registry(arguments)
+    if arguments.output is None:
+        yield describe_rules(registry, found)
+    else:
+        yield from write_folder(Path(arguments.output), registry, found)
 
 
 def check(arguments: argparse.Namespace) -> Iterator[str]:

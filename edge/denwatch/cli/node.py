@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from denwatch.cli.common import add_option, build_parser, need_extra, reach, refuse
 from denwatch.cli.errors import WRONG_INPUT, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
-    from denwatch.node.config import Broker
+    from denwatch.node.config import NodeConfig
 
 CONFIG_FILE = "node.toml"
 DEFAULT_LISTEN = "mqtt://127.0.0.1:1883"
@@ -44,7 +44,6 @@ def run(argv: list[str]) -> int:
     """Make or run a node."""
     arguments = _parse(argv)
     with need_extra("node"):
-        from denwatch.node.config import load_config
         from denwatch.node.runtime.process import check_node, serve_node, start_logging
         from denwatch.node.store import StoreError
     if arguments.init:
@@ -52,9 +51,7 @@ def run(argv: list[str]) -> int:
     # Of the configuration, keys, store and ports.
     with refuse(ValueError, StoreError, OSError):
         path = Path(arguments.config)
-        config = load_config(path / CONFIG_FILE if path.is_dir() else path)
-        if arguments.broker:
-            config = dataclasses.replace(config, broker=_read_broker(arguments.broker))
+        config = _load(path / CONFIG_FILE if path.is_dir() else path, arguments.broker or "")
         start_logging(config.name, arguments.log, arguments.level)
         if arguments.check:
             return _report_check(config.name, check_node(config))
@@ -72,16 +69,29 @@ def _report_check(name: str, found: list[str]) -> int:
     return 0
 
 
-def _read_broker(url: str) -> Broker:
-    from denwatch.node.config import Broker, ServerAddress
+def _load(path: Path, url: str) -> NodeConfig:
+    """Return the configuration; what --broker says goes before what the file says."""
+    from denwatch.node.config import load_config
 
-    parts = urlsplit(url)
+    if not url:
+        return load_config(path)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 0
+    except ValueError as error:
+        raise CommandError(f'--broker: "{url}": {error}', WRONG_USAGE) from None
     if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
         raise CommandError(f'--broker: "{url}" is not mqtt://HOST:PORT', WRONG_USAGE)
-    has_tls = parts.scheme == "mqtts"
-    password = parts.password or os.environ.get("DENWATCH_BROKER_PASSWORD", "")
-    address = ServerAddress(parts.hostname, parts.port or (8883 if has_tls else 1883), has_tls)
-    return Broker(address, parts.username or "", password, None)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    plain = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+    config = load_config(path, plain)
+    assert config.broker is not None, "it has a URL"
+    user = unquote(parts.username) if parts.username else config.broker.user
+    password = os.environ.get("DENWATCH_BROKER_PASSWORD") or config.broker.password
+    if parts.password is not None:
+        password = unquote(parts.password)
+    broker = dataclasses.replace(config.broker, user=user, password=password)
+    return dataclasses.replace(config, broker=broker)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

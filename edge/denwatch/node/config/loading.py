@@ -29,7 +29,7 @@ from denwatch.node.config.model import (
     ServerAddress,
     Tls,
 )
-from denwatch.node.security.access import ROOT, Role, RoleTable, overlaps
+from denwatch.node.security.access import ROOT, Role, RoleTable, is_sharable, overlaps
 from denwatch.node.security.credentials import SecurityError, check_name
 from denwatch.node.security.site import read_secret_file
 
@@ -42,8 +42,11 @@ _OFF_LOOPBACK = (
 )
 
 
-def load_config(path: Path) -> NodeConfig:
-    """Return the configuration of a file; check that the files that it names are readable."""
+def load_config(path: Path, broker_url: str = "") -> NodeConfig:
+    """Return the configuration of a file; check that the files that it names are readable.
+
+    `broker_url` replaces that of the file, whose login and authority stay.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -51,7 +54,7 @@ def load_config(path: Path) -> NodeConfig:
     except UnicodeDecodeError as error:
         raise NodeConfigError("", f"byte {error.start} is not UTF-8", source=str(path)) from None
     try:
-        reader = _ConfigReader(text, path.resolve().parent)
+        reader = _ConfigReader(text, path.resolve().parent, broker_url)
         config = reader.build()
         reader.check_files(config)
     except NodeConfigError as error:
@@ -67,10 +70,13 @@ def parse_config(text: str, folder: Path) -> NodeConfig:
 class _ConfigReader:
     """Builds the configuration of one text."""
 
-    def __init__(self, text: str, folder: Path) -> None:
+    def __init__(self, text: str, folder: Path, broker_url: str = "") -> None:
         self._text = text
         self._folder = folder
         self._document = parse_document(text)
+        if broker_url:
+            broker = msgspec.structs.replace(self._document.broker, url=broker_url)
+            self._document = msgspec.structs.replace(self._document, broker=broker)
 
     def build(self) -> NodeConfig:
         """Return the configuration."""
@@ -93,6 +99,8 @@ class _ConfigReader:
             ),
             anonymous_role=self._read_anonymous(listen, roles),
             shared=self._read_shared(),
+            unshared=tuple(self._read_filters("unshared", self._document.access.unshared)),
+            origins=self._read_origins(),
             peers=self._read_peers(),
             has_zeroconf=document.discovery.zeroconf,
             broker=self._read_broker(),
@@ -131,6 +139,8 @@ class _ConfigReader:
             address = self._read_address(read_url(url), ("listen",))
             if not address.has_tls and not is_loopback(address.host):
                 self._fail(("listen",), f"{url} {_OFF_LOOPBACK}")
+            if address.is_websocket and url.rstrip("/").rpartition(":")[2] != str(address.port):
+                self._fail(("listen",), f"{url} has no port")
             here = (address.host, address.port)
             if address.port and any(here == (other.host, other.port) for other in found):
                 self._fail(("listen",), f"{url} is listed twice")
@@ -174,17 +184,29 @@ class _ConfigReader:
         return access.anonymous_role
 
     def _read_shared(self) -> tuple[str, ...]:
-        for pattern in self._document.access.shared:
+        for pattern in self._read_filters("shared", self._document.access.shared):
+            if not is_sharable(pattern):
+                self._fail(("access", "shared"), f'"{pattern}" includes topics of {ROOT} or $SYS')
+        return tuple(self._document.access.shared)
+
+    def _read_filters(self, key: str, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
             levels = pattern.split("/")
             if (
                 not pattern
                 or "#" in levels[:-1]
                 or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels)
             ):
-                self._fail(("access", "shared"), f'"{pattern}" is not a topic filter')
-            if overlaps(pattern, f"{ROOT}#") or pattern.startswith("$"):
-                self._fail(("access", "shared"), f'"{pattern}" includes topics of {ROOT} or $SYS')
-        return tuple(self._document.access.shared)
+                self._fail(("access", key), f'"{pattern}" is not a topic filter')
+        return patterns
+
+    def _read_origins(self) -> tuple[str, ...]:
+        for origin in self._document.access.origins:
+            if not _ORIGIN.fullmatch(origin):
+                self._fail(
+                    ("access", "origins"), f'"{origin}" is not https://HOST or http://HOST:PORT'
+                )
+        return tuple(self._document.access.origins)
 
     def _read_peers(self) -> tuple[PeerAddress, ...]:
         found: dict[str, PeerAddress] = {}
@@ -201,6 +223,8 @@ class _ConfigReader:
     def _read_remote(self, url: str, steps: Steps) -> ServerAddress:
         """Return the address of a server elsewhere: with TLS, or on this machine."""
         address = self._read_address(read_url(url), steps)
+        if address.is_websocket:
+            self._fail(steps, f"{url} is for browsers; write mqtt:// or mqtts://")
         if not address.port:
             self._fail(steps, "port 0 is not an address")
         if not address.has_tls and not is_loopback(address.host):
@@ -249,6 +273,10 @@ class _ConfigReader:
         limits = self._document.limits
         if limits.packet_bytes < self._document.replication.chunk_bytes + _ITEM_BYTES:
             self._fail(("limits", "packet_bytes"), "is less than a peer's frame may have")
+        if limits.connect_bytes > limits.packet_bytes:
+            self._fail(("limits", "connect_bytes"), "is more than packet_bytes")
+        if limits.buffer_bytes > limits.buffer_limit_bytes:
+            self._fail(("limits", "buffer_limit_bytes"), "is less than buffer_bytes")
         if limits.packet_bytes > limits.queue_bytes:
             self._fail(
                 ("limits", "queue_bytes"),
@@ -504,20 +532,21 @@ def _common(found: Sequence[str | int], path: Steps) -> int:
 
 # Addresses -----------------------------------------------------------------------------------
 
-_URL = re.compile(r"(mqtts?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?/?")
+_ORIGIN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_URL = re.compile(r"(mqtts?|wss?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?/?")
 _PLAIN_PORT, _TLS_PORT = 1883, 8883
 
 
 def read_url(url: str) -> ServerAddress | str:
-    """Return the address of mqtt://host:port or mqtts://host:port, or what is wrong with it."""
+    """Return the address of a URL, or what is wrong with it."""
     found = _URL.fullmatch(url)
     if found is None:
-        return f'"{url}" is not mqtt://HOST:PORT or mqtts://HOST:PORT'
-    has_tls = found[1] == "mqtts"
+        return f'"{url}" is not mqtt://HOST:PORT or mqtts://HOST:PORT, nor ws:// or wss://'
+    has_tls = found[1] in ("mqtts", "wss")
     port = int(found[3]) if found[3] else (_TLS_PORT if has_tls else _PLAIN_PORT)
     if port > 65535:
         return f"port {port} does not exist"
-    return ServerAddress(found[2].strip("[]"), port, has_tls)
+    return ServerAddress(found[2].strip("[]"), port, has_tls, found[1].startswith("ws"))
 
 
 def read_address(text: str) -> ServerAddress | str:

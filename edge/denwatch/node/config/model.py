@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from denwatch.node.security.access import Role
@@ -18,6 +18,7 @@ from denwatch.node.security.access import Role
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 366 * 86400)]
+Short = Annotated[int, msgspec.Meta(ge=1, le=65_535)]  # MQTT has two bytes for it
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +39,8 @@ class AccessSection(Section, frozen=True):
     anonymous: bool = False
     anonymous_role: str = "observer"
     shared: list[str] = msgspec.field(default_factory=list)
+    unshared: list[str] = msgspec.field(default_factory=list)
+    origins: list[str] = msgspec.field(default_factory=list)
 
 
 class PeerSection(Section, frozen=True):
@@ -74,17 +77,38 @@ class LimitsSection(Section, frozen=True):
     """How much one client, and all together, can make the node keep."""
 
     packet_bytes: Annotated[int, msgspec.Meta(ge=131_072, le=268_435_460)] = 262_144
-    window: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 32
+    connect_bytes: Annotated[int, msgspec.Meta(ge=1_024, le=268_435_460)] = 81_920
+    topic_bytes: Annotated[int, msgspec.Meta(ge=128, le=65_535)] = 1_024
+    topic_levels: Annotated[int, msgspec.Meta(ge=8, le=65_535)] = 32
+    client_bytes: Annotated[int, msgspec.Meta(ge=64, le=65_535)] = 256
+    topic_aliases: Short = 32
+    window: Short = 32
+    inbound: Short = 1_024
     queue: Count = 1_000
     queue_bytes: Bytes = 4_194_304
     total_queue_bytes: Bytes = 268_435_456
+    full_queue: Literal["expel", "drop", "wait"] = "expel"
+    patience_seconds: Seconds = 1
+    hold_seconds: Seconds = 20
+    slow_seconds: Seconds = 60
+    waiting: Count = 64
+    waiting_bytes: Bytes = 262_144
     subscriptions: Count = 1_000
     sessions: Count = 10_000
+    user_sessions: Count = 256
+    session_seconds: Seconds = 604_800
+    keep_alive_seconds: Short = 60
+    retained: Count = 10_000
+    retained_bytes: Bytes = 67_108_864
+    wills: Count = 1_000
     links: Count = 2_000
     links_per_name: Count = 100
     half_open: Count = 256
     half_open_per_address: Count = 64
-    retained: Count = 10_000
+    connect_seconds: Seconds = 10
+    farewell_seconds: Seconds = 5
+    buffer_bytes: Bytes = 262_144
+    buffer_limit_bytes: Bytes = 16_777_216
     messages_per_second: Count = 500
     burst: Count = 2_000
     cpu_ms_per_second: Count = 200
@@ -170,6 +194,12 @@ class ServerAddress:
     host: str
     port: int
     has_tls: bool = False
+    is_websocket: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """What its URL begins with."""
+        return ("ws" if self.is_websocket else "mqtt") + ("s" if self.has_tls else "")
 
 
 @dataclass(frozen=True)
@@ -232,6 +262,8 @@ class NodeConfig:
     tls: Tls
     anonymous_role: str | None
     shared: tuple[str, ...]
+    unshared: tuple[str, ...]
+    origins: tuple[str, ...]
     peers: tuple[PeerAddress, ...]
     has_zeroconf: bool
     broker: Broker | None

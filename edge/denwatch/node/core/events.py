@@ -39,6 +39,8 @@ class Message(NamedTuple):
     sender: str
     topic: str
     payload: bytes
+    response: str = ""  # MQTT 5: the topic where the answer is wanted, which its sender may read
+    correlation: bytes = b""  # what the answer repeats
 
 
 class Listening(NamedTuple):
@@ -91,13 +93,17 @@ class Write(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """A message for whoever listens. A `token` above zero asks for `Acknowledged`."""
+    """A message for whoever listens. A `token` above zero asks for `Acknowledged`.
+
+    `correlation` is what a request of MQTT 5 asked its answer to repeat.
+    """
 
     topic: str
     payload: bytes
     qos: int = 1
     retain: bool = False
     token: int = 0
+    correlation: bytes = b""
 
 
 class Log(NamedTuple):

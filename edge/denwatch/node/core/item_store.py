@@ -116,10 +116,17 @@ class Transaction:
             self.write(space, key, None)
 
     def publish(
-        self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False, token: int = 0
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 1,
+        retain: bool = False,
+        token: int = 0,
+        correlation: bytes = b"",
     ) -> None:
         """Send a message, after everything in this transaction is on the disk."""
-        self.actions.append(Publish(topic, payload, qos, retain, token))
+        self.actions.append(Publish(topic, payload, qos, retain, token, correlation))
 
     def log(self, kind: str, **fields: object) -> None:
         """Write one record of the node's log."""

@@ -114,6 +114,7 @@ class Replies:
 
     def __init__(self, settings: SubscriberSettings) -> None:
         self._limit = settings.kept_replies
+        self.asked: Message | None = None  # the request that is being handled
         self._listening: set[str] = set()
         self._kept: dict[str, list[int]] = {}  # numbers of the replies that wait
         self._next = 1
@@ -137,8 +138,12 @@ class Replies:
         if reference is not None:
             body = {**body, "request": reference}
         message = msgspec.json.encode(body)
-        if name in self._listening:
-            transaction.publish(REPLIES + name, message)
+        topic, asked = REPLIES + name, self.asked
+        correlation = b""
+        if asked is not None and asked.sender in ("", name):
+            topic, correlation = asked.response or topic, asked.correlation
+        if name in self._listening or topic != REPLIES + name:  # elsewhere nobody is waited for
+            transaction.publish(topic, message, correlation=correlation)
             return
         numbers = self._kept.setdefault(name, [])
         numbers.append(self._next)
@@ -602,7 +607,11 @@ class SubscriberProtocol:
 
     def receive(self, transaction: Transaction, message: Message) -> None:
         """Handle a request or a report."""
-        self._requests.handle(transaction, message)
+        self._requests.replies.asked = message
+        try:
+            self._requests.handle(transaction, message)
+        finally:
+            self._requests.replies.asked = None
         self._pending.flush(transaction)
 
     def listen(self, transaction: Transaction, event: Listening) -> None:

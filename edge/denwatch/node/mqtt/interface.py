@@ -137,6 +137,11 @@ class Pace(Protocol):
 # Limits -------------------------------------------------------------------------------------
 
 
+# What happens to a receiver whose queue is full: its session ends, or it misses the message, or the
+# publisher waits for `hold_ms` and is then refused.
+EXPEL, DROP, WAIT = FULL_QUEUE = ("expel", "drop", "wait")
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What clients can make the server keep is bounded by these and by nothing else.
@@ -146,11 +151,11 @@ class Limits:
 
     # Of packets: decoder.py.
     packet_bytes: int = 262_144
-    connect_bytes: int = 16_384  # of a packet before CONNECT was accepted
+    connect_bytes: int = 81_920  # of a packet before CONNECT was accepted: the longest will fits
     topic_bytes: int = 1_024  # of a topic name or filter
     topic_levels: int = 32
     client_bytes: int = 256  # of a client id
-    filters: int = 64  # in one SUBSCRIBE or UNSUBSCRIBE
+    topic_aliases: int = 32  # of MQTT 5, in each direction
 
     # Of a session: sessions.py.
     subscriptions: int = 1_000
@@ -165,15 +170,17 @@ class Limits:
     total_queue_bytes: int = 268_435_456
     retained: int = 10_000
     retained_bytes: int = 67_108_864
-    wills: int = 1_000  # that wait for room in somebody's queue
+    wills: int = 1_000  # of lost clients that are due later or wait for room
 
     # Of a link: server.py.
     waiting: int = 64  # packets decoded and not handled, while a receiver has no room
     waiting_bytes: int = 262_144  # of their payloads
     connect_ms: int = 10_000  # from the connection to CONNECT
-    hold_ms: int = 20_000  # a publisher waits for room, or a login for its turn
+    hold_ms: int = 20_000  # a publisher waits for room where it must, or a login for its turn
+    patience_ms: int = 1_000  # a receiver that reads may keep publishers waiting
     slow_ms: int = 60_000  # a client may leave what we sent unread
-    session_ms: int = 604_800_000  # a persistent session may be away, within one run of the node
+    session_ms: int = 604_800_000  # a persistent session may be away; of 3.1.1, within one run
+    keep_alive_s: int = 60  # of MQTT 5: clients that ask for more are told this
 
     # Of connections: budgets.py.
     links: int = 2_000  # with a name
@@ -186,12 +193,18 @@ class Limits:
     buffer_limit_bytes: int = 16_777_216  # unsent, before the link is cut
     farewell_ms: int = 5_000  # a closed link has to read what was sent before
 
+    # What happens to a receiver that has no room, on topics that are not directed: sessions.py.
+    full_queue: str = EXPEL
+
     def __post_init__(self) -> None:
+        if self.full_queue not in FULL_QUEUE:
+            raise ValueError(f"limit full_queue: {self.full_queue} is not one of {FULL_QUEUE}")
         for field in fields(self):
-            if getattr(self, field.name) < 1:
+            if field.name != "full_queue" and getattr(self, field.name) < 1:
                 raise ValueError(f"limit {field.name}: {getattr(self, field.name)} is below 1")
-        if self.window > 65_535 or self.inbound > 65_535:
-            raise ValueError("limit window or inbound: there are 65,535 packet ids")
+        for name in ("window", "inbound", "topic_aliases", "keep_alive_s"):
+            if getattr(self, name) > 65_535:
+                raise ValueError(f"limit {name}: MQTT has two bytes for it, 65,535 at most")
         if self.packet_bytes > 268_435_460:
             raise ValueError("limit packet_bytes: MQTT has no packets beyond 268,435,460 bytes")
 

@@ -1,4 +1,4 @@
-"""The asyncio side of the MQTT server: TCP and TLS; the only file with its sockets.
+"""The asyncio side of the MQTT server: TCP, TLS, WebSocket; the only file with its sockets.
 
 A connection is counted when it is accepted (`LinkBudget`), and stays a bare socket until its first
 byte: only then does it get buffers, and TLS. Few are accepted at a time, so that a crowd at the
@@ -17,6 +17,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from denwatch.node.mqtt.budgets import LinkBudget
 from denwatch.node.mqtt.interface import (
@@ -33,11 +34,24 @@ from denwatch.node.mqtt.interface import (
     Resume,
     Send,
 )
+from denwatch.node.mqtt.websocket import Origins, WebSocketStream
 
 _BACKLOG = 128
 _ACCEPTED_AT_ONCE = 4
 _NO_FILES = 0.25  # s until the next attempt to accept
 _TOO_MANY = "too many connections without a name"
+_LINGERING = 64  # closed links that are still read, so that their last packet arrives
+
+
+class Door(NamedTuple):
+    """How connections at an address begin: with TLS, as WebSocket, of which pages (None: all)."""
+
+    context: ssl.SSLContext | None = None
+    is_websocket: bool = False
+    origins: Origins | None = None
+
+
+_PLAIN = Door()
 
 
 class Listener:
@@ -55,28 +69,29 @@ class Listener:
         self.limits = self.budget.limits
         self.links: dict[int, _Connection] = {}
         self._waiting: dict[int, _Newcomer] = {}  # connections that are not links yet
+        self.lingering = 0
         self._last = 0
         self._inputs: list[Input] = []
         self._sockets: list[socket.socket] = []
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> int:
-        """Listen on one more address, with TLS if there is a context; return the port."""
+    async def start(self, host: str, port: int, door: Door = _PLAIN) -> int:
+        """Listen on one more address; return the port."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         opened = [_listen(family, where) for family, _, _, _, where in dict.fromkeys(found)]
-        for door in opened:
-            loop.add_reader(door, self._accept, door, context)
+        for listening in opened:
+            loop.add_reader(listening, self._accept, listening, door)
         self._sockets += opened
         return int(opened[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening and close all links, without reporting them as lost."""
         loop = asyncio.get_running_loop()
-        for door in self._sockets:
-            loop.remove_reader(door)
-            door.close()
+        for listening in self._sockets:
+            loop.remove_reader(listening)
+            listening.close()
         self._sockets.clear()
         for newcomer in list(self._waiting.values()):
             newcomer.close()
@@ -87,26 +102,26 @@ class Listener:
 
     # New connections ------------------------------------------------------------------------
 
-    def _accept(self, door: socket.socket, context: ssl.SSLContext | None) -> None:
+    def _accept(self, listening: socket.socket, door: Door) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
-                connection, where = door.accept()
+                connection, where = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no more files, or no memory for one
                 loop = asyncio.get_running_loop()
-                loop.remove_reader(door)
-                loop.call_later(_NO_FILES, self._accept_again, door, context)
+                loop.remove_reader(listening)
+                loop.call_later(_NO_FILES, self._accept_again, listening, door)
                 self._refuse(self.budget.find_oldest(), f"no file for another: {error.strerror}")
                 return
             connection.setblocking(False)
             self._last += 1
-            self._waiting[self._last] = _Newcomer(self, self._last, connection, where[0], context)
+            self._waiting[self._last] = _Newcomer(self, self._last, connection, where[0], door)
             self._refuse(self.budget.admit(self._last, where[0]), _TOO_MANY)
 
-    def _accept_again(self, door: socket.socket, context: ssl.SSLContext | None) -> None:
-        if door in self._sockets:
-            asyncio.get_running_loop().add_reader(door, self._accept, door, context)
+    def _accept_again(self, listening: socket.socket, door: Door) -> None:
+        if listening in self._sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening, door)
 
     def _refuse(self, link: int, why: str) -> None:
         """Close a connection that has no name yet; 0: none."""
@@ -204,13 +219,13 @@ class _Newcomer:
         link: int,
         connection: socket.socket,
         address: str,
-        context: ssl.SSLContext | None,
+        door: Door,
     ) -> None:
         self._listener = listener
         self._link = link
         self._socket = connection
         self._address = address
-        self._context = context
+        self._door = door
         self._opening: asyncio.Task[None] | None = None
         self._has_transport = False
         self._loop = asyncio.get_running_loop()
@@ -235,14 +250,18 @@ class _Newcomer:
         self._has_transport = True  # or it will have one, which closes the socket
         try:
             await self._loop.connect_accepted_socket(
-                lambda: _Connection(self._listener, self._link, self._address),
-                self._socket,
-                ssl=self._context,
+                self._make_connection, self._socket, ssl=self._door.context
             )
         except (OSError, asyncio.CancelledError):  # a handshake that failed, or was ended
             self.close()
         finally:
             self._timer.cancel()
+
+    def _make_connection(self) -> _Connection:
+        if not self._door.is_websocket:
+            return _Connection(self._listener, self._link, self._address)
+        stream = WebSocketStream(self._listener.limits, self._door.origins)
+        return _WebSocketConnection(self._listener, self._link, self._address, stream)
 
     def refuse(self, why: str) -> None:
         """Close it, and report that."""
@@ -272,6 +291,7 @@ class _Connection(asyncio.Protocol):
         self._is_blocked = False  # by a client that does not read
         self._is_held = False  # by the server
         self._is_closed = False
+        self._is_lingering = False
         self._farewell: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -293,6 +313,8 @@ class _Connection(asyncio.Protocol):
         self._is_closed = True
         if self._farewell is not None:
             self._farewell.cancel()
+        self._listener.lingering -= self._is_lingering
+        self._is_lingering = False
         self._listener.budget.release(self._link)
         if self._listener.links.pop(self._link, None) is not None:
             self._listener.report(LinkLost(self._link))
@@ -326,7 +348,20 @@ class _Connection(asyncio.Protocol):
         if self._is_closed:
             return
         self._is_closed = True
-        self.transport.close()
+        # A socket that is closed with something unread resets the connection: the client would lose
+        # what it was told last. So it is read, and ignored, until the client closes its side.
+        transport = self.transport
+        if transport.can_write_eof() and self._listener.lingering < _LINGERING:
+            try:
+                transport.write_eof()
+            except OSError:  # the client was faster
+                transport.abort()
+                return
+            self._is_lingering = True
+            self._listener.lingering += 1
+            transport.resume_reading()
+        else:
+            transport.close()
         # A client that does not read would keep what was sent, and the socket, for ever.
         delay = self._listener.limits.farewell_ms / 1000
         loop = asyncio.get_running_loop()
@@ -344,3 +379,37 @@ class _Connection(asyncio.Protocol):
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
+
+
+class _WebSocketConnection(_Connection):
+    """A connection whose bytes are within WebSocket."""
+
+    def __init__(
+        self, listener: Listener, link: int, address: str, stream: WebSocketStream
+    ) -> None:
+        super().__init__(listener, link, address)
+        self._stream = stream
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        found = self._stream.receive(data)
+        answer = self._stream.take_answer()
+        if answer:
+            super().send(answer)
+        if found:
+            super().data_received(found)
+        if self._stream.fault:
+            super().close()
+
+    def send(self, data: bytes) -> None:
+        wrapped = self._stream.wrap(data)
+        if wrapped:
+            super().send(wrapped)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            farewell = self._stream.close()
+            if farewell:
+                super().send(farewell)
+        super().close()

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SESSIONS = "mqtt.session"  # user, client: version
-SUBSCRIPTIONS = "mqtt.subscription"  # user, client, filter: QoS
+SESSIONS = "mqtt.session"  # user, client: version; of MQTT 5 also expiry and when it left
+SUBSCRIPTIONS = "mqtt.subscription"  # user, client, filter: options, and a number if it has one
 QUEUE = "mqtt.queue"  # user, client, number: a message
 INBOUND = "mqtt.inbound"  # user, client, packet id: nothing
-RETAINED = "mqtt.retained"  # topic: QoS, payload
+RETAINED = "mqtt.retained"  # topic: QoS, expiry and properties of MQTT 5 if it has any, payload
 SPACES = (SESSIONS, SUBSCRIPTIONS, QUEUE, INBOUND, RETAINED)
 
-VERSION = b"\x01"
+VERSION, _VERSION_5 = b"\x01", b"\x02"
+_HAS_MORE = 16  # a flag: expiry and properties of MQTT 5 follow
 PRESENT = b"\x01"
 
 _NUMBER_BYTES = 8
@@ -37,6 +38,33 @@ class QueueRecord(NamedTuple):
     retain: bool
     is_released: bool
     id: int
+    expires: int = 0
+    properties: bytes = b""
+
+
+class SessionRecord(NamedTuple):
+    """How long a session stays without its client, in ms, and since when; None: as of 3.1.1."""
+
+    expiry_ms: int | None
+    away_since: int  # 0: its client was connected
+
+
+def write_session(record: SessionRecord) -> bytes:
+    """Return the value of a session."""
+    if record.expiry_ms is None:
+        return VERSION
+    return b"".join(
+        (_VERSION_5, record.expiry_ms.to_bytes(8, "big"), record.away_since.to_bytes(8, "big"))
+    )
+
+
+def read_session(key: bytes, value: bytes) -> SessionRecord:
+    """Return what `write_session` was given."""
+    if value == VERSION:
+        return SessionRecord(None, 0)
+    if value[:1] != _VERSION_5 or len(value) != 17:
+        raise StoredRecordError(SESSIONS, key)
+    return SessionRecord(int.from_bytes(value[1:9], "big"), int.from_bytes(value[9:], "big"))
 
 
 def make_session_key(user: str, client: str) -> bytes:
@@ -67,12 +95,18 @@ def read_session_key(key: bytes) -> tuple[str, str]:
     return user, client
 
 
+def write_grant(grant: int) -> bytes:
+    """Return the value of a subscription."""
+    number = grant >> 8
+    return bytes((grant & 15,)) + (number.to_bytes(4, "big") if number else b"")
+
+
 def read_subscription(key: bytes, value: bytes) -> tuple[bytes, str, int]:
-    """Return the session's key, the filter and the QoS."""
+    """Return the session's key, the filter and the grant."""
     session, separator, name = key.rpartition(b"\0")
-    if not separator or not name or len(value) != 1 or value[0] > 2:
+    if not separator or not name or len(value) not in (1, 5) or value[0] > 15 or value[0] & 3 == 3:
         raise StoredRecordError(SUBSCRIPTIONS, key)
-    return session, name.decode(), value[0]
+    return session, name.decode(), value[0] | int.from_bytes(value[1:], "big") << 8
 
 
 def read_queue_key(key: bytes) -> tuple[bytes, int]:
@@ -86,15 +120,17 @@ def read_inbound_key(key: bytes) -> tuple[bytes, int]:
 
 
 def write_queue_value(record: QueueRecord) -> bytes:
-    """Return flags, packet id, length of the topic, topic, payload."""
+    """Return flags, packet id, length of the topic, topic, what MQTT 5 has more, payload."""
     topic = record.topic.encode()
-    flags = record.qos | record.retain << 2 | record.is_released << 3
+    more = _write_more(record.expires, record.properties)
+    flags = record.qos | record.retain << 2 | record.is_released << 3 | (_HAS_MORE if more else 0)
     return b"".join(
         (
             bytes((flags,)),
             record.id.to_bytes(_ID_BYTES, "big"),
             len(topic).to_bytes(2, "big"),
             topic,
+            more,
             record.payload,
         )
     )
@@ -103,29 +139,50 @@ def write_queue_value(record: QueueRecord) -> bytes:
 def read_queue_value(key: bytes, value: bytes) -> QueueRecord:
     """Return what `write_queue_value` was given."""
     stop = 5 + int.from_bytes(value[3:5], "big")
-    if len(value) < max(stop, 6) or value[0] > 15 or value[0] & 3 not in (1, 2):
+    if len(value) < max(stop, 6) or value[0] > 31 or value[0] & 3 not in (1, 2):
         raise StoredRecordError(QUEUE, key)
     flags = value[0]
+    expires, properties, start = _read_more(QUEUE, key, value, stop)
     return QueueRecord(
         value[5:stop].decode(),
-        value[stop:],
+        value[start:],
         flags & 3,
         bool(flags & 4),
         bool(flags & 8),
         int.from_bytes(value[1:3], "big"),
+        expires,
+        properties,
     )
 
 
-def write_retained(qos: int, payload: bytes) -> bytes:
+def write_retained(qos: int, payload: bytes, expires: int = 0, properties: bytes = b"") -> bytes:
     """Return the value of a retained message."""
-    return bytes((qos,)) + payload
+    more = _write_more(expires, properties)
+    return bytes((qos | (_HAS_MORE if more else 0),)) + more + payload
 
 
-def read_retained(key: bytes, value: bytes) -> tuple[str, int, bytes]:
-    """Return topic, QoS and payload."""
-    if len(value) < 2 or value[0] > 2:
+def read_retained(key: bytes, value: bytes) -> tuple[str, int, bytes, int, bytes]:
+    """Return topic, QoS, payload, expiry and properties."""
+    if len(value) < 2 or value[0] & ~_HAS_MORE > 2:
         raise StoredRecordError(RETAINED, key)
-    return key.decode(), value[0], value[1:]
+    expires, properties, start = _read_more(RETAINED, key, value, 1)
+    return key.decode(), value[0] & 3, value[start:], expires, properties
+
+
+def _write_more(expires: int, properties: bytes) -> bytes:
+    if not expires and not properties:
+        return b""
+    return expires.to_bytes(8, "big") + len(properties).to_bytes(4, "big") + properties
+
+
+def _read_more(space: str, key: bytes, value: bytes, at: int) -> tuple[int, bytes, int]:
+    """Return expiry, properties, and where the payload begins."""
+    if not value[0] & _HAS_MORE:
+        return 0, b"", at
+    stop = at + 12 + int.from_bytes(value[at + 8 : at + 12], "big")
+    if len(value) < stop:
+        raise StoredRecordError(space, key)
+    return int.from_bytes(value[at : at + 8], "big"), value[at + 12 : stop], stop
 
 
 def _split_key(space: str, key: bytes, size: int) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""The MQTT 3.1.1 server without I/O: links, what each packet does, wills, and time.
+"""The MQTT server without I/O: links, what each packet does, and time; 3.1.1 and MQTT 5.
 
 Nothing here reads a clock, a socket or a random source; the same inputs give the same outputs.
 `now` is in ms and never falls. Handle what arrived before calling `tick`, so that a node that was
@@ -8,15 +8,18 @@ THEORY. A *link* is a connection; it has a session from CONNECT on (sessions.py)
 handled completely or not at all. It is not handled when a receiver has no room, or when the user
 publishes faster than its pace: then it waits, with everything that follows it on the link except
 acknowledgements and pings, and is tried again whenever a queue gets room. Beyond a bounded number
-of packets the link is not read any more (`Pause`). After `hold_ms` the receiver is disconnected if
-its session is clean; otherwise the publisher is, without an acknowledgement, and sends again.
+of packets the link is not read any more (`Pause`). A receiver that does not make room in time is
+expelled or misses the message (sessions.py, invariant 1). With `WAIT` instead, after `hold_ms` the
+receiver is disconnected if its session is clean; otherwise the publisher is, without an
+acknowledgement, and sends again. A publisher of MQTT 5 is told so (`QUOTA_EXCEEDED`) and stays.
 
 INVARIANTS
-  1. Nothing that a client published with QoS 1 or 2 is dropped after its acknowledgement.
+  1. Nothing that a client published with QoS 1 or 2 is dropped unsaid after its acknowledgement.
   2. PUBACK and PUBREC are outputs of the same call as the `Write`s and the `Message`; whoever runs
      the server commits before it sends.
   3. `_waiting` holds exactly the links whose `waiting` is not None.
-  4. A will is published once, unless DISCONNECT came first; it may wait for room like a publisher.
+  4. A will is published once, unless DISCONNECT came first (wills.py).
+  5. To MQTT 5 every refusal has a reason: in the answer to the packet, else in DISCONNECT.
 
 EXAMPLE. a publishes with QoS 1 to b, whose queue is full: no PUBACK, a waits. b sends PUBACK for an
 older message, which makes room: in the same call a's packet is handled, and a gets its PUBACK.
@@ -27,11 +30,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from denwatch.node.core.events import Message, Publish, Reader
+from denwatch.node.core.events import REPORTS, REQUESTS, Message, Publish, Reader
 from denwatch.node.mqtt import packets
+from denwatch.node.mqtt import properties as props
 from denwatch.node.mqtt.budgets import LinkBudget
-from denwatch.node.mqtt.decoder import Decoder
+from denwatch.node.mqtt.client_link import ClientLink, agree_terms, limit_expiry, name_client
 from denwatch.node.mqtt.interface import (
+    WAIT,
     Input,
     Limits,
     LinkBlocked,
@@ -47,7 +52,10 @@ from denwatch.node.mqtt.interface import (
     ServerRefusal,
     describe_defect,
 )
-from denwatch.node.mqtt.sessions import MqttSession, Sessions, SharedMessage
+from denwatch.node.mqtt.packets import MqttSession, SharedMessage
+from denwatch.node.mqtt.sessions import Sessions
+from denwatch.node.mqtt.topics import is_directed, make_grant, split_shared
+from denwatch.node.mqtt.wills import Wills
 
 COUNTS = (
     "connections_refused",  # before anything was received
@@ -63,18 +71,25 @@ COUNTS = (
     "held",  # publishes that had to wait
     "slow",  # receivers that were disconnected
     "dropped_qos0",
+    "dropped_full",  # that a receiver without room missed
+    "expelled",  # sessions without room that were ended
+    "dropped_large",  # that a client of MQTT 5 does not accept
+    "expired",  # messages of MQTT 5 that waited too long
     "sessions_expired",
 )
 
 _SYSTEM = "$SYS/"  # only the server publishes there
 _BROKER = f"{_SYSTEM}broker/"
 _CONNECT_REFUSALS = {
-    packets.BAD_PROTOCOL: "not MQTT 3.1.1",
+    packets.BAD_PROTOCOL: "neither MQTT 3.1.1 nor MQTT 5",
     packets.BAD_CLIENT_ID: "a persistent session needs a client id",
     packets.UNAVAILABLE: "too many sessions or links",
     packets.BAD_LOGIN: "wrong user name or password",
     packets.FORBIDDEN: "not allowed",
+    packets.BAD_AUTHENTICATION: "enhanced authentication is not supported: use name and password",
 }
+_EXPIRE_EVERY = 60_000  # ms between two looks for retained messages that have expired
+_REPORTED = 16  # refused filters of one SUBSCRIBE that are reported one by one
 # Handled at once, even if something waits on the link: they may be what makes the room.
 _PASSING = (
     packets.PubackPacket,
@@ -82,62 +97,6 @@ _PASSING = (
     packets.PubcompPacket,
     packets.PingreqPacket,
 )
-
-
-class ClientLink:
-    """A connection; it has a session from CONNECT on."""
-
-    __slots__ = (
-        "address",
-        "blocked_since",
-        "blocker",
-        "decoder",
-        "is_paid",
-        "is_paused",
-        "keep_ms",
-        "number",
-        "seen",
-        "session",
-        "since",
-        "waiting",
-        "waiting_bytes",
-        "will",
-    )
-
-    def __init__(self, number: int, address: str, limits: Limits, now: int) -> None:
-        self.number = number
-        self.address = address
-        self.decoder = Decoder(limits)
-        self.session: MqttSession | None = None
-        self.keep_ms = 0
-        self.seen = now
-        self.will: packets.Will | None = None
-        self.waiting: deque[packets.Packet] | None = None  # packets that cannot be handled yet
-        self.waiting_bytes = 0  # of their payloads, without the first
-        self.since = now  # when it began to wait; before CONNECT, when it was opened
-        self.blocker: MqttSession | None = None  # who has no room; None: it is the pace
-        self.is_paid = False  # the pace has counted the packet that waits
-        self.is_paused = False  # we do not read from it
-        self.blocked_since = -1  # since when it does not read; -1: it reads
-
-    @property
-    def user(self) -> str:
-        """The user name that was accepted at CONNECT."""
-        return self.session.user if self.session else ""
-
-    def find_fault(self, limits: Limits, now: int) -> str:
-        """Return why the link must be closed now; "" if it may stay."""
-        if self.session is None:
-            if self.waiting is not None:
-                late = now - self.since > limits.hold_ms
-                return "too many wrong passwords came before it" if late else ""
-            return "no CONNECT in time" if now - self.since > limits.connect_ms else ""
-        if self.blocked_since >= 0:
-            late = now - self.blocked_since > limits.slow_ms
-            return "the client does not read" if late else ""
-        if self.keep_ms and now - self.seen > self.keep_ms and not self.is_paused:
-            return "nothing received within its keep-alive"
-        return ""
 
 
 class MqttServer:
@@ -159,8 +118,8 @@ class MqttServer:
         self._pace = pace
         self._links: dict[int, ClientLink] = {}
         self._waiting: dict[int, ClientLink] = {}  # links with packets that wait
-        # Wills that wait for room, with their user.
-        self._wills: deque[tuple[str, packets.Will]] = deque()
+        self._wills = Wills(limits, self._publish_will, lambda *what: self._refuse(None, *what))
+        self._expire_at = 0  # when to look for retained messages that have expired
         self._handlers: dict[type[packets.Packet], Callable[..., bool]] = {
             packets.PublishPacket: self._handle_publish,
             packets.PubackPacket: self._handle_puback,
@@ -177,6 +136,7 @@ class MqttServer:
     def restore(self, reader: Reader, now: int) -> None:
         """Load what an earlier run stored; called once, before anything else."""
         self.sessions.restore(reader, now)
+        self.sessions.now = now
 
     # From the listener -----------------------------------------------------------------------
 
@@ -195,6 +155,7 @@ class MqttServer:
 
     def open(self, link: int, now: int, address: str = "") -> list[Output]:
         """Handle a new connection, which the listener has counted if there is one."""
+        self.sessions.now = now
         self._links[link] = ClientLink(link, address, self.limits, now)
         if link not in self.budget:
             for oldest in (self.budget.admit(link, address), self.budget.hear(link)):
@@ -204,6 +165,7 @@ class MqttServer:
 
     def resume(self, now: int) -> list[Output]:
         """Go on with those who waited for the next turn."""
+        self.sessions.now = now
         self.sessions.was_freed = True
         return self._finish(now)
 
@@ -213,7 +175,7 @@ class MqttServer:
         here = links.get(link)
         if here is None:
             return []
-        here.seen = now
+        here.seen = self.sessions.now = now
         decoder = here.decoder
         decoder.feed(data)
         try:
@@ -231,7 +193,7 @@ class MqttServer:
         except packets.MalformedError as error:
             self.counts["malformed"] += 1
             self._outputs.add(ServerRefusal(link, here.user, "bytes", str(error), here.address))
-            self._close(here, str(error), now)
+            self._close(here, str(error), now, error.code)
         except Exception as error:  # noqa: BLE001 - one client's bytes must not stop the others
             self._abandon(here, error, now)
         return self._finish(now)
@@ -241,6 +203,7 @@ class MqttServer:
         here = self._links.get(link)
         if here is None:
             return []
+        self.sessions.now = now
         self._remove_link(here, now)
         return self._finish(now)
 
@@ -249,7 +212,7 @@ class MqttServer:
         here = self._links.get(link)
         if here is None:
             return []
-        here.seen = now
+        here.seen = self.sessions.now = now
         here.blocked_since = now if is_blocked else -1
         if here.session is not None:
             self.sessions.block(here.session, is_blocked)
@@ -259,9 +222,12 @@ class MqttServer:
 
     def publish(self, message: Publish, now: int) -> list[Output]:
         """Publish for the node. A receiver that has no room misses it, which is reported."""
-        topic, payload, qos, retain, token = message
-        shared = SharedMessage(topic, payload, qos, token)
+        topic, payload, qos, retain, token, correlation = message
+        self.sessions.now = now
+        own = props.write_correlation(correlation)
+        shared = SharedMessage(topic, payload, qos, token, 0, own)
         if retain:
+            shared.retain = True
             self._retain(shared, f"retaining {topic}")
         for session in self.sessions.route_own(shared):
             self._refuse(None, f"publishing to {topic}", f"{session.user} has no room")
@@ -293,53 +259,77 @@ class MqttServer:
 
     def expel(self, user: str, now: int) -> list[Output]:
         """Close all links of a user and delete its sessions and wills: its key was revoked."""
+        self.sessions.now = now
         for link in list(self._links.values()):
             if link.session is not None and link.user == user:
                 link.will = None
-                self._close(link, "the user was revoked", now)
+                self._close(link, "the user was revoked", now, packets.ADMINISTRATIVE)
         for session in list(self.sessions.all.values()):
             if session.user == user:
+                self._wills.cancel(session)
                 self.sessions.remove(session)
         return self._finish(now)
+
+    def say_goodbye(self) -> list[Output]:
+        """Tell clients of MQTT 5 that the node stops; nothing else changes."""
+        for link in self._links.values():
+            if link.session is not None:
+                data = link.write_end(packets.SHUTTING_DOWN, "the node stops")
+                if data:
+                    self._outputs.send(link.number, data)
+                    self._outputs.close(link.number, "the node stops")
+        return self._outputs.finish()
 
     # Time ------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> list[Output]:
         """Do what is due; to be called about once a second."""
+        self.sessions.now = now
         for link in list(self._links.values()):
-            reason = link.find_fault(self.limits, now)
+            reason, code = link.find_fault(self.limits, now)
             if reason:
                 self.counts["timeouts"] += 1
                 if link.session is None:
                     self._outputs.add(ServerRefusal(0, "", "a connection", reason, link.address))
-                self._close(link, reason, now)
+                self._close(link, reason, now, code)
         for link in list(self._waiting.values()):
             if link.number in self._waiting:  # not closed meanwhile as another's receiver
                 self._give_up(link, now)
-        self._expire_sessions(now)
+        self._wills.tick(now)
+        self._expire_sessions()
+        if now >= self._expire_at:
+            self._expire_at = now + _EXPIRE_EVERY
+            self.sessions.retained.expire(now)
         self.sessions.was_freed = True  # a pace may have room again
         return self._finish(now)
 
-    def _expire_sessions(self, now: int) -> None:
+    def _expire_sessions(self) -> None:
         for session in list(self.sessions.all.values()):
-            if not session.link and now - session.away_since > self.limits.session_ms:
+            if not session.link and self.sessions.is_over(session):
                 waiting = self.sessions.remove(session)
+                self._wills.end_session(session)
                 self.counts["sessions_expired"] += 1
-                why = f"away for too long; {waiting} messages were waiting"
-                self._outputs.add(ServerRefusal(0, session.user, f"session {session.client}", why))
+                if waiting or session.expiry_ms is None:
+                    why = f"away for too long; {waiting} messages were waiting"
+                    what = f"session {session.client}"
+                    self._outputs.add(ServerRefusal(0, session.user, what, why))
 
     def _finish(self, now: int) -> list[Output]:
         """Go on with those who waited for room, disconnect slow listeners, return the outputs."""
         sessions = self.sessions
-        while sessions.slow or (sessions.was_freed and (self._waiting or self._wills)):
+        while (
+            sessions.slow
+            or sessions.expelled
+            or (sessions.was_freed and (self._waiting or self._wills.is_waiting))
+        ):
+            if sessions.expelled:
+                self._expel_slow(sessions.expelled.popitem()[0], now)
+                continue
             if sessions.slow:
                 self._close_slow(sessions.slow.pop(), now)
                 continue
             sessions.was_freed = False
-            for _ in range(len(self._wills)):
-                user, will = self._wills.popleft()
-                if not self._publish_will(user, will):
-                    self._wills.append((user, will))
+            self._wills.retry()
             for link in list(self._waiting.values()):
                 try:
                     self._go_on(link, now)
@@ -387,16 +377,29 @@ class MqttServer:
         blocker = link.blocker
         if blocker is None or now - link.since <= self.limits.hold_ms:
             return
+        first = link.waiting[0] if link.waiting else None
+        if self.limits.full_queue != WAIT and isinstance(first, packets.PublishPacket):
+            return  # it is tried again below, and goes to all others
         if not blocker.is_persistent:
             self._close_slow(blocker, now)
-        else:
-            self._refuse(link, "publishing", f"{blocker.user} has no room")
-            self._close(link, f"a receiver has no room: {blocker.user}", now)
+            return
+        why = f"a receiver has no room: {blocker.user}"
+        self._refuse(link, "publishing", f"{blocker.user} has no room")
+        if link.terms is None or not isinstance(first, packets.PublishPacket) or not first.qos:
+            self._close(link, why, now, packets.QUOTA_EXCEEDED)
+        elif link.waiting is not None:
+            link.waiting.popleft()
+            link.since = now
+            link.is_paid = False
+            self._answer_publish(link, first, packets.QUOTA_EXCEEDED, why)
 
     # Links and wills -------------------------------------------------------------------------
 
-    def _close(self, link: ClientLink, reason: str, now: int) -> None:
-        """Close a link from our side; its will is published."""
+    def _close(self, link: ClientLink, reason: str, now: int, code: int = 0) -> None:
+        """Close a link from our side; its will is published, and MQTT 5 is told why."""
+        farewell = link.write_end(code, reason)
+        if farewell:
+            self._outputs.send(link.number, farewell)
         self._outputs.close(link.number, reason)
         self._remove_link(link, now)
 
@@ -407,16 +410,28 @@ class MqttServer:
         self._outputs.add(ServerRefusal(link.number, link.user, "bytes", why, link.address))
         if link.number in self._links:
             link.will = None
-            self._close(link, "the node failed at a packet", now)
+            self._close(link, "the node failed at a packet", now, packets.OWN_FAILURE)
 
     def _close_slow(self, session: MqttSession, now: int) -> None:
         """Disconnect the client of a session that does not keep up."""
         if session.link:
             self.counts["slow"] += 1
-            self._close(self._links[session.link], "the client does not keep up", now)
+            link = self._links[session.link]
+            self._close(link, "the client does not keep up", now, packets.QUOTA_EXCEEDED)
+
+    def _expel_slow(self, session: MqttSession, now: int) -> None:
+        """End a session that keeps others waiting; what waits in it is lost, and reported."""
+        key, waiting = (session.user, session.client), len(session.in_flight) + len(session.queue)
+        self.counts["expelled"] += 1
+        why = f"it does not keep up; {waiting} messages were waiting"
+        self._outputs.add(ServerRefusal(0, session.user, f"session {session.client}", why))
+        self._close_slow(session, now)
+        if self.sessions.all.get(key) is session:
+            self.sessions.remove(session)
+            self._wills.end_session(session)
 
     def _remove_link(self, link: ClientLink, now: int) -> None:
-        """Forget a link that is gone; its will is published, or waits for room."""
+        """Forget a link that is gone; its will is published, now or later."""
         del self._links[link.number]
         self.budget.release(link.number)
         self._waiting.pop(link.number, None)
@@ -424,21 +439,24 @@ class MqttServer:
         if session is None:
             return
         self.sessions.detach(session, now)
-        if will is None or self._publish_will(session.user, will):
-            return
-        if len(self._wills) < self.limits.wills:
-            self._wills.append((session.user, will))
-        else:
-            self._refuse(None, f"the will of {session.user}", "too many wills wait")
+        if will is not None:
+            is_over = self.sessions.all.get((session.user, session.client)) is not session
+            self._wills.leave(session, will, is_over, now)
 
     def _publish_will(self, user: str, will: packets.Will) -> bool:
-        message = SharedMessage(will.topic, will.payload, will.qos)
+        expires = self._find_expiry(will.expiry)
+        message = SharedMessage(will.topic, will.payload, will.qos, 0, expires, will.properties)
+        message.retain = will.retain
         if self.sessions.route(message) is not None:
             return False
         if will.retain:
             self._retain(message, f"retaining the will of {user}")
         self._outputs.add(Message(user, will.topic, will.payload))
         return True
+
+    def _find_expiry(self, seconds: int) -> int:
+        """Return when a message expires; 0: never."""
+        return 0 if seconds == packets.NO_EXPIRY else self.sessions.now + seconds * 1000
 
     def _retain(self, message: SharedMessage, what: str) -> None:
         if self.sessions.retained.has_room(message):
@@ -464,50 +482,68 @@ class MqttServer:
         self._close(link, "a packet before CONNECT", now)
         return True
 
+    def _answer_publish(
+        self, link: ClientLink, packet: packets.PublishPacket, code: int = 0, why: str = ""
+    ) -> None:
+        if packet.qos:
+            kind = packets.PUBACK if packet.qos == 1 else packets.PUBREC
+            self._outputs.send(link.number, link.write_answer(kind, packet.id, code, why))
+
     def _handle_publish(
         self, link: ClientLink, session: MqttSession, packet: packets.PublishPacket, now: int
     ) -> bool:
-        topic, payload, qos, retain, _, number = packet
+        topic, payload, qos, number = packet.topic, packet.payload, packet.qos, packet.id
         sessions = self.sessions
         if qos == 2 and number in session.inbound:  # a repetition
-            self._outputs.send(link.number, packets.write_answer(packets.PUBREC, number))
+            self._answer_publish(link, packet)
             return True
-        message = SharedMessage(topic, payload, qos)
-        fault = self._find_fault(session, message, retain)
-        if fault:
+        expires = self._find_expiry(packet.expiry)
+        message = SharedMessage(topic, payload, qos, 0, expires, packet.properties)
+        message.retain = packet.retain
+        code, fault = self._find_fault(session, packet, message)
+        if code:
             self._refuse(link, f"publishing to {topic}", fault)
-            self._close(link, f"publishing to {topic}: {fault}", now)
+            if link.terms is None or not qos or code == packets.TOO_MANY_RECEIVED:
+                self._close(link, f"publishing to {topic}: {fault}", now, code)
+            else:
+                self._answer_publish(link, packet, code, fault)
             return True
         if self._pace is not None and not link.is_paid:
             if self._pace.delay(session.user, len(payload), now) > 0:
                 link.blocker = None
                 return False
             link.is_paid = True
-        blocker = sessions.route(message)
+        blocker = sessions.route(message, session)
         if blocker is not None:
             link.blocker = blocker
             return False
         link.is_paid = False
-        if retain:
+        if packet.retain:
             sessions.retained.put(message)
         self.counts["messages_received"] += 1
-        self._outputs.add(Message(session.user, topic, payload))
-        if qos == 1:
-            self._outputs.send(link.number, packets.write_answer(packets.PUBACK, number))
-        elif qos == 2:
+        self._outputs.add(
+            Message(session.user, topic, payload, packet.response, packet.correlation)
+        )
+        if qos == 2:
             sessions.receive_qos2(session, number)
-            self._outputs.send(link.number, packets.write_answer(packets.PUBREC, number))
+        self._answer_publish(link, packet)
         return True
 
-    def _find_fault(self, session: MqttSession, message: SharedMessage, retain: bool) -> str:
-        """Return why a message is refused, now and later; "" if it is not."""
+    def _find_fault(
+        self, session: MqttSession, packet: packets.PublishPacket, message: SharedMessage
+    ) -> tuple[int, str]:
+        """Return the reason why a message is refused, now and later, and words; 0 if it is not."""
         if not self._may_publish(session.user, message.topic):
-            return "not allowed"
+            return packets.NOT_AUTHORISED, "not allowed"
+        # The node answers where it is asked to: only where its user could have listened.
+        is_request = bool(packet.response) and packet.topic.startswith((REQUESTS, REPORTS))
+        if is_request and not self._rules.may_subscribe(session.user, packet.response):
+            return packets.NOT_AUTHORISED, f"the response topic {packet.response}: not allowed"
         if message.qos == 2 and len(session.inbound) >= self.limits.inbound:
-            return "too many QoS 2 messages not released"
-        if retain and not self.sessions.retained.has_room(message):
-            return "too many retained messages"
-        return ""
+            return packets.TOO_MANY_RECEIVED, "too many QoS 2 messages not released"
+        if packet.retain and not self.sessions.retained.has_room(message):
+            return packets.QUOTA_EXCEEDED, "too many retained messages"
+        return 0, ""
 
     def _may_publish(self, user: str, topic: str) -> bool:
         return not topic.startswith(_SYSTEM) and self._rules.may_publish(user, topic)
@@ -521,14 +557,15 @@ class MqttServer:
     def _handle_pubrec(
         self, _link: ClientLink, session: MqttSession, packet: packets.PubrecPacket, _now: int
     ) -> bool:
-        self.sessions.receive_pubrec(session, packet.id)
+        self.sessions.receive_pubrec(session, packet.id, packet.code)
         return True
 
     def _handle_pubrel(
         self, link: ClientLink, session: MqttSession, packet: packets.PubrelPacket, _now: int
     ) -> bool:
-        self.sessions.receive_pubrel(session, packet.id)
-        self._outputs.send(link.number, packets.write_answer(packets.PUBCOMP, packet.id))
+        is_known = self.sessions.receive_pubrel(session, packet.id)
+        code = 0 if is_known else packets.UNKNOWN_ID
+        self._outputs.send(link.number, link.write_answer(packets.PUBCOMP, packet.id, code))
         return True
 
     def _handle_pubcomp(
@@ -543,28 +580,48 @@ class MqttServer:
         if len(session.queue) >= self.limits.queue:  # retained messages would come on top
             link.blocker = session
             return False
-        codes: list[int] = []
-        for name, qos in packet.filters:
-            fault = ""
-            if not self._rules.may_subscribe(session.user, name):
-                fault = "not allowed"
-            elif not self.sessions.subscribe(session, name, qos):
-                fault = "too many subscriptions"
+        codes: dict[str, int] = {}
+        new: list[tuple[str, int]] = []
+        faults: list[str] = []
+        for name, options in dict(packet.filters).items():  # of a filter that comes twice the last
+            is_known = name in session.subscriptions
+            grant = make_grant(options, packet.number)
+            code, fault = self._subscribe(session, name, grant)
+            codes[name] = code if fault else 0
             if fault:
-                self._refuse(link, f"subscribing to {name}", fault)
-            codes.append(packets.REFUSED if fault else qos)
-        self._outputs.send(link.number, packets.write_suback(packet.id, codes))
-        granted = zip(packet.filters, codes, strict=True)
-        new = [wanted for wanted, code in granted if code != packets.REFUSED]
+                faults.append(f"{name}: {fault}")
+                if len(faults) <= _REPORTED:
+                    self._refuse(link, f"subscribing to {name}", fault)
+            # Retained messages: always, only if the subscription is new, or never.
+            elif not split_shared(name)[0] and (options < 16 or (options < 32 and not is_known)):
+                new.append((name, grant))
+        if len(faults) > _REPORTED:
+            self._refuse(link, f"subscribing to {len(faults) - _REPORTED} more filters", fault)
+        answers = [max(codes[name], options & 3) for name, options in packet.filters]
+        why = "; ".join(faults[:3])
+        self._outputs.send(link.number, link.write_codes(packets.SUBACK, packet.id, answers, why))
         self.sessions.deliver_retained(session, new)
         return True
+
+    def _subscribe(self, session: MqttSession, name: str, grant: int) -> tuple[int, str]:
+        """Return SUBACK's answer to one filter, and why it is refused if it is."""
+        group, inner = split_shared(name)
+        if not self._rules.may_subscribe(session.user, inner):
+            return packets.REFUSED, "not allowed"  # nobody learns which topics there are
+        if group and is_directed(inner):
+            return packets.NOT_SHARED, "the node's own topics cannot be shared"
+        if not self.sessions.subscribe(session, name, grant):
+            return packets.QUOTA_EXCEEDED, "too many subscriptions"
+        return grant & 3, ""
 
     def _handle_unsubscribe(
         self, link: ClientLink, session: MqttSession, packet: packets.UnsubscribePacket, _now: int
     ) -> bool:
-        for name in packet.filters:
-            self.sessions.unsubscribe(session, name)
-        self._outputs.send(link.number, packets.write_answer(packets.UNSUBACK, packet.id))
+        codes = [
+            0 if self.sessions.unsubscribe(session, name) else packets.NO_SUBSCRIPTION
+            for name in packet.filters
+        ]
+        self._outputs.send(link.number, link.write_codes(packets.UNSUBACK, packet.id, codes))
         return True
 
     def _handle_pingreq(
@@ -574,9 +631,17 @@ class MqttServer:
         return True
 
     def _handle_disconnect(
-        self, link: ClientLink, _session: MqttSession, _packet: packets.DisconnectPacket, now: int
+        self, link: ClientLink, session: MqttSession, packet: packets.DisconnectPacket, now: int
     ) -> bool:
-        link.will = None
+        expiry = packet.session_expiry
+        if expiry not in (packets.NO_EXPIRY, 0) and not session.is_persistent:
+            why = "a session that was to end cannot be kept"
+            self._close(link, why, now, packets.PROTOCOL_ERROR)
+            return True
+        if expiry != packets.NO_EXPIRY and session.is_persistent:
+            self.sessions.set_expiry(session, limit_expiry(expiry, self.limits))
+        if not packet.code:
+            link.will = None
         self._close(link, "", now)
         return True
 
@@ -584,7 +649,7 @@ class MqttServer:
         self, link: ClientLink, _session: MqttSession, _packet: packets.ConnectPacket, now: int
     ) -> bool:
         self.counts["malformed"] += 1
-        self._close(link, "a second CONNECT", now)
+        self._close(link, "a second CONNECT", now, packets.PROTOCOL_ERROR)
         return True
 
     def _connect(self, link: ClientLink, packet: packets.ConnectPacket, now: int) -> bool:
@@ -604,31 +669,40 @@ class MqttServer:
             self._refuse_connect(link, packet, code, why, now)
             return True
         sessions = self.sessions
-        # A session is its user's: nobody else can take it over by its client id. No client can
-        # send U+0000, so the names of those without an id are nobody's.
-        key = (packet.user, packet.client or f"\0{link.number}")
+        # A session is its user's: nobody else can take it over by its client id.
+        key = (packet.user, packet.client or name_client(packet, link.number, now))
         session = sessions.all.get(key)
         if session is not None and session.link:
             self.counts["takeovers"] += 1
-            self._close(self._links[session.link], "its client id connected again", now)
+            why = "its client id connected again"
+            self._close(self._links[session.link], why, now, packets.TAKEN_OVER)
             session = sessions.all.get(key)
         fault = budget.name(link.number, packet.user)
         if fault:
             self._refuse_connect(link, packet, packets.UNAVAILABLE, fault, now)
             return True
-        if session is not None and packet.is_clean:
+        if session is not None and (packet.is_clean or sessions.is_over(session)):
             sessions.remove(session)
+            self._wills.end_session(session)
             session = None
+        expiry = limit_expiry(packet.terms.session_expiry, self.limits) if packet.terms else None
         is_present = session is not None
         if session is None:
-            session = sessions.create(*key, not packet.is_clean)
+            is_persistent = not packet.is_clean if expiry is None else expiry > 0
+            session = sessions.create(*key, is_persistent, expiry)
+        else:
+            self._wills.cancel(session)
+            sessions.set_expiry(session, expiry)
         self.counts["connects"] += 1
         link.session = session
         link.will = packet.will
-        link.keep_ms = packet.keep_alive * 1500
+        link.terms = packet.terms
         link.decoder.limit = self.limits.packet_bytes
-        self._outputs.send(link.number, packets.write_connack(packets.ACCEPTED, is_present))
-        sessions.attach(session, link.number)
+        keep_alive, properties = agree_terms(packet, key[1], self.limits)
+        link.keep_ms = keep_alive * 1500
+        answer = packets.write_connack(packets.ACCEPTED, is_present, properties)
+        self._outputs.send(link.number, answer)
+        sessions.attach(session, link.number, packet.terms)
         return True
 
     def _refuse_connect(
@@ -637,15 +711,19 @@ class MqttServer:
         self.counts["connects_refused"] += 1
         what = f"client {packet.client}" if packet.client else "a client without an id"
         self._outputs.add(ServerRefusal(link.number, packet.user, what, why, link.address))
-        self._outputs.send(link.number, packets.write_connack(code))
+        properties = props.write_properties([(props.REASON, why)]) if packet.terms else None
+        self._outputs.send(link.number, packets.write_connack(code, False, properties))
         self._close(link, why, now)
 
     def _check_connect(self, packet: packets.ConnectPacket) -> int:
         """Return CONNACK's code."""
-        if packet.level != 4:
+        terms = packet.terms
+        if packet.level not in (4, 5):
             return packets.BAD_PROTOCOL
-        if not packet.client and not packet.is_clean:
+        if terms is None and not packet.client and not packet.is_clean:
             return packets.BAD_CLIENT_ID
+        if terms is not None and terms.has_authentication:
+            return packets.BAD_AUTHENTICATION
         code = self._rules.authenticate(packet.user, packet.password, packet.client)
         if code:
             return code
@@ -654,7 +732,7 @@ class MqttServer:
         if (packet.user, packet.client) in self.sessions.all:
             return packets.ACCEPTED
         is_full = len(self.sessions.all) >= self.limits.sessions
-        if not packet.is_clean:
+        if not packet.is_clean if terms is None else terms.session_expiry:
             kept = self.sessions.count_persistent(packet.user)
             is_full = is_full or kept >= self.limits.user_sessions
         return packets.UNAVAILABLE if is_full else packets.ACCEPTED

@@ -1,5 +1,8 @@
 """Topic names and filters: which are valid, who subscribed to what, and which are special to DENS.
 
+A subscription's *grant* is one number: its QoS, two options of MQTT 5 as bits (`NO_LOCAL`,
+`AS_PUBLISHED`), and from bit 8 on the number that its messages carry. Below 4 it is a plain QoS.
+
 `FilterIndex` finds the subscribers of a topic: filters without wildcards by one dictionary look-up,
 the others in a tree with one node for each level. `TopicTree` finds the opposite: the topics that
 a filter matches.
@@ -7,13 +10,20 @@ a filter matches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 from denwatch.node.core.events import DEVICES, HOME, NOTES, PEERS, REPLIES, ROOT, STATUS
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+QOS, NO_LOCAL, AS_PUBLISHED = 3, 4, 8  # bits of a grant, as in the options of SUBSCRIBE
+_OPTIONS, _NUMBER = 15, 8
+_SHARE = "$share/"
+_RESERVED = ("$", "dens/")
+
+Grants = int | tuple[int, ...]  # of one subscriber: several if filters overlap and one is not plain
 
 _LISTENED_PREFIXES = (NOTES, REPLIES, PEERS)
 _FOR_ALL = (STATUS, HOME)  # ordinary topics with any number of listeners
@@ -37,13 +47,62 @@ def is_listened(topic: str) -> bool:
     )
 
 
+def is_reserved(topic: str) -> bool:
+    """Return whether a wildcard in the first level of a filter does not match a topic.
+
+    MQTT has that for `$SYS` and its like. Here it holds for the protocol's own topics, too: who may
+    subscribe to everything (`#`) still does not see what the node tells somebody else.
+    """
+    return topic.startswith(_RESERVED) or topic == "dens"
+
+
 def has_wildcard(name: str) -> bool:
     """Return whether a filter can match more than one topic."""
     return "+" in name or "#" in name
 
 
+def make_grant(options: int, number: int) -> int:
+    """Return the grant of a subscription with these options of SUBSCRIBE, and its number or 0."""
+    return options & _OPTIONS | number << _NUMBER
+
+
+class GrantedDelivery(NamedTuple):
+    """How a message goes to somebody: with which QoS, retained or not, with which numbers."""
+
+    qos: int
+    retain: bool
+    numbers: tuple[int, ...]
+
+
+def combine_grants(grants: Grants, qos: int, retain: bool, is_own: bool) -> GrantedDelivery | None:
+    """Return how a message of this QoS is delivered; None: its own publisher does not want it."""
+    if isinstance(grants, int):
+        grants = (grants,)
+    if is_own:
+        grants = tuple(grant for grant in grants if not grant & NO_LOCAL)
+        if not grants:
+            return None
+    best = max(grant & QOS for grant in grants)
+    keeps = retain and any(grant & AS_PUBLISHED for grant in grants)
+    numbers = tuple(grant >> _NUMBER for grant in grants if grant >> _NUMBER)
+    return GrantedDelivery(min(qos, best), keeps, numbers)
+
+
+def split_shared(name: str) -> tuple[str, str]:
+    """Return the group and the filter of a shared subscription; the group is "" otherwise."""
+    if not name.startswith(_SHARE):
+        return "", name
+    group, _, inner = name[len(_SHARE) :].partition("/")
+    return group, inner
+
+
 def find_filter_fault(name: str) -> str:
-    """Return what is wrong with the wildcards of a filter; "" if nothing is."""
+    """Return what is wrong with a filter, apart from its length; "" if nothing is."""
+    if name.startswith(_SHARE):
+        group, inner = split_shared(name)
+        if not group or has_wildcard(group) or not inner:
+            return "a shared subscription is $share/GROUP/FILTER"
+        return find_filter_fault(inner)
     if not has_wildcard(name):
         return ""
     levels = name.split("/")
@@ -67,17 +126,17 @@ class _FilterLevel(Generic[Key]):
 
 
 class FilterIndex(Generic[Key]):
-    """Subscribers by filter, each with the QoS that it was granted."""
+    """Subscribers by filter, each with its grant."""
 
     def __init__(self) -> None:
         self._exact: dict[str, dict[Key, int]] = {}
         self._root: _FilterLevel[Key] = _FilterLevel()
         self._wild = 0  # filters in the tree
 
-    def add(self, name: str, key: Key, qos: int) -> None:
-        """Subscribe, or change the QoS of a subscription."""
+    def add(self, name: str, key: Key, grant: int) -> None:
+        """Subscribe, or change the grant of a subscription."""
         if not has_wildcard(name):
-            self._exact.setdefault(name, {})[key] = qos
+            self._exact.setdefault(name, {})[key] = grant
             return
         branch = self._root
         levels = name.split("/")
@@ -86,7 +145,7 @@ class FilterIndex(Generic[Key]):
             branch = branch.branches.setdefault(level, _FilterLevel())
         ends = branch.below if is_below else branch.here
         self._wild += key not in ends
-        ends[key] = qos
+        ends[key] = grant
 
     def remove(self, name: str, key: Key) -> None:
         """Unsubscribe; levels that become empty are removed."""
@@ -117,13 +176,13 @@ class FilterIndex(Generic[Key]):
         """Return who subscribed to exactly this topic. The caller must not change it."""
         return self._exact.get(topic)
 
-    def find_all(self, topic: str) -> dict[Key, int]:
-        """Return everybody whose filters match, with their best QoS. Do not change it."""
+    def find_all(self, topic: str) -> Mapping[Key, Grants]:
+        """Return everybody whose filters match: with their best QoS if all grants are plain."""
         exact = self._exact.get(topic)
         if not self._wild:
             return exact or {}
-        found: dict[Key, int] = dict(exact) if exact else {}
-        self._collect(self._root, topic.split("/"), 0, topic.startswith("$"), found)
+        found: dict[Key, Grants] = dict(exact) if exact else {}
+        self._collect(self._root, topic.split("/"), 0, is_reserved(topic), found)
         return found
 
     def _collect(
@@ -132,7 +191,7 @@ class FilterIndex(Generic[Key]):
         levels: list[str],
         depth: int,
         is_special: bool,
-        found: dict[Key, int],
+        found: dict[Key, Grants],
     ) -> None:
         if not is_special and branch.below:
             _merge(branch.below, found)
@@ -143,16 +202,23 @@ class FilterIndex(Generic[Key]):
         following = branch.branches.get(levels[depth])
         if following is not None:
             self._collect(following, levels, depth + 1, False, found)
-        if not is_special:  # a leading wildcard does not match $SYS and its like
+        if not is_special:
             following = branch.branches.get("+")
             if following is not None:
                 self._collect(following, levels, depth + 1, False, found)
 
 
-def _merge(ends: dict[Key, int], found: dict[Key, int]) -> None:
-    for key, qos in ends.items():
-        if found.get(key, -1) < qos:
-            found[key] = qos
+def _merge(ends: dict[Key, int], found: dict[Key, Grants]) -> None:
+    for key, grant in ends.items():
+        before = found.get(key)
+        if before is None:
+            found[key] = grant
+        elif isinstance(before, tuple):
+            found[key] = (*before, grant)
+        elif grant > QOS or before > QOS:
+            found[key] = (before, grant)
+        elif before < grant:
+            found[key] = grant
 
 
 class _TopicLevel(Generic[Value]):
@@ -221,7 +287,7 @@ class TopicTree(Generic[Value]):
             yield from self._walk(stem, is_root=depth == 0)
         elif level == "+":
             for name, following in stem.stems.items():
-                if depth or not name.startswith("$"):
+                if depth or not is_reserved(name):
                     yield from self._find(following, levels, depth + 1)
         else:
             named = stem.stems.get(level)
@@ -232,5 +298,5 @@ class TopicTree(Generic[Value]):
         if stem.value is not None:
             yield stem.value
         for name, following in stem.stems.items():
-            if not (is_root and name.startswith("$")):
+            if not (is_root and is_reserved(name)):
                 yield from self._walk(following, is_root=False)

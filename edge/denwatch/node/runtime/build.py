@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from denwatch.client.version import find_version
@@ -94,7 +94,14 @@ def build_node(
     """Put a node together; nothing is restored yet."""
     assistant = config.home_assistant
     besides = {assistant.user: grant_home(assistant.prefix)} if assistant else {}
-    access = Access(keyring, secrets.token_bytes(32), config.anonymous_role, config.shared, besides)
+    access = Access(
+        keyring,
+        secrets.token_bytes(32),
+        config.anonymous_role,
+        config.shared,
+        config.unshared,
+        besides,
+    )
     roles = RoleTable(config.roles)
     settings = CoreSettings(
         subscribers=SubscriberSettings(
@@ -165,22 +172,18 @@ def build_node(
 
 
 def read_limits(config: NodeConfig) -> Limits:
-    """Return the server's limits."""
+    """Return the server's limits, which the configuration has in seconds where they are times."""
     wanted = config.limits
-    return Limits(
-        packet_bytes=wanted.packet_bytes,
-        window=wanted.window,
-        queue=wanted.queue,
-        queue_bytes=wanted.queue_bytes,
-        total_queue_bytes=wanted.total_queue_bytes,
-        subscriptions=wanted.subscriptions,
-        sessions=wanted.sessions,
-        links=wanted.links,
-        links_per_name=wanted.links_per_name,
-        half_open=wanted.half_open,
-        half_open_per_address=wanted.half_open_per_address,
-        retained=wanted.retained,
-    )
+    found: dict[str, int | str] = {}
+    for field in fields(Limits):
+        name = field.name
+        if name.endswith("_ms"):
+            found[name] = 1000 * getattr(wanted, name.removesuffix("ms") + "seconds")
+        elif name.endswith("_s"):
+            found[name] = getattr(wanted, name.removesuffix("s") + "seconds")
+        else:
+            found[name] = getattr(wanted, name)
+    return Limits(**found)  # type: ignore[arg-type]
 
 
 def name_strategy(replication: Replication, nodes: int) -> str:

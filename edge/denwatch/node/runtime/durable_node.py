@@ -180,6 +180,11 @@ class DurableNode:
         if self.server is not None:
             self._pass_on(self.server.report(now), now)
 
+    def say_goodbye(self, now: int) -> None:
+        """Tell clients that the node stops, as far as their protocol has a word for it."""
+        if self.server is not None:
+            self._pass_on(self.server.say_goodbye(), now)
+
     def list_users(self) -> list[str]:
         """Return the names of those who are connected."""
         return [] if self.server is None else self.server.list_users()
@@ -366,7 +371,9 @@ class DurableNode:
             if reference is not None:
                 body["request"] = reference
             payload = json.dumps(body).encode()
-            self._route(arrived, events.Publish(events.REPLIES + name, payload), now)
+            topic = event.response or events.REPLIES + name
+            reply = events.Publish(topic, payload, correlation=event.correlation)
+            self._route(arrived, reply, now)
 
     def _warn(self, now: int, text: str, error: Exception | None = None) -> None:
         """Warn in the process's own log, a few times a minute."""

@@ -33,6 +33,7 @@ SERVICE = "_denwatch._tcp.local."
 KEEP_ALIVE = 15  # s
 _LOOK = 0.5  # s between two looks whether a connection was stopped
 _RESOLVE_WITHIN = 3_000  # ms to resolve an announcement
+_WRONG_LOGIN = (0x86, 0x87)  # wrong password, not authorised: as paho has them for both versions
 _FIRST_DELAY, _LONGEST_DELAY = 1, 30  # s between attempts
 
 
@@ -103,7 +104,10 @@ class Connection:
         self, client: paho.Client, _data: Any, _flags: Any, reason: ReasonCode, _properties: Any
     ) -> None:
         if reason.is_failure:
-            self._report_failure(f"refused: {str(reason).lower()}")
+            why = f"refused: {str(reason).lower()}"
+            self._report_failure(why)
+            if reason.value in _WRONG_LOGIN:
+                self.refuse(why)
         else:
             client.subscribe([(topic, 1) for topic in self.filters])
 
@@ -120,7 +124,9 @@ class Connection:
         self, client: paho.Client, _data: Any, _mid: int, reasons: list[ReasonCode], _p: Any
     ) -> None:
         if any(reason.is_failure for reason in reasons):
-            self._report_failure("refused: these topics are not ours")
+            why = "refused: these topics are not ours"
+            self._report_failure(why)
+            self.refuse(why)
             found = client.socket()
             with suppress(OSError):
                 if isinstance(found, socket.socket):
@@ -167,6 +173,9 @@ class Connection:
     def fall(self) -> None:
         """The connection is gone."""
 
+    def refuse(self, why: str) -> None:
+        """The server does not accept our name, our password or our filters."""
+
     def receive(self, message: events.Message, acknowledge: Callable[[], None]) -> None:
         """Pass a message on; `acknowledge` is called after the commit."""
         self._deliver(message, acknowledge)
@@ -195,15 +204,22 @@ class BrokerConnection(Connection):
 
     A broker does not say who listens. So whoever sends a request is assumed to listen for the
     reply, and a node with a retained status is a peer. `risen` is called when the connection is
-    up: then earlier subscribers are asked whether they still listen. The broker's acknowledgement
-    counts only for apps that never report what they received, because a broker may forget.
+    up: then earlier subscribers are asked whether they still listen. `refused` is called if the
+    broker refuses us. The broker's acknowledgement counts only for apps that never report what they
+    received, because a broker may forget.
     """
 
     def __init__(
-        self, own: str, address: ServerLogin, deliver: Deliver, risen: Callable[[], None]
+        self,
+        own: str,
+        address: ServerLogin,
+        deliver: Deliver,
+        risen: Callable[[], None],
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.own = own
         self._risen = risen
+        self._refused = refused
         self._reporters: set[str] = set()  # the note topics of apps that report what they received
         self.filters = (
             events.REQUESTS + "+",
@@ -220,6 +236,9 @@ class BrokerConnection(Connection):
 
     def rise(self) -> None:
         self._risen()
+
+    def refuse(self, why: str) -> None:
+        self._refused(why)
 
     def fall(self) -> None:
         known, self._known = self._known, set()

@@ -38,7 +38,8 @@ from denwatch.node.log import DiskFiles, Writer, encode_record, read_header, rea
 from denwatch.node.log.segments import CLOSED, read_name
 from denwatch.node.matching import index
 from denwatch.node.mqtt.interface import Input
-from denwatch.node.mqtt.listener import Listener
+from denwatch.node.mqtt.listener import Door, Listener
+from denwatch.node.mqtt.websocket import LOCAL_PAGES, Origins
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.runtime.build import (
     BuiltNode,
@@ -131,6 +132,10 @@ def mend_store(store: Storage, now: int) -> None:
     store.commit()
 
 
+class BrokerRefused(ValueError):
+    """An external broker does not accept the node's name, password or topics."""
+
+
 class Process:
     """One node between start and stop; `run` raises what the store raises."""
 
@@ -146,6 +151,7 @@ class Process:
         self._connections: dict[str, Connection] = {}
         self._hints: dict[str, ServerAddress] = {}  # where peers are by their announcements
         self._broker: BrokerConnection | None = None
+        self._report_ready: Callable[[], None] | None = None  # until the broker has accepted us
         self._arrived: list[tuple[Event, Callable[[], None] | None]] = []
         self._is_turn_due = False
         self._failure: BaseException | None = None
@@ -170,8 +176,10 @@ class Process:
         self._log_start(self.clock.read())
         self._commit()
         try:
+            self._report_ready = started
             await self._open()
-            started()
+            if self._broker is None:
+                started()
             while not self._stopping.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), TICK)
@@ -207,12 +215,14 @@ class Process:
                 ),
                 self._deliver,
                 self._reconnect,
+                self._refuse,
             )
             self._broker.start()
         else:
             for address in config.listen:
                 server = make_server_context(config) if address.has_tls else None
-                self.ports.append(await self._listener.start(address.host, address.port, server))
+                door = Door(server, address.is_websocket, find_origins(config))
+                self.ports.append(await self._listener.start(address.host, address.port, door))
         for peer in config.peers:
             self._connect(peer.name, peer.address)
         if config.metrics is not None:
@@ -376,7 +386,26 @@ class Process:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ask_who_listens)
 
+    def _refuse(self, why: str) -> None:
+        """Hear that the broker refuses us, in its connection's thread."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._end_refused, why)
+
+    def _end_refused(self, why: str) -> None:
+        """End a run that never had its broker; later a refusal may pass, and is only logged."""
+        if self._report_ready is not None and self._failure is None:
+            assert self.config.broker is not None
+            where = self.config.broker.address
+            self._failure = BrokerRefused(
+                f"the broker {where.host}:{where.port} refuses {self.config.broker.user or 'us'}: "
+                f"{why.removeprefix('refused: ')}; see [broker] in node.toml, `denwatch keys acl`"
+            )
+            self._stopping.set()
+
     def _ask_who_listens(self) -> None:
+        if self._report_ready is not None:
+            self._report_ready()
+            self._report_ready = None
         question = encode_question(self.config.name)
         for name in self._built.subscribers.list_subscribers():
             self._send(Publish(REPLIES + name, question))
@@ -384,7 +413,7 @@ class Process:
     def _announce(self) -> None:
         outside = [a for a in self.config.listen if a.host not in ("127.0.0.1", "::1", "localhost")]
         for address, port in zip(self.config.listen, self.ports, strict=True):
-            if address in outside or not outside:
+            if not address.is_websocket and (address in outside or not outside):
                 self._discovery.start(_resolve(address.host), port, address.has_tls)
                 return
 
@@ -446,7 +475,15 @@ class Process:
         now = self.clock.read()
         self.durable_node.publish(Publish(STATUS + self.config.name, b"", 1, retain=True), now)
         self.durable_node.log("stop", {"reason": "asked to"}, now)
+        self.durable_node.say_goodbye(now)
         self._commit()
+
+
+def find_origins(config: NodeConfig) -> Origins | None:
+    """Return which pages may connect by WebSocket: those listed, else all who need a password."""
+    if config.origins:
+        return (None, *config.origins)
+    return None if config.anonymous_role is None else LOCAL_PAGES
 
 
 def make_server_context(config: NodeConfig) -> ssl.SSLContext:
@@ -522,7 +559,7 @@ def serve_node(config: NodeConfig) -> None:
                 raise
             _log.error("%s; nothing is acknowledged until there is room", error)
             time.sleep(_PAUSE)
-        except StoreError:
+        except (StoreError, BrokerRefused):
             raise
         except Exception:
             defects.append(time.monotonic())
@@ -570,7 +607,7 @@ def _print_ready(process: Process) -> None:
         where = f"at the broker {config.broker.address.host}:{config.broker.address.port}"
     else:
         where = "on " + ", ".join(
-            f"{'mqtts' if address.has_tls else 'mqtt'}://{address.host}:{port}"
+            f"{address.scheme}://{address.host}:{port}"
             for address, port in zip(config.listen, process.ports, strict=True)
         )
     print(f"{config.name} is ready {where}", flush=True)

@@ -34,7 +34,8 @@ class Access:
 
     `anonymous_role` admits clients without a name, under names that nobody is registered with.
     `besides` is what some subscribers may do in addition to their own topics.
-    `shared` are filters outside `dens/` on which every client may publish and subscribe.
+    `shared` are filters outside `dens/` on which every client may publish and subscribe, unless
+    they are among `unshared`, which nobody may.
     `memory_key` is random bytes for this run of the process.
     """
 
@@ -44,16 +45,18 @@ class Access:
         memory_key: bytes,
         anonymous_role: str | None = None,
         shared: Iterable[str] = (),
+        unshared: Iterable[str] = (),
         besides: Mapping[str, Grant] | None = None,
     ) -> None:
         self._keyring = keyring
         self._passwords = VerifiedPasswords(memory_key)
         self._anonymous_role = anonymous_role
         self._shared = tuple(shared)
+        self._unshared = tuple(unshared)
         self._besides = dict(besides or {})
         for pattern in self._shared:
-            if overlaps(pattern, f"{ROOT}#") or pattern.startswith("$"):
-                raise SecurityError(f'shared topics: "{pattern}" includes topics of {ROOT} or $')
+            if not is_sharable(pattern):
+                raise SecurityError(f'shared topics: "{pattern}" includes topics of {ROOT} or $SYS')
         self._grants: dict[str, Grant] = {}
         self._generation = keyring.generation
 
@@ -111,7 +114,10 @@ class Access:
         return role
 
     def _is_shared(self, name: str) -> bool:
-        return any(covers(allowed, name) for allowed in self._shared)
+        # A wider filter than an unshared one is allowed: nobody can publish there.
+        return any(covers(allowed, name) for allowed in self._shared) and not any(
+            covers(refused, name) for refused in self._unshared
+        )
 
     def _is_free(self, topic: str, branches: tuple[str, ...]) -> bool:
         """Return whether a topic is of a name that nobody is registered with."""
@@ -217,10 +223,10 @@ def grant_anonymous() -> Grant:
 def covers(wide: str, narrow: str) -> bool:
     """Return whether every topic that `narrow` matches is matched by `wide`.
 
-    Of topics that start with "$" (MQTT 3.1.1, section 4.7.2) a leading wildcard matches none, so
-    "#" does not cover "$SYS/#".
+    Of topics that start with "$" (MQTT 3.1.1, section 4.7.2) or with "dens/" (mqtt/topics.py) a
+    leading wildcard matches none, so "#" covers neither "$SYS/#" nor "dens/1/note/medic7".
     """
-    if narrow.startswith("$") and wide[:1] in ("+", "#"):
+    if _is_reserved(narrow.partition("/")[0]) and wide[:1] in ("+", "#"):
         return False
     # A topic has at least one level: "#" alone is "+/#".
     wanted = ["+", "#"] if narrow == "#" else narrow.split("/")
@@ -236,6 +242,16 @@ def covers(wide: str, narrow: str) -> bool:
     return len(wanted) == len(given)
 
 
+def is_sharable(pattern: str) -> bool:
+    """Return whether a filter matches nothing that is the server's or the protocol's own."""
+    return not any(overlaps(pattern, own) for own in (f"{ROOT}#", "$SYS/#", "$share/#"))
+
+
+def _is_reserved(level: str) -> bool:
+    """Return whether a wildcard in the first level does not match a topic that begins so."""
+    return level.startswith("$") or level == "dens"
+
+
 def overlaps(one: str, other: str) -> bool:
     """Return whether some topic is matched by both filters."""
     return _overlap(one.split("/"), other.split("/"), is_first=True)
@@ -244,12 +260,13 @@ def overlaps(one: str, other: str) -> bool:
 def _overlap(one: list[str], other: list[str], is_first: bool) -> bool:
     if one[:1] == ["#"] or other[:1] == ["#"]:
         rest = other if one[:1] == ["#"] else one
-        return not (is_first and rest[0].startswith("$"))
+        return not (is_first and _is_reserved(rest[0]))
     if not one or not other:
         # "a/#" matches "a", too.
         return one in ([], ["#"]) and other in ([], ["#"])
     if one[0] == other[0] or "+" in (one[0], other[0]):
-        if is_first and one[0] != other[0] and (one[0] + other[0]).replace("+", "", 1)[:1] == "$":
+        named = (one[0] + other[0]).replace("+", "", 1)
+        if is_first and one[0] != other[0] and _is_reserved(named):
             return False
         return _overlap(one[1:], other[1:], is_first=False)
     return False
