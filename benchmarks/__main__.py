@@ -14,7 +14,17 @@ from benchmarks.common import format_table, say
 
 MEASUREMENTS = (
     *("house", "wire", "match", "doubt", "peers", "device", "air"),
-    *("reconcile", "durability", "node", "replication", "campaign", "field", "siege", "spark"),
+    *(
+        "reconcile",
+        "durability",
+        "start",
+        "node",
+        "replication",
+        "campaign",
+        "field",
+        "siege",
+        "spark",
+    ),
 )
 PAPERS = ("dens", "atopss", "subsumption", "prefsiena", "svds")
 

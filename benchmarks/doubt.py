@@ -23,6 +23,7 @@ from denwatch.node.core.languages import lower_content
 from denwatch.node.core.notifications import Notification, describe_content_values
 from denwatch.node.covering import Approximate, Covering, Domains
 from denwatch.node.covering.boxes import box_doubtful, box_vector
+from denwatch.node.matching import compiling
 from denwatch.node.matching.index import FuzzyIndex
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import NotificationBatch, pack_notifications
@@ -136,6 +137,7 @@ def count_lost(rng: Random, pairs: int) -> dict[str, Any]:
             lowered = lower_content(content, _VOCABULARY)
             if lowered is not None:  # else no value fits it, and nothing is installed
                 vectors.append(decode(lowered))
+        compiling.declare_ready()
         table: Covering[int] = Covering(Domains(), Approximate())
         for id, vector in enumerate(vectors):
             table.subscribe(id, box_doubtful(vector))

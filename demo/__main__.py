@@ -20,7 +20,6 @@ from random import Random
 from denwatch.cli import main as denwatch
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse
-from denwatch.node.runtime.process import warm_up
 
 from demo.bridges import Bridges
 from demo.cast import Person, WatchdogProcess, make_folder
@@ -56,7 +55,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = make_folder(options.folder)
     devices = list(plan_devices())
     show_words()
-    warm_up(lambda words: print(f"   {words}\n"))  # three nodes at a time would take minutes
     print("2  A site: three nodes, keys for everybody\n")
     site = make_site(folder.resolve(), [who for who, _, _ in ASKED], devices)
     print(f"   {', '.join(NODES)} in {folder}; {len(devices)} watchdogs; {len(ASKED)} people\n")

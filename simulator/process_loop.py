@@ -104,7 +104,6 @@ class ProcessLoop:
             _serve=_do_nothing,
             asyncio=SimpleNamespace(run=lambda _: take("run")),
             time=clock,
-            warm_up=_do_nothing,
             raise_file_limit=_do_nothing,
             _log=SILENT,
         ):
@@ -182,7 +181,10 @@ class Run:
         self._loop = loop
         self._is_live = True
         with self._drive(
-            DiskFiles=lambda _: files, Listener=lambda *_: listener, Discovery=_NoDiscovery
+            DiskFiles=lambda _: files,
+            Listener=lambda *_: listener,
+            Discovery=_NoDiscovery,
+            KernelLoader=_NoKernels,
         ):
             self.process = process.Process(opened)
         loop.is_stopping = self.process._stopping.is_set
@@ -230,6 +232,16 @@ class Run:
     def abandon(self) -> None:
         """Forget it: its process is dead, and closes nothing any more."""
         self._coroutine.close()
+
+
+class _NoKernels:
+    """Nothing is compiled: a thread would load it at a time that no seed decides."""
+
+    def offer(self, subscriptions: int) -> None:
+        """Do not begin."""
+
+    def stop(self) -> None:
+        """Nothing has begun."""
 
 
 class _NoDiscovery:

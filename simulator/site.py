@@ -11,8 +11,7 @@ free ports, and runs each node as a process of its own, to be stopped, killed an
         north.kill()  # as a power cut does
         north.start()
 
-Nothing here is simulated. Waits are long: a busy machine must not look like a failure, and the
-first start of a node on a machine compiles its matcher.
+Nothing here is simulated. Waits are long: a busy machine must not look like a failure.
 """
 
 from __future__ import annotations

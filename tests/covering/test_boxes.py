@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from denwatch.node.covering import Approximate, BoxedSubscription, Covering, Domains, Exact, covers
 from denwatch.node.covering.boxes import subtract_row
@@ -101,20 +98,3 @@ def test_malformed_input_is_refused_by_name(make: object, message: str) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_describing_subscriptions_does_not_load_numba() -> None:
-    code = (
-        "import sys; from denwatch.node.covering import BoxedSubscription, covers, Exact; "
-        "assert 'numba' not in sys.modules; "
-        "from denwatch.node.covering import Covering; assert 'numba' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_unknown_names_of_the_package_are_errors() -> None:
-    import denwatch.node.covering as package
-
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = package.Nothing
-    assert all(hasattr(package, name) for name in package.__all__)

@@ -22,7 +22,7 @@ from tests.docs.comparison import clean, find_difference
 from tests.docs.pages import ROOT, File, PageError, Step
 from tests.docs.shim import NODE_PORT, PROGRAMS
 
-PATIENCE = 900.0  # s for one command, unless told otherwise; the first start compiles the matcher
+PATIENCE = 900.0  # s for one command, unless told otherwise
 ARRIVAL = 90.0  # s for what is printed in the background
 SETTLING = 0.3  # s in which nothing more is printed
 TYPING = 3.0  # s that a person needs for the next command, while a job in the background starts

@@ -20,7 +20,7 @@ from benchmarks.durability_site import DurabilitySite
 from benchmarks.durability_stand import NodeStand
 from benchmarks.durability_world import Host, Plan, make_plan
 
-# In one worker and in this order: the first ones have numba compile what a node's start needs.
+# In one worker and in this order.
 pytestmark = pytest.mark.xdist_group("durability")
 STEP = 36  # every so many commit points here; the benchmark tries all
 

@@ -18,6 +18,7 @@ from denwatch.client.syntax import (
 from denwatch.node.covering import Approximate, Covering, Domains
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_vector
 from denwatch.node.covering.entries import CoveringEntry, sort_widest_first
+from denwatch.node.matching import compiling
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import FUZZY
@@ -171,6 +172,7 @@ def choose_active(vectors: dict[int, SubscriptionVector]) -> Iterable[int]:
     boxes = {key: box_vector(vector) for key, vector in vectors.items()}
     keys = sorted(boxes)
     entries = [CoveringEntry.make(order, boxes[key], domains) for order, key in enumerate(keys)]
+    compiling.declare_ready()  # here are many, and Spark has the compiler
     table: Covering[int] = Covering(domains, Approximate())
     for entry in sort_widest_first(entries):
         key = keys[entry.order]

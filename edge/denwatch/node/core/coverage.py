@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from denwatch.node.core.items import SubscriptionBody
+from denwatch.node.core.languages import StoredSubscription
 from denwatch.node.covering import Covering, Domains, Policy
 from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, box_doubtful, box_vector
 from denwatch.protocol import subscription
@@ -108,7 +109,7 @@ def measure_vector(body: bytes) -> int:
 class RequestedVectors:
     """All requested vectors, by event, then by vector and vocabulary."""
 
-    def __init__(self, lower: Callable[[SubscriptionBody], bytes | None]) -> None:
+    def __init__(self, lower: Callable[[StoredSubscription], bytes | None]) -> None:
         """`lower` returns the vector that serves a subscription; None: devices have none for it."""
         self._lower = lower
         self._by_event: dict[int, dict[tuple[bytes, bytes], RequestedVector]] = {}
@@ -118,9 +119,17 @@ class RequestedVectors:
         yield from self._by_event.get(event, {}).values()
 
     def add(
-        self, id: int, body: SubscriptionBody, expires: int
+        self,
+        id: int,
+        body: StoredSubscription,
+        expires: int,
+        score: float,
+        masks: Masks | None = None,
     ) -> tuple[RequestedVector, bool] | None:
-        """Add a subscription; return its vector and whether that is new, None: not for devices."""
+        """Add a subscription; return its vector and whether that is new, None: not for devices.
+
+        `masks` are those of its vector, where they are at hand.
+        """
         lowered = self._lower(body)
         if lowered is None:
             return None
@@ -130,12 +139,13 @@ class RequestedVectors:
         is_new = vector is None
         if vector is None:
             try:
-                vector = vectors[key] = RequestedVector(body.vocabulary, key[0], read_masks(key[0]))
+                masks = masks or read_masks(key[0])
+                vector = vectors[key] = RequestedVector(body.vocabulary, key[0], masks)
             except ProtocolError:
                 return None
         vector.ids.append(id)
         vector.expires = max(vector.expires, expires)
-        vector.score += _read_score(body)
+        vector.score += score
         return vector, is_new
 
     def remove(self, id: int, body: SubscriptionBody) -> tuple[RequestedVector, bool] | None:
@@ -149,13 +159,14 @@ class RequestedVectors:
         if vector is None or id not in vector.ids:
             return None
         vector.ids.remove(id)
-        vector.score -= _read_score(body)
+        vector.score -= read_score(body)
         if not vector.ids:
             del vectors[key]
         return vector, not vector.ids
 
 
-def _read_score(body: SubscriptionBody) -> float:
+def read_score(body: SubscriptionBody) -> float:
+    """Return what a match of a subscription is worth to its subscriber."""
     return float(body.options.get("score", 1))
 
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from denwatch.node.core.coverage import FOREVER, Sensed
+from denwatch.node.core.coverage import FOREVER, RequestedVector, Sensed, read_score
 from denwatch.node.core.devices import (
     Device,
     DeviceRegistry,
@@ -55,6 +55,7 @@ from denwatch.node.core.items import (
     encode_body,
 )
 from denwatch.node.core.notifications import Vocabularies, decode_notification
+from denwatch.node.core.subscriptions import Subscription
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
@@ -424,11 +425,20 @@ class DeviceProtocol:
         self._announced: dict[str, Dot] = {}  # our items that say what a device senses
         self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
-    def restore(self, reader: Reader) -> None:
-        """Load devices, handles and subscriptions; whatever a device has is sent again."""
-        for item in self._item_store.iterate(reader, SUBSCRIPTION):
-            with suppress(ProtocolError):  # stored by a version that checked less
-                self._tables.requested.add(item.id, *self._read_subscription(item))
+    def restore(self, reader: Reader, subscriptions: Iterable[Subscription] | None = None) -> None:
+        """Load devices, handles and subscriptions; whatever a device has is sent again.
+
+        `subscriptions` are those in force, if somebody has read them already.
+        """
+        if subscriptions is None:
+            for item in self._item_store.iterate(reader, SUBSCRIPTION):
+                with suppress(ProtocolError):  # stored by a version that checked less
+                    self._request(item)
+        else:
+            for each in subscriptions:
+                masks = (each.features, each.wides) if each.event >= 0 else None
+                ends = self._find_end(each.dot, each.expires)
+                self._tables.requested.add(each.id, each, ends, each.score, masks)
         for item in self._item_store.iterate(reader, ANNOUNCEMENT):
             if item.dot.origin == self._item_store.name:
                 self._announced[decode_body(AnnouncementBody, item.body).device] = item.dot
@@ -667,14 +677,14 @@ class DeviceProtocol:
     def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
         """Request from devices what new subscriptions ask for."""
         for item in items:
-            added = self._tables.requested.add(item.id, *self._read_subscription(item))
+            added = self._request(item)
             if added is not None:
                 self._downlink.announce(transaction, self._tables.add_vector(transaction, *added))
 
     def remove_subscription(self, transaction: Transaction, item: Item) -> None:
         """Ask for it no longer."""
         try:
-            body, _ = self._read_subscription(item)
+            body = decode_body(SubscriptionBody, item.body)
         except ProtocolError:  # as in `restore`
             return
         removed = self._tables.requested.remove(item.id, body)
@@ -683,9 +693,15 @@ class DeviceProtocol:
                 transaction, self._tables.remove_vector(transaction, removed[0])
             )
 
-    def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
-        """Return the body of a subscription, and when it ends in our timeline."""
-        expires = FOREVER
-        if item.expires != NEVER:
-            expires = self._localise(item.dot, item.expires)
-        return decode_body(SubscriptionBody, item.body), expires
+    def _request(self, item: Item) -> tuple[RequestedVector, bool] | None:
+        """Request the vector of a subscription; return it and whether it is new, if there is one.
+
+        ProtocolError for an item that is none.
+        """
+        body = decode_body(SubscriptionBody, item.body)
+        ends = self._find_end(item.dot, item.expires)
+        return self._tables.requested.add(item.id, body, ends, read_score(body))
+
+    def _find_end(self, dot: Dot, expires: int) -> int:
+        """Return when a subscription ends in our timeline."""
+        return FOREVER if expires == NEVER else self._localise(dot, expires)

@@ -45,8 +45,7 @@ from denwatch.node.core.coverage import (
 )
 from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import Transaction
-from denwatch.node.core.items import SubscriptionBody
-from denwatch.node.core.languages import load_languages
+from denwatch.node.core.languages import StoredSubscription, load_languages
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.covering import Approximate, Policy
 from denwatch.protocol.frames import FUZZY
@@ -401,7 +400,7 @@ class VectorTables:
         self._keys: dict[str, DeviceKindKey] = {}
         self._omitted: dict[DeviceKindKey, int] = {}
 
-    def _lower(self, body: SubscriptionBody) -> bytes | None:
+    def _lower(self, body: StoredSubscription) -> bytes | None:
         return load_languages().lower(body, self._vocabularies.find(body.vocabulary))
 
     def get(self, device: str) -> VectorTable | None:

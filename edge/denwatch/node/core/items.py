@@ -69,14 +69,17 @@ def _begin_key(origin: str, epoch: int) -> bytes:
     return bytes([len(name)]) + name + epoch.to_bytes(4, "big")
 
 
+@lru_cache(maxsize=1024)
+def _read_run(start: bytes) -> tuple[str, int]:
+    """Return the run whose keys begin so."""
+    end = 1 + start[0]
+    return start[1:end].decode(), int.from_bytes(start[end:], "big")
+
+
 def read_dot(key: bytes) -> Dot:
     """Return the dot of `Dot.key`."""
-    end = 1 + key[0]
-    return Dot(
-        key[1:end].decode(),
-        int.from_bytes(key[end : end + 4], "big"),
-        int.from_bytes(key[end + 4 :], "big"),
-    )
+    end = 5 + key[0]
+    return Dot(*_read_run(key[:end]), int.from_bytes(key[end:], "big"))
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ def is_name(value: object, longest: int = MAX_NAME) -> bool:
     return (
         type(value) is str
         and 0 < len(value) <= longest
-        and not _NO_NAME & set(value)
+        and _NO_NAME.isdisjoint(value)
         and not has_surrogates(value)
     )
 

@@ -233,10 +233,10 @@ class FuzzyLanguage(SubscriptionLanguage):
         return data
 
     def make_matcher(self) -> Matcher[Any, Any]:
-        """Return the index of vectors, which takes notification vectors."""
-        from denwatch.node.matching.index import FuzzyIndex  # numba: only where it is used
+        """Return the matcher of vectors, which takes notification vectors."""
+        from denwatch.node.matching.matcher import FuzzyMatcher  # numpy: only where it is used
 
-        return FuzzyIndex()
+        return FuzzyMatcher()
 
     def decode(self, data: bytes) -> SubscriptionVector:
         """Decode a vector."""

@@ -92,9 +92,18 @@ class Node:
         """Load the state that an earlier run stored; once, before anything else."""
         self.item_store.restore(self._reader)
         p = self.protocols
-        for protocol in (p.trust, p.subscribers, p.devices, p.peers, p.operators, p.home):
-            if protocol is not None:
-                protocol.restore(self._reader)
+        for before in (p.trust, p.subscribers):
+            if before is not None:
+                before.restore(self._reader)
+        # Subscriptions are read once; the others look at them.
+        in_force = None if p.subscribers is None else p.subscribers.list_in_force()
+        if p.devices is not None:
+            p.devices.restore(self._reader, in_force)
+        if p.peers is not None:
+            p.peers.restore(self._reader, in_force or ())
+        for after in (p.operators, p.home):
+            if after is not None:
+                after.restore(self._reader)
 
     def handle(self, event: events.Event, now: int) -> list[events.Action]:
         """Return what follows from an event."""

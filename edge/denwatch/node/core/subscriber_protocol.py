@@ -605,6 +605,10 @@ class SubscriberProtocol:
 
     # Events ---------------------------------------------------------------------------------
 
+    def list_in_force(self) -> list[Subscription]:
+        """Return the subscriptions in force; at a start, by dot."""
+        return [each for each in self._subscriptions.by_id.values() if each.is_live]
+
     def receive(self, transaction: Transaction, message: Message) -> None:
         """Handle a request or a report."""
         self._requests.replies.asked = message
@@ -647,6 +651,7 @@ class SubscriberProtocol:
 
     def tick(self, transaction: Transaction) -> None:
         """Do what is due: first what only looks at the items, then what changes them."""
+        self._subscriptions.go_on(transaction)
         for found in self._pending.catch_up(transaction):
             self._delivery.hand_out(transaction, found)
         for subscription in self._subscriptions.drop_ended(transaction):

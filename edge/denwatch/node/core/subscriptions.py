@@ -19,9 +19,10 @@ matcher finds were in force for a notification (`is_valid`). Spaces on the disk:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 
 import cbor2
 import msgspec
@@ -42,9 +43,9 @@ from denwatch.node.core.notifications import (
     Vocabularies,
     describe_content_values,
 )
+from denwatch.node.core.stored_facts import StoredFacts
+from denwatch.node.matching.facts import FactTable, find_fact
 from denwatch.node.matching.plugins import Matcher
-from denwatch.node.matching.records import pack_subscriptions
-from denwatch.node.matching.search import pack_notifications
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
 from denwatch.protocol.degrees import MIN
@@ -58,7 +59,11 @@ MUTE = "sub.mute"
 PLACE = "sub.place"
 
 MatchRow = tuple[int, int, int, int]  # subscription's id, possible, certain, attribute
+_Value = TypeVar("_Value", bound=Hashable)
 KEPT_REASONS = ("expired", "replaced")  # what such a subscription matched before is still delivered
+_ADOPTED = ("event", "features", "threshold", "certain")  # what `adopt_fact` takes of a fact
+_COUNT = 6  # its place in a fact: how many words
+_SHARED = 4_096  # values that many subscriptions have in common
 _AGE = 0  # a notification matches as it was when it was read
 
 
@@ -320,17 +325,18 @@ class Subscription:
         "top_k",
         "vector",
         "vocabulary",
+        "wides",
     )
 
     def __init__(self, item: Item, body: SubscriptionBody, subscriber: SubscriberState) -> None:
         options = body.options
         self.dot: Dot = item.dot
         self.id: int = item.id
-        self.run = item.dot.run
+        self.run: tuple[str, int] = _share(item.dot.run)
         self.subscriber = subscriber
-        self.role = body.role
+        self.role = _share(body.role)
         self.language = body.language
-        self.vocabulary = body.vocabulary
+        self.vocabulary = _share(body.vocabulary)
         self.vector = body.vector
         self.created = body.created
         self.expires = item.expires
@@ -345,7 +351,7 @@ class Subscription:
         self.number = -1
         self.is_live = True
         self.event = -1
-        self.features = self.threshold = self.certain = 0
+        self.features = self.wides = self.threshold = self.certain = 0
         self.aggregator = MIN
         self.recent: tuple[int, int] | None = None
         self.significance: Significance | None = None
@@ -355,12 +361,21 @@ class Subscription:
         """Note what delivery needs of a fuzzy vector."""
         self.event = vector.event
         self.features = vector.features
+        self.wides = sum({1 << p.attribute for p in vector.predicates if p.wide})
         self.threshold = vector.threshold
         self.certain = vector.certain
         self.aggregator = vector.aggregator
         self.recent = vector.recent
         self.significance = vector.significance
         self.is_plain = vector.aggregator == MIN and not vector.pattern and not vector.recent
+
+    def adopt_fact(self, event: int, features: int, threshold: int, certain: int) -> None:
+        """Note the same of a plain vector, by what is known of it."""
+        self.event = event
+        self.features = features
+        self.threshold = threshold
+        self.certain = certain
+        self.is_plain = True
 
     @property
     def hex(self) -> str:
@@ -391,19 +406,30 @@ class Subscription:
         return TopState(self.top_k.turn, entries)
 
 
+@lru_cache(maxsize=_SHARED)
+def _share(value: _Value) -> _Value:
+    """Return the value, one object for all that are equal."""
+    return value
+
+
 def describe_content(body: SubscriptionBody) -> tuple[object, ...]:
     """Return what a subscription says, apart from when and where: equal ones are one."""
     options = cbor2.dumps(body.options, canonical=True) if body.options else b""
-    return body.language, body.role, body.vocabulary, body.vector, options
+    return body.language, _share(body.role), _share(body.vocabulary), body.vector, options
 
 
 def read_subscription(item: Item) -> tuple[SubscriptionBody, Any]:
     """Return the body of an item and what its matcher takes; ProtocolError if it is none."""
     body = decode_body(SubscriptionBody, item.body)
+    return body, decode_content(body)
+
+
+def decode_content(body: SubscriptionBody) -> Any:
+    """Return what the matcher of a subscription takes; ProtocolError if it is none."""
     languages = load_languages()
     if body.language not in languages:
         raise ProtocolError(f"language {body.language} is not spoken here")
-    return body, languages.find(body.language).decode(body.vector)
+    return languages.find(body.language).decode(body.vector)
 
 
 class Subscriptions:
@@ -427,11 +453,14 @@ class Subscriptions:
         self._free: list[int] = []
         self._twins: dict[str, None] = {}  # subscribers with two subscriptions of one name
         self._ended: dict[int, int] = {}  # id: until when it is known
+        self._facts = StoredFacts()
 
     def restore(self, reader: Reader) -> None:
         """Load what an earlier run stored."""
-        for subscription in self._add_many(self._item_store.iterate(reader, SUBSCRIPTION)):
+        facts = self._facts.load(reader)
+        for subscription in self._add_many(self._item_store.iterate(reader, SUBSCRIPTION), facts):
             self._find_twins(subscription)
+        self._facts.drop_unused(reader, facts, self.count)
         for _, row in reader.scan(ENDED):
             ended = _ended_decoder.decode(row)
             try:
@@ -591,25 +620,51 @@ class Subscriptions:
         subscription.subscriber.assign_levels()
         return subscription
 
-    def _add_many(self, items: Iterable[Item]) -> list[Subscription]:
-        """Put many in force at once, at a start; what is no subscription is skipped."""
+    def _add_many(self, items: Iterable[Item], facts: FactTable) -> list[Subscription]:
+        """Put many in force at once, at a start; what is no subscription is skipped.
+
+        What is known of a vector is looked up; the others are decoded, and noted for the next time.
+        """
         added: list[Subscription] = []
-        pairs: list[tuple[int, SubscriptionVector]] = []
+        numbers: list[int] = []  # of those with facts, and the places of these
+        places: list[int] = []
+        new: list[bytes] = []  # vectors without facts until now, and these
+        found: list[tuple[Any, ...]] = []
+        columns = [facts.rows[name].tolist() for name in _ADOPTED]
+        known = list(zip(*columns, strict=True))
         for item in items:
             try:
-                subscription, content = self._read(item)
+                body = decode_body(SubscriptionBody, item.body)
+                place = facts.places.get(body.vector) if body.language == FUZZY else None
+                content = None if place is not None else decode_content(body)
             except ProtocolError:
                 continue
+            subscription = Subscription(item, body, self.find_subscriber(body.owner))
             number = self._take_number()
-            if subscription.language == FUZZY:
-                pairs.append((number, content))
+            if place is not None:
+                if place < len(known):
+                    subscription.adopt_fact(*known[place])
+                else:  # it is new, and there is another like it
+                    subscription.adopt(decode_content(body))
+            elif isinstance(content, SubscriptionVector):
+                subscription.adopt(content)
+                if content.significance is None and (fact := find_fact(content))[_COUNT]:
+                    place = facts.places[body.vector] = len(known) + len(found)
+                    found.append(fact)
+                    new.append(body.vector)
+            if place is not None:
+                numbers.append(number)
+                places.append(place)
             else:
                 self._find_matcher(subscription.language).add(number, content)
             self._enter(subscription, number)
             added.append(subscription)
-        if pairs:
-            index: Any = self._find_matcher(FUZZY)
-            index.add_batch(pack_subscriptions(pairs))
+        if numbers:
+            self._facts.learn(facts, new, found)
+            matcher: Any = self._find_matcher(FUZZY)
+            in_force = self._numbers
+            vectors = [in_force[number].vector for number in numbers]  # type: ignore[union-attr]
+            matcher.add_facts(numbers, facts.rows[places], vectors)
         for subscriber in {
             id(subscription.subscriber): subscription.subscriber for subscription in added
         }.values():
@@ -661,6 +716,13 @@ class Subscriptions:
 
     # Matching -------------------------------------------------------------------------------
 
+    def go_on(self, transaction: Transaction) -> None:
+        """Let the matcher move on to its compiled form, if there is one; write some facts."""
+        matcher: Any = self._matchers.get(FUZZY)
+        if matcher is not None:
+            matcher.go_on()
+        self._facts.write_some(transaction)
+
     def match_many(self, notifications: Sequence[Notification], now: int) -> list[list[MatchRow]]:
         """Return, for each notification, its matches among all in force for it, by rising id."""
         found: list[list[MatchRow]] = [[] for _ in notifications]
@@ -677,31 +739,15 @@ class Subscriptions:
 
     def _match_fuzzy(
         self,
-        index: Any,
+        matcher: Any,
         notifications: Sequence[Notification],
         now: int,
         found: list[list[MatchRow]],
     ) -> None:
-        readings = pack_notifications(
-            [notification.vector for notification in notifications], [_AGE] * len(notifications)
-        )
-        matches = index.match_batch(readings)
-        if not len(matches.ids):
-            return
-        rows = list(
-            zip(
-                matches.ids.tolist(),
-                matches.possible.tolist(),
-                matches.certain.tolist(),
-                (matches.attributes & 15).tolist(),
-                strict=True,
-            )
-        )
-        starts = matches.starts.tolist()
-        for place, notification in enumerate(notifications):
-            self._add_valid(
-                notification, now, rows[starts[place] : starts[place + 1]], found[place]
-            )
+        vectors = [notification.vector for notification in notifications]
+        answers = matcher.match_many(vectors, [_AGE] * len(vectors))
+        for notification, rows, matches in zip(notifications, answers, found, strict=True):
+            self._add_valid(notification, now, rows, matches)
 
     def _add_valid(
         self,

@@ -33,6 +33,8 @@ Interval = tuple[int, int]  # both ends belong to it
 Box = Mapping[int, Interval]  # by bit number
 Row = tuple[int, ...]  # lo0, hi0, lo1, hi1, ... over the bits of a mask, ascending
 
+# Slots a block of rectangles has (`space.py`): few enough that bounds are tight, enough to scan.
+BLOCK = 128
 _SMALLEST, _LARGEST = -(2**31), 2**31 - 1  # rectangles are stored as 32-bit integers
 
 

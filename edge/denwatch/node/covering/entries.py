@@ -24,7 +24,7 @@ from denwatch.node.covering.boxes import (
     list_rows,
     pack_rows,
 )
-from denwatch.node.covering.space import find_containing
+from denwatch.node.covering.space import get_kernels
 
 Orders = npt.NDArray[np.int64]
 
@@ -174,6 +174,7 @@ class EntryIndex:
     def find_coverer(self, entry: CoveringEntry) -> CoveringEntry | None:
         """Return the earliest entry that covers another, not empty one alone, if there is any."""
         best: int | None = None
+        find_containing = get_kernels().find_containing
         tables = (
             *_list_tables(self._tables, entry.mask),
             *_list_tables(self._loners, entry.mask),

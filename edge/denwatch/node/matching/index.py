@@ -7,7 +7,7 @@ while no other uses it; any number may match at once.
 
 Only this file asks the system for memory (`Column`) and opens files (`save_index`, `load_index`).
 `warm_up` compiles every kernel before work arrives, from the cache on disk or anew: a node calls it
-when it starts, a Spark worker before it forks; otherwise the first notification waits.
+in the background, a Spark worker before it forks; otherwise the first notification waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from denwatch.node.matching import bit_rows, index_insert, masks, records
+from denwatch.node.matching import bit_rows, compiling, index_insert, masks, records
 from denwatch.node.matching.plugins import SubscriptionMatch
 from denwatch.node.matching.records import (
     ATTRIBUTES,
@@ -464,7 +464,9 @@ def load_index(path: Path) -> FuzzyIndex:
 
 
 def warm_up() -> None:
-    """Run every kernel once, on a few hundred subscriptions."""
+    """Run every kernel of matching and covering once; from then on this process uses them."""
+    from denwatch.node.covering import kernels as covering_kernels  # it imports from here
+
     index = FuzzyIndex()
     subscription = SubscriptionVector(0, [Predicate(0, 10, 20, 100)])
     count = 2 * PACKED_LIMIT  # one by one: packed, then two blocks that merge
@@ -477,3 +479,5 @@ def warm_up() -> None:
     index.add(0, SubscriptionVector(0, [Predicate(0, 10, 20, 100)], 3))
     index.compact()
     index.match(NotificationVector(0, [Reading(0, (5, 10, 10, 15))]))
+    covering_kernels.warm_up()
+    compiling.declare_ready()

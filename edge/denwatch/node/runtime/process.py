@@ -18,7 +18,6 @@ import signal
 import socket
 import ssl
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,14 +28,11 @@ from pathlib import Path
 from denwatch.node.config import NodeConfig, ServerAddress
 from denwatch.node.config.loading import is_loopback
 from denwatch.node.core.events import PEERS, REPLIES, STATUS, Count, Event, Message, Publish
-from denwatch.node.core.items import EARLIEST, LATEST
+from denwatch.node.core.items import EARLIEST, LATEST, SUBSCRIPTION
 from denwatch.node.core.mending import list_damage, mend_damage
 from denwatch.node.core.subscriber_protocol import encode_question
-from denwatch.node.covering import Approximate, Covering
-from denwatch.node.covering.boxes import box_vector
 from denwatch.node.log import DiskFiles, Writer, encode_record, read_header, read_segment
 from denwatch.node.log.segments import CLOSED, read_name
-from denwatch.node.matching import index
 from denwatch.node.mqtt.interface import Input
 from denwatch.node.mqtt.listener import Door, Listener
 from denwatch.node.mqtt.websocket import LOCAL_PAGES, Origins
@@ -48,6 +44,7 @@ from denwatch.node.runtime.build import (
     load_vocabularies,
 )
 from denwatch.node.runtime.durable_node import find_sender
+from denwatch.node.runtime.kernel_loader import KernelLoader
 from denwatch.node.runtime.links import (
     BrokerConnection,
     Connection,
@@ -60,7 +57,6 @@ from denwatch.node.security import open_keyring
 from denwatch.node.store import Storage, Store, StoreDecayed, StoreError, StoreFull
 from denwatch.node.store.damage import check_store
 from denwatch.node.store.sqlite import SHORTAGES, Lock
-from denwatch.protocol.vectors import Predicate, SubscriptionVector
 
 _log = logging.getLogger("denwatch.node")
 DATABASE = "node.db"
@@ -76,8 +72,6 @@ _REFUSED_CLOCK = "the machine's clock shows no time between 2020 and 2100, and i
 _DEFECTS, _PERIOD = 5, 60.0  # so many within so many seconds end the process
 _DAY = 86_400_000  # ms
 _SEGMENT_HEAD = 1024  # bytes that hold a segment's header
-_PATIENCE = 3.0  # s of compiling before it is reported
-_COMPILING = "compiling the matcher for this machine, which takes a minute, once"
 
 
 @dataclass(frozen=True)
@@ -110,10 +104,14 @@ def open_node(config: NodeConfig) -> OpenedNode:
         built = build_node(config, keyring, vocabulary, store, clocks, machine)
         for each in list_damage(store):
             built.status.metrics.count(Count("values_damaged", 1, each.space))
+        gc.collect()  # what an earlier run left
+        gc.disable()  # all that is built now stays: there is nothing to collect
         built.durable_node.restore(clock.read())
     except BaseException:
         store.close()
         raise
+    finally:
+        gc.enable()
     return OpenedNode(config, built, store, clock)
 
 
@@ -159,6 +157,7 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._status_at = 0  # when the next status is due
         self._discovery = Discovery(config.name, self._found)
+        self._kernels = KernelLoader()
         self._log_folder = config.data / "log"
         self._prune_at = 0
         self._writer = Writer(
@@ -248,6 +247,7 @@ class Process:
 
     def _close_connections(self) -> None:
         self._discovery.stop()
+        self._kernels.stop()
         for connection in [*self._connections.values(), self._broker]:
             if connection is not None:
                 connection.stop()
@@ -310,6 +310,7 @@ class Process:
         self._reload_keys(now)
         self._follow_hints()
         self.durable_node.tick(now)
+        self._kernels.offer(self.durable_node.node.item_store.count(SUBSCRIPTION))
         self._receive_events(now)
         if now >= self._status_at:
             self._status_at = now + self.config.status.interval_seconds * 1000
@@ -545,7 +546,6 @@ def serve_node(config: NodeConfig) -> None:
     """
     defects: deque[float] = deque(maxlen=_DEFECTS)
     raise_file_limit()
-    warm_up(lambda words: print(f"{config.name}: {words}", file=sys.stderr, flush=True))
     while True:
         opened: OpenedNode | None = None
         try:
@@ -596,7 +596,6 @@ async def _serve(opened: OpenedNode) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, process.stop)
     # What was built at the start stays: the garbage collector need not visit it again.
-    gc.collect()
     gc.freeze()
     await process.run(lambda: _print_ready(process))
 
@@ -672,7 +671,7 @@ class SteadyClock:
         return jump
 
 
-# The process's own log, old segments, compilation ahead -----------------------------------
+# The process's own log, and old segments ----------------------------------------------------
 
 
 class _JsonFormatter(logging.Formatter):
@@ -718,28 +717,3 @@ def remove_old_segments(folder: Path, keep_days: int, now: int) -> list[str]:
             path.unlink()
             removed.append(path.name)
     return removed
-
-
-def warm_up(say: Callable[[str], None]) -> None:
-    """Run every kernel once, so that the first request does not wait; `say` so if it takes long.
-
-    From the cache on the disk it takes a second, on a new machine a minute of processor time, once.
-    """
-    timer = threading.Timer(_PATIENCE, say, (_COMPILING,))
-    timer.daemon = True
-    timer.start()
-    try:
-        index.warm_up()
-        _warm_covering()
-    finally:
-        timer.cancel()
-
-
-def _warm_covering() -> None:
-    covering: Covering[int] = Covering(policy=Approximate())
-    for number in range(6):
-        wide = Predicate(0, 10, 20 + number, 100)
-        predicates = [wide, Predicate(1, 5 * number, 200, 100)][: 1 + number % 2]
-        covering.subscribe(number, box_vector(SubscriptionVector(0, predicates)))
-    covering.unsubscribe(0)
-    covering.rebuild()

@@ -46,6 +46,7 @@ from denwatch.node.core.items import (
     read_dot,
 )
 from denwatch.node.core.peers.knowledge import ChangeLog, PeerRecord
+from denwatch.node.core.subscriptions import Subscription
 from denwatch.node.core.trust import Trust
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.replication.dot_sets import EMPTY, MAX_SPAN, Run, Spans, intersect, unite
@@ -159,16 +160,17 @@ class Forwarding:
         self._copies: dict[Dot, Copy] = {}  # those that are not as they began
         self._places: dict[str, tuple[str, ...]] = {}  # of a subscriber, the latest node first
 
-    def restore(self, reader: Reader) -> None:
-        """Load what an earlier run saved."""
+    def restore(self, reader: Reader, subscriptions: Iterable[Subscription]) -> None:
+        """Load what an earlier run saved; `subscriptions` are those in force, by dot."""
         for key, value in reader.scan(COPIES):
             copies, hops, level = (int.from_bytes(value[at : at + 2], "big") for at in (0, 2, 4))
             at = int.from_bytes(value[6:], "big")
             self._copies[read_dot(key)] = Copy(copies, hops, level, at)
         self.encounters.restore(reader)
-        for kind in (SUBSCRIPTION, DELIVERED):
-            for item in self._item_store.iterate(reader, kind):
-                self.add_item(item)
+        for each in subscriptions:
+            self._note_place(each.subscriber.name, each.dot.origin)
+        for item in self._item_store.iterate(reader, DELIVERED):
+            self.add_item(item)
 
     def add_item(self, item: Item) -> bool:
         """Learn from a new item where a subscriber is; return whether that is another node."""
@@ -181,7 +183,10 @@ class Forwarding:
                 return False
         except ProtocolError:  # stored by a version that checked less
             return False
-        node = item.dot.origin
+        return self._note_place(subscriber, item.dot.origin)
+
+    def _note_place(self, subscriber: str, node: str) -> bool:
+        """Note that a subscriber was at a node; return whether that was not known."""
         known = self._places.get(subscriber, ())
         before = tuple(place for place in known if place != node)
         self._places[subscriber] = (node, *before)[:_PLACES]

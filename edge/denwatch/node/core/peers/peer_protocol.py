@@ -56,6 +56,7 @@ from denwatch.node.core.peers.item_exchange import (
     log_transfer,
 )
 from denwatch.node.core.peers.knowledge import ChangeLog, KnowledgeComparison, PeerRecord
+from denwatch.node.core.subscriptions import Subscription
 from denwatch.node.core.trust import Trust
 from denwatch.node.replication import wire
 from denwatch.node.replication.clock import Clocks
@@ -475,10 +476,10 @@ class PeerProtocol:
             item_store, self.validator, self._change_log, self.forwarding, clocks, trust
         )
 
-    def restore(self, reader: Reader) -> None:
+    def restore(self, reader: Reader, subscriptions: Iterable[Subscription]) -> None:
         """Load what an earlier run saved; the clocks are restored before all protocols."""
         self._change_log.restore(reader)
-        self.forwarding.restore(reader)
+        self.forwarding.restore(reader, subscriptions)
 
     # Links ----------------------------------------------------------------------------------
 
