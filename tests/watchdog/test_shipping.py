@@ -147,6 +147,25 @@ def test_a_board_of_an_unknown_architecture_gets_the_plain_kernel(tmp_path: Path
     assert done.stdout.strip() == "plain", done.stderr
 
 
+def test_machine_code_of_another_processor_falls_back_to_bytecode(tmp_path: Path) -> None:
+    """It was a ValueError: incompatible .mpy arch."""
+    try:
+        interpreter = find_unix(64)
+    except MissingRuntimeError as error:
+        pytest.skip(str(error))
+    build_role("full", "armv6m", tmp_path, has_fallback=True)
+    code = "import denwatch.watchdog.filter as f; print(f.KERNEL, f.Filter(64).count)"
+    done = subprocess.run(
+        [str(interpreter), "-c", code],
+        cwd=tmp_path,
+        env={"MICROPYPATH": f"{tmp_path}:.frozen"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["plain", "0"], done.stderr
+
+
 BAD = [
     ({"capacity": -5}, "capacity"),
     ({"capacity": "4 KB"}, "capacity"),
