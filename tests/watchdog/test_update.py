@@ -6,6 +6,7 @@ import unittest
 
 from denwatch.watchdog import slots
 from denwatch.watchdog.seal import unpack
+from denwatch.watchdog.update import ImageUpdate
 
 from tests.watchdog.updates import Board, Image, Restart, check_sound, make_code
 
@@ -138,6 +139,28 @@ class UpdateTest(unittest.TestCase):
         self.assertEqual(update.image, b"")
         self.assertFalse("manifest" in os.listdir("a"))  # noqa: PTH208
         self.assertTrue("update: wrong: manifest" in self.board.log)
+        self.assertEqual(self.count_wants(self.image), ([], False))  # not before the next start
+        self.board.start()
+        self.assertTrue(self.count_wants(self.image)[1])
+
+    def test_a_file_system_without_room_ends_the_update_and_nothing_else(self):
+        class FullUpdate(ImageUpdate):
+            is_full = False
+
+            def _store(self, data):
+                if self.is_full:
+                    raise OSError(28)
+                super()._store(data)
+
+        self.board.make = FullUpdate
+        self.board.start()
+        self.assertFalse(self.board.offer(self.image, 6))
+        self.board.update.is_full = True
+        self.assertFalse(self.board.offer(self.image))
+        self.assertEqual(self.board.update.image, b"")
+        self.assertTrue("28" in self.board.log[-1])
+        self.board.start()
+        self.assertTrue(self.board.offer(self.image))
 
     def test_a_piece_that_was_not_asked_for_changes_nothing(self):
         update = self.board.update

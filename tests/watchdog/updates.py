@@ -198,5 +198,5 @@ def check_resumed(board, image):
     if version == image.version or slots.is_trial or failed == hexlify(image.id).decode():
         return
     if not board.offer(image) or board.start() != image.version:
-        raise Bricked(f"the update to {image.version} does not end")
+        raise Bricked(f"the update to {image.version} does not end: {board.log}")
     check_sound()

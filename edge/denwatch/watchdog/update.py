@@ -48,6 +48,7 @@ class ImageUpdate:
         self._restart = restart
         self._slot = ""
         self.image = b""  # its id, empty: there is none
+        self._dropped = b""  # one that found no room, or came wrong: not again in this run
         self._rows: list[tuple[str, int, str]] = []  # digest, size and path of each file
         self._row = -1  # the one that is looked at; -1: the manifest
         self._size = 0  # of the manifest
@@ -61,7 +62,9 @@ class ImageUpdate:
         """Begin with an image, unless it is under way, or failed here before."""
         failed = self._slots.describe()[2]
         name = image.hex()
-        if image == self.image or name == failed or self._slots.is_trial or size > _LONGEST:
+        if image in (self.image, self._dropped) or name == failed or self._slots.is_trial:
+            return
+        if size > _LONGEST:
             return
         self._close()
         self._log("update: " + name[:16])
@@ -85,7 +88,11 @@ class ImageUpdate:
         """Do one step; return the message that asks for the next piece, None: nothing to ask."""
         if not self.image:
             return None
-        if self._part is None and not self._open():
+        try:
+            if self._part is None and not self._open():
+                return None
+        except OSError as error:  # a full file system, for one
+            self._drop(error)
             return None
         if now < self._until:
             return None
@@ -101,6 +108,12 @@ class ImageUpdate:
         data = message.get(4)
         if self._part is None or not is_next or not isinstance(data, bytes) or not data:
             return
+        try:
+            self._store(data)
+        except OSError as error:
+            self._drop(error)
+
+    def _store(self, data: bytes) -> None:
         digest, size, path = self._find_row()
         self._part.write(data)
         self._at += len(data)
@@ -125,6 +138,8 @@ class ImageUpdate:
         if self._holds(where, digest, size):
             self._advance(where)
             return False
+        if _measure(where) >= 0:  # of the image before: its room is needed
+            os.remove(where)  # noqa: PTH107
         part = self._slot + "/part." + digest[:8]
         _make_folders(part)
         source = self._find_copy(digest, size, path)
@@ -166,11 +181,9 @@ class ImageUpdate:
             self._failures += 1
             self._log("update: wrong: " + path)
             if self._failures >= _FAILURES:
-                self.image = b""
+                self._drop("given up")
             return
         _make_folders(where)
-        if _measure(where) >= 0:
-            os.remove(where)  # noqa: PTH107 - not every file system replaces
         os.rename(part, where)  # noqa: PTH104
         self._advance(where)
 
@@ -181,6 +194,7 @@ class ImageUpdate:
                 for line in file:
                     digest, size, path = line.split()
                     self._rows.append((digest, int(size), path))
+            self._sweep(self._slot, self._list_kept())
         self._row += 1
         self._until = 0
 
@@ -220,6 +234,20 @@ class ImageUpdate:
                     os.rmdir(path)  # noqa: PTH106
             elif path[len(self._slot) + 1 :] not in kept and name not in _SLOT_FILES:
                 os.remove(path)  # noqa: PTH107
+
+    def _list_kept(self) -> list[str]:
+        """Return what of the slot may be of use: files of the manifest, and parts of them."""
+        parts = ["part." + row[0][:8] for row in self._rows]
+        return parts + [row[2] for row in self._rows]
+
+    def _drop(self, reason: object) -> None:
+        """Do without this image until the next start."""
+        self._log("update: " + str(reason))
+        self._dropped, self.image = self.image, b""
+        try:
+            self._close()
+        except OSError:
+            self._part = None
 
     def _close(self) -> None:
         if self._part is not None:
