@@ -19,7 +19,12 @@ from denwatch.cli.devices.images import (
     list_role,
     read_architecture,
 )
-from denwatch.cli.devices.schema import check_config, estimate_life
+from denwatch.cli.devices.schema import (
+    check_board,
+    check_changes,
+    check_config,
+    estimate_life,
+)
 from denwatch.cli.devices.wizard import ask_config
 from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped
@@ -217,6 +222,36 @@ def test_every_field_of_the_page_is_accepted() -> None:
         "battery": {"pin": 35, "full": 6600},
     }
     check_config({**make_config(), **event, **options})
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [({"kind": "w1"}, "Linux"), ({"kind": "bme280", "bus": 1}, "clock")],
+)
+def test_what_only_a_raspberry_pi_can_read_is_not_installed_on_a_board(
+    source: dict[str, Any], word: str
+) -> None:
+    config = {**make_config(), "sources": {"s": source}}
+    check_config(config)
+    with pytest.raises(CommandError, match=word):
+        check_board(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"capacity": -1}, "capacity"),
+        ({"capasity": 1}, "capacity"),
+        ({"events": []}, "together"),
+        ({"vocabulary": None}, "without vocabulary"),
+    ],
+)
+def test_changes_over_the_air_are_checked_before_they_leave(
+    changes: dict[str, Any], word: str
+) -> None:
+    check_changes({"capacity": 2048, "sleep": None, "wifi": [{"name": "a", "password": ""}]})
+    with pytest.raises(CommandError, match=word):
+        check_changes(changes)
 
 
 def test_the_life_of_the_flash_is_estimated() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from denwatch.cli import common
 from denwatch.cli.devices import images
-from denwatch.cli.devices.schema import check_config, is_loopback
+from denwatch.cli.devices.schema import check_board, check_config, is_loopback
 from denwatch.cli.errors import EXIT_STATUS, CommandError
 
 _DESCRIPTION = """
@@ -125,6 +125,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _install(arguments: argparse.Namespace) -> int:
     config = _find_config(arguments)
+    check_board(config)
     for node in config["nodes"]:
         if is_loopback(node["url"]):
             words = f"{node['name']}: {node['url']} is this machine, a board cannot reach it"

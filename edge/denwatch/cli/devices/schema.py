@@ -215,6 +215,19 @@ def check_source(entry: object) -> None:
         raise ValueError("a field is [register, bytes, signed, little-endian, shift]")
 
 
+_LINUX = ("w1", "iio", "sysfs")
+_CHIPS = ("sht3x", "scd4x", "bme280")
+
+
+def check_board(config: Mapping[str, Any]) -> None:
+    """Refuse sources that only a Raspberry Pi has, and chips whose pins a board must know."""
+    for name, entry in config["sources"].items():
+        if entry["kind"] in _LINUX:
+            raise CommandError(f"{name}: {entry['kind']} is Linux's, a board has none")
+        if entry["kind"] in _CHIPS and not {"clock", "data"} <= set(entry):
+            raise CommandError(f"{name}: a board must know the pins clock and data of its bus")
+
+
 _POSITION = 5  # fields of a position
 
 
