@@ -363,7 +363,7 @@ class DeviceTarget(Target):
     """Frames of a device whose key is good."""
 
     name = "devices"
-    _TOPICS = ("hello", "nv", "sv", "ack", "")
+    _TOPICS = ("hello", "nv", "sv", "ack", "", "want")
 
     def play(self, script: Any) -> None:
         """Send frames; some subscriptions are there to be installed."""

@@ -19,7 +19,12 @@ from denwatch.cli.devices.images import (
     list_role,
     read_architecture,
 )
-from denwatch.cli.devices.schema import check_config, estimate_life
+from denwatch.cli.devices.schema import (
+    check_board,
+    check_changes,
+    check_config,
+    estimate_life,
+)
 from denwatch.cli.devices.wizard import ask_config
 from denwatch.cli.errors import CommandError
 from denwatch.client.vocabulary import load_shipped
@@ -147,6 +152,25 @@ def test_a_board_of_an_unknown_architecture_gets_the_plain_kernel(tmp_path: Path
     assert done.stdout.strip() == "plain", done.stderr
 
 
+def test_machine_code_of_another_processor_falls_back_to_bytecode(tmp_path: Path) -> None:
+    """It was a ValueError: incompatible .mpy arch."""
+    try:
+        interpreter = find_unix(64)
+    except MissingRuntimeError as error:
+        pytest.skip(str(error))
+    build_role("full", "armv6m", tmp_path, has_fallback=True)
+    code = "import denwatch.watchdog.filter as f; print(f.KERNEL, f.Filter(64).count)"
+    done = subprocess.run(
+        [str(interpreter), "-c", code],
+        cwd=tmp_path,
+        env={"MICROPYPATH": f"{tmp_path}:.frozen"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["plain", "0"], done.stderr
+
+
 BAD = [
     ({"capacity": -5}, "capacity"),
     ({"capacity": "4 KB"}, "capacity"),
@@ -198,6 +222,36 @@ def test_every_field_of_the_page_is_accepted() -> None:
         "battery": {"pin": 35, "full": 6600},
     }
     check_config({**make_config(), **event, **options})
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [({"kind": "w1"}, "Linux"), ({"kind": "bme280", "bus": 1}, "clock")],
+)
+def test_what_only_a_raspberry_pi_can_read_is_not_installed_on_a_board(
+    source: dict[str, Any], word: str
+) -> None:
+    config = {**make_config(), "sources": {"s": source}}
+    check_config(config)
+    with pytest.raises(CommandError, match=word):
+        check_board(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"capacity": -1}, "capacity"),
+        ({"capasity": 1}, "capacity"),
+        ({"events": []}, "together"),
+        ({"vocabulary": None}, "without vocabulary"),
+    ],
+)
+def test_changes_over_the_air_are_checked_before_they_leave(
+    changes: dict[str, Any], word: str
+) -> None:
+    check_changes({"capacity": 2048, "sleep": None, "wifi": [{"name": "a", "password": ""}]})
+    with pytest.raises(CommandError, match=word):
+        check_changes(changes)
 
 
 def test_the_life_of_the_flash_is_estimated() -> None:

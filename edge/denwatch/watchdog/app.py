@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .duty import DutyCycle, Kept
+    from .trial import CodeTrial
 
 _HEALTHY = const(600_000)  # ms of work after which crashes are forgotten
 
@@ -68,6 +69,7 @@ class Watchdog:
     """All parts of one device, and the tasks that run them."""
 
     duty: "DutyCycle | None" = None  # of a device that sleeps
+    trial: "CodeTrial | None" = None  # of a device whose code can be updated
 
     def __init__(
         self,
@@ -113,6 +115,11 @@ class Watchdog:
             random.randrange,
             LinkSettings(**config.get("link", {})),
         )
+        if board and "slots" in sys.modules:  # where `main.py` came from: code can be updated
+            from .trial import CodeTrial
+
+            self.trial = CodeTrial(self, sys.modules["slots"], board)
+            self.uplink.open_update = self.trial.open_update
         if self.crashes:
             self.log("crashed, " + str(self.crashes) + ": " + last)
 
@@ -133,6 +140,8 @@ class Watchdog:
         if self.duty is not None:
             facts.update(self.duty.describe())
         fields[25] = facts
+        number = getattr(sys.implementation, "_mpy", 0)
+        fields[30] = [number] + (self.trial.describe() if self.trial else [0, "", b"", b""])
         if self.supervisor.lines:
             fields[26] = self.supervisor.lines
         if self.guard.lowest > 0:
@@ -223,6 +232,8 @@ class Watchdog:
                 self.spool.flush(now)
             self.guard.check(now)
             self.guard.rest()
+            if self.trial:
+                self.trial.check(now)
             if self.crashes and now > _HEALTHY:
                 self.forget_crashes()
             await asyncio.sleep(1)
@@ -292,6 +303,8 @@ def main(
     if is_safe:
         config["sources"] = {}
         config["events"] = []
+        config["sleep"] = 0
+    if getattr(sys.modules.get("slots"), "is_trial", False):  # it sleeps once it is confirmed
         config["sleep"] = 0
     watchdog = wake(config, crc32(text.encode()), feed)
     del text

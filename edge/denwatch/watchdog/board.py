@@ -4,6 +4,8 @@ Makes what the sources, the guard and the duty cycle take: converters, pins, bus
 hardware watchdog, reset reasons, deep sleep. Not imported on a PC.
 """
 
+import time
+
 import machine
 import network
 
@@ -87,6 +89,34 @@ def make_adc(pin: int) -> "machine.ADC":
 def make_pin(pin: int, pull_up: bool = True) -> "machine.Pin":
     """Return a digital input."""
     return machine.Pin(pin, machine.Pin.IN, machine.Pin.PULL_UP if pull_up else None)
+
+
+class PulseInput:
+    """Counts falling edges of a pin, or all of them, by interrupt; up to 65,535, then from 0."""
+
+    def __init__(self, pin: int, debounce: int, is_both: bool) -> None:
+        self.count = 0
+        self._debounce = debounce
+        self._last = time.ticks_ms()  # type: ignore[attr-defined]
+        edges = machine.Pin.IRQ_FALLING | (machine.Pin.IRQ_RISING if is_both else 0)
+        make_pin(pin).irq(self._note, edges)
+
+    def _note(self, _: object) -> None:
+        now = time.ticks_ms()  # type: ignore[attr-defined]
+        if time.ticks_diff(now, self._last) >= self._debounce:  # type: ignore[attr-defined]
+            self.count = (self.count + 1) & 0xFFFF
+        self._last = now  # bouncing lasts as long as its edges follow each other
+
+
+def make_counter(pin: int, debounce: int, is_both: bool) -> PulseInput:
+    """Return what counts edges of a digital input."""
+    return PulseInput(pin, debounce, is_both)
+
+
+def make_serial(port: int, receive: "int | None", baud: int) -> "machine.UART":
+    """Return a serial port that does not wait."""
+    pins = {} if receive is None else {"rx": machine.Pin(receive)}
+    return machine.UART(port, baudrate=baud, timeout=0, **pins)
 
 
 def make_i2c(number: int, clock: int, data: int, frequency: int = 100_000) -> "machine.I2C":

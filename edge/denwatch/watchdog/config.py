@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from .ring import BlockDevice
     from .sources import Board
 
-_KINDS = {"csv": "csv_file", "dht11": "dht", "dht22": "dht"}  # where the module is called otherwise
+# Where the module is called otherwise than the kind.
+_KINDS = {
+    "csv": "csv_file",
+    "dht11": "dht",
+    "dht22": "dht",
+    "sht3x": "commands",
+    "scd4x": "commands",
+    "adc_mv": "adc",
+    "w1": "sysfs",
+    "iio": "sysfs",
+}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -81,12 +91,19 @@ def read_events(config: "dict[str, Any]", board: "Board | None") -> list[Event]:
     return events
 
 
+def find_source_module(kind: str) -> str:
+    """Return the module of `sources` that has a kind."""
+    return _KINDS.get(kind, kind)
+
+
 def make_source(entry: "dict[str, Any]", board: "Board | None") -> "Any":
     """Return a source by its kind: `make` of the module of that name; no other is imported."""
     kind = entry["kind"]
-    name = _KINDS.get(kind, kind)
-    package = __name__[: -len("config")] + "sources."
+    name = find_source_module(kind)
+    package = __name__[: -len("config")]
     try:
-        return __import__(package + name, None, None, ["make"]).make(entry, board)
+        if board is None and kind not in ("csv", "w1", "iio", "sysfs"):  # those need no board
+            board = __import__(package + "linux", None, None, ["make_i2c"])
+        return __import__(package + "sources." + name, None, None, ["make"]).make(entry, board)
     except (ImportError, AttributeError):
         raise ConfigError("kind: " + kind) from None

@@ -15,7 +15,7 @@ try:
     from .viper import scan as scan
 
     KERNEL = "viper"
-except (ImportError, SyntaxError):  # no micropython module, or one without viper
+except (ImportError, SyntaxError, ValueError):  # no viper, or another processor's machine code
     from .plain import scan as scan
 
     KERNEL = "plain"
@@ -81,7 +81,7 @@ class Filter:
                 from .doubt import scan_doubtful
 
                 self._scan = scan_doubtful
-            except (ImportError, SyntaxError):  # left out, or no viper: the rater does it
+            except (ImportError, SyntaxError, ValueError):  # left out, or as above: the rater
                 pass
         if self._scan is not scan:
             for at in range(64):

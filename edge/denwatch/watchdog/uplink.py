@@ -8,8 +8,9 @@ What a node can rely on, and what it must do. All messages are MQTT publications
 |---|---|---|
 | `hello`, up | message: hello; an empty payload is the will | the device's epoch, counts from 1 |
 | `nv`, up | notifications | those of the *last* notification in it |
-| `sv`, down | subscriptions, or message: remove | above all before it on `sv` from this node |
-| `ack`, down | message: acknowledge | not looked at |
+| `sv`, down | subscriptions, message: remove, or offer | above all before it on `sv` of this node |
+| `ack`, down | message: acknowledge, or a piece of an image | not looked at |
+| `want`, up | message: which piece of an image is wanted | counts from 2³¹ |
 
 * Every connection begins with a hello, said again (after 5 s, doubled up to 80) until the node has
   sent any sound frame. Notifications follow without waiting for that.
@@ -35,6 +36,7 @@ What a node can rely on, and what it must do. All messages are MQTT publications
   same; one vector that is refused does not keep the others of its frame out.
 * The device reads packets of up to 2,048 bytes (`link.limit`): a longer one is acknowledged to the
   server and dropped (`too_long`). Some 20 vectors a frame are kind to its memory.
+* An offer is of an image for an update (`update.py`); who has no part for it passes it over.
 * What is refused is counted by its reason, and changes nothing.
 
 Each of the device's rules has a test that fails without it: tests/watchdog/test_uplink.py (storms),
@@ -62,10 +64,14 @@ from .spool import Spool
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 # Counters: frames with notifications, those of them sent again, ...
 _COUNTS = ("frames", "again", "acknowledged", "installed", "removed", "begun_anew")
 _REFUSALS = ("version", "key", "tag", "frame", "replay", "vector", "message")
+OFFER = const(16)  # types of messages about updates
+PIECE = const(17)
+_WANTS = const(0x80000000)  # numbers of frames that ask for pieces: no hello has one
 FIRST_WAIT = const(5_000)  # ms for the node's acknowledgement, doubled up to the longest
 LONGEST_WAIT = const(80_000)
 
@@ -75,6 +81,9 @@ class Uplink:
 
     `describe()` returns further fields of a hello by their numbers: firmware, reset, lowest.
     """
+
+    update: "Any" = None  # the `ImageUpdate` that is under way
+    open_update: "Callable[[], Any] | None" = None  # makes it; None: a device without this part
 
     def __init__(
         self,
@@ -100,6 +109,7 @@ class Uplink:
         self.will: tuple[str, bytes] | None = (topic + "hello", b"")
         self._key: FrameKey | None = None  # of the node that is connected
         self.hellos = 0
+        self._wants = 0
         self.is_answered = False  # whether the node has said anything since the connection
         self._heard_at = 0
         self._hello_at = 0  # when to say hello, until it answers
@@ -133,10 +143,10 @@ class Uplink:
             body = self._write_hello()
             return self._topic + "hello", key.seal(MESSAGE, self._spool.epoch, self.hellos, body)
         if self._is_waiting(now):
-            return None
+            return self._ask(key, now)
         epoch, last, vectors = self._spool.peek(now, self._room)
         if not vectors:
-            return None
+            return self._ask(key, now)
         self.counts["frames"] += 1
         if self._sent[1]:  # not acknowledged in time
             self.counts["again"] += 1
@@ -145,10 +155,20 @@ class Uplink:
         self._until = now + self._wait
         return self._topic + "nv", key.seal(NOTIFICATIONS, epoch, last, join(vectors))
 
+    def _ask(self, key: FrameKey, now: int) -> "tuple[str, bytes] | None":
+        """Ask for the next piece of an image."""
+        body = self.update.next_want(now) if self.update is not None and self.is_answered else None
+        if body is None:
+            return None
+        self._wants += 1
+        frame = key.seal(MESSAGE, self._spool.epoch, _WANTS + self._wants, body)
+        return self._topic + "want", frame
+
     def is_settled(self, now: int, quiet: int) -> bool:
         """Return whether the node has all that waited, and has said all that it wants to say."""
         is_quiet = self.is_answered and now - self._heard_at >= quiet
-        return is_quiet and not self._spool.has_waiting()
+        is_whole = self.update is None or not self.update.image
+        return is_quiet and is_whole and not self._spool.has_waiting()
 
     def _is_waiting(self, now: int) -> bool:
         """Return whether the node still has time to acknowledge the batch before."""
@@ -186,7 +206,11 @@ class Uplink:
         return True
 
     def _take_acknowledgement(self, kind: int, body: bytes, now: int) -> None:
-        message = _read_message(kind, body, ACKNOWLEDGE, HEARD)
+        message = _read_message(kind, body, ACKNOWLEDGE, HEARD, PIECE)
+        if message[0] == PIECE:
+            if self.update is not None:
+                self.update.take(message)
+            return
         number = (_check(message.get(1)), _check(message.get(2)))
         if message[0] == HEARD:
             if number > (self._spool.epoch, self.hellos):  # of a life that this spool forgot
@@ -208,7 +232,11 @@ class Uplink:
         if not self._spool.note_seen(self._key.node, epoch, sequence, now):
             raise FrameError("replay")
         if kind != SUBSCRIPTIONS:
-            handles = _read_message(kind, body, REMOVE).get(1)
+            message = _read_message(kind, body, REMOVE, OFFER)
+            handles = message.get(1)
+            if message[0] == OFFER:
+                self._take_offer(handles, _check(message.get(2)))
+                return
             if not isinstance(handles, list):
                 raise FrameError("message")
             self.counts["removed"] += self._manager.remove([_check(handle) for handle in handles])
@@ -220,6 +248,15 @@ class Uplink:
             except ValueError as error:
                 self.counts["refused_vector"] += 1
                 self.refused = str(error)
+
+    def _take_offer(self, image: object, size: int) -> None:
+        """Begin an update, on a device that can."""
+        if not isinstance(image, bytes) or len(image) != 16:
+            raise FrameError("message")
+        if self.update is None and self.open_update is not None:
+            self.update = self.open_update()
+        if self.update is not None:
+            self.update.offer(image, size)
 
 
 def _read_message(kind: int, body: bytes, *types: int) -> "dict[object, object]":

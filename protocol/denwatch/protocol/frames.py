@@ -179,6 +179,9 @@ _SCHEMAS = {
             24: ("doubts", "doubts", False),  # event: features that have an accuracy
             25: ("facts", "facts", False),  # what the board says of itself, by number
             26: ("log", "text", False),  # its last lines, once it was asked for them
+            # sys.implementation._mpy, 0: no updates, 1: they can be, 2: on trial; version, image,
+            # image that failed
+            30: ("image", "image", False),
         },
     ),
     2: ("vocabulary", {1: ("hash", "hash", True), 2: ("body", "bytes", True)}),
@@ -191,12 +194,34 @@ _SCHEMAS = {
     7: ("items", {1: ("items", "items", True)}),
     # the number of the last hello that a node accepted, to a device whose hello is older
     8: ("heard", {1: ("epoch", "uint32", True), 2: ("count", "uint32", True)}),
+    # updates over the air: an image (its id) with a manifest of so many bytes ...
+    16: ("offer", {1: ("image", "bytes", True), 2: ("size", "uint32", True)}),
+    # ... of which file 0 is the manifest, and file n what its nth line names
+    17: (
+        "piece",
+        {
+            1: ("image", "bytes", True),
+            2: ("file", "uint16", True),
+            3: ("at", "uint32", True),
+            4: ("data", "bytes", True),
+        },
+    ),
+    18: (
+        "want",
+        {
+            1: ("image", "bytes", True),
+            2: ("file", "uint16", True),
+            3: ("at", "uint32", True),
+            4: ("length", "uint16", True),
+        },
+    ),
 }
 
 _LISTS = {"uints": "uint16", "many bytes": "bytes", "ranges": "range", "items": "item"}
 _MAPS = {"senses": ("uint6", "masks"), "doubts": ("uint6", "uint16"), "facts": ("uint8", "uint32")}
 _TUPLES = {
     "masks": ("uint16", "uint16"),
+    "image": ("uint16", "uint8", "text", "bytes", "bytes"),
     "range": ("name", "uint32", "uint64", "bytes"),
     "item": ("name", "uint32", "uint64", "uint8", "uint64", "bytes"),
 }

@@ -15,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from denwatch import protocol, watchdog
 from denwatch.cli.errors import MISSING, CommandError
+from denwatch.watchdog.config import find_source_module
 
 ARCHITECTURES = ("xtensawin", "armv6m", "armv7m", "rv32imc", "x64", "x86")
 # By the number in `sys.implementation._mpy` of a board, bits 10 to 15; a Cortex-M4 or M7 runs what
@@ -44,7 +45,13 @@ _PACKAGES = {
     for name, package in (("protocol", protocol), ("watchdog", watchdog))
 }
 # Not for boards: the kernel where there is no viper, and what tools read.
-_LEFT_OUT = tuple(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest"))
+SLOTS = "denwatch/watchdog/slots.py"  # is `slots.mpy` on a board: it chooses among the others
+_LEFT_OUT = (
+    *(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest", "linux", "sources/sysfs")),
+    SLOTS,
+)
+UPDATE = ("update", "trial")  # what updates over the air need, with the slots
+OPTIONAL = ("doubt", "duty", "together", "update")  # what a device may go without
 # Imported if they are there: what makes uncertain readings exact and fast. The filter alone goes
 # without them, slower, and sends too much rather than too little.
 PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together"))
@@ -125,20 +132,41 @@ def _run_program(*command: str, failure: str) -> None:
         raise CommandError(f"{failure}: {done.stderr.strip() or done.stdout.strip()}")
 
 
+def list_needless(
+    without: Iterable[str], sources: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[str]:
+    """Return the files that go with parts that are left out, and of sensors that are not there."""
+    names = [name for part in without for name in (UPDATE if part == "update" else (part,))]
+    if sources is not None:
+        used = {find_source_module(entry["kind"]) for entry in sources.values()} | {"__init__"}
+        modules = (_PACKAGES["watchdog"] / "sources").glob("*.py")
+        names += [f"sources/{path.stem}" for path in modules if path.stem not in used]
+    return [f"denwatch/watchdog/{name}.py" for name in names]
+
+
 def build_role(
-    role: str, architecture: str, target: Path, needless: Collection[str] = ()
+    role: str,
+    architecture: str,
+    target: Path,
+    needless: Collection[str] = (),
+    has_fallback: bool = False,
 ) -> dict[str, int]:
     """Compile a role into a folder laid out like a device's `lib/`; the bytes of each file.
 
-    Without an architecture there is no machine code: the kernel is the plain one.
+    Without an architecture there is no machine code: the kernel is the plain one. With a fallback
+    it is there, too, for a board that turns out to be another one.
     """
     names = [name for name in list_role(role) if name not in needless]
+    if role == "full" and not any(name.endswith("/update.py") for name in needless):
+        names.append(SLOTS)
     if not architecture:
         names = [_PLAIN if name == _VIPER else name for name in names if name not in _NATIVE]
+    elif has_fallback:
+        names.append(_PLAIN)
     sources = {name: find_source(name).read_text(encoding="utf-8") for name in names}
     sizes: dict[str, int] = {}
     for name, text in shrink(sources).items():
-        output = target / Path(name).with_suffix(".mpy")
+        output = target / Path("slots.py" if name == SLOTS else name).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
         compile_text(text, Path(name).stem, architecture, output)
         sizes[output.relative_to(target).as_posix()] = output.stat().st_size
@@ -172,7 +200,7 @@ _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Py
 # and calls its `make_adc` and so on.
 _INNER = (
     *("board", "check", "config", "doubt", "duty", "link", "packets", "rating"),
-    *("seal", "significance", "supervisor", "together", "uplink", "wifi"),
+    *("seal", "significance", "supervisor", "together", "trial", "update", "uplink", "wifi"),
 )
 _INNER_FILES = ("denwatch/protocol/", *(f"denwatch/watchdog/{name}.py" for name in _INNER))
 

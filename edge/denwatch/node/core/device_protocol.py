@@ -3,7 +3,8 @@
     dens/1/wd/<device>/hello   what a device is and senses; an empty one is its will
     dens/1/wd/<device>/nv      a frame of notifications
     dens/1/wd/<device>/sv      a frame that installs or removes vectors (`devices.py`)
-    dens/1/wd/<device>/ack     up to where its notifications are committed
+    dens/1/wd/<device>/ack     up to where its notifications are committed; a piece of an image
+    dens/1/wd/<device>/want    which piece of an image a device asks for (`updates.py`)
 
 Rules, each with a test that fails without it:
 
@@ -56,6 +57,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import Vocabularies, decode_notification
 from denwatch.node.core.subscriptions import Subscription
+from denwatch.node.core.updates import DeviceUpdates, RunningImage
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
@@ -130,7 +132,7 @@ def read_hello(
     now: int,
 ) -> Device:
     """Return the device of an authenticated hello; DeviceRefusal says why it is none."""
-    fields = _read_message(frame)
+    fields = _read_message(frame, "hello")
     if fields["device"] != name:
         raise DeviceRefusal("name", f"a hello of {fields['device']}")
     if fields["epoch"] != frame.epoch:
@@ -160,6 +162,7 @@ def read_hello(
         (0, 0) if known is None else known.taken,
         frame.epoch,
         fields.get("doubts"),
+        RunningImage(*fields["image"]) if "image" in fields else None,
         _name_facts(fields),
     )
 
@@ -208,15 +211,15 @@ def check_sensed(sensed: Sensed, possible: Sensed) -> None:
             )
 
 
-def _read_message(frame: Frame) -> dict[str, Any]:
+def _read_message(frame: Frame, wanted: str) -> dict[str, Any]:
     if frame.kind != MESSAGE:
-        raise DeviceRefusal("kind", f"kind {frame.kind} is no hello")
+        raise DeviceRefusal("kind", f"kind {frame.kind} is no {wanted}")
     try:
         name, fields = decode_message(frame.body)
     except ProtocolError as error:
         raise DeviceRefusal("message", str(error)) from None
-    if name != "hello":
-        raise DeviceRefusal("message", f"{name} is no hello")
+    if name != wanted:
+        raise DeviceRefusal("message", f"{name} is no {wanted}")
     return fields
 
 
@@ -384,6 +387,23 @@ class Downlink:
             payload = _seal(link, MESSAGE, (self._epoch, 0), heard)
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
+    def offer(self, transaction: Transaction, device: Device, fields: dict[str, object]) -> None:
+        """Offer an image, under a number like that of a vector: nobody can play it back."""
+        link = self._find_link(device)
+        if link is not None and self._reachable.get(device.name):
+            number = self._registry.take_number(transaction, device, self._epoch)
+            payload = _seal(link, MESSAGE, number, encode_message("offer", fields))
+            transaction.publish(f"{DEVICES}{device.name}/sv", payload)
+
+    def send_piece(
+        self, transaction: Transaction, device: Device, fields: dict[str, object]
+    ) -> None:
+        """Send a piece of an image, which the device compares with what it was offered."""
+        link = self._find_link(device)
+        if link is not None:
+            payload = _seal(link, MESSAGE, (self._epoch, 0), encode_message("piece", fields))
+            transaction.publish(f"{DEVICES}{device.name}/ack", payload)
+
     def _find_link(self, device: Device) -> Link | None:
         """Return the key of its last hello: a device has one key at a time."""
         return self._keys.link_for(device.name, device.key_id)
@@ -417,6 +437,7 @@ class DeviceProtocol:
         self._localise = localise
         self._settings = settings or DeviceSettings()
         self._has_room = has_room
+        self.updates = DeviceUpdates()  # a node that has images replaces it
         self._registry = DeviceRegistry()
         self._tables = VectorTables(self._settings, vocabularies)
         self._downlink = Downlink(
@@ -454,6 +475,30 @@ class DeviceProtocol:
         """Return all devices that ever said hello, by name."""
         return sorted(self._registry, key=lambda device: device.name)
 
+    def find_running(self, name: str) -> RunningImage | None:
+        """Return what a device said of its code; None if it has not said hello."""
+        device = self._registry.get(name)
+        if device is None:
+            return None
+        return device.image or RunningImage(0, 0, "", b"", b"")
+
+    def describe_fleet(self) -> list[dict[str, object]]:
+        """Return what is known of every device and its update, for people."""
+        return [
+            {
+                "device": device.name,
+                "present": device.is_present,
+                "heard": device.heard,
+                "firmware": device.firmware,
+                "kind": device.image.kind if device.image else None,
+                "code": device.image.state if device.image else 0,
+                "version": device.image.version if device.image else "",
+                "image": device.image.image.hex() if device.image else "",
+                "update": self.updates.describe(device.name, self.find_running),
+            }
+            for device in self.list_devices()
+        ]
+
     def is_installed(self, device: str) -> bool:
         """Return whether a device surely has the vectors that it shall have."""
         table = self._tables.get(device)
@@ -475,6 +520,8 @@ class DeviceProtocol:
                 raise DeviceRefusal("sender", f"{message.sender} is not {name}")
             if what == "hello":
                 self._receive_hello(transaction, name, message.payload)
+            elif what == "want":
+                self._receive_want(transaction, name, message.payload)
             elif what == "nv":
                 self._receive_notifications(transaction, name, message)
             else:
@@ -520,6 +567,27 @@ class DeviceProtocol:
         self._downlink.acknowledge(transaction, device)
         self._downlink.announce(transaction, self._tables.settle(transaction, table))
         self._downlink.send(transaction, name)
+        self.updates.forget_offer(name)
+        self._offer_image(transaction, device)
+
+    def _offer_image(self, transaction: Transaction, device: Device) -> None:
+        image = self.updates.find_due(device.name, self.find_running, transaction.now)
+        if image is not None and device.is_present:
+            fields: dict[str, object] = {"image": image.id, "size": len(image.files[0])}
+            self._downlink.offer(transaction, device, fields)
+            transaction.count("device_offers")
+
+    def _receive_want(self, transaction: Transaction, name: str, payload: bytes) -> None:
+        """Send a device the piece of its image that it asks for."""
+        frame, _ = open_upward(self._keys, name, payload)
+        device = self._registry.get(name)
+        if device is None:
+            raise DeviceRefusal("hello", "no hello of it is accepted: none has come")
+        piece = self.updates.answer(name, _read_message(frame, "want"), transaction.now)
+        if piece is None:
+            raise DeviceRefusal("image", "it asks for an image that is not for it")
+        transaction.count("device_pieces")
+        self._downlink.send_piece(transaction, device, piece)
 
     def _announce(self, transaction: Transaction, device: Device) -> None:
         """Tell all nodes what a device senses, if that is new or their knowledge ends soon."""
@@ -657,6 +725,10 @@ class DeviceProtocol:
         """Place what waits, and send again what was not acknowledged."""
         self._downlink.announce(transaction, self._tables.advance(transaction))
         self._downlink.resend(transaction)
+        for name in self.updates.rollout.targets:
+            device = self._registry.get(name)
+            if device is not None and device.is_present:
+                self._offer_image(transaction, device)
 
     def forget_device(self, transaction: Transaction, name: str) -> bool:
         """Let a device begin anew, whose memory was erased; return whether it was known."""

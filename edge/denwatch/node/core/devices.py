@@ -47,6 +47,7 @@ from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.languages import StoredSubscription, load_languages
 from denwatch.node.core.notifications import Vocabularies
+from denwatch.node.core.updates import RunningImage
 from denwatch.node.covering import Approximate, Policy
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.timecode import LAST_DURATION, decode_duration, encode_duration
@@ -104,6 +105,7 @@ class Device:
     taken: Number = (0, 0)
     epoch: int = 0  # the highest that it was heard in
     doubts: dict[int, int] | None = None  # by event: attributes with an accuracy; None: any may
+    image: RunningImage | None = None  # its code; None: it does not say
     # Not on the disk:
     facts: dict[str, int | str] = field(default_factory=dict, compare=False)  # of the board
     is_present: bool = field(default=False, compare=False)
@@ -119,7 +121,8 @@ class Device:
         facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
         what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
         doubt = [self.is_doubtful, self.epoch, self.doubts]
-        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt])
+        image = None if self.image is None else list(self.image)
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt, image])
 
 
 def _decode(name: str, data: bytes) -> Device:
@@ -129,7 +132,9 @@ def _decode(name: str, data: bytes) -> Device:
     what = vocabulary, masks, capacity, tuple(languages)
     facts = firmware, reset, lowest, dropped, heard, is_doubtful
     doubts = last[0] if last else None  # an older version stored none
-    return Device(name, (epoch, count), key_id, *what, *facts, epoch=seen, doubts=doubts)
+    running = RunningImage(*last[1]) if len(last) > 1 and last[1] else None
+    hello = (epoch, count)
+    return Device(name, hello, key_id, *what, *facts, epoch=seen, doubts=doubts, image=running)
 
 
 def _pack(number: Number) -> bytes:

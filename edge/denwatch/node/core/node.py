@@ -40,6 +40,7 @@ from denwatch.node.core.peers.item_exchange import PeerKeys, PendingDeliveries
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.trust import Notices, Trust
+from denwatch.node.core.updates import DeviceUpdates
 from denwatch.node.replication.clock import Clocks
 
 
@@ -264,13 +265,14 @@ def build_core(
     pending: PendingDeliveries | None = None,
     has_room: Callable[[], bool] | None = None,
     numbers: RunNumbers | None = None,
+    updates: DeviceUpdates | None = None,
 ) -> Node:
     """Put a node's core together; nothing is restored yet.
 
     `roles`: what subscribers may see, everything if None. `visibility`: what Home Assistant may
     see; None: there is none. `notices`: the keyring whose revocations travel. `pending` and
     `has_room` replace what the subscribers' protocol answers to peers and devices. `numbers`: those
-    of the core that this one replaces within a run.
+    of the core that this one replaces within a run. `updates`: what devices are to be updated to.
     """
     item_store = ItemStore(name, store.epoch, keys.sign, clocks.localise, numbers)
     subscribers = devices = peers = operators = home = None
@@ -289,6 +291,7 @@ def build_core(
             settings.devices,
             has_room=has_room or (lambda: True),
         )
+        devices.updates = updates or devices.updates
     trust = None if notices is None else Trust(item_store, notices)
     if settings.peers is not None:
         assert pending is not None, "peers ask who waits for a notification"

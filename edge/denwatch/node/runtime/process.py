@@ -53,6 +53,7 @@ from denwatch.node.runtime.links import (
     ServerLogin,
     list_addresses,
 )
+from denwatch.node.runtime.rollouts import RolloutFolder
 from denwatch.node.security import open_keyring
 from denwatch.node.store import Storage, Store, StoreDecayed, StoreError, StoreFull
 from denwatch.node.store.damage import check_store
@@ -167,6 +168,10 @@ class Process:
             segment_age=config.log.rotate_seconds * 1000,
         )
         self._generation = opened.built.keyring.generation
+        keyring = opened.built.keyring
+        self._rollouts = RolloutFolder(
+            config.folder, opened.built.updates, lambda: keyring.registrations.site
+        )
 
     # Life -----------------------------------------------------------------------------------
 
@@ -308,6 +313,7 @@ class Process:
             _log.warning("the clock was set by %.3f s", jump / 1000)
             self.durable_node.set_clock(jump, now)
         self._reload_keys(now)
+        self._rollouts.step(self._built.list_fleet, now)
         self._follow_hints()
         self.durable_node.tick(now)
         self._kernels.offer(self.durable_node.node.item_store.count(SUBSCRIPTION))

@@ -207,7 +207,8 @@ def grant_operator(listener: str) -> Grant:
 def grant_device(name: str) -> Grant:
     """Return what a watchdog may do."""
     own = f"{ROOT}wd/{name}/"
-    return Grant(frozenset([f"{own}hello", f"{own}nv"]), (f"{own}sv", f"{own}ack"))
+    sent = frozenset(f"{own}{what}" for what in ("hello", "nv", "want"))
+    return Grant(sent, (f"{own}sv", f"{own}ack"))
 
 
 def grant_node(name: str, listener: str) -> Grant:

@@ -300,6 +300,10 @@ class Authority:
         ruling = Ruling(name, number, is_revoked, node, b"")
         return ruling._replace(signature=self._sign.sign(ruling.covered()))
 
+    def sign_image(self, covered: bytes) -> bytes:
+        """Return the signature of code for devices; `covered` says that it is code."""
+        return self._sign.sign(covered)
+
     def issue_certificate(self, name: str, addresses: list[str], today: datetime) -> Certificate:
         """Return a new certificate for a node's server, for its name and its addresses."""
         key = ec.generate_private_key(ec.SECP256R1())

@@ -20,21 +20,26 @@ if TYPE_CHECKING:
         def read_u16(self) -> int:
             """Convert once; 0..65535."""
 
+        def read_uv(self) -> int:
+            """Convert once; microvolts, by the calibration in the chip."""
+
 
 class Adc(Source):
     """The median of an odd number of conversions."""
 
-    def __init__(self, converter: "Converter", times: int = 5) -> None:
+    def __init__(self, converter: "Converter", times: int = 5, is_voltage: bool = False) -> None:
         if times < 1 or not times & 1:
             raise ValueError("no median of " + str(times))  # choose an odd number
         self._converter = converter
+        self._is_voltage = is_voltage
         self._counts = array("H", [0] * times)
 
     def measure(self, now: int) -> None:  # noqa: ARG002 - the interface
         """Convert a few times and keep the counts in order."""
         counts = self._counts
         for i in range(len(counts)):
-            count = self._converter.read_u16()
+            is_voltage = self._is_voltage
+            count = self._converter.read_uv() // 1000 if is_voltage else self._converter.read_u16()
             j = i
             while j and counts[j - 1] > count:
                 counts[j] = counts[j - 1]
@@ -47,5 +52,5 @@ class Adc(Source):
 
 
 def make(entry: "dict[str, Any]", board: "Board") -> Adc:
-    """Make one: `pin`."""
-    return Adc(board.make_adc(entry["pin"]))
+    """Make one: `kind`, `pin`."""
+    return Adc(board.make_adc(entry["pin"]), is_voltage=entry["kind"] == "adc_mv")
