@@ -123,10 +123,10 @@ def build_failing() -> Scenario:
     happenings = [
         Happening(20_000, "hang-up", 0, 0),
         Happening(40_000, "walk", 0, 1),
-        Happening(63_500, "kill", 0, 0),
-        Happening(65_500, "kill", 1, 0),
-        Happening(66_000, "loss", 0, 1),
-        Happening(70_000, "meet", 0, 1),
+        Happening(62_500, "kill", 0, 0),
+        Happening(64_500, "kill", 1, 0),
+        Happening(65_000, "loss", 0, 1),
+        Happening(69_000, "meet", 0, 1),
     ]
     return Scenario(2, 3, 2, 2, "epidemic", 100_000, tuple(happenings), trouble=2 * MINUTE)
 

@@ -69,6 +69,7 @@ class DeviceSettings:
     pause: int = 1_000  # between acknowledgements of what came before
     keep: int = 7 * DAY  # how long a notification lives
     transit: int = 2_000  # a frame may be so long under way unnoticed
+    drift: int = 500  # a device's clock is wrong by at most the 500th part, while it is connected
     placing: int = 1_000  # subscriptions that one tick places in a covering table
     rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
     burst: int = 200  # devices that one transaction sends a change to
@@ -105,6 +106,7 @@ class Device:
     taken: Number = (0, 0)
     epoch: int = 0  # the highest that it was heard in
     doubts: dict[int, int] | None = None  # by event: attributes with an accuracy; None: any may
+    answer: Number = (0, 0)  # of the frame that answered the hello, when it came
     # Not on the disk:
     facts: dict[str, int | str] = field(default_factory=dict, compare=False)  # of the board
     is_present: bool = field(default=False, compare=False)
@@ -120,7 +122,7 @@ class Device:
         facts = [self.firmware, self.reset, self.lowest, self.dropped, self.heard]
         what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
         doubt = [self.is_doubtful, self.epoch, self.doubts]
-        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt])
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt, self.answer])
 
 
 def _decode(name: str, data: bytes) -> Device:
@@ -129,8 +131,11 @@ def _decode(name: str, data: bytes) -> Device:
     firmware, reset, lowest, dropped, heard, is_doubtful, seen, *last = rest
     what = vocabulary, masks, capacity, tuple(languages)
     facts = firmware, reset, lowest, dropped, heard, is_doubtful
-    doubts = last[0] if last else None  # an older version stored none
-    return Device(name, (epoch, count), key_id, *what, *facts, epoch=seen, doubts=doubts)
+    doubts = last[0] if last else None  # older versions stored none, and no answer
+    answer = (last[1][0], last[1][1]) if last[1:] else (0, 0)
+    return Device(
+        name, (epoch, count), key_id, *what, *facts, epoch=seen, doubts=doubts, answer=answer
+    )
 
 
 def _pack(number: Number) -> bytes:
