@@ -233,6 +233,12 @@ class Byzantine(Setup):
         self._play_back(first, second, DEVICES)
 
 
+@fault("held-up")
+def hold_up(play: Byzantine, first: int, second: int) -> None:
+    """Let somebody between a device and its node keep all its frames for a while, in order."""
+    play.world.held_up[play.device(first)] = play.world.now + 5_000 + second
+
+
 def _encode_readings(values: tuple[int, int]) -> bytes:
     readings = [Reading(attribute, (value,) * 4) for attribute, value in enumerate(values)]
     return notification.encode(NotificationVector(1, readings))
