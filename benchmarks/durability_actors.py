@@ -73,7 +73,7 @@ class Dog(Client):
             for number in range(self._told + 1, self._last + 1)
         ]
         self._batches += 1
-        batch = frames.NotificationBatch(1, self._last, vectors)
+        batch = frames.DeviceBatch(1, self._last, vectors)
         self._sent[self._say("nv", frames.pack_batch(batch, 1, self._batches))] = self._last
 
     def _say(self, what: str, frame: frames.Frame) -> int:

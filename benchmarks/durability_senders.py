@@ -198,7 +198,7 @@ class Device(Sender):
             for number in range(first, last + 1)
         ]
         self._batches += 1
-        batch = frames.NotificationBatch(1, last, vectors)
+        batch = frames.DeviceBatch(1, last, vectors)
         frame = frames.pack_batch(batch, 1, self._batches)
         return frames.seal(self._link, frames.UP, frame, self._answer)
 

@@ -233,7 +233,7 @@ class Device:
             vectors = [encode_reading(values, self._next + i) for i, values in enumerate(part)]
             self._next += len(part)
             self._frames += 1
-            whole = frames.NotificationBatch(self._epoch, self._next - 1, vectors)
+            whole = frames.DeviceBatch(self._epoch, self._next - 1, vectors)
             frame = frames.pack_batch(whole, self._epoch, self._frames)
             made.append(frames.seal(self._link, frames.UP, frame, self._answer))
         return made

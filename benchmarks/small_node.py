@@ -92,7 +92,7 @@ class Node:
         fields |= {"epoch": highest[0], "sequence": highest[1]}
         self.send("ack", frames.MESSAGE, encode_message("acknowledge", fields))
 
-    def commit(self, batch: frames.NotificationBatch) -> None:
+    def commit(self, batch: frames.DeviceBatch) -> None:
         """Write what is new, and wait until the disk has it."""
         highest = self.database.execute(
             "select coalesce(max(epoch * 4294967296 + sequence), 0) from notes"

@@ -349,7 +349,7 @@ def seal_batch(
 ) -> bytes:
     """Return a batch of a device in the epoch of `today`; `answer` is a node's first to it."""
     link = frames.Link(DEVICE, NODE, 7, make_secret(7))
-    batch = frames.NotificationBatch(epoch, last, list(vectors))
+    batch = frames.DeviceBatch(epoch, last, list(vectors))
     frame = frames.pack_batch(batch, today, 1, elapsed)
     return frames.seal(link, frames.UP, frame, frames.HelloAnswer(today, *answer))
 

@@ -124,7 +124,7 @@ class Radio:
         number = load_shipped("rescue").events["patient"].number
         readings = [Reading(0, (200,) * 4), Reading(1, (180,) * 4)]
         note = NotificationVector(number, readings, sequence & 0xFFFF, 0)
-        batch = frames.NotificationBatch(epoch, sequence, [notification.encode(note)])
+        batch = frames.DeviceBatch(epoch, sequence, [notification.encode(note)])
         frame = frames.pack_batch(batch, self.answer.device_epoch, sequence)
         return frames.seal(link or self.link, frames.UP, frame, self.answer)
 

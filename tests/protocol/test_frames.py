@@ -13,10 +13,10 @@ from denwatch.protocol.frames import (
     OVERHEAD,
     SUBSCRIPTIONS,
     UP,
+    DeviceBatch,
     Frame,
     HelloAnswer,
     Link,
-    NotificationBatch,
     is_batch,
     join_vectors,
     open_frame,
@@ -83,10 +83,10 @@ class FrameTest(unittest.TestCase):
     def test_batches(self):
         vectors = [b"\x81\0\0\x07abc", b"\x81\0\0\x09"]
         for batch, kind in (
-            (NotificationBatch(3, 9, vectors), NOTIFICATIONS),
-            (NotificationBatch(3, 0x10009, vectors), LATER),
-            (NotificationBatch(2, 9, vectors), EARLIER),
-            (NotificationBatch(0xFFFFFFFF, 0xFFFF0009, vectors[1:]), EARLIER),
+            (DeviceBatch(3, 9, vectors), NOTIFICATIONS),
+            (DeviceBatch(3, 0x10009, vectors), LATER),
+            (DeviceBatch(2, 9, vectors), EARLIER),
+            (DeviceBatch(0xFFFFFFFF, 0xFFFF0009, vectors[1:]), EARLIER),
         ):
             frame = pack_batch(batch, 3, 4, 5)
             self.assertEqual(

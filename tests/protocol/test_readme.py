@@ -53,7 +53,7 @@ MEANINGS = [
     NotificationVector(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8),
     ACKNOWLEDGE,
     ACKNOWLEDGE,
-    frames.NotificationBatch(3, 513, [bytes.fromhex("8100020100000008c8")]),
+    frames.DeviceBatch(3, 513, [bytes.fromhex("8100020100000008c8")]),
 ]
 
 

@@ -34,7 +34,7 @@ class Frames(unittest.TestCase):
         vectors = [b"\x81\0\0\x07abc", b"\x81\0\0\x09"]
         for epoch, last in ((3, 9), (3, 0x10009), (2, 9), (2, 0xFFFF0009)):
             kind, body = seal.join(vectors, 3, epoch, last)
-            frame = frames.pack_batch(frames.NotificationBatch(epoch, last, vectors), 3, 1)
+            frame = frames.pack_batch(frames.DeviceBatch(epoch, last, vectors), 3, 1)
             self.assertEqual((kind, body), (frame.kind, frame.body))
 
     def test_what_comes_down_is_what_the_protocol_opens(self):

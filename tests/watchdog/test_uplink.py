@@ -344,7 +344,7 @@ class Renumbering(Uplink):
         for vector in frames.split_vectors(frame.body):
             self.number += 1
             vectors.append(vector[:2] + bytes([self.number >> 8, self.number & 255]) + vector[4:])
-        batch = frames.NotificationBatch(1, self.number, vectors)
+        batch = frames.DeviceBatch(1, self.number, vectors)
         frame = frames.pack_batch(batch, 1, frame.sequence, frame.elapsed)
         return message[0], frames.seal(make_key(), frames.UP, frame, answer)
 

@@ -175,7 +175,7 @@ def open_frame(
     return Frame(kind & 0x3F, epoch, sequence, body, elapsed)
 
 
-class NotificationBatch(Record):
+class DeviceBatch(Record):
     """The notifications of a frame up; `epoch` and `last` are the number of the last of them."""
 
     FIELDS = ("epoch", "last", "vectors")
@@ -186,7 +186,7 @@ class NotificationBatch(Record):
         self.vectors = vectors
 
 
-def pack_batch(batch: NotificationBatch, epoch: int, count: int, elapsed: int = 0) -> Frame:
+def pack_batch(batch: DeviceBatch, epoch: int, count: int, elapsed: int = 0) -> Frame:
     """Return the frame of a batch, the device's `count`th in the epoch that it is in now."""
     high = batch.last >> 16
     kind = EARLIER if batch.epoch != epoch else LATER if high else NOTIFICATIONS
@@ -195,7 +195,7 @@ def pack_batch(batch: NotificationBatch, epoch: int, count: int, elapsed: int = 
     return Frame(kind, epoch, count, body, elapsed)
 
 
-def unpack_batch(frame: Frame) -> NotificationBatch:
+def unpack_batch(frame: Frame) -> DeviceBatch:
     """Return the notifications of a frame; ProtocolError if it has none."""
     if frame.kind not in BATCHES:
         raise ProtocolError(f"kind {frame.kind} has no notifications", 0)
@@ -206,7 +206,7 @@ def unpack_batch(frame: Frame) -> NotificationBatch:
         raise ProtocolError("a batch ends with a notification", len(frame.body))
     epoch = int.from_bytes(prefix[:4], "big") if frame.kind == EARLIER else frame.epoch
     last = int.from_bytes(prefix[4:] + vectors[-1][2:4], "big")
-    return NotificationBatch(epoch, last, vectors)
+    return DeviceBatch(epoch, last, vectors)
 
 
 def join_vectors(vectors: list[bytes]) -> bytes:

@@ -243,7 +243,7 @@ class SimulatedDevice:
             vectors.append(vector)
             self._sent = waiting.sequence
         self._frames += 1
-        batch = frames.NotificationBatch(self.epoch, self._sent, vectors)
+        batch = frames.DeviceBatch(self.epoch, self._sent, vectors)
         elapsed = (now - self._answered_at) * AGES_PER_SECOND // 1000
         frame = frames.pack_batch(batch, self.epoch, self._frames, elapsed)
         payload = frames.seal(self.link, frames.UP, frame, self._answer)

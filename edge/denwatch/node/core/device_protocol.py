@@ -62,10 +62,10 @@ from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
     MESSAGE,
+    DeviceBatch,
     Frame,
     HelloAnswer,
     Link,
-    NotificationBatch,
     decode_message,
     encode_message,
 )
@@ -237,7 +237,7 @@ class FrameNotification(NamedTuple):
     is_doubtful: bool  # a reading has an accuracy that the hello did not announce
 
 
-def read_batch(frame: Frame) -> NotificationBatch:
+def read_batch(frame: Frame) -> DeviceBatch:
     """Return the notifications of an authenticated frame, not looked at yet."""
     if frame.kind not in frames.BATCHES:
         raise DeviceRefusal("kind", f"kind {frame.kind} has no notifications")
@@ -248,7 +248,7 @@ def read_batch(frame: Frame) -> NotificationBatch:
 
 
 def read_notifications(
-    batch: NotificationBatch, device: Device, possible: Sensed
+    batch: DeviceBatch, device: Device, possible: Sensed
 ) -> list[FrameNotification]:
     """Return the notifications of a batch in order; DeviceRefusal if any of it cannot be."""
     try:
@@ -621,7 +621,7 @@ class DeviceProtocol:
         self,
         transaction: Transaction,
         device: Device,
-        batch: NotificationBatch,
+        batch: DeviceBatch,
         fresh: list[FrameNotification],
         delay: tuple[int, int],
     ) -> None:
@@ -650,7 +650,7 @@ class DeviceProtocol:
             self._tables.assign(device)
 
     def _log_repeated(
-        self, transaction: Transaction, device: Device, batch: NotificationBatch, count: int
+        self, transaction: Transaction, device: Device, batch: DeviceBatch, count: int
     ) -> None:
         transaction.count("device_again", count)
         transaction.log(
