@@ -110,6 +110,13 @@ RULES |= {
         ("mad-node",),
     ),
     "device-numbers": Rule(device_part, "is_new", _always(True), "a reading is taken once"),
+    "delay": Rule(
+        device_part,
+        "find_delay",
+        _always((0, 0)),
+        "what was held back is dated by when it was made",
+        ("held-up",),
+    ),
     "reinstall": Rule(VectorTable, "doubt_all", _always(None), "a restarted device is told again"),
     "covering": Rule(
         Coverage, "_activate", _always(None), "what is not sent to a device is covered"

@@ -193,6 +193,13 @@ def check_revoked(play: Play) -> None:
         raise Violation("revoked", f"{node} took a reading of {device}, which has no rights")
 
 
+@check("dated")
+def check_dated(play: Play) -> None:
+    """Nothing is dated younger than it is, whoever keeps it on its way to the node."""
+    for node, device, true, age in play.truth.younger:
+        raise Violation("dated", f"{node} takes a reading of {device} for {age} ms old, not {true}")
+
+
 @check("present")
 def check_present(play: Play) -> Iterator[Violation]:
     """Presence is true within its time: of who is said to be there, and of who is not."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from denwatch.protocol import frames
 from denwatch.watchdog.duty import freeze, thaw
 from denwatch.watchdog.execution import (
     Event,
@@ -149,7 +150,7 @@ class EmulatedDevice:
         self.capacity = capacity
         self._started = 0
         self._resume = (0, 0, 0, 0)  # of the last sleep
-        self._hellos = 0
+        self._hellos = self._batches = self._leap = 0
 
     def start(self, now: int, wall: int | None = None, kept: bytes = b"") -> None:
         """Start, or start again from the flash; `wall` is what a clock that goes on shows, in s.
@@ -160,7 +161,8 @@ class EmulatedDevice:
         self.field_now, self._started = now, self._started if kept else now
         self.flash = Flash(image=bytes(self.flash.image))
         resume = self._resume if kept else None
-        self.spool = Spool(self.flash, now - self._started, wall, resume=resume)
+        time = now - self._started
+        self.spool = Spool(self.flash, time, wall, resume=resume, leap=self._leap)
         self.spool.keep_nodes(self._nodes[:4])
         events = [self._build_event(sense) for sense in self.senses]
         senses = list_senses(events)
@@ -180,7 +182,8 @@ class EmulatedDevice:
             lambda: {7: "field", 24: {event.sample.event: event.doubts for event in events}},
         )
         if self.spool.is_resumed:
-            self.uplink.hellos = self._hellos
+            self.uplink.hello_count = self._hellos
+            self.uplink.batch_count = self._batches
         self.execution = Execution(self.manager, events, _Outbox(self))
         self.is_up = True
 
@@ -223,12 +226,17 @@ class EmulatedDevice:
         The spool is on the flash; after the sleep its numbers go on.
         """
         self._resume = self.spool.note_sleep(self._clock(now))
-        self._hellos = self.uplink.hellos
+        self._hellos = self.uplink.hello_count
+        self._batches = self.uplink.batch_count
         self.is_up = False
         return freeze(self.language)
 
-    def erase(self) -> None:
-        """Lose the flash, as by a new firmware: a new life begins, with the old numbers."""
+    def erase(self, leap: int = 0) -> None:
+        """Lose the flash, as by a new firmware: a new life begins, with the old numbers.
+
+        On a board `leap` is random and large, and most lives begin above the ones before.
+        """
+        self._leap = leap
         self.life += 1
         self.flash = Flash()
         self.told_before += self.told.values()
@@ -282,6 +290,25 @@ class EmulatedDevice:
         self.is_up = False
 
 
+def seal_as_device(
+    link: frames.Link, answer: frames.HelloAnswer, kind: int, number: tuple[int, int], body: bytes
+) -> bytes:
+    """Return a frame with a good tag, whatever is in it; batches belong to the answer.
+
+    `number` is that of the frame, or of the last notification in a batch.
+    """
+    epoch, sequence = number
+    if kind != frames.NOTIFICATIONS:
+        return frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+    if epoch != answer.device_epoch:
+        kind, body = frames.EARLIER, epoch.to_bytes(4, "big") + bytes(2) + body
+    elif sequence >> 16:
+        kind, body = frames.LATER, (sequence >> 16).to_bytes(2, "big") + body
+    body = body[: frames.MAX_LENGTH - frames.OVERHEAD]
+    frame = frames.Frame(kind, answer.device_epoch, sequence, body)
+    return frames.seal(link, frames.UP, frame, answer)
+
+
 def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG001
     """Return the next reading: near the last one, sometimes far."""
     if rng.random() < 0.1:
@@ -289,4 +316,4 @@ def _walk(rng: Random, event: int, level: int, last: int) -> int:  # noqa: ARG00
     return min(last, max(0, level + rng.randrange(-last // 16, last // 16 + 1)))
 
 
-__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Taken", "Told"]
+__all__ = ["EmulatedDevice", "PowerCut", "Sense", "Taken", "Told", "seal_as_device"]

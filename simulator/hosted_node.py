@@ -35,6 +35,7 @@ from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSetting
 from denwatch.node.log import DiskFiles, Writer, encode_record
 from denwatch.node.replication.clock import Clocks
 from denwatch.node.store import Storage, Store
+from denwatch.protocol.frames import HelloAnswer
 
 from simulator.disk import FieldFaults, FieldMedium, FieldStore
 from simulator.memory_store import MemoryStore
@@ -191,6 +192,13 @@ class HostedNode:
     def peers(self) -> PeerProtocol:
         """The peers' protocol, which the settings must not leave out."""
         return cast("PeerProtocol", self.node.protocols.peers)
+
+    def find_answer(self, device: str) -> HelloAnswer:
+        """Return the answer that a device's batches belong to; to a stranger none was given."""
+        for known in self.devices.list_devices() if self.is_up else ():
+            if known.name == device:
+                return HelloAnswer(known.hello[0], *known.answer)
+        return HelloAnswer(1, 1, 1)
 
     # Events ---------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from denwatch.node.security import notices
 from denwatch.node.security.cards import seal_box
 from denwatch.protocol import frames
 
+from simulator.device import seal_as_device
 from simulator.evidence import list_honest
 from simulator.generated_lies import (
     Facts,
@@ -319,7 +320,8 @@ def lie_as_device(play: Play, first: int, second: int) -> None:
         if rng.random() < 0.5:
             vectors = [make_vector(rng, sequence) for _ in range(rng.randrange(1, 4))]
             what, kind, body = "nv", frames.NOTIFICATIONS, frames.join_vectors(vectors)
-        payload = frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+        answer = play.world.hosts[node].find_answer(MAD)
+        payload = seal_as_device(link, answer, kind, (epoch, sequence), body)
         play.world.give(node, Message(MAD, f"{DEVICES}{MAD}/{what}", payload))
 
 

@@ -16,6 +16,7 @@ from denwatch.protocol import frames, notification
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.calendar import START
+from simulator.device import seal_as_device
 from simulator.keys import KEY_ID, make_device_secret
 from simulator.person import BROKEN
 from simulator.registry import dial, fault, on_heal, ordinary
@@ -125,7 +126,7 @@ def reflash(play: Play, first: int, second: int) -> None:
     """Erase a device's memory with a new firmware; an operator lets it begin anew a bit later."""
     name = play.device(first)
     play.world.kill_device(name, 2_000 + second % 4_000)
-    play.world.devices[name].erase()
+    play.world.devices[name].erase((0, 1, 1 << 16, 1 << 27)[first & 3])
     play.forget_heard(name)  # its key is a new one: what was overheard is worth nothing
     wait = _OPERATOR * (1, 1, 4, 16)[second >> 12 & 3]
     play.world.calendar.wait(wait, forget_device, play, name)
@@ -187,10 +188,11 @@ def revoke_device(play: Play, first: int, second: int) -> None:
         vector = notification.encode(
             NotificationVector(1, [Reading(1, (200,) * 4)], sequence=sequence)
         )
-        frame = frames.Frame(frames.NOTIFICATIONS, 1 << 20, sequence, frames.join_vectors([vector]))
+        body = frames.join_vectors([vector])
         link = frames.Link(name, node, KEY_ID, make_device_secret(name))
-        payload = frames.seal(link, frames.UP, frame)
         if name in play.truth.revoked and node:
+            answer = world.hosts[node].find_answer(name)
+            payload = seal_as_device(link, answer, frames.NOTIFICATIONS, (1 << 28, sequence), body)
             world.give(node, Message(name, f"{DEVICES}{name}/nv", payload))
 
     play.returns[name] = register

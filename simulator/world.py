@@ -356,6 +356,13 @@ class World(Network):
     def _hear_device(self, name: str, node: str, event: Message) -> None:
         if self.overhear is not None:
             self.overhear(event)
+        until = self.held_up.get(name, 0)
+        if self.now < until:  # by somebody in between; what is held up keeps its order
+            self.calendar.enter(until, self._release, name, node, event)
+        else:
+            self._release(name, node, event)
+
+    def _release(self, name: str, node: str, event: Message) -> None:
         if self.devices[name].node == node:
             self.give(node, event)
 

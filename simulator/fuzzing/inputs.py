@@ -42,6 +42,7 @@ from simulator.client_packets import (
     write_publish_v5,
     write_subscribe,
 )
+from simulator.device import seal_as_device
 from simulator.fuzzing.engine import is_ours, name_finding
 from simulator.fuzzing.targets import (
     DEVICE,
@@ -175,7 +176,8 @@ class DeviceInputs(InputKind):
             what = rng.choice(("hello", "nv", "sv", "ack"))
             kind, body = rng.randrange(1, 4), rng.randbytes(rng.randrange(40))
         body = body[: frames.MAX_LENGTH - frames.OVERHEAD]
-        payload = frames.seal(self._link, frames.UP, frames.Frame(kind, epoch, sequence, body))
+        answer = self._node.find_answer(DEVICE)
+        payload = seal_as_device(self._link, answer, kind, (epoch, sequence), body)
         self._node.handle(Message(DEVICE, f"{DEVICES}{DEVICE}/{what}", payload), self._now)
         return 1
 

@@ -339,6 +339,21 @@ def seal_up(
     return frames.seal(link, frames.UP, frames.Frame(kind, epoch, sequence, body))
 
 
+def seal_batch(
+    epoch: int,
+    last: int,
+    *vectors: bytes,
+    today: int = 3,
+    answer: tuple[int, int] = (1, 1),
+    elapsed: int = 0,
+) -> bytes:
+    """Return a batch of a device in the epoch of `today`; `answer` is a node's first to it."""
+    link = frames.Link(DEVICE, NODE, 7, make_secret(7))
+    batch = frames.DeviceBatch(epoch, last, list(vectors))
+    frame = frames.pack_batch(batch, today, 1, elapsed)
+    return frames.seal(link, frames.UP, frame, frames.HelloAnswer(today, *answer))
+
+
 def make_hello(epoch: int = 1, count: int = 1, device: str = DEVICE, **fields: Any) -> bytes:
     """Return a hello frame; `inner` fields may contradict it."""
     message = {

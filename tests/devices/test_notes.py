@@ -20,6 +20,7 @@ from tests.devices.device_node import (
     make_hello,
     make_vector,
     meet,
+    seal_batch,
     seal_up,
     settle,
 )
@@ -32,9 +33,8 @@ def make_note(sequence: int, value: int = 9, age: int = 0, event: int = 1, **fie
     return encode(NotificationVector(event, [reading], sequence & 0xFFFF, age, faults=faults))
 
 
-def note_frame(epoch: int, sequence: int, *vectors: bytes) -> Message:
-    body = frames.join_vectors(list(vectors))
-    return Message(DEVICE, TOPIC + "nv", seal_up(frames.NOTIFICATIONS, epoch, sequence, body))
+def note_frame(epoch: int, sequence: int, *vectors: bytes, **fields: int) -> Message:
+    return Message(DEVICE, TOPIC + "nv", seal_batch(epoch, sequence, *vectors, **fields))  # type: ignore[arg-type]
 
 
 def make_site() -> DeviceNode:
@@ -154,16 +154,14 @@ def test_refused_notifications() -> None:
     check_refused(node, note_frame(3, 1, make_note(1, faults=0b1000)), "senses")
     check_refused(node, note_frame(3, 1, make_note(1, wide=1)), "senses")
     check_refused(node, note_frame(3, 1, make_note(1, event=2, attribute=1)), "senses")
-    check_refused(node, note_frame(3, 2, make_note(1)), "sequence")
     check_refused(node, note_frame(3, 2, make_note(2), make_note(1), make_note(2)), "sequence")
     check_refused(node, note_frame(3, 1, make_note(2), make_note(1)), "sequence")
     check_refused(node, note_frame(3, 0, make_note(0)), "sequence")
-    check_refused(node, note_frame(3, 1), "sequence")
+    check_refused(node, note_frame(3, 1), "vector")
     check_refused(node, note_frame(3, 1, b"\x81"), "vector")
+    check_refused(node, note_frame(3, 1, b"\x81\0\0\1"), "vector")
     check_refused(node, note_frame(3, 1, make_note(1) + b"\0"), "vector")
     nv = TOPIC + "nv"
-    cut = seal_up(frames.NOTIFICATIONS, 3, 1, b"\x09abc")
-    check_refused(node, Message(DEVICE, nv, cut), "vector")
     check_refused(node, Message(DEVICE, nv, seal_up(frames.MESSAGE, 3, 1, b"")), "kind")
     good = note_frame(3, 1, make_note(1)).payload
     check_refused(node, Message("dog-2", nv, good), "sender")
@@ -178,6 +176,12 @@ def test_refused_notifications() -> None:
 def test_a_stranger_has_to_say_hello_first() -> None:
     node = DeviceNode()
     check_refused(node, note_frame(1, 1, make_note(1)), "hello")
+    node.do(Message(DEVICE, TOPIC + "hello", make_hello(3, 1)))
+    for other in ((1, 2), (2, 1)):  # an answer that it did not get
+        check_refused(node, note_frame(3, 1, make_note(1), answer=other), "tag")  # type: ignore[arg-type]
+    check_refused(node, note_frame(2, 1, make_note(1), today=2), "tag")
+    node.do(note_frame(3, 1, make_note(1)))
+    assert node.count_notes() == 1
 
 
 def test_older_runs_may_have_had_other_sensors() -> None:
@@ -203,6 +207,9 @@ def test_a_run_whose_hello_was_lost_gets_its_subscriptions_again() -> None:
     watchdog.connect()
     watchdog.next_message()  # the hello: nobody hears it
     watchdog.tell(1, {0: 5})
+    settle(node, watchdog)
+    assert node.list_notes() == []
+    watchdog.now += 10_000
     settle(node, watchdog)
     assert node.list_notes()[-1].device_epoch == 2
     assert len(watchdog.list_installed()) == 1

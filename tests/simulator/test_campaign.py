@@ -94,6 +94,7 @@ def test_seeds_keep_all_promises() -> None:
         ("doubt", {"held-back"}),
         ("will", {"present"}),
         ("rights", {"revoked"}),
+        ("delay", {"dated"}),
         ("top-k-follows", {"top-k-anywhere"}),
     ],
 )
@@ -123,10 +124,10 @@ def build_failing() -> Scenario:
     happenings = [
         Happening(20_000, "hang-up", 0, 0),
         Happening(40_000, "walk", 0, 1),
-        Happening(63_500, "kill", 0, 0),
-        Happening(65_500, "kill", 1, 0),
-        Happening(66_000, "loss", 0, 1),
-        Happening(70_000, "meet", 0, 1),
+        Happening(62_500, "kill", 0, 0),
+        Happening(64_500, "kill", 1, 0),
+        Happening(65_000, "loss", 0, 1),
+        Happening(69_000, "meet", 0, 1),
     ]
     return Scenario(2, 3, 2, 2, "epidemic", 100_000, tuple(happenings), trouble=2 * MINUTE)
 
@@ -139,6 +140,17 @@ def test_a_failing_scenario_gets_shorter() -> None:
     shorter = shrink_scenario(scenario, rule, "commit-first", budget=30)
     assert len(shorter.happenings) < len(scenario.happenings)
     assert play_scenario(shorter, "commit-first").rule == rule
+
+
+def test_what_somebody_held_back_is_not_dated_fresh() -> None:
+    scenario = make_small(
+        5,
+        make_request(1_000, {"subscribe": "heart_rate above 0"}),
+        Happening(61_000, "held-up", 0, 60_000),
+        minutes=4,
+    )
+    assert play_scenario(scenario).what == ""
+    assert play_scenario(scenario, "delay").rule == "dated"
 
 
 def test_a_known_defect_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:

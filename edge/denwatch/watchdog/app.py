@@ -92,7 +92,13 @@ class Watchdog:
         gc.collect()
         self.language = Fuzzy(config.get("capacity", 4096), senses)
         self.manager = Manager([self.language], senses)
-        self.spool = Spool(device, now, wall, resume=kept.read_resume() if kept else None)
+        self.spool = Spool(
+            device,
+            now,
+            wall,
+            resume=kept.read_resume() if kept else None,
+            leap=random.getrandbits(28),
+        )
         self.spool.keep_nodes(list(keys))
         self.guard = TaskGuard(feed, read_free)
         self.supervisor = Supervisor(self.clock)

@@ -44,10 +44,11 @@ _PACKAGES = {
     name: Path(package.__path__[0])
     for name, package in (("protocol", protocol), ("watchdog", watchdog))
 }
-# Not for boards: the kernel where there is no viper, and what tools read.
+# Not for boards: the kernel where there is no viper, what tools read, and CPython's AES.
 SLOTS = "denwatch/watchdog/slots.py"  # is `slots.mpy` on a board: it chooses among the others
 _LEFT_OUT = (
     *(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest", "linux", "sources/sysfs")),
+    "denwatch/protocol/aes.py",
     SLOTS,
 )
 UPDATE = ("update", "trial")  # what updates over the air need, with the slots
@@ -199,9 +200,12 @@ _WORDS = re.compile(r"[a-z]_[a-z]|[a-z][A-Z]")  # several words: no method of Py
 # Modules that no program on a board imports by itself. A source of one's own is handed the board,
 # and calls its `make_adc` and so on.
 _INNER = (
-    *("board", "check", "config", "doubt", "duty", "link", "packets", "rating"),
-    *("seal", "significance", "supervisor", "together", "trial", "update", "uplink", "wifi"),
+    *("app", "board", "check", "config", "doubt", "duty", "filter", "link", "packets", "rating"),
+    *("ring", "seal", "significance", "spool", "supervisor", "together", "trial", "update"),
+    *("uplink", "wifi"),
 )
+# ... but for what a program with a filter or a spool of its own uses.
+_OFFERED = ("CapacityError", "FileBlocks", "find_partition", "has_waiting", "note_sleep")
 _INNER_FILES = ("denwatch/protocol/", *(f"denwatch/watchdog/{name}.py" for name in _INNER))
 
 
@@ -254,7 +258,8 @@ def _is_constant(node: ast.Assign) -> bool:
 
 
 class _Stripper(ast.NodeTransformer):
-    """Drops docstrings, annotations, constants' definitions and what is for type checkers."""
+    """Drops docstrings, annotations, constants' definitions, what is for type checkers, and what a
+    function takes by default."""
 
     def generic_visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -275,6 +280,13 @@ class _Stripper(ast.NodeTransformer):
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        """Leave out the order of bytes: on boards it is big by default."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("to_bytes", "from_bytes"):
+            node.args = [each for each in node.args if ast.unparse(each) != "'big'"]
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
@@ -407,7 +419,7 @@ def _shorten_names(trees: dict[str, ast.Module]) -> None:
     for name, tree in trees.items():
         definitions = set(_list_definitions(tree))
         if name.startswith(_INNER_FILES):
-            inner |= {each for each in definitions if not each.startswith("make_")}
+            inner |= {each for each in definitions if not each.startswith(("make_", *_OFFERED))}
         else:
             outer |= {each for each in definitions if not _PRIVATE.fullmatch(each)}
         outer.update(_list_texts(tree))  # what may be a name that is looked up

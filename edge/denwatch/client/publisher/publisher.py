@@ -151,7 +151,7 @@ class SimulatedDevice:
     capacity: int = 0  # bytes for subscription vectors; with 0 none are sent
     firmware: str = "denwatch publish"
     doubts: Mapping[int, int] | None = None
-    is_answered: bool = field(default=False, init=False)  # the node has sent something
+    is_answered: bool = field(default=False, init=False)  # the node has answered the last hello
     refusals: list[str] = field(default_factory=list, init=False)
     vectors: dict[int, SubscriptionVector] = field(default_factory=dict, init=False)
 
@@ -160,11 +160,14 @@ class SimulatedDevice:
         self.epoch &= 0xFFFFFFFF
         self._first = microsecond * _PER_MICROSECOND
         self._hellos = self._first
+        self._frames = self._first  # a number of its own for each: it is the nonce
         self._sequence = self._first
         self._waiting: list[UnacknowledgedReading] = []
         self._sent = 0  # the last number of the frame that is not acknowledged yet
         self._until = 0  # when to send the same again
         self._down = (0, 0)
+        self._answer: frames.HelloAnswer | None = None  # what readings are bound to
+        self._answered_at = 0
 
     @property
     def topics(self) -> tuple[str, str]:
@@ -197,6 +200,9 @@ class SimulatedDevice:
         """Return the topic and payload to publish now; None: wait."""
         if now < self._until:
             return None
+        if self._waiting and self._waiting[0].sequence <= self._sent:
+            self.is_answered = False  # not acknowledged: perhaps the node does not know us any more
+            self._sent = 0
         if not self.is_answered:
             self._until = now + PATIENCE
             self._hellos += 1
@@ -236,15 +242,19 @@ class SimulatedDevice:
                 break
             vectors.append(vector)
             self._sent = waiting.sequence
-        frame = Frame(frames.NOTIFICATIONS, self.epoch, self._sent, frames.join_vectors(vectors))
-        return f"{ROOT}{self.link.device}/nv", frames.seal(self.link, frames.UP, frame)
+        self._frames += 1
+        batch = frames.DeviceBatch(self.epoch, self._sent, vectors)
+        elapsed = (now - self._answered_at) * AGES_PER_SECOND // 1000
+        frame = frames.pack_batch(batch, self.epoch, self._frames, elapsed)
+        payload = frames.seal(self.link, frames.UP, frame, self._answer)
+        return f"{ROOT}{self.link.device}/nv", payload
 
-    def receive(self, topic: str, payload: bytes) -> bool:
+    def receive(self, topic: str, payload: bytes, now: int) -> bool:
         """Handle a message from the node; return whether it was valid."""
         try:
             frame = frames.open_frame(self.link, frames.DOWN, payload)
             if topic == self.topics[1]:
-                self._handle_acknowledgement(frame)
+                self._handle_acknowledgement(frame, now)
             elif topic == self.topics[0]:
                 self._handle_change(frame)
             else:
@@ -252,16 +262,18 @@ class SimulatedDevice:
         except ProtocolError as error:
             self.refusals.append(str(error))
             return False
-        if not self.is_answered:
-            self.is_answered = True
-            self._until = 0
         return True
 
-    def _handle_acknowledgement(self, frame: Frame) -> None:
+    def _handle_acknowledgement(self, frame: Frame, now: int) -> None:
         name, fields = decode_message(frame.body)
         if name != "acknowledge":
             raise ProtocolError(f"{name} is not an acknowledgement")
         epoch, sequence = fields["epoch"], fields["sequence"]
+        if fields.get("hello") == [self.epoch, self._hellos] and not self.is_answered:
+            self.is_answered = True
+            self._until = 0
+            self._answer = frames.HelloAnswer(self.epoch, frame.epoch, frame.sequence)
+            self._answered_at = now
         if epoch == self.epoch:
             assert isinstance(sequence, int)
             self._waiting = [one for one in self._waiting if one.sequence > sequence]
@@ -422,7 +434,7 @@ class Publisher:
             if isinstance(one, LinkFailed):
                 raise PublisherError(f"{self._server.url}: {one.reason}")
             if isinstance(one, MessageArrived):
-                self.device.receive(one.topic, one.payload)
+                self.device.receive(one.topic, one.payload, self._read_ms())
                 if one.mid:
                     self._link.acknowledge(one.mid)
         return [type(one) for one in events]

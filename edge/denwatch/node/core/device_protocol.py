@@ -12,9 +12,12 @@ Rules, each with a test that fails without it:
 * A hello or a notification that came before changes nothing; the latter is acknowledged again.
 * Notifications are acknowledged in the transaction that writes them: after they are on the disk.
 * A frame down has a number above all that went to that device before, also after a start.
-* What goes down is sealed with the key of the last hello: a device has one key at a time.
+* What goes down is sealed with the key of the last hello: a device has one key at a time. Every
+  frame has a number of its own, because the number is the nonce.
 * A refused hello is not answered, so that the device keeps retrying; but for one whose number is
   old: it is told the last number, so that a device whose memory was erased can begin above it.
+* Notifications are bound to the answer to the last hello: what belongs to another one is not
+  opened, and what was made long before it came is dated by that (`find_delay`).
 * What is refused is counted by its reason and logged, and changes nothing.
 
 WHAT IS NEW. A device sends its oldest notifications first, and the next ones when these are
@@ -62,12 +65,12 @@ from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import (
     MESSAGE,
-    NOTIFICATIONS,
+    DeviceBatch,
     Frame,
+    HelloAnswer,
     Link,
     decode_message,
     encode_message,
-    split_vectors,
 )
 from denwatch.protocol.timecode import AGES_PER_SECOND, decode_age
 from denwatch.protocol.vectors import NotificationVector
@@ -96,7 +99,9 @@ class DeviceRefusal(ValueError):
 _MANTISSA = 11  # bits of an age code
 
 
-def open_upward(keys: DeviceKeys, device: str, payload: bytes) -> tuple[Frame, int]:
+def open_upward(
+    keys: DeviceKeys, device: str, payload: bytes, known: Device | None
+) -> tuple[Frame, int]:
     """Return an authenticated frame of a device, and the id of its key; DeviceRefusal otherwise."""
     if len(payload) > frames.MAX_LENGTH:
         raise DeviceRefusal("too long", f"{len(payload)} bytes")
@@ -108,8 +113,11 @@ def open_upward(keys: DeviceKeys, device: str, payload: bytes) -> tuple[Frame, i
         if not keys.list_key_ids(device):
             raise DeviceRefusal("unknown device", "it has no key that is good")
         raise DeviceRefusal("unknown key", f"key {key_id} is not good")
+    if frames.is_batch(payload) and (known is None or known.answer == (0, 0)):
+        raise DeviceRefusal("hello", "no hello of it was answered")
+    answer = None if known is None else HelloAnswer(known.hello[0], *known.answer)
     try:
-        return frames.open_frame(link, frames.UP, payload), key_id
+        return frames.open_frame(link, frames.UP, payload, answer), key_id
     except ProtocolError as error:
         raise DeviceRefusal(_name_fault(link, payload), str(error)) from None
 
@@ -119,7 +127,7 @@ def _name_fault(link: Link, payload: bytes) -> str:
     try:
         frames.open_frame(link, frames.DOWN, payload)
     except ProtocolError:
-        return "tag" if payload[0] & 0xC0 == 0x40 else "version"
+        return "tag" if payload[0] & 0xC0 == 0x80 else "version"
     return "direction"
 
 
@@ -162,8 +170,8 @@ def read_hello(
         (0, 0) if known is None else known.taken,
         frame.epoch,
         fields.get("doubts"),
-        RunningImage(*fields["image"]) if "image" in fields else None,
-        _name_facts(fields),
+        image=RunningImage(*fields["image"]) if "image" in fields else None,
+        facts=_name_facts(fields),
     )
 
 
@@ -233,27 +241,46 @@ class FrameNotification(NamedTuple):
     is_doubtful: bool  # a reading has an accuracy that the hello did not announce
 
 
-def read_notifications(frame: Frame, device: Device, possible: Sensed) -> list[FrameNotification]:
-    """Return the notifications of a frame in order; DeviceRefusal if any of it cannot be."""
-    if frame.kind != NOTIFICATIONS:
+def read_batch(frame: Frame) -> DeviceBatch:
+    """Return the notifications of an authenticated frame, not looked at yet."""
+    if frame.kind not in frames.BATCHES:
         raise DeviceRefusal("kind", f"kind {frame.kind} has no notifications")
     try:
-        vectors = split_vectors(frame.body)
-        decoded = [decode_notification(vector) for vector in vectors]
+        return frames.unpack_batch(frame)
     except ProtocolError as error:
         raise DeviceRefusal("vector", str(error)) from None
-    sensed = device.sensed if frame.epoch == device.hello[0] else possible
+
+
+def read_notifications(
+    batch: DeviceBatch, device: Device, possible: Sensed
+) -> list[FrameNotification]:
+    """Return the notifications of a batch in order; DeviceRefusal if any of it cannot be."""
+    try:
+        decoded = [decode_notification(vector) for vector in batch.vectors]
+    except ProtocolError as error:
+        raise DeviceRefusal("vector", str(error)) from None
+    sensed = device.sensed if batch.epoch == device.hello[0] else possible
     notifications: list[FrameNotification] = []
-    for vector, n in zip(vectors, decoded, strict=True):
+    for vector, n in zip(batch.vectors, decoded, strict=True):
         _check_sensed(n, sensed)
-        sequence = frame.sequence - ((frame.sequence - n.sequence) & 0xFFFF)
+        sequence = batch.last - ((batch.last - n.sequence) & 0xFFFF)
         if sequence <= (notifications[-1].sequence if notifications else 0):
             raise DeviceRefusal("sequence", f"number {sequence} is out of order")
         is_doubtful = not (device.may_doubt(n.event) or all(r.exact for r in n.readings))
         notifications.append(FrameNotification(sequence, vector, *_find_age(n.age), is_doubtful))
-    if not notifications or notifications[-1].sequence != frame.sequence:
-        raise DeviceRefusal("sequence", f"the last number is not the frame's, {frame.sequence}")
     return notifications
+
+
+def find_delay(frame: Frame, device: Device, now: int, settings: DeviceSettings) -> tuple[int, int]:
+    """Return how long a batch was held back on its way, ms, and by how much that may be wrong.
+
+    It was made when the device had heard the answer to its hello, and so much later as it says: not
+    before the one and the other after we gave that answer. What links and clocks explain is none.
+    """
+    elapsed = frame.elapsed * 1000 // AGES_PER_SECOND
+    drift = elapsed // settings.drift
+    gone = now - device.heard - elapsed
+    return (gone, drift) if gone > settings.transit + drift else (0, 0)
 
 
 def is_new(number: Number, device: Device) -> bool:
@@ -365,15 +392,20 @@ class Downlink:
                 transaction.count("device_frames_late")
                 self.send(transaction, table.device)
 
-    def acknowledge(self, transaction: Transaction, device: Device) -> None:
+    def answer(self, transaction: Transaction, device: Device) -> None:
+        """Answer a hello; the notifications that follow are bound to the number of this frame."""
+        device.answer = self.acknowledge(transaction, device, hello=list(device.hello))
+
+    def acknowledge(self, transaction: Transaction, device: Device, **fields: object) -> Number:
         """Say which notifications are committed: this transaction's writes are, when it leaves."""
+        number = self._registry.take_number(transaction, device, self._epoch)
         link = self._find_link(device)
         if link is not None:
             epoch, sequence = device.taken
-            taken = encode_message("acknowledge", {"epoch": epoch, "sequence": sequence})
-            # Its number means nothing: the device takes acknowledgements again and again.
-            payload = _seal(link, MESSAGE, (self._epoch, 0), taken)
+            taken = encode_message("acknowledge", {"epoch": epoch, "sequence": sequence, **fields})
+            payload = _seal(link, MESSAGE, number, taken)
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
+        return number
 
     def tell_heard(self, transaction: Transaction, device: Device, key_id: int) -> None:
         """Tell a device, under the key that it uses, the number of the last hello it is known by.
@@ -382,9 +414,10 @@ class Downlink:
         """
         link = self._keys.link_for(device.name, key_id)
         if link is not None:
-            number = max(device.hello, (device.epoch, 0))
-            heard = encode_message("heard", {"epoch": number[0], "count": number[1]})
-            payload = _seal(link, MESSAGE, (self._epoch, 0), heard)
+            last = max(device.hello, (device.epoch, 0))
+            heard = encode_message("heard", {"epoch": last[0], "count": last[1]})
+            number = self._registry.take_number(transaction, device, self._epoch)
+            payload = _seal(link, MESSAGE, number, heard)
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
     def offer(self, transaction: Transaction, device: Device, fields: dict[str, object]) -> None:
@@ -401,7 +434,8 @@ class Downlink:
         """Send a piece of an image, which the device compares with what it was offered."""
         link = self._find_link(device)
         if link is not None:
-            payload = _seal(link, MESSAGE, (self._epoch, 0), encode_message("piece", fields))
+            number = self._registry.take_number(transaction, device, self._epoch)
+            payload = _seal(link, MESSAGE, number, encode_message("piece", fields))
             transaction.publish(f"{DEVICES}{device.name}/ack", payload)
 
     def _find_link(self, device: Device) -> Link | None:
@@ -444,7 +478,6 @@ class DeviceProtocol:
             item_store.epoch, keys, self._registry, self._tables, self._settings
         )
         self._announced: dict[str, Dot] = {}  # our items that say what a device senses
-        self._silenced: dict[str, str] = {}  # devices whose last hello was refused, and why
 
     def restore(self, reader: Reader, subscriptions: Iterable[Subscription] | None = None) -> None:
         """Load devices, handles and subscriptions; whatever a device has is sent again.
@@ -541,18 +574,15 @@ class DeviceProtocol:
         if not payload:
             self._note_gone(transaction, name, known)
             return
-        frame, key_id = open_upward(self._keys, name, payload)
+        frame, key_id = open_upward(self._keys, name, payload, known)
         try:
             device = read_hello(name, frame, key_id, known, self._vocabularies, transaction.now)
         except DeviceRefusal as error:
-            if error.reason != "replay":
-                self._silenced[name] = error.reason
-            elif known is not None and transaction.now - known.repeated >= self._settings.pause:
-                known.repeated = transaction.now
-                self._downlink.tell_heard(transaction, known, key_id)
+            if error.reason == "replay" and known is not None:
+                self._remind(transaction, known, key_id)
             raise
-        self._silenced.pop(name, None)
         device.is_present = True
+        self._downlink.answer(transaction, device)
         self._registry.save(transaction, device)
         table = self._tables.assign(device)
         # A hello that does not follow the last one here was preceded by one at another node, whose
@@ -564,7 +594,6 @@ class DeviceProtocol:
         self._announce(transaction, device)
         transaction.count("device_hellos")
         self._log_hello(transaction, device)
-        self._downlink.acknowledge(transaction, device)
         self._downlink.announce(transaction, self._tables.settle(transaction, table))
         self._downlink.send(transaction, name)
         self.updates.forget_offer(name)
@@ -579,8 +608,8 @@ class DeviceProtocol:
 
     def _receive_want(self, transaction: Transaction, name: str, payload: bytes) -> None:
         """Send a device the piece of its image that it asks for."""
-        frame, _ = open_upward(self._keys, name, payload)
         device = self._registry.get(name)
+        frame, _ = open_upward(self._keys, name, payload, device)
         if device is None:
             raise DeviceRefusal("hello", "no hello of it is accepted: none has come")
         piece = self.updates.answer(name, _read_message(frame, "want"), transaction.now)
@@ -588,6 +617,12 @@ class DeviceProtocol:
             raise DeviceRefusal("image", "it asks for an image that is not for it")
         transaction.count("device_pieces")
         self._downlink.send_piece(transaction, device, piece)
+
+    def _remind(self, transaction: Transaction, known: Device, key_id: int) -> None:
+        """Tell a device whose hello is old its last one, but not again and again."""
+        if transaction.now - known.repeated >= self._settings.pause:
+            known.repeated = transaction.now
+            self._downlink.tell_heard(transaction, known, key_id)
 
     def _announce(self, transaction: Transaction, device: Device) -> None:
         """Tell all nodes what a device senses, if that is new or their knowledge ends soon."""
@@ -628,26 +663,25 @@ class DeviceProtocol:
         transaction.log("source", device=device.name, dropped=device.dropped)
 
     def _receive_notifications(self, transaction: Transaction, name: str, message: Message) -> None:
-        frame, _ = open_upward(self._keys, name, message.payload)
         device = self._registry.get(name)
-        if device is None or name in self._silenced:
-            reason = self._silenced.get(name, "none has come")
-            raise DeviceRefusal("hello", f"no hello of it is accepted: {reason}")
+        frame, _ = open_upward(self._keys, name, message.payload, device)
+        batch = read_batch(frame)
+        assert device is not None  # or it could not be opened
         possible = self._vocabularies.find_sensed(device.vocabulary)
         if possible is None:
             raise DeviceRefusal("vocabulary", f"{device.vocabulary.hex()} is not known any more")
-        notifications = read_notifications(frame, device, possible)
+        notifications = read_notifications(batch, device, possible)
         transaction.count("device_frames")
         fresh = [
             notification
             for notification in notifications
-            if is_new((frame.epoch, notification.sequence), device)
+            if is_new((batch.epoch, notification.sequence), device)
         ]
         if fresh and not self._has_room():
             transaction.count("device_held")  # it stays in the device's spool, and comes again
             return
         if len(fresh) < len(notifications):
-            self._log_repeated(transaction, device, frame, len(notifications) - len(fresh))
+            self._log_repeated(transaction, device, batch, len(notifications) - len(fresh))
         if not fresh:
             # A device that cannot use the answer would ask at once, and for ever.
             if transaction.now - device.repeated < self._settings.pause:
@@ -657,20 +691,26 @@ class DeviceProtocol:
             device.is_present = True
             if not message.sender:  # a broker does not say who listens; who speaks, does
                 self._downlink.set_reachable(name, True)
-            self._store(transaction, device, frame, fresh)
+            delay = find_delay(frame, device, transaction.now, self._settings)
+            self._store(transaction, device, batch, fresh, delay)
         self._downlink.acknowledge(transaction, device)
         self._downlink.send(transaction, name)
 
     def _store(
-        self, transaction: Transaction, device: Device, frame: Frame, fresh: list[FrameNotification]
+        self,
+        transaction: Transaction,
+        device: Device,
+        batch: DeviceBatch,
+        fresh: list[FrameNotification],
+        delay: tuple[int, int],
     ) -> None:
         bodies = [
             NotificationBody(
                 device.name,
-                frame.epoch,
+                batch.epoch,
                 notification.sequence,
-                transaction.now - notification.age,
-                notification.doubt + self._settings.transit,
+                transaction.now - delay[0] - notification.age,
+                notification.doubt + self._settings.transit + delay[1],
                 device.vocabulary,
                 notification.vector,
             )
@@ -680,27 +720,24 @@ class DeviceProtocol:
             transaction, NOTIFICATION, transaction.now + self._settings.keep, bodies
         )
         transaction.count("device_notes", len(fresh))
-        self._registry.note_taken(transaction, device, (frame.epoch, fresh[-1].sequence))
-        is_doubtful = any(notification.is_doubtful for notification in fresh)
-        is_restarted = frame.epoch > device.epoch
-        if is_restarted or is_doubtful > device.is_doubtful:
-            device.epoch = max(device.epoch, frame.epoch)
-            device.is_doubtful |= is_doubtful
+        if delay[0]:
+            transaction.count("device_delayed", len(fresh))
+        self._registry.note_taken(transaction, device, (batch.epoch, fresh[-1].sequence))
+        if not device.is_doubtful and any(one.is_doubtful for one in fresh):
+            device.is_doubtful = True
             self._registry.save(transaction, device)
-            table = self._tables.assign(device)
-            if is_restarted:  # it has started, and its hello was lost
-                table.doubt_all()
+            self._tables.assign(device)
 
     def _log_repeated(
-        self, transaction: Transaction, device: Device, frame: Frame, count: int
+        self, transaction: Transaction, device: Device, batch: DeviceBatch, count: int
     ) -> None:
         transaction.count("device_again", count)
         transaction.log(
             "duplicate",
             what="notification",
             source=device.name,
-            device_epoch=frame.epoch,
-            device_sequence=frame.sequence,
+            device_epoch=batch.epoch,
+            device_sequence=batch.last,
         )
 
     # What goes down --------------------------------------------------------------------------

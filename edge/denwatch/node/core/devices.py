@@ -69,6 +69,7 @@ class DeviceSettings:
     pause: int = 1_000  # between acknowledgements of what came before
     keep: int = 7 * DAY  # how long a notification lives
     transit: int = 2_000  # a frame may be so long under way unnoticed
+    drift: int = 500  # a device's clock is wrong by at most the 500th part, while it is connected
     placing: int = 1_000  # subscriptions that one tick places in a covering table
     rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
     burst: int = 200  # devices that one transaction sends a change to
@@ -106,6 +107,7 @@ class Device:
     epoch: int = 0  # the highest that it was heard in
     doubts: dict[int, int] | None = None  # by event: attributes with an accuracy; None: any may
     image: RunningImage | None = None  # its code; None: it does not say
+    answer: Number = (0, 0)  # of the frame that answered the hello, when it came
     # Not on the disk:
     facts: dict[str, int | str] = field(default_factory=dict, compare=False)  # of the board
     is_present: bool = field(default=False, compare=False)
@@ -122,7 +124,7 @@ class Device:
         what = [self.vocabulary, sensed, self.capacity, list(self.languages)]
         doubt = [self.is_doubtful, self.epoch, self.doubts]
         image = None if self.image is None else list(self.image)
-        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt, image])
+        return cbor2.dumps([*self.hello, self.key_id, *what, *facts, *doubt, self.answer, image])
 
 
 def _decode(name: str, data: bytes) -> Device:
@@ -131,10 +133,11 @@ def _decode(name: str, data: bytes) -> Device:
     firmware, reset, lowest, dropped, heard, is_doubtful, seen, *last = rest
     what = vocabulary, masks, capacity, tuple(languages)
     facts = firmware, reset, lowest, dropped, heard, is_doubtful
-    doubts = last[0] if last else None  # an older version stored none
-    running = RunningImage(*last[1]) if len(last) > 1 and last[1] else None
-    hello = (epoch, count)
-    return Device(name, hello, key_id, *what, *facts, epoch=seen, doubts=doubts, image=running)
+    doubts = last[0] if last else None  # older versions stored none, and no answer
+    answer = (last[1][0], last[1][1]) if last[1:] else (0, 0)
+    image = RunningImage(*last[2]) if last[2:] and last[2] else None
+    later = {"epoch": seen, "doubts": doubts, "answer": answer, "image": image}
+    return Device(name, (epoch, count), key_id, *what, *facts, **later)
 
 
 def _pack(number: Number) -> bytes:
