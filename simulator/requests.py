@@ -69,8 +69,14 @@ def draw_request(number: int) -> dict[str, Any]:
         return _draw_content(rng, event, [attributes[rng.choice(names)] for _ in range(2)])
     chosen = [attributes[rng.choice(names)] for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
     leaves = [_draw_predicate(rng, each, vocabulary) for each in chosen]
+    dice = Random(f"restrictor {number % POOL}")  # so that the others stay as they were
+    if len(leaves) > 1 and dice.random() < 0.4:
+        leaves[-1] = f"({leaves[-1]} in the last {dice.choice((20, 40, 90))} s)"
     words = _join(rng, leaves)
-    return {"subscribe": words + "".join(f", {each}" for each in _draw_options(rng, chosen))}
+    options = _draw_options(rng, chosen)
+    if dice.random() < 0.05:
+        options.append("whole reading")
+    return {"subscribe": words + "".join(f", {each}" for each in options)}
 
 
 def _draw_usual(rng: Random, topic: Random) -> str:

@@ -22,6 +22,8 @@ except (ImportError, SyntaxError):  # no micropython module, or one without vipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .rating import Rater
 
 _HEAD = const(6)  # bytes of a group's head
@@ -36,6 +38,11 @@ def is_significant(buf: bytes | bytearray, at: int) -> bool:
     return bool(buf[at + 1] & 8 and buf[at + 8] & 0x80 and buf[at + 9] & 8)
 
 
+def is_restricted(buf: bytes | bytearray, at: int) -> bool:
+    """Return whether the vector at buf[at:] has restrictors."""
+    return bool(buf[at + 1] & 8 and buf[at + 8] & 0x80 and buf[at + 9] & 0x40)
+
+
 class Filter:
     """Holds subscription vectors and finds those that an event meets, one after the other."""
 
@@ -47,6 +54,7 @@ class Filter:
         self.all = False  # every degree, not only the first hit of each set of features
         self.degree = 0  # of the record that `step` returned: ~degree of one that misses
         self.rater: Rater | None = None  # once a vector or a reading needs it
+        self.join: Callable[[int], bool] | None = None  # whether a record's readings are there
         self._points = array("H")
         self._scan = scan  # for uncertain readings another one, if it can be loaded
         self._is_prepared = False
@@ -71,9 +79,9 @@ class Filter:
         if points is not None:
             self._points = points
         if doubt:
-            self._prepare(doubt)
+            self._prepare(present & ~doubt)
 
-    def _prepare(self, doubt: int) -> None:
+    def _prepare(self, exact: int) -> None:
         """Load the kernel for uncertain readings; give it exact values as trapezoids."""
         if not self._is_prepared:
             self._is_prepared = True  # one that is left out is looked for once
@@ -85,7 +93,7 @@ class Filter:
                 pass
         if self._scan is not scan:
             for at in range(64):
-                if not doubt >> (at >> 2) & 1:
+                if exact >> (at >> 2) & 1:
                     self._points[at] = self._values[at >> 2]
 
     def step(self) -> int:
@@ -103,6 +111,8 @@ class Filter:
             degree = state[5]
             if degree < 0:
                 state[0] = at + self.measure(at)
+                if self.join is not None and not self.join(at):
+                    continue
                 degree = self.rate(at)
                 if is_significant(buf, at):
                     self.degree = degree
@@ -154,17 +164,22 @@ class Filter:
         if at >= self.used:
             return -1
         if at == state[1]:
-            state[1] = at + _HEAD + self._read_size(at)
+            state[1] = at + _HEAD + self.read_size(at)
             at += _HEAD
         return at
 
-    def add(self, frame: bytes, tail: bytes) -> int:
-        """Insert a validated vector with what follows it, and return where it stands."""
+    def add(self, frame: bytes, tail: bytes, required: int = -1) -> int:
+        """Insert a validated vector with what follows it, and return where it stands.
+
+        `required` are the attributes without which no event reaches it, if not all that it names.
+        """
         buf = self.buffer
         head = frame[0] & 63, frame[6], frame[7]
+        if required >= 0:
+            head = frame[0] & 63, required >> 8, required & 255
         at = 0
         while at < self.used and (buf[at], buf[at + 1], buf[at + 2]) < head:
-            at += _HEAD + self._read_size(at)
+            at += _HEAD + self.read_size(at)
         is_new = at >= self.used or (buf[at], buf[at + 1], buf[at + 2]) != head
         need = len(frame) + len(tail)
         room = len(buf) - self.used
@@ -176,7 +191,7 @@ class Filter:
             self._move(at, _HEAD)
             buf[at : at + _HEAD] = bytes(head) + b"\0\0\0"
         group = at
-        size = self._read_size(group)
+        size = self.read_size(group)
         at += _HEAD
         if not is_significant(frame, 0):
             at += size
@@ -190,7 +205,7 @@ class Filter:
         """Take the record out, and its group if it was the last."""
         group = self._find_group(at)
         need = self.measure(at)
-        size = self._read_size(group) - need
+        size = self.read_size(group) - need
         self._write_size(group, size)
         if not size:
             at = group
@@ -210,11 +225,12 @@ class Filter:
 
     def _find_group(self, at: int) -> int:
         group = 0
-        while at >= group + _HEAD + self._read_size(group):
-            group += _HEAD + self._read_size(group)
+        while at >= group + _HEAD + self.read_size(group):
+            group += _HEAD + self.read_size(group)
         return group
 
-    def _read_size(self, group: int) -> int:
+    def read_size(self, group: int) -> int:
+        """Return the bytes of a group's records."""
         return int.from_bytes(self.buffer[group + 3 : group + _HEAD], "big")
 
     def _write_size(self, group: int, size: int) -> None:

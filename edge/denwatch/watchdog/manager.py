@@ -22,6 +22,7 @@ class Language:
     number = 0  # its id, as a hello lists it
     capacity = 0  # bytes for subscriptions
     why = -1  # of the last judgement: attribute << 8 | degree, -1 if nobody asked
+    named = 0xFFFF  # of the last judgement: the attributes of the event that somebody asks for
 
     if TYPE_CHECKING:
 

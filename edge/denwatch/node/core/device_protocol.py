@@ -678,10 +678,14 @@ class DeviceProtocol:
         except ProtocolError:  # as in `restore`
             return
         removed = self._tables.requested.remove(item.id, body)
-        if removed is not None and removed[1]:
-            self._downlink.announce(
-                transaction, self._tables.remove_vector(transaction, removed[0])
-            )
+        if removed is None:
+            return
+        vector, is_unrequested = removed
+        if is_unrequested:
+            concerned = self._tables.remove_vector(transaction, vector)
+        else:
+            concerned = self._tables.add_vector(transaction, vector, False)
+        self._downlink.announce(transaction, concerned)
 
     def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
         """Return the body of a subscription, and when it ends in our timeline."""

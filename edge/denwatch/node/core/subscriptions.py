@@ -42,6 +42,7 @@ from denwatch.node.core.notifications import (
     Vocabularies,
     describe_content_values,
 )
+from denwatch.node.matching.joins import JoinMatcher
 from denwatch.node.matching.plugins import Matcher
 from denwatch.node.matching.records import pack_subscriptions
 from denwatch.node.matching.search import pack_notifications
@@ -423,6 +424,7 @@ class Subscriptions:
         self._item_store = item_store
         self.settings = settings
         self._matchers: dict[int, Matcher[Any, Any]] = {}
+        self._joins = JoinMatcher()  # the fuzzy ones that old readings may satisfy
         self._numbers: list[Subscription | None] = []
         self._free: list[int] = []
         self._twins: dict[str, None] = {}  # subscribers with two subscriptions of one name
@@ -587,6 +589,8 @@ class Subscriptions:
         except (ValueError, KeyError) as error:
             self._free.append(number)
             raise ProtocolError(f"no matcher takes this subscription: {error}") from None
+        if isinstance(content, SubscriptionVector):
+            self._joins.add(number, content)
         self._enter(subscription, number)
         subscription.subscriber.assign_levels()
         return subscription
@@ -603,6 +607,7 @@ class Subscriptions:
             number = self._take_number()
             if subscription.language == FUZZY:
                 pairs.append((number, content))
+                self._joins.add(number, content)
             else:
                 self._find_matcher(subscription.language).add(number, content)
             self._enter(subscription, number)
@@ -620,6 +625,7 @@ class Subscriptions:
         """Take a subscription out of force; one that is kept is still known by its id."""
         if subscription.is_live:
             self._find_matcher(subscription.language).remove(subscription.number)
+            self._joins.discard(subscription.number)
             self._numbers[subscription.number] = None
             self._free.append(subscription.number)
             subscription.is_live = False
@@ -667,6 +673,10 @@ class Subscriptions:
         for language, matcher in self._matchers.items():
             if language == FUZZY:
                 self._match_fuzzy(matcher, notifications, now, found)
+                if len(self._joins):
+                    for notification, matches in zip(notifications, found, strict=True):
+                        joined = self._joins.match(notification.vector, _AGE)
+                        self._add_valid(notification, now, joined, matches)
             elif len(matcher):
                 for notification, matches in zip(notifications, found, strict=True):
                     rows = matcher.match(describe_content_values(notification))
