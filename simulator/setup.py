@@ -91,7 +91,7 @@ def draw_sensors(rng: Random) -> int:
 @dial("slow")
 def draw_slow(rng: Random) -> int:
     """Let some devices have a slow sensor, so that readings of different times join."""
-    return rng.randrange(1 << 5) if rng.random() < 0.4 else 0
+    return rng.randrange(1 << 5) if rng.random() < 0.6 else 0
 
 
 @dial("apps")

@@ -117,8 +117,9 @@ def draw_subscription(dice, plain=False):
                 p.weight = 1 + dice.below(255)
     elif kind not in (MAX, SUGENO) and not plain and dice.chance(2):
         pattern = draw_pattern(dice, len(predicates))
-    restrictors = bytes([0 if dice.chance(3) else dice.below(0xB8) for _ in attributes])
-    if plain or not any(restrictors) or not dice.chance(4):
+    other = Dice(dice.state)  # what is drawn besides leaves the rest as it was
+    restrictors = bytes([0 if other.chance(3) else other.below(0xB8) for _ in attributes])
+    if plain or not any(restrictors) or not other.chance(4):
         restrictors = b""
     return SubscriptionVector(
         dice.below(64),
@@ -155,9 +156,10 @@ def draw_notification(dice):
     free = [a for a in range(16) if a not in attributes]
     faults = 1 << free[dice.below(len(free))] if dice.chance(4) else 0
     why = (dice.below(16), dice.byte()) if dice.chance(3) else None
-    if dice.chance(4):
+    other = Dice(dice.state)
+    if other.chance(4):
         for reading in readings[1:]:
-            reading.age = 0 if dice.chance(2) else 1 + dice.below(0xB7)
+            reading.age = 0 if other.chance(2) else 1 + other.below(0xB7)
     return NotificationVector(
         dice.below(64), readings, dice.below(65536), dice.below(0x9800), why, faults
     )

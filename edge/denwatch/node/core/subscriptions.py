@@ -673,8 +673,8 @@ class Subscriptions:
         for language, matcher in self._matchers.items():
             if language == FUZZY:
                 self._match_fuzzy(matcher, notifications, now, found)
-                if len(self._joins):
-                    for notification, matches in zip(notifications, found, strict=True):
+                for notification, matches in zip(notifications, found, strict=True):
+                    if notification.vector.olds:
                         joined = self._joins.match(notification.vector, _AGE)
                         self._add_valid(notification, now, joined, matches)
             elif len(matcher):
