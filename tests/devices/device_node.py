@@ -267,8 +267,8 @@ class Watchdog:
             sample.set_doubtful(attribute, value - width, value, value, value + width)
         degree = self.language.judge(sample, self.now)
         if degree >= 0:
-            self.keep(write_notification(sample, -1, self.language.named), degree)
-        sample.remember(self.now // 1000)
+            assert self.language.interest is not None
+            self.keep(self.language.interest.write(sample, -1), degree)
         return degree >= 0
 
     def _sample(

@@ -178,4 +178,4 @@ class JoinsTest(unittest.TestCase):
         self.assertIsNotNone(bench.step(1, {0: 120}))
         bench.install(SubscriptionVector(1, predicates, handle=7))
         self.assertIsNone(bench.step(2, {0: 120}))
-        self.assertEqual(bench.language.named, 3)
+        self.assertEqual(bench.step(3, {0: 120, 1: 40, 2: 9}).features, 3)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 _NEVER = const(1 << 62)  # for a device in safe mode, which has no events
-_SECONDS = const(0x3FFFFFFF)
-_ALL = const(0xFFFF)
 FAULT_PERIOD = const(600_000)  # ms: a sensor that stays broken is reported again after this time
 
 
@@ -40,24 +38,10 @@ class Sample:
         self.faults = 0  # attributes whose sensor is broken
         self.values = array("H", [0] * 16)
         self.points = array("H", [0] * 64)  # four of each uncertain attribute
-        # Of earlier rounds: attributes with a value that is still known, those of them in doubt ...
-        self.seen = 0
-        self.vague = 0
-        self.taken = array("i", [0] * 16)  # ... and in which second they were read.
-        self.olds = 0  # attributes whose last reading is sent along, and ...
-        self.ages = bytearray(16)  # ... how old those are, as duration codes: `joins.py`
 
     def clear(self) -> None:
-        """Begin a round; the values stay known until `remember`."""
-        self.present = self.doubt = self.faults = self.olds = 0
-
-    def remember(self, second: int) -> None:
-        """Note when what was read in this round was read; a broken sensor's last value is none."""
-        self.seen = (self.seen | self.present) & ~self.faults
-        self.vague = (self.vague & ~self.present) | self.doubt
-        for attribute in range(16):
-            if self.present >> attribute & 1:
-                self.taken[attribute] = second & _SECONDS
+        """Forget the last round."""
+        self.present = self.doubt = self.faults = 0
 
     def set(self, attribute: int, value: int) -> None:
         """Note an exact value."""
@@ -82,34 +66,29 @@ class Sample:
         self.faults |= 1 << attribute
 
 
-def write_notification(sample: Sample, why: int = -1, named: int = _ALL) -> bytes:
+def write_notification(sample: Sample, why: int = -1) -> bytes:
     """Return the sample as the bytes of `protocol.notification.encode`, without objects.
 
-    `why` is attribute << 8 | degree, or -1; `named` are the attributes that somebody asks for.
-    Sequence and age are zero: whoever sends the vector writes them into bytes 2 to 5.
+    `why` is attribute << 8 | degree, or -1. Sequence and age are zero: whoever sends the vector
+    writes them into bytes 2 to 5.
     """
-    olds = sample.olds & named
-    present = (sample.present & named) | olds
-    doubt = (sample.doubt | (sample.vague & olds)) & present
+    present = sample.present
+    flags = (why >= 0) | (sample.doubt > 0) << 1 | (sample.faults > 0) << 3
     wides = sample.wides & present
-    flags = (why >= 0) | (doubt > 0) << 1 | (wides > 0) << 2 | (sample.faults > 0) << 3
-    flags |= (olds > 0) << 4
+    flags |= (wides > 0) << 2
     out = bytearray([0x80 | sample.event, flags, 0, 0, 0, 0, present >> 8, present & 255])
-    for mask in (doubt, wides, sample.faults, olds):
+    for mask in (sample.doubt, wides, sample.faults):
         if mask:
             out.append(mask >> 8)
             out.append(mask & 255)
     for attribute in range(16):
         if present >> attribute & 1:
-            doubtful = doubt >> attribute & 1
+            doubtful = sample.doubt >> attribute & 1
             for i in range(4 if doubtful else 1):
                 value = sample.points[4 * attribute + i] if doubtful else sample.values[attribute]
                 if wides >> attribute & 1:
                     out.append(value >> 8)
                 out.append(value & 255)
-    for attribute in range(16):
-        if olds >> attribute & 1:
-            out.append(sample.ages[attribute])
     if why >= 0:
         out.append(why >> 8)
         out.append(why & 255)
@@ -200,23 +179,23 @@ class Execution:
         for channel in event.channels:
             channel.read_into(sample)
         degree = why = -1
-        named = 0
-        for language in self.manager.languages:
+        write = write_notification
+        languages = self.manager.languages
+        for language in languages:
             found = language.judge(sample, now)
-            named |= language.named
             if found > degree:
                 degree = found
                 why = language.why
-        sample.remember(now // 1000)
         if not sample.present | sample.faults:
             return
         if self._is_news(event, now):
             degree = 255
-            named = _ALL
+        elif len(languages) == 1 and languages[0].interest:  # of several none speaks for all
+            write = languages[0].interest.write
         if degree >= 0:
             self.sent += 1
             self.highest = max(self.highest, degree)
-            self.outbox.put(write_notification(sample, why, named), degree, now)
+            self.outbox.put(write(sample, why), degree, now)
 
     def _is_news(self, event: Event, now: int) -> bool:
         """Return whether a sensor broke or came back, or has been broken for long."""

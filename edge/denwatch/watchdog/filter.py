@@ -38,11 +38,6 @@ def is_significant(buf: bytes | bytearray, at: int) -> bool:
     return bool(buf[at + 1] & 8 and buf[at + 8] & 0x80 and buf[at + 9] & 8)
 
 
-def is_restricted(buf: bytes | bytearray, at: int) -> bool:
-    """Return whether the vector at buf[at:] has restrictors."""
-    return bool(buf[at + 1] & 8 and buf[at + 8] & 0x80 and buf[at + 9] & 0x40)
-
-
 class Filter:
     """Holds subscription vectors and finds those that an event meets, one after the other."""
 
@@ -164,7 +159,7 @@ class Filter:
         if at >= self.used:
             return -1
         if at == state[1]:
-            state[1] = at + _HEAD + self.read_size(at)
+            state[1] = at + _HEAD + self._read_size(at)
             at += _HEAD
         return at
 
@@ -174,12 +169,12 @@ class Filter:
         `required` are the attributes without which no event reaches it, if not all that it names.
         """
         buf = self.buffer
-        head = frame[0] & 63, frame[6], frame[7]
-        if required >= 0:
-            head = frame[0] & 63, required >> 8, required & 255
+        if required < 0:
+            required = frame[6] << 8 | frame[7]
+        head = frame[0] & 63, required >> 8, required & 255
         at = 0
         while at < self.used and (buf[at], buf[at + 1], buf[at + 2]) < head:
-            at += _HEAD + self.read_size(at)
+            at += _HEAD + self._read_size(at)
         is_new = at >= self.used or (buf[at], buf[at + 1], buf[at + 2]) != head
         need = len(frame) + len(tail)
         room = len(buf) - self.used
@@ -191,7 +186,7 @@ class Filter:
             self._move(at, _HEAD)
             buf[at : at + _HEAD] = bytes(head) + b"\0\0\0"
         group = at
-        size = self.read_size(group)
+        size = self._read_size(group)
         at += _HEAD
         if not is_significant(frame, 0):
             at += size
@@ -205,7 +200,7 @@ class Filter:
         """Take the record out, and its group if it was the last."""
         group = self._find_group(at)
         need = self.measure(at)
-        size = self.read_size(group) - need
+        size = self._read_size(group) - need
         self._write_size(group, size)
         if not size:
             at = group
@@ -225,12 +220,11 @@ class Filter:
 
     def _find_group(self, at: int) -> int:
         group = 0
-        while at >= group + _HEAD + self.read_size(group):
-            group += _HEAD + self.read_size(group)
+        while at >= group + _HEAD + self._read_size(group):
+            group += _HEAD + self._read_size(group)
         return group
 
-    def read_size(self, group: int) -> int:
-        """Return the bytes of a group's records."""
+    def _read_size(self, group: int) -> int:
         return int.from_bytes(self.buffer[group + 3 : group + _HEAD], "big")
 
     def _write_size(self, group: int, size: int) -> None:

@@ -7,24 +7,20 @@ from ..protocol.degrees import const
 from ..protocol.timecode import decode_duration
 from . import significance
 from .check import check
-from .filter import CapacityError, Filter, is_restricted, is_significant
+from .filter import CapacityError, Filter, is_significant
 from .manager import Language
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .execution import Sample
 
 # Fields of a place: rating.py.
 _FEATURES = const(0)
 _WIDES = const(6)
 _SIGNIFICANT = const(11)
-_RESTRICTED = const(15)
 
 _WHY = const(0x40)
 _NEVER = const(0x3FFFFFFF)
-_NOTHING = (0, None)
 _STEP = const(14400)  # s; a deadline has 16 bits and is unambiguous for twice as long
 
 
@@ -43,12 +39,12 @@ class Fuzzy(Language):
         self.senses = senses
         self.twins: dict[int, int] = {}  # handle: the handle under which its vector stands
         self.soonest = _NEVER  # no deadline is earlier
-        # By event: the attributes that vectors name, and their longest restrictors, if any has one.
-        self._interests: dict[int, tuple[int, bytearray | None]] | None = {}
-        self._place = [0] * 16
-        self._sample: Sample | None = None  # the one that is judged
-        self._joins: Any = None
-        self._join = self._is_joined  # made once: a round allocates nothing
+        try:
+            from .interest import Interest
+
+            self.interest = Interest(self.filter)
+        except ImportError:  # left out
+            pass
 
     def accepts(self, frame: bytes) -> bool:
         """Return whether the frame is a subscription of this language, in any version."""
@@ -89,15 +85,10 @@ class Fuzzy(Language):
 
     def add(self, frame: bytes, tail: bytes, place: list[int]) -> None:
         """Insert a vector that was checked, with its deadline and memory."""
-        self._interests = None
-        required = -1
-        if place[_RESTRICTED]:
-            required = self._load_joins().find_required(frame, place)
-        self.filter.add(frame, tail, required)
+        self.filter.add(frame, tail, self.interest.add(frame, place) if self.interest else -1)
 
     def remove(self, handles: list[int]) -> int:
         """Drop subscriptions; return how many there were. Unknown handles are passed over."""
-        self._interests = None
         count = 0
         for handle in handles:
             if self._take(handle) is not None:
@@ -119,15 +110,8 @@ class Fuzzy(Language):
         asked = -1
         self.why = -1
         doubt = sample.doubt
-        if self._interests is None:
-            self._read_interests()
-        self.named, limits = self._interests.get(sample.event, _NOTHING)  # type: ignore[union-attr]
-        filter.join = None
-        if limits is not None:
-            self._joins.recall(sample, limits, now // 1000)
-            doubt |= sample.vague & sample.olds
-            self._sample = sample
-            filter.join = self._join
+        if self.interest:
+            doubt |= self.interest.begin(sample, now // 1000)
         filter.begin(sample.event, sample.present, sample.values, doubt, sample.points)
         at = filter.step()
         while at >= 0:
@@ -146,41 +130,6 @@ class Fuzzy(Language):
                 best = degree
             at = filter.step()
         return best
-
-    def _is_joined(self, at: int) -> bool:
-        """Return whether the readings that a record asks for are there, whatever their age."""
-        buf = self.filter.buffer
-        return not is_restricted(buf, at) or self._joins.is_joined(
-            buf, at, self._place, self._sample
-        )
-
-    def _read_interests(self) -> None:
-        """Find out anew which attributes the vectors name, and how old their readings may be."""
-        filter = self.filter
-        buf = filter.buffer
-        interests: dict[int, tuple[int, bytearray | None]] = {}
-        self._interests = interests
-        group = 0
-        while group < filter.used:
-            event = buf[group]
-            at = group + 6
-            group = at + filter.read_size(group)
-            named, limits = interests.get(event, _NOTHING)
-            while at < group:
-                named |= buf[at + 6] << 8 | buf[at + 7]
-                if is_restricted(buf, at):
-                    limits = limits or bytearray(16)
-                    self._load_joins().widen(buf, at, self._place, limits)
-                at += filter.measure(at)
-            interests[event] = (named, limits)
-
-    def _load_joins(self) -> "Any":
-        """Return `joins.py`, which only vectors with restrictors need."""
-        if self._joins is None:
-            from . import joins
-
-            self._joins = joins
-        return self._joins
 
     def _is_worth(self, at: int, sample: "Sample", now: int) -> bool:
         """Ask the record's significance."""
@@ -281,8 +230,6 @@ class Fuzzy(Language):
                 else:
                     self.soonest = min(self.soonest, ((second >> scale) + left) << scale)
             at = filter.follow(at)
-        if gone:
-            self._interests = None
         for at in reversed(gone):
             handle = self._read_handle(at)
             for twin in self._list_twins(handle):

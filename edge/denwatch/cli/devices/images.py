@@ -47,7 +47,7 @@ _PACKAGES = {
 _LEFT_OUT = tuple(f"denwatch/watchdog/{name}.py" for name in ("plain", "manifest"))
 # Imported if they are there: what makes uncertain readings exact and fast. The filter alone goes
 # without them, slower, and sends too much rather than too little.
-PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together"))
+PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together", "interest"))
 _NATIVE = PARTS[:1]  # of them, what is machine code
 
 
