@@ -12,6 +12,7 @@ from .manager import Manager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from .sources import Channel, Source
@@ -179,7 +180,7 @@ class Execution:
         for channel in event.channels:
             channel.read_into(sample)
         degree = why = -1
-        write = write_notification
+        write: "Callable[[Sample, int], bytes]" = write_notification
         languages = self.manager.languages
         for language in languages:
             found = language.judge(sample, now)
