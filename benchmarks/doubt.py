@@ -38,7 +38,9 @@ from denwatch.protocol.vectors import (
     Reading,
     SubscriptionVector,
 )
+from denwatch.watchdog.execution import Sample, write_notification
 from denwatch.watchdog.filter import Filter
+from denwatch.watchdog.fuzzy import Fuzzy
 
 from benchmarks.common import describe_machine, format_table, run, save_text, say
 from benchmarks.match_work import FEW_MASKS, draw_masks, draw_notifications, draw_subscriptions
@@ -356,6 +358,43 @@ def time_node(seed: int, subscriptions: int, notes: int) -> dict[str, float]:
     return {"node_uncertain_over_exact": round(took[1] / took[0], 2)}
 
 
+# What is sent of a reading ------------------------------------------------------------------------
+
+_SENSED = [a for a in _PATIENT.attributes.values() if not a.wide][:8]
+
+
+def measure_tailoring(rng: Random, sets: int) -> dict[str, Any]:
+    """Return the bytes of notifications with what somebody names, over those of whole readings.
+
+    A device with eight attributes, three of them with an accuracy, and 1 to 6 subscriptions:
+    vectors behind their length, as they stand in a frame.
+    """
+    senses = {_PATIENT.number: (sum(1 << a.bit for a in _SENSED), 0)}
+    tailored = whole = sent = 0
+    for _ in range(sets):
+        language = Fuzzy(1024, senses)
+        vectors = [draw_fuzzy(rng) for _ in range(rng.randrange(1, 7))]
+        for handle, vector in enumerate(vectors):
+            vector.handle = handle
+            language.install(encode(vector), 0)
+        sample = Sample(_PATIENT.number)
+        for _ in range(50):
+            sample.clear()
+            reading = draw_reading(rng, vectors)
+            for a in _SENSED:
+                if a.bit in reading:
+                    sample.set_doubtful(a.bit, *reading[a.bit])
+                else:
+                    sample.set(a.bit, rng.randrange(a.last + 1))
+            if language.judge(sample, 0) >= 0:
+                interest = language.interest
+                assert interest is not None
+                sent += 1
+                tailored += 1 + len(interest.write(sample, -1))
+                whole += 1 + len(write_notification(sample))
+    return {"tailored_sent": sent, "air_bytes_tailored_over_whole": round(tailored / whole, 3)}
+
+
 def measure_doubt(options: argparse.Namespace) -> dict[str, Any]:
     """Measure everything; print and save the page."""
     rng = Random(options.seed)
@@ -364,6 +403,7 @@ def measure_doubt(options: argparse.Namespace) -> dict[str, Any]:
     say(result)
     result |= count_installed(rng, 3 if is_quick else 20)
     result |= sweep_errors(rng, 300 if is_quick else 5000)
+    result |= measure_tailoring(rng, 20 if is_quick else 400)
     result |= time_device(options.seed, 5 if is_quick else 40)
     result |= time_node(options.seed, 20_000 if is_quick else 100_000, 50 if is_quick else 200)
     table = format_table(("figure", "value"), list(result.items()))

@@ -15,7 +15,7 @@ from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
 from denwatch.node.core import devices, subscriber_protocol, subscriptions
-from denwatch.node.core.coverage import Coverage
+from denwatch.node.core.coverage import Coverage, DeviceKind
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import VectorTable
@@ -128,6 +128,12 @@ RULES |= {
         "uncertain readings are covered by rules of their own",
         ("carry", "nap"),
         {"sensors": 0b11_11_11_11_11},
+    ),
+    "names": Rule(
+        DeviceKind,
+        "_rename",
+        _always([]),
+        "what a covered subscription names is sent",
     ),
     "will": Rule(
         DeviceProtocol,

@@ -240,6 +240,34 @@ def check_held_back(play: Play) -> Iterator[Violation]:
                 yield from _find_never_told(play, asked, device, due)
 
 
+@check("tailored")
+def check_tailored(play: Play) -> Iterator[Violation]:
+    """What is sent of a reading is enough: whoever wants the reading wants what was sent of it.
+
+    A device leaves out what nobody names. A subscription in force that others cover is not on the
+    device, and yet its attributes are among what is sent, and the old readings that it asks for.
+    """
+    for device in play.world.devices.values():
+        told = [taken for taken in device.taken if taken.told is not None]
+        for person in play.world.people.values():
+            for asked in list_asked(person):
+                if is_in_doubt(play, asked):
+                    continue
+                for taken in told:
+                    assert taken.told is not None
+                    if not _is_due(play, asked, device, taken):
+                        continue
+                    whole, sent = read_note(taken.vector), read_note(taken.told.vector)
+                    if asked.is_met(whole, device.name) and not asked.is_met(sent, device.name):
+                        text = f"{device.name} at {taken.node} sent {sent} of {whole}, and"
+                        words = asked.request.get("subscribe") or asked.content
+                        facts = _list_facts(play, device, taken.node, taken.life)
+                        yield Violation(
+                            "tailored", f"{text} {person.name} asked for {words}", *facts
+                        )
+                        break
+
+
 def _is_due(play: Play, asked: AskedSubscription, device: EmulatedDevice, taken: Taken) -> bool:
     """Return whether a device must have known of a asked when it took a reading."""
     truth = play.truth

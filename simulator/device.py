@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from denwatch.protocol import frames
+from denwatch.protocol.notification import decode, encode
+from denwatch.protocol.timecode import encode_duration
+from denwatch.protocol.vectors import NotificationVector, Reading
 from denwatch.watchdog.duty import freeze, thaw
 from denwatch.watchdog.execution import (
     Event,
@@ -23,7 +26,7 @@ from denwatch.watchdog.execution import (
 from denwatch.watchdog.fuzzy import Fuzzy
 from denwatch.watchdog.manager import Manager
 from denwatch.watchdog.seal import FrameKey
-from denwatch.watchdog.sources import Callback, Channel
+from denwatch.watchdog.sources import Callback, Channel, NotReadyError
 from denwatch.watchdog.spool import Spool
 from denwatch.watchdog.uplink import Uplink
 
@@ -38,7 +41,8 @@ class Sense:
     """An event that a device measures: attributes by bit, and which of them are wide.
 
     `accuracies` has, by attribute, within what the true value is without reservation and at worst,
-    in steps of its code; `lasts` has the largest code where that is not the largest there is.
+    in steps of its code; `lasts` has the largest code where that is not the largest there is. A
+    `slow` attribute has a new value every other time only.
     """
 
     event: int
@@ -47,6 +51,7 @@ class Sense:
     period: int = 10_000  # ms
     accuracies: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     lasts: Mapping[int, int] = field(default_factory=dict)
+    slow: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Taken:
     """A reading as the sensors gave it, and where the device was."""
 
     time: int
-    vector: bytes  # as a notification's
+    vector: bytes  # as a notification's, with the last reading of every other attribute
     epoch: int
     node: str  # that the device was connected to, "" for none
     since: int  # ms; how long it had been, with both up
@@ -78,13 +83,33 @@ class _WatchedFuzzy(Fuzzy):
     def __init__(self, device: EmulatedDevice, senses: dict[int, tuple[int, int]]) -> None:
         super().__init__(device.capacity, senses)
         self._device = device
+        self._last: dict[tuple[int, int], tuple[int, Reading]] = {}  # since the start, with its s
+
+    def _complete(self, vector: bytes, now: int) -> bytes:
+        """Return a reading with what was read of other attributes before, whatever its age."""
+        if not vector[6] and not vector[7]:
+            return vector  # sensors that are broken, or nothing at all
+        note = decode(vector)
+        olds = []
+        for (event, attribute), (at, last) in self._last.items():
+            if event == note.event and not note.features >> attribute & 1:
+                age = encode_duration(max(1, now // 1000 - at))
+                olds.append(Reading(attribute, last.points, last.wide, age))
+        for attribute in range(16):
+            if note.faults >> attribute & 1:
+                self._last.pop((note.event, attribute), None)
+        for reading in note.readings:
+            self._last[note.event, reading.attribute] = now // 1000, reading
+        olds = [reading for reading in olds if not note.faults >> reading.attribute & 1]
+        readings = sorted(note.readings + olds, key=lambda reading: reading.attribute)
+        return encode(NotificationVector(note.event, readings, faults=note.faults))
 
     def judge(self, sample: Sample, now: int) -> int:
         device = self._device
         device.taken.append(
             Taken(
                 device.field_now,
-                write_notification(sample),
+                self._complete(write_notification(sample), now),
                 device.spool.epoch,
                 device.node,
                 device.connected_at,
@@ -92,6 +117,17 @@ class _WatchedFuzzy(Fuzzy):
             )
         )
         return super().judge(sample, now)
+
+
+class _Slow(Callback):
+    """A sensor that has a new value every other time."""
+
+    is_late = True
+
+    def measure(self, now: int) -> None:  # noqa: ARG002 - as a source has it
+        self.is_late = not self.is_late
+        if self.is_late:
+            raise NotReadyError
 
 
 class _Outbox:
@@ -189,7 +225,8 @@ class EmulatedDevice:
 
     def _build_event(self, sense: Sense) -> Event:
         def make_source(attribute: int, last: int) -> Callback:
-            return Callback(lambda _: self._read(sense.event, attribute, last))
+            kind = _Slow if attribute in sense.slow else Callback
+            return kind(lambda _: self._read(sense.event, attribute, last))
 
         channels = []
         for attribute in sense.attributes:

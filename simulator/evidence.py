@@ -134,6 +134,8 @@ def rate_content(content: Alternatives, note: NotificationVector, device: str) -
     names: dict[str, list[tuple[Any, int]]] = {"event": [(event.name, 255)]}
     names["device"] = [(device, 255)]
     for reading in note.readings:
+        if reading.age:
+            continue  # typed content is of now
         attribute = find_attribute(event, reading.attribute)
         codes = range(reading.points[0], reading.points[3] + 1)
         degrees = [(code, trapezoid(code, reading.points)) for code in codes]

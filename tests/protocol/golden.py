@@ -40,6 +40,7 @@ SUBSCRIPTIONS = (
     ('four thresholds', SubscriptionVector(1, [Predicate(0, 50, 90, 90, possible=100, certain=20), Predicate(1, 0, 20, 60)], threshold=153, certain=51), '410800009900000380033364140000325a5a00143c'),
     ('sixth predicate negated', SubscriptionVector(1, [Predicate(i, 50, 90, 60) for i in range(5)] + [Predicate(5, 50, 90, 60, negated=True)], 3, 99), '410b00006300003f020020325a3c325a3c325a3c325a3c325a3c325a3c'),
     ('why, recent and significance', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(3, 0, 20)], why=True, recent=(40, 60), significance=Significance(b'\x02\x01', 13, 20, 3, 5, 80, 56)), '4108000080000009c0183f02010d14355038283c325a5a0014ff'),
+    ('restrictors', SubscriptionVector(1, [Predicate(0, 50, 90, 90), Predicate(3, 0, 20)], restrictors=bytes([0, 31])), '41080000800000098040001f325a5a0014ff'),
 )
 
 # name of the subscription, values by attribute, evaluate()'s answer, the predicate that decided
@@ -193,6 +194,7 @@ NOTIFICATIONS = (
     ('doubtful temperature', NotificationVector(1, [Reading(0, (118, 120, 124, 126)), Reading(1, (99,) * 4)], 8), '8102000800000003000176787c7e63'),
     ('position, 16 bits', NotificationVector(4, [Reading(0, (20500,) * 4, True), Reading(1, (100, 200, 300, 400), True)], 9), '8406000900000003000200035014006400c8012c0190'),
     ('broken sensor', NotificationVector(2, [Reading(0, (36,) * 4)], 65535, faults=2), '8208ffff00000001000224'),
+    ('old pulse', NotificationVector(1, [Reading(0, (140,) * 4), Reading(1, (99,) * 4, age=31)], 7), '811000070000000300028c631f'),
 )
 
 # name, fields, bytes

@@ -113,6 +113,26 @@ class MatchTest(unittest.TestCase):
         self.assertEqual(degrees[-1], 0)
         self.assertEqual(rate_age(decode_duration(hour) - 1, (minute, hour)), 0)
 
+    def test_old_readings_count_up_to_their_restrictor(self):
+        code = encode_duration(30)
+        predicates = [Predicate(0, 10, 20), Predicate(2, 10, 20)]
+        limited = SubscriptionVector(1, predicates, restrictors=bytes([0, code]))
+        plain = SubscriptionVector(1, predicates)
+        both = SubscriptionVector(1, predicates, restrictors=bytes([code, code]))
+        new, old = exact(0, 15), Reading(2, (15,) * 4, age=code)
+        for s, readings, matched in (
+            (limited, [new, old], True),
+            (limited, [new, Reading(2, (15,) * 4, age=code + 1)], False),
+            (limited, [new, exact(2, 15)], True),
+            (limited, [new], False),
+            (plain, [new, old], False),
+            (both, [Reading(0, (15,) * 4, age=code), old, exact(3, 1)], False),  # nothing is new
+            (limited, [Reading(0, (15,) * 4, age=1), exact(2, 15)], False),
+            (both, [Reading(0, (15,) * 4, age=1), exact(2, 15)], True),
+        ):
+            found = match(s, NotificationVector(1, readings))
+            self.assertEqual(found is not None and found.matched, matched, (s, readings))
+
     def test_possible_is_never_below_certain(self):
         dice = Dice(61)
         for _ in range(300):

@@ -92,6 +92,7 @@ def test_seeds_keep_all_promises() -> None:
         ("covering", {"covered"}),
         ("roles", {"hidden"}),
         ("doubt", {"held-back"}),
+        ("names", {"tailored"}),
         ("will", {"present"}),
         ("rights", {"revoked"}),
         ("delay", {"dated"}),

@@ -83,19 +83,19 @@ class Endless(Parser):
 
 
 class Growing(Filter):
-    def add(self, frame, tail):
+    def add(self, frame, tail, required=-1):
         if self.used + 100 > len(self.buffer):
             self.buffer += bytes(200)
-        return Filter.add(self, frame, tail)
+        return Filter.add(self, frame, tail, required)
 
 
 class Evicting(Filter):
     """Makes room by what came first."""
 
-    def add(self, frame, tail):
+    def add(self, frame, tail, required=-1):
         while True:
             try:
-                return Filter.add(self, frame, tail)
+                return Filter.add(self, frame, tail, required)
             except CapacityError:
                 self.remove(self.follow(0))
 
@@ -131,7 +131,7 @@ class Credulous(Uplink):
 
 def trust(frame):
     """Stands for `check`: where the parts would stand."""
-    place = [0] * 15
+    place = [0] * 16
     locate(frame, 0, place)
     return place
 

@@ -76,6 +76,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 name, _ = find_name(text, arguments.subscription_name)
                 found = subscriber.subscribe(text, name, arguments.timeout)
                 print(f'"{found.name}" is active ({found.id})', file=sys.stderr)
+                for note in found.notes:
+                    print(f"  {note}", file=sys.stderr)
             elif not subscriber.subscriptions():
                 raise CommandError("there is no subscription yet: give one in words", WRONG_USAGE)
         except UnconfirmedError as error:

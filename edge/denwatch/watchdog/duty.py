@@ -121,13 +121,13 @@ def thaw(language: "Fuzzy", data: bytes) -> int:
         at += 6
         while at < end:
             frame = bytes([0x40 | event]) + data[at + 1 : at + data[at]]
-            check(frame)
+            place = check(frame)
             start = at = at + len(frame)
             if frame[5]:
                 at += 2
             if is_significant(frame, 0):
                 at += data[at]
-            language.filter.add(frame, data[start:at])
+            language.add(frame, data[start:at], place)
     for i in range(10, stop, 4):
         language.twins[_read(data, i, 2)] = _read(data, i + 2, 2)
     language.soonest = _read(data, 4, 4)

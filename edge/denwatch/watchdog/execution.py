@@ -12,6 +12,7 @@ from .manager import Manager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from .sources import Channel, Source
@@ -179,7 +180,9 @@ class Execution:
         for channel in event.channels:
             channel.read_into(sample)
         degree = why = -1
-        for language in self.manager.languages:
+        write: Callable[[Sample, int], bytes] = write_notification
+        languages = self.manager.languages
+        for language in languages:
             found = language.judge(sample, now)
             if found > degree:
                 degree = found
@@ -188,10 +191,12 @@ class Execution:
             return
         if self._is_news(event, now):
             degree = 255
+        elif len(languages) == 1 and languages[0].interest:  # of several none speaks for all
+            write = languages[0].interest.write
         if degree >= 0:
             self.sent += 1
             self.highest = max(self.highest, degree)
-            self.outbox.put(write_notification(sample, why), degree, now)
+            self.outbox.put(write(sample, why), degree, now)
 
     def _is_news(self, event: Event, now: int) -> bool:
         """Return whether a sensor broke or came back, or has been broken for long."""

@@ -22,7 +22,7 @@ from denwatch.node.backend_api import load_languages
 from denwatch.node.matching.index import FuzzyIndex, load_index, save_index
 from denwatch.node.matching.records import EVENT_ATTRIBUTES, SubscriptionBatch
 from denwatch.protocol.frames import FUZZY
-from denwatch.spark.matching.kernels import decode_subscriptions
+from denwatch.spark.matching.kernels import decode_subscriptions, find_restricted
 from denwatch.spark.matching.value_index import build_value_index, load_value_index
 from denwatch.spark.matching.windows import Meanings
 from denwatch.spark.session import is_local
@@ -61,7 +61,7 @@ class SharedIndex:
     is_shipped: bool  # executors received the files from Spark
     shards: tuple[Shard, ...]
     subscriptions: int
-    content: int  # how many of them are in languages that match typed content
+    content: int  # how many of them match typed content, or have restrictors
     vocabularies: int  # known ones; with two or more, notifications are matched by vocabulary
     errors: dict[int, str]  # by id: subscriptions that cannot be matched, and why
 
@@ -117,7 +117,9 @@ def build_index(
     rows = _build_rows(table, ids, batch, folder, meanings)
     np.save(folder / ROWS, rows)
     shards = tuple(_save_shards(batch, folder, limit, max_list))
-    others = np.flatnonzero(known_here & (languages != FUZZY))
+    # Fuzzy ones with restrictors are in a shard too, for notifications whose readings are all new.
+    joined = fuzzy[find_restricted(vectors.take(pa.array(fuzzy)))]
+    others = np.union1d(np.flatnonzero(known_here & (languages != FUZZY)), joined)
     content = _save_content(folder, vectors, languages, others, meanings)
     master = str(spark.sparkContext.master)
     known = len(meanings.known)
@@ -251,7 +253,7 @@ def _save_content(
     rows: NDArray[np.int64],
     meanings: Meanings,
 ) -> int:
-    """Write the subscriptions to typed content: by row, their language and their bytes."""
+    """Write what no shard answers alone: by row, its language and its bytes."""
     filters = {int(row): (int(languages[row]), vectors[int(row)].as_py().hex()) for row in rows}
     documents = {key.hex(): text for key, text in meanings.documents.items()} if filters else {}
     stored = {"filters": filters, "documents": documents}

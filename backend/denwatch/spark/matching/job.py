@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from denwatch.node.backend_api import describe_content, load_languages
 from denwatch.node.matching import index as node_index
+from denwatch.node.matching.joins import JoinMatcher
 from denwatch.node.matching.plugins import Matcher
 from denwatch.node.matching.search import MatchBatch, NotificationBatch
 from denwatch.protocol import notification
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import FUZZY
 from denwatch.spark.matching import index as files
 from denwatch.spark.matching import kernels
 from denwatch.spark.matching.index import CONTENTS, NAMES, ROWS, Shard, SharedIndex
@@ -213,54 +215,57 @@ def pack_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(lists, batch.schema.names)
 
 
-# Typed content --------------------------------------------------------------------------
-# Workers use the node's own matchers of all languages but the fuzzy one. Such subscriptions are few
-# and written by programs; a notification is matched by the names and values that its vocabulary
-# gives it.
+# Typed content, and old readings ---------------------------------------------------------
+# Workers use the node's own matchers of all languages, of the fuzzy one `JoinMatcher`. Such
+# subscriptions are few; a notification is matched by the names and values that its vocabulary gives
+# it.
 
 
 @lru_cache(maxsize=2)
-def load_content(path: Path) -> tuple[list[Matcher[Any, Any]], Meanings]:
+def load_content(path: Path) -> tuple[dict[int, Matcher[Any, Any]], Meanings]:
     """Return the matchers with the subscriptions by row, and the vocabularies that name values."""
     stored = json.loads(path.read_text(encoding="utf-8"))
-    matchers: dict[int, Matcher[Any, Any]] = {}
+    matchers: dict[int, Matcher[Any, Any]] = {FUZZY: JoinMatcher()}
     for row, (id_, data) in stored["filters"].items():
         language = load_languages().find(id_)
         if id_ not in matchers:
             matchers[id_] = language.make_matcher()
         matchers[id_].add(int(row), language.decode(bytes.fromhex(data)))
     documents = {bytes.fromhex(key): text for key, text in stored["documents"].items()}
-    return list(matchers.values()), Meanings(documents)
+    return matchers, Meanings(documents)
 
 
 def match_content(
     batch: pa.RecordBatch, index: SharedIndex, columns: Sequence[str]
 ) -> pa.RecordBatch:
-    """Return the matches of a batch with the subscriptions to typed content."""
+    """Return the matches of a batch with subscriptions to typed content, or by old readings."""
     matchers, meanings = load_content(index.find(CONTENTS))
     rows = files.load_rows(index.find(ROWS))
     owners = files.load_names(index.find(NAMES)).owners
     found: list[dict[str, Any]] = []
-    for note in batch.to_pylist():
+    words = find_words(batch, files.load_names(index.find(NAMES)).vocabularies)
+    for note, word in zip(batch.to_pylist(), words.tolist(), strict=True):
+        try:
+            vector = notification.decode(note["vector"] or b"")
+        except ProtocolError:
+            continue
         latest = note["at"] + (note["doubt"] or 0)
-        content = describe_note(note, meanings)
-        for hit in (hit for matcher in matchers for hit in matcher.match(content)):
+        event = meanings.find_event(note.get("vocabulary") or b"", vector.event)
+        content = describe_content(vector, event, note.get("device") or "")
+        hits = [
+            hit
+            for id_, matcher in matchers.items()
+            for hit in matcher.match(vector if id_ == FUZZY else content)
+        ]
+        for hit in hits:
+            if not int(rows[hit.id, 4]) & word:
+                continue
             id_, begins, ends, owner = rows[hit.id, :4].tolist()
             if begins <= latest and note["at"] < ends:
                 degrees = hit.possible, hit.certain, hit.attribute
                 match = note["note_id"], id_, owners[owner].as_py(), *degrees
                 found.append(dict(zip(ALL_COLUMNS, match, strict=True)))
     return pa.RecordBatch.from_pylist(found, schema=choose_arrow(columns))
-
-
-def describe_note(note: dict[str, Any], meanings: Meanings) -> dict[str, Any]:
-    """Return a notification as typed content; nothing of one that cannot be read."""
-    try:
-        vector = notification.decode(note["vector"] or b"")
-    except ProtocolError:
-        return {}
-    event = meanings.find_event(note.get("vocabulary") or b"", vector.event)
-    return describe_content(vector, event, note.get("device") or "")
 
 
 # Parquet files --------------------------------------------------------------------------

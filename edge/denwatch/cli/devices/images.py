@@ -55,7 +55,7 @@ UPDATE = ("update", "trial")  # what updates over the air need, with the slots
 OPTIONAL = ("doubt", "duty", "together", "update")  # what a device may go without
 # Imported if they are there: what makes uncertain readings exact and fast. The filter alone goes
 # without them, slower, and sends too much rather than too little.
-PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together"))
+PARTS = tuple(f"denwatch/watchdog/{name}.py" for name in ("doubt", "together", "interest"))
 _NATIVE = PARTS[:1]  # of them, what is machine code
 
 

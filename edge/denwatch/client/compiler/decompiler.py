@@ -113,7 +113,14 @@ class _Decompilation:
             possible=_write_share(possible),
             certain=_write_share(p.certain),
             weight=syntax.Scalar(float(p.weight)) if self.vector.aggregator == WEIGHTED else None,
+            recent=self._write_restrictor(p.attribute),
         )
+
+    def _write_restrictor(self, attribute: int) -> syntax.Recent | None:
+        """Return how old an attribute's reading may be."""
+        names = sorted({p.attribute for p in self.vector.predicates})
+        code = self.vector.restrictors[names.index(attribute)] if self.vector.restrictors else 0
+        return syntax.Recent(within=write_duration(code)) if code else None
 
     def compiles_back(self, tree: syntax.SubscriptionTree) -> bool:
         """Return whether a tree gives this very vector."""
@@ -148,6 +155,7 @@ class _Decompilation:
             valid_for=_write_time(vector.validity),
             expiry=None if options.expiry is None else syntax.Quantity(options.expiry, "s"),
             why=vector.why,
+            whole=options.whole,
             **self._write_significance(),
         )
         try:
@@ -298,7 +306,7 @@ def _recognise(
     registry: PluginRegistry,
 ) -> syntax.PredicateNode | None:
     if pair[0].attribute != pair[1].attribute or any(
-        p.hedges or p.possible or p.certain or p.weight for p in pair
+        p.hedges or p.possible or p.certain or p.weight or p.recent for p in pair
     ):
         return None
     first, second = (replace(p, negated=p.negated != turned) for p in pair)

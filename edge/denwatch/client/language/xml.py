@@ -98,8 +98,10 @@ class _XmlReader:
             for key in lexicon.LIMITS
             if key in element.attributes
         }
+        restrictor = element.find("Temporal-restrictor")
+        recent = self.read_temporal_restrictor(restrictor)["recent"] if restrictor else None
         return syntax.PredicateNode(
-            attribute, constraint, negated, hedges, **limits, span=element.start
+            attribute, constraint, negated, hedges, **limits, recent=recent, span=element.start
         )
 
     def read_operator(self, element: Element) -> tuple[bool, tuple[syntax.Hedge, ...]]:
@@ -246,6 +248,9 @@ class _XmlReader:
 
     def read_why(self, _: Element) -> dict[str, Any]:
         return {"why": True}
+
+    def read_whole(self, _: Element) -> dict[str, Any]:
+        return {"whole": True}
 
     # Names and values ------------------------------------------------------------------------
 

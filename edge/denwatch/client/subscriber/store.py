@@ -90,6 +90,7 @@ class SubscriptionStatus:
     state: str
     id: int | str | None = None
     error: RequestRefusedError | None = None
+    notes: tuple[str, ...] = ()  # what the node said besides: who can answer, approximations
 
 
 def connect(path: str | Path, busy_ms: int) -> sqlite3.Connection:

@@ -212,7 +212,18 @@ def build_status(name: str, text: str, reply: Reply | None) -> SubscriptionStatu
     """Return a subscription: active by a node's reply, pending without one."""
     if reply is None:
         return SubscriptionStatus(name, text, "pending")
-    return SubscriptionStatus(name, text, "active", reply.fields.get("id"))
+    return SubscriptionStatus(
+        name, text, "active", reply.fields.get("id"), notes=tuple(_list_notes(reply))
+    )
+
+
+def _list_notes(reply: Reply) -> Iterator[str]:
+    """Yield what a node says of a subscription besides that it has it, in words."""
+    devices = reply.fields.get("devices")
+    if isinstance(devices, dict) and isinstance(devices.get("words"), str):
+        yield devices["words"]
+    approximations = reply.fields.get("approximations")
+    yield from (str(note) for note in approximations or () if isinstance(approximations, list))
 
 
 def read_list(reply: Reply | None) -> Sequence[Mapping[str, Any]]:

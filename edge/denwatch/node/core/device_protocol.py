@@ -33,7 +33,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from denwatch.node.core.coverage import FOREVER, RequestedVector, Sensed, read_score
+from denwatch.node.core.coverage import (
+    FOREVER,
+    RequestedVector,
+    Sensed,
+    asks_whole,
+    read_score,
+)
 from denwatch.node.core.devices import (
     Device,
     DeviceRegistry,
@@ -492,7 +498,9 @@ class DeviceProtocol:
             for each in subscriptions:
                 masks = (each.features, each.wides) if each.event >= 0 else None
                 ends = self._find_end(each.dot, each.expires)
-                self._tables.requested.add(each.id, each, ends, each.score, masks)
+                self._tables.requested.add(
+                    each.id, each, ends, each.score, masks, is_whole=each.is_whole
+                )
         for item in self._item_store.iterate(reader, ANNOUNCEMENT):
             if item.dot.origin == self._item_store.name:
                 self._announced[decode_body(AnnouncementBody, item.body).device] = item.dot
@@ -797,10 +805,14 @@ class DeviceProtocol:
         except ProtocolError:  # as in `restore`
             return
         removed = self._tables.requested.remove(item.id, body)
-        if removed is not None and removed[1]:
-            self._downlink.announce(
-                transaction, self._tables.remove_vector(transaction, removed[0])
-            )
+        if removed is None:
+            return
+        vector, is_unrequested = removed
+        if is_unrequested:
+            concerned = self._tables.remove_vector(transaction, vector)
+        else:
+            concerned = self._tables.add_vector(transaction, vector, False)
+        self._downlink.announce(transaction, concerned)
 
     def _request(self, item: Item) -> tuple[RequestedVector, bool] | None:
         """Request the vector of a subscription; return it and whether it is new, if there is one.
@@ -809,7 +821,8 @@ class DeviceProtocol:
         """
         body = decode_body(SubscriptionBody, item.body)
         ends = self._find_end(item.dot, item.expires)
-        return self._tables.requested.add(item.id, body, ends, read_score(body))
+        whole = asks_whole(body)
+        return self._tables.requested.add(item.id, body, ends, read_score(body), is_whole=whole)
 
     def _find_end(self, dot: Dot, expires: int) -> int:
         """Return when a subscription ends in our timeline."""

@@ -73,6 +73,7 @@ class DeviceSettings:
     placing: int = 1_000  # subscriptions that one tick places in a covering table
     rebuild: int = 2_000  # subscriptions of the largest table that is built anew at times
     burst: int = 200  # devices that one transaction sends a change to
+    is_whole: bool = False  # devices send whole readings, not only what subscriptions name
     # Whether `Listening` and `Acknowledged` speak of the devices themselves: true of this node's
     # own server, not of somebody else's broker.
     has_listeners: bool = True
@@ -258,7 +259,7 @@ class VectorTable:
         self._top = 0  # the highest handle in use
         self._free: list[int] = []  # those below it that are not
         self._room = DeviceMemory()
-        self._wrong: dict[bytes, None] = dict.fromkeys(kind.selected)  # to be looked at
+        self._wrong: dict[bytes, None] = dict.fromkeys(kind.bodies)  # to be looked at
 
     def restore(self, reader: Reader) -> None:
         """Load the handles of an earlier run; nothing of it is sure."""
@@ -279,7 +280,7 @@ class VectorTable:
         self.flight = None
         for row in self._rows.values():
             row.until = 0
-        self._wrong = dict.fromkeys([*self.kind.selected, *self._handles])
+        self._wrong = dict.fromkeys([*self.kind.bodies, *self._handles])
 
     def lose_flight(self) -> None:
         """Note that what is under way may never arrive; what it concerned is still wrong."""
@@ -288,7 +289,7 @@ class VectorTable:
     def move(self, kind: DeviceKind) -> None:
         """Belong to another kind from now on."""
         self.kind = kind
-        self._wrong = dict.fromkeys([*kind.selected, *self._handles])
+        self._wrong = dict.fromkeys([*kind.bodies, *self._handles])
 
     def look_at(self, bodies: list[bytes]) -> None:
         """Note that these may have to be told."""
@@ -470,7 +471,8 @@ class VectorTables:
     def _find_coverage(self, key: CoverageKey, preferred: Iterable[bytes]) -> Coverage:
         if key in self._coverages:
             return self._coverages[key]
-        coverage = self._coverages[key] = Coverage(key, self._settings.policy)
+        coverage = Coverage(key, self._settings.policy, self._settings.is_whole)
+        self._coverages[key] = coverage
         self._by_event.setdefault(key.event, []).append(coverage)
         self._users[key] = []
         first = frozenset(preferred)
@@ -551,7 +553,8 @@ class VectorTables:
         self, coverage: Coverage, change: CoverageChange, must_tell: bool = False
     ) -> list[VectorTable]:
         concerned: list[VectorTable] = []
-        if must_tell or any(change):
+        if must_tell or any(change) or coverage.is_renamed:
+            coverage.is_renamed = False
             for key in self._users[coverage.key]:
                 told = self._kinds[key].follow(coverage, change)
                 if told or must_tell:

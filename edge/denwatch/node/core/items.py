@@ -415,5 +415,6 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: is_number(value) and 0 < value < _MAX_SECONDS,
         "expiry is in seconds, above 0",
     ),
+    "whole": (lambda value: value is True, "whole is true, or left out"),
     "format": (lambda value: value in FORMATS, 'format is "json" or "cbor"'),
 }

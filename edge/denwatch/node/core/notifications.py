@@ -49,7 +49,7 @@ from denwatch.protocol import subscription as subscription_codec
 from denwatch.protocol.cuts import trapezoid
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.matching import match as match_vector
-from denwatch.protocol.timecode import LAST_AGE
+from denwatch.protocol.timecode import LAST_AGE, decode_duration
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def decode_notification(frame: bytes) -> NotificationVector:
             n.sequence = frame[2] << 8 | frame[3]
             n.age = age
             n.why = None
-            n.faults = 0
+            n.faults = n.olds = 0
             n.features = features
             return n
     return codec.decode(frame)
@@ -302,7 +302,7 @@ class _Words:
     def __init__(self, event: EventType) -> None:
         self.event = event
         self.bits: dict[int, Attribute] = {a.bit: a for a in event.attributes.values()}
-        self.members: dict[tuple[int, tuple[int, ...], bool], bytes] = {}
+        self.members: dict[tuple[int, tuple[int, ...], bool, int], bytes] = {}
 
 
 _words: dict[int, _Words] = {}
@@ -329,11 +329,13 @@ def _describe_member(event: EventType | None, reading: Reading) -> bytes:
         name, described = name_attribute(None, reading.attribute), describe_reading(None, reading)
         return _encode(name) + b":" + described
     words = _find_words(event)
-    key = reading.attribute, reading.points, reading.wide
+    key = reading.attribute, reading.points, reading.wide, reading.age
     member = words.members.get(key)
     if member is None:
         name = name_attribute(event, reading.attribute)
         described = describe_reading(words.bits.get(reading.attribute), reading)
+        if reading.age:
+            described = described[:-1] + b',"age":%d}' % decode_duration(reading.age)
         member = _encode(name) + b":" + described
         if len(words.members) > _KEPT_MEMBERS:
             words.members.clear()
@@ -495,7 +497,7 @@ def describe_content_values(notification: Notification) -> dict[str, object]:
     values: dict[str, object] = {}
     for reading in notification.vector.readings:
         attribute = bits.get(reading.attribute)
-        if attribute is None or attribute.wide != reading.wide:
+        if attribute is None or attribute.wide != reading.wide or reading.age:
             continue
         a, _, _, d = reading.points
         if a == d:

@@ -62,6 +62,7 @@ _BESIDE_OTHERS = (
     "top",
     "expiry",
     "valid_for",
+    "whole",
 )  # the fuzzy language says them
 _MAX_LIST = 4096
 _MAX_PROBE = 16  # texts: each is compiled, about half a millisecond during which nobody is served

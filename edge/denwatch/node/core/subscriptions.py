@@ -45,6 +45,7 @@ from denwatch.node.core.notifications import (
 )
 from denwatch.node.core.stored_facts import StoredFacts
 from denwatch.node.matching.facts import FactTable, find_fact
+from denwatch.node.matching.joins import JoinMatcher
 from denwatch.node.matching.plugins import Matcher
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
@@ -309,6 +310,7 @@ class Subscription:
         "id",
         "is_live",
         "is_plain",
+        "is_whole",
         "key",
         "language",
         "name",
@@ -343,6 +345,7 @@ class Subscription:
         # `check_options` has checked them.
         self.name: str | None = options.get("name")
         self.score = float(options.get("score", 1.0))
+        self.is_whole = bool(options.get("whole"))
         self.top_k: TopK | None = TopK(options["top"]) if "top" in options else None
         self.refresh = int(options["expiry"] * 1000) if "expiry" in options else None
         self.prefer = tuple((pair[0], pair[1]) for pair in options.get("prefer", ()))
@@ -449,6 +452,7 @@ class Subscriptions:
         self._item_store = item_store
         self.settings = settings
         self._matchers: dict[int, Matcher[Any, Any]] = {}
+        self._joins = JoinMatcher()  # the fuzzy ones that old readings may satisfy
         self._numbers: list[Subscription | None] = []
         self._free: list[int] = []
         self._twins: dict[str, None] = {}  # subscribers with two subscriptions of one name
@@ -616,6 +620,8 @@ class Subscriptions:
         except (ValueError, KeyError) as error:
             self._free.append(number)
             raise ProtocolError(f"no matcher takes this subscription: {error}") from None
+        if isinstance(content, SubscriptionVector):
+            self._joins.add(number, content)
         self._enter(subscription, number)
         subscription.subscriber.assign_levels()
         return subscription
@@ -648,7 +654,9 @@ class Subscriptions:
                     subscription.adopt(decode_content(body))
             elif isinstance(content, SubscriptionVector):
                 subscription.adopt(content)
-                if content.significance is None and (fact := find_fact(content))[_COUNT]:
+                self._joins.add(number, content)
+                is_plain = content.significance is None and not content.restrictors
+                if is_plain and (fact := find_fact(content))[_COUNT]:
                     place = facts.places[body.vector] = len(known) + len(found)
                     found.append(fact)
                     new.append(body.vector)
@@ -675,6 +683,7 @@ class Subscriptions:
         """Take a subscription out of force; one that is kept is still known by its id."""
         if subscription.is_live:
             self._find_matcher(subscription.language).remove(subscription.number)
+            self._joins.discard(subscription.number)
             self._numbers[subscription.number] = None
             self._free.append(subscription.number)
             subscription.is_live = False
@@ -729,6 +738,10 @@ class Subscriptions:
         for language, matcher in self._matchers.items():
             if language == FUZZY:
                 self._match_fuzzy(matcher, notifications, now, found)
+                for notification, matches in zip(notifications, found, strict=True):
+                    if notification.vector.olds:
+                        joined = self._joins.match(notification.vector, _AGE)
+                        self._add_valid(notification, now, joined, matches)
             elif len(matcher):
                 for notification, matches in zip(notifications, found, strict=True):
                     rows = matcher.match(describe_content_values(notification))

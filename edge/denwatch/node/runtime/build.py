@@ -121,7 +121,10 @@ def build_node(
             signs_all=config.log.sign_all,
         ),
         devices=DeviceSettings(
-            keep=config.expiry.notification_seconds * 1000, has_listeners=config.broker is None
+            keep=config.expiry.notification_seconds * 1000,
+            has_listeners=config.broker is None,
+            # Home Assistant shows every value that a device sends.
+            is_whole=assistant is not None or config.log.whole_readings,
         ),
         peers=PeerSettings(
             strategy=name_strategy(config.replication, len(keyring.list_nodes())),
