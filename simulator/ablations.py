@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
-from denwatch.node.core import devices, subscriber_protocol, subscriptions
+from denwatch.node.core import devices, request_handler, subscriptions
 from denwatch.node.core.coverage import Coverage
-from denwatch.node.core.delivery import Delivery, DeliveryPolicy
+from denwatch.node.core.delivery import Delivery
+from denwatch.node.core.delivery_policy import DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import VectorTable
 from denwatch.node.core.item_store import ItemStore
@@ -136,7 +137,7 @@ RULES |= {
         subscriptions, "describe_content_values", _always({}), "typed content is matched"
     ),
     "report-number": Rule(
-        subscriber_protocol,
+        request_handler,
         "number_report",
         lambda _: lambda _, second: second,
         "what is reported again at another node is the same report",

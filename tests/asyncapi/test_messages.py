@@ -16,7 +16,7 @@ from denwatch.cli.publish import find_coverage
 from denwatch.client.publisher import Publisher, parse_reading, read_key
 from denwatch.client.vocabulary import load_shipped
 from denwatch.node.core.operator_protocol import Plan, encode_plan
-from denwatch.node.core.subscriber_protocol import encode_question
+from denwatch.node.core.request_handler import encode_question
 from denwatch.protocol.vectors import NotificationVector, Reading
 
 from simulator.site import Site, wait_for

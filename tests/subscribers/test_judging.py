@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from denwatch.node.core import delivery
-from denwatch.node.core.delivery import rank_matches
+from denwatch.node.core import delivery_policy as delivery
+from denwatch.node.core.delivery_policy import rank_matches
 from denwatch.node.core.items import SUBSCRIPTION, Dot, Item, SubscriptionBody, encode_body
 from denwatch.node.core.notifications import format_time
 from denwatch.node.core.subscriptions import SubscriberState, Subscription, read_subscription
