@@ -159,7 +159,7 @@ RULES |= {
     "expiry": Rule(
         DeliveryPolicy, "_judge_match", _let_expired, "what has expired is not delivered"
     ),
-    "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
+    "top-k": Rule(TopK, "judge", _always(Verdict.DELIVERED), "only the k best are delivered"),
     "top-k-follows": Rule(
         DeliveryPolicy,
         "count_delivered",
@@ -168,7 +168,23 @@ RULES |= {
         ("walk",),
         {"stroll": 1},
     ),
-    "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
+    "my-top": Rule(
+        DeliveryPolicy,
+        "_passes_person",
+        _always(True),
+        "only the k best of all subscriptions are delivered",
+        ("report",),
+        {"my-top": 1},
+    ),
+    "my-top-follows": Rule(
+        Delivery,
+        "_count_elsewhere",
+        _always(None),
+        "what a receipt brings along counts as one of the k",
+        ("report", "walk"),
+        {"my-top": 1, "stroll": 0xFF},
+    ),
+    "best": Rule(TopK, "judge", _always(Verdict.OUTRANKED), "the k best are delivered"),
     "room": Rule(
         SubscriberProtocol, "evict", _always(0), "a full node gives up what is worth least"
     ),

@@ -119,10 +119,8 @@ class Judge:
         asked = [self._witness.asked[each] for each in degrees]
         ends = [each.end for each in asked if each.end is not None]
         withdrawn = max(ends) if len(ends) == len(asked) else None
-        lives = [life for each in asked if (life := self._terms[each.words].life)]
-        stale = self.read_at[note] + max(lives) if len(lives) == len(asked) else None
         expires = self._witness.taken[note].expires or None
-        limits = [limit for limit in (withdrawn, stale, expires) if limit is not None]
+        limits = [limit for limit in (withdrawn, expires) if limit is not None]
         return min(limits, default=None), withdrawn
 
     # What a node decides --------------------------------------------------------------------
@@ -142,10 +140,8 @@ class Judge:
                 )
                 if not pair or not terms or not terms.top or len(pair.degrees) > 1:
                     continue
-                until = self.read_at[note] + terms.life
+                until = time + terms.life  # from the decision on
                 degree = pair.degrees[subscription]
-                if until <= time:
-                    continue
                 better = [d for d, end in shown.get(subscription, ()) if end > time and d > degree]
                 if len(better) >= terms.top:
                     held_back.add((note, owner))

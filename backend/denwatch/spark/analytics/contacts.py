@@ -296,14 +296,11 @@ def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> 
     """
     # What expired or was replaced is still delivered for what it matched before.
     is_gone = F.col("end_reason").isNotNull() & ~F.col("end_reason").isin("expired", "replaced")
-    refresh = F.get_json_object("options", "$.expiry").cast("double") * 1000
     asked = windows.select(
         "subscription_id",
         F.struct("origin", "begins").alias("asked"),
         F.when(is_gone, F.col("ends")).alias("gone"),
-        refresh.cast("bigint").alias("refresh"),
     )
-    fresh = F.col("at") + F.col("doubt") + F.col("refresh")
     return (
         matches.join(asked, "subscription_id")
         .join(notes, "note_id")
@@ -316,9 +313,7 @@ def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> 
             F.sort_array(F.collect_set("asked")).alias("asked"),
             # Only if all have an end there is one; the last one counts.
             F.when(F.count("gone") == F.count("*"), F.max("gone")).alias("withdrawn"),
-            F.when(F.count("refresh") == F.count("*"), F.max(fresh)).alias("stale"),
         )
-        .withColumn("expires", F.expr("least(nullif(expires, 0), stale)"))
+        .withColumn("expires", F.expr("nullif(expires, 0)"))
         .withColumn("until", F.least("expires", "withdrawn"))
-        .drop("stale")
     )

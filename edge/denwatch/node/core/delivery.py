@@ -16,13 +16,14 @@ from __future__ import annotations
 import heapq
 from array import array
 
-from denwatch.node.core.delivery_policy import DeliveryPolicy, FoundMatch, rank_matches
+from denwatch.node.core.delivery_policy import DeliveryPolicy
 from denwatch.node.core.events import NOTES
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NOTIFICATION, Dot
+from denwatch.node.core.items import NOTIFICATION, Dot, Item
 from denwatch.node.core.notifications import Notification, render_notification
 from denwatch.node.core.pending import Matched, Pending, PendingRow
-from denwatch.node.core.receipts import Receipts
+from denwatch.node.core.preferences import FoundMatch, rank_matches
+from denwatch.node.core.receipts import ReceiptRow, Receipts
 from denwatch.node.core.subscriptions import SubscriberSettings, SubscriberState, Subscriptions
 
 _WORTH_CLEANING = 1_024
@@ -105,19 +106,42 @@ class Delivery:
         """Send a notification to those whose subscriptions it was found to match, or queue it."""
         by_id = self._subscriptions.by_id
         subscribers: dict[str, SubscriberState] = {}
-        for id, possible, certain, attribute in found.had:
-            subscription = by_id[id]
-            notification = self._pending.find_notification(transaction, found.code)
-            if subscription.top_k is not None and notification is not None:
-                counted: FoundMatch = subscription, possible, certain, attribute
-                self._policy.count_delivered(
-                    transaction, subscription.subscriber, notification, [counted]
-                )
+        for name in dict.fromkeys(by_id[match[0]].subscriber.name for match in found.had):
+            subscriber = self._subscriptions.find_subscriber(name)
+            if self._pending.decode(found.code) not in self._receipts.find_counted(name):
+                matches = self._subscriptions.list_matches(subscriber, found.had)
+                self._count(transaction, subscriber, found.code, matches)
         for match in found.matches:
             subscriber = by_id[match[0]].subscriber
             subscribers[subscriber.name] = subscriber
         for subscriber in subscribers.values():
             self._hand(transaction, subscriber, found.code, found.entry)
+
+    def _count(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        code: int,
+        matches: list[FoundMatch],
+    ) -> None:
+        """Let what another node delivered, and what is here, count against every top-k."""
+        notification = self._pending.find_notification(transaction, code)
+        if notification is not None:
+            self._policy.count_delivered(
+                transaction, subscriber, notification, matches, transaction.now
+            )
+
+    def _count_elsewhere(self, transaction: Transaction, subscriber: SubscriberState) -> None:
+        """Let count what receipts brought along, now that a decision depends on it."""
+        subscriber.is_counted = True
+        for dot, row in self._receipts.find_counted(subscriber.name).items():
+            item = Item(dot, NOTIFICATION, row.expires, row.body, row.signature)
+            for notification, found in self._pending.match_item(item, transaction.now):
+                matches = self._subscriptions.list_matches(subscriber, found)
+                matches = [match for match in matches if match[0].id in row.ids]
+                self._policy.count_delivered(
+                    transaction, subscriber, notification, matches, row.decided, row.turn
+                )
 
     def _hand(
         self, transaction: Transaction, subscriber: SubscriberState, code: int, entry: PendingRow
@@ -201,6 +225,8 @@ class Delivery:
         matches: list[FoundMatch],
     ) -> tuple[list[FoundMatch], int]:
         """Decide once; what fails is taken out of the row, so that it is not decided again."""
+        if not subscriber.is_counted:
+            self._count_elsewhere(transaction, subscriber)
         kept, until, refused = self._policy.decide(transaction, subscriber, notification, matches)
         for reason, ids in refused.items():
             transaction.log(
@@ -310,7 +336,10 @@ class Delivery:
         expires = entry.expires and self._subscriptions.clock.localise(dot, entry.expires)
         is_own = dot.origin == self._item_store.name
         proof = b"" if is_own else self._pending.find_proof(transaction, dot, entry)
-        self._receipts.keep(transaction, subscriber.name, dot, expires, proof)
+        counted = self._policy.find_counted(subscriber, dot.id, matches)
+        ids = [match[0].id for match in matches]
+        receipt = ReceiptRow(expires, proof, counted and (*counted, ids))
+        self._receipts.keep(transaction, subscriber.name, dot, receipt)
         self._check_all_have(transaction, code, entry)
         return True
 
@@ -320,10 +349,13 @@ class Delivery:
         subscriber: SubscriberState,
         dot: Dot,
         word: tuple[str, bytes],
+        *,
+        is_brought: bool = False,
     ) -> bool | None:
         """Note that another node has delivered a notification; None if it is not known here.
 
-        `word` is that node and its proof; return whether it is believed.
+        `word` is that node and its proof; return whether it is believed. What the receipt brings
+        along is counted later, and by the time of the decision (`_count_elsewhere`).
         """
         code = self._pending.encode(dot)
         entry = self._pending.find(transaction, code)
@@ -334,9 +366,8 @@ class Delivery:
             return False
         matches = self._subscriptions.list_matches(subscriber, entry.matches)
         if self._pending.settle(code, entry, subscriber):
-            notification = self._pending.find_notification(transaction, code)
-            if notification is not None:
-                self._policy.count_delivered(transaction, subscriber, notification, matches)
+            if not is_brought:
+                self._count(transaction, subscriber, code, matches)
             self.note_gone(transaction, subscriber)
             self._check_all_have(transaction, code, entry)
         return True

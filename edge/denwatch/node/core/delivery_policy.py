@@ -2,14 +2,18 @@
 
 For each match, in this order, the first reason that applies refuses it: the role may not
 see it ("role"), its time is over or it is no longer recent ("expired"), nothing significant has
-changed ("quiet"), the subscription's `top k` has k better ones ("top-k").
+changed ("quiet"), the subscription's `top k` has k better ones ("top-k"). What is left is refused
+as a whole if the subscriber wants `my top k` and has k better ones of all subscriptions ("top-k").
 
 RANKING is that of `node.ranking` (PrefSIENA): value = score * degree, priorities first, the maximum
-over the matching subscriptions of the best level. A `top k` belongs to the subscription that says
-it, and ranks by that one alone: others of the same subscriber are neither held back by it nor do
-they lift anything over it. What another node delivered counts here as soon as its receipt and the
-notification are here; the receipt alone does not say how good it was, and is not believed of what
-nobody here has seen.
+over the matching subscriptions of the best level, or what the subscriber prefers instead
+(`preferences.py`). A `top k` belongs to the subscription that says it, and ranks by that one alone:
+others of the same subscriber are neither held back by it nor do they lift anything over it. `my top
+k` belongs to the subscriber, and ranks by all matches that pass.
+
+How long a delivered notification counts (`expires after`, a window of time, fading) begins with the
+decision to deliver it. What another node delivered counts here from then on: its receipt brings the
+notification along, as it was signed, and this node ranks it for itself; nobody's rank is believed.
 
 SIGNIFICANCE (dead band, quiet time, heartbeat) is applied by devices before they send. But a device
 sends for all its subscriptions together, and a notification does not say for which; so the node
@@ -38,6 +42,7 @@ from denwatch.node.core.events import Reader
 from denwatch.node.core.item_store import Transaction
 from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import Notification, name_attribute, name_event
+from denwatch.node.core.preferences import FoundMatch, rank_matches, save_person
 from denwatch.node.core.subscriptions import (
     ItemClock,
     Roles,
@@ -46,9 +51,10 @@ from denwatch.node.core.subscriptions import (
     Subscription,
     TopState,
     encode_row,
+    load_top_k,
     make_id_key,
+    save_top_k,
 )
-from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import Verdict
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import rate_age
@@ -56,7 +62,6 @@ from denwatch.protocol.timecode import decode_duration
 
 TOP_K = "sub.gate"
 LAST_SENT = "sub.last"
-FoundMatch = tuple[Subscription, int, int, int]  # a subscription, possible, certain, attribute
 
 
 class LastSent(msgspec.Struct, array_like=True):
@@ -68,24 +73,6 @@ class LastSent(msgspec.Struct, array_like=True):
 
 _last_decoder = msgspec.msgpack.Decoder(LastSent)
 _top_decoder = msgspec.msgpack.Decoder(TopState)
-
-
-def rank_matches(
-    subscriber: SubscriberState, matches: Sequence[FoundMatch]
-) -> tuple[Rank, FoundMatch]:
-    """Return the rank of a notification for a subscriber, and the match that decides it."""
-    levels = subscriber.levels
-    best_level = min(levels.get(match[0].id, 1) for match in matches) if levels else 1
-    best: FoundMatch | None = None
-    value = -1.0
-    for match in matches:  # by rising id: of equals the first stays
-        if levels and levels.get(match[0].id, 1) != best_level:
-            continue
-        worth = match[0].score * match[1] / 255
-        if best is None or worth > value or (worth == value and match[1] > best[1]):
-            best, value = match, worth
-    assert best is not None, "a notification that matches nothing has no rank"
-    return Rank(-best_level, value), best
 
 
 @lru_cache(maxsize=1024)
@@ -152,21 +139,54 @@ class DeliveryPolicy:
                 passing.append((rated, until))
         if not passing:
             return [], 0, refused
+        now = transaction.now
         kept: list[tuple[FoundMatch, float]] = []
         for match, until in passing:
-            subscription = match[0]
-            if subscription.top_k is not None:
+            top_k = match[0].top_k
+            if top_k is not None:
                 rank, _ = rank_matches(subscriber, (match,))
-                verdict = self._offer(transaction, subscription, notification, rank, until)
-                if verdict is not Verdict.DELIVERED:
-                    refused.setdefault("top-k", []).append(subscription.id)
+                if top_k.judge(rank, now, until) is not Verdict.DELIVERED:
+                    refused.setdefault("top-k", []).append(match[0].id)
+                    self._save_top_k(transaction, match[0])
                     continue
             kept.append((match, until))
-        for match, _ in kept:
+        if kept and not self._passes_person(transaction, subscriber, notification, kept):
+            refused.setdefault("top-k", []).extend(match[0].id for match, _ in kept)
+            kept = []
+        for match, until in kept:
+            if match[0].top_k is not None:
+                rank, _ = rank_matches(subscriber, (match,))
+                match[0].top_k.admit(notification.id, rank, now, until)
+                self._save_top_k(transaction, match[0])
             if match[0].significance is not None:
                 self._remember(transaction, match[0], notification, at)
         longest = max((until for _, until in kept), default=0)
         return [match for match, _ in kept], 0 if longest == math.inf else int(longest), refused
+
+    def _passes_person(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        notification: Notification,
+        kept: list[tuple[FoundMatch, float]],
+    ) -> bool:
+        """Return whether a notification is among the k best of all; if so, it counts as one."""
+        top_k = subscriber.top_k
+        if top_k is None:
+            return True
+        rank, _ = rank_matches(subscriber, [match for match, _ in kept])
+        until = self._limit(subscriber, max(until for _, until in kept), transaction.now)
+        is_delivered = top_k.judge(rank, transaction.now, until) is Verdict.DELIVERED
+        if is_delivered:
+            top_k.admit(notification.id, rank, transaction.now, until)
+        save_person(transaction, subscriber)
+        return is_delivered
+
+    @staticmethod
+    def _limit(subscriber: SubscriberState, until: float, decided: int) -> float:
+        """Return until when a notification counts against a subscriber's top-k."""
+        within = subscriber.preference.within
+        return min(until, decided + within) if within else until
 
     def _judge_match(
         self,
@@ -224,40 +244,51 @@ class DeliveryPolicy:
             self._roles.role_of(subscription.subscriber.name) or subscription.role,
         }
 
-    def _offer(
-        self,
-        transaction: Transaction,
-        subscription: Subscription,
-        notification: Notification,
-        rank: Rank,
-        until: float,
-    ) -> Verdict:
-        assert subscription.top_k is not None
-        verdict = subscription.top_k.offer(notification.id, rank, transaction.now, until)
-        self._save_top_k(transaction, subscription)
-        return verdict
-
     def count_delivered(
         self,
         transaction: Transaction,
         subscriber: SubscriberState,
         notification: Notification,
         matches: Sequence[FoundMatch],
+        decided: int,
+        turn: int = 0,
     ) -> None:
-        """Let what another node delivered count as one of the k best here, too."""
+        """Let what another node delivered count as one of the k best here, too.
+
+        `decided` is when that was, in our timeline, and `turn` its number among the matches there.
+        """
         at, expires = self.localise(notification)
+        counted: list[tuple[FoundMatch, float]] = []
         for found in matches:
-            subscription = found[0]
-            match, until = _rate_match(notification, found, at, expires, transaction.now)
-            if until and subscription.top_k is not None:
+            match, until = _rate_match(notification, found, at, expires, decided)
+            if until:
+                counted.append((match, until))
+            top_k = match[0].top_k
+            if until > transaction.now and top_k is not None:
                 rank, _ = rank_matches(subscriber, (match,))
-                subscription.top_k.count_delivered(notification.id, rank, transaction.now, until)
-                self._save_top_k(transaction, subscription)
+                top_k.count_delivered(notification.id, rank, decided, until)
+                self._save_top_k(transaction, match[0])
+        if counted and subscriber.top_k is not None:
+            rank, _ = rank_matches(subscriber, [match for match, _ in counted])
+            until = self._limit(subscriber, max(until for _, until in counted), decided)
+            # Also what counts no more had its turn.
+            subscriber.top_k.count_delivered(notification.id, rank, decided, until, turn)
+            save_person(transaction, subscriber)
+
+    def find_counted(
+        self, subscriber: SubscriberState, notification: int, matches: Sequence[FoundMatch]
+    ) -> tuple[int, int] | None:
+        """Return when it was decided to deliver what counts against a top-k, and its turn."""
+        for top_k in (subscriber.top_k, *(match[0].top_k for match in matches)):
+            entry = None if top_k is None else top_k.find(notification)
+            if entry is not None:
+                return int(entry.decided), entry.turn if top_k is subscriber.top_k else 0
+        return None
 
     def _save_top_k(self, transaction: Transaction, subscription: Subscription) -> None:
-        transaction.write(
-            TOP_K, make_id_key(subscription.id), encode_row(subscription.save_top_k())
-        )
+        assert subscription.top_k is not None
+        row = encode_row(save_top_k(subscription.top_k))
+        transaction.write(TOP_K, make_id_key(subscription.id), row)
 
     def _read_last(
         self, transaction: Transaction, subscription: Subscription, notification: Notification
@@ -282,7 +313,7 @@ class DeliveryPolicy:
         if subscription.top_k is not None:
             row = reader.get(TOP_K, make_id_key(subscription.id))
             if row is not None:
-                subscription.restore_top_k(_top_decoder.decode(row))
+                subscription.top_k = load_top_k(subscription.top_k, _top_decoder.decode(row))
 
     def forget(self, transaction: Transaction, subscription: Subscription) -> None:
         """Forget all about a subscription."""
@@ -299,10 +330,10 @@ def _rate_match(
     """Return a match as it is rated now, and when it ends; 0 if its time is over."""
     subscription, possible, certain, attribute = match
     until: float = expires or math.inf
-    if subscription.refresh is not None:
-        until = min(until, at + notification.doubt + subscription.refresh)
     if until <= now:
         return match, 0
+    if subscription.refresh is not None:  # from the decision on: how old news may be is `recent`
+        until = min(until, now + subscription.refresh)
     if subscription.recent is not None:
         fresh = rate_age(max(0, now - at - notification.doubt) // 1000, subscription.recent)
         possible, certain = min(possible, fresh), min(certain, fresh)

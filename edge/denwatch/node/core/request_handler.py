@@ -15,6 +15,7 @@ import msgspec
 from denwatch.client.compiler import compile_subscription
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import parse
+from denwatch.client.language.preferences import print_preference
 from denwatch.node.core import requests
 from denwatch.node.core.delivery import Delivery
 from denwatch.node.core.device_directory import DeviceDirectory
@@ -34,12 +35,12 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import REPORTED, describe_values, format_time
 from denwatch.node.core.pending import Pending
+from denwatch.node.core.preferences import Preferences
 from denwatch.node.core.subscriptions import (
     Roles,
     SubscriberSettings,
     SubscriberState,
     Subscription,
-    Subscriptions,
     describe_content,
     join_name,
     split_name,
@@ -141,16 +142,17 @@ class RequestHandler:
     def __init__(
         self,
         item_store: ItemStore,
-        subscriptions: Subscriptions,
+        preferences: Preferences,
         pending: Pending,
         delivery: Delivery,
         roles: Roles,
         directory: DeviceDirectory,
     ) -> None:
+        self._subscriptions = subscriptions = preferences.subscriptions
         settings = subscriptions.settings
         self.replies = Replies(settings)
         self._item_store = item_store
-        self._subscriptions = subscriptions
+        self._preferences = preferences
         self._pending = pending
         self._delivery = delivery
         self._roles = roles
@@ -244,6 +246,8 @@ class RequestHandler:
             answer = self._mute(transaction, subscriber, request.argument)
         elif request.command == requests.PREFER:
             answer = self._prefer(transaction, subscriber, request.argument)
+        elif request.command == requests.MY_TOP:
+            answer = self._set_top(transaction, subscriber, request.argument)
         elif request.command == requests.RECEIVED:
             self._delivery.confirm(transaction, subscriber, set(request.argument))
         elif request.command == requests.PROBE:
@@ -437,7 +441,14 @@ class RequestHandler:
             entry = self._pending.peek(transaction, code)
             if entry is not None and subscriber.name in self._pending.list_degrees(entry):
                 waiting += 1
-        return {"subscriptions": rows, "waiting": waiting, "muted": subscriber.is_muted}
+        chosen = self._preferences.find_options(subscriber.name)
+        top = {key: value for key, value in chosen.items() if key != "prefer"}
+        return {
+            "subscriptions": rows,
+            "waiting": waiting,
+            "muted": subscriber.is_muted,
+            "my_top": print_preference(top) if top else None,
+        }
 
     def _rank_age(self, subscription: Subscription) -> tuple[int, Dot]:
         return self._subscriptions.clock.show(
@@ -473,13 +484,34 @@ class RequestHandler:
         self._check_priorities(
             subscriber, [*_list_pairs(subscriptions), *pairs], subscriptions, None
         )
-        self._subscriptions.set_priorities(transaction, subscriber, pairs)
-        self._delivery.reorder(transaction, subscriber)
-        levels = {
-            subscription.label: subscriber.levels.get(subscription.id, 1)
-            for subscription in subscriptions
-        }
+        known = self._preferences.find_options(subscriber.name)
+        kept = {key: value for key, value in known.items() if key != "prefer"}
+        chosen: dict[str, Any] = {"prefer": [list(pair) for pair in pairs]} if pairs else {}
+        self._preferences.set(transaction, subscriber.name, {**kept, **chosen})
+        subscriber.asked = pairs
+        subscriber.assign_levels()
+        levels = {each.label: subscriber.levels.get(each.id, 1) for each in subscriptions}
         return {"prefer": [list(pair) for pair in pairs], "levels": levels}
+
+    def _set_top(
+        self, transaction: Transaction, subscriber: SubscriberState, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Set how much of all subscriptions a subscriber wants to hear."""
+        names = [each.name for each in subscriber.subscriptions.values() if each.name]
+        for name in options.get("weights", {}):
+            if name not in names:
+                raise LanguageError(
+                    f'there is no subscription named "{name}"',
+                    suggestions=suggest_names(name, names),
+                )
+        known = self._preferences.find_options(subscriber.name)
+        kept = {"prefer": known["prefer"]} if "prefer" in known else {}
+        self._preferences.set(transaction, subscriber.name, {**options, **kept})
+        return {
+            "my_top": options or None,
+            "understood": print_preference(options),
+            "node": self._item_store.name,
+        }
 
     def _answer_probe(self, texts: list[str]) -> dict[str, Any]:
         vectors = [

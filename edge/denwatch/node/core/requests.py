@@ -6,6 +6,8 @@ repeats.
 
     unsubscribe fever · list · mute · unmute                         words
     {"unsubscribe": "fever"} {"list": true} {"mute": true}           JSON, CBOR
+    my top 3 · my top 3 of the last 20, by mean · my top off         words (`preferences.py`)
+    {"my_top": 3} {"my_top": {"top": 3, "last": 20, "by": "mean"}} {"my_top": false}
     {"prefer": [["fever", "burns"]]} {"received": ["1f…", …]} {"probe": ["pain is severe"]}
     {"subscribe": "pain is severe", "name": "pain", "format": "cbor", "request": "7"}
     {"subscribe": "pain is very severe and heart_rate is very high", "exact": true}
@@ -28,6 +30,11 @@ from typing import Any
 import cbor2
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import detect_surface
+from denwatch.client.language.preferences import (
+    is_preference,
+    parse_preference,
+    read_preference,
+)
 from denwatch.client.language.reports import parse_reading
 from denwatch.client.vocabulary import EventType, Vocabulary
 from denwatch.node.core.items import (
@@ -35,6 +42,7 @@ from denwatch.node.core.items import (
     NEVER,
     SubscriptionBody,
     check_options,
+    check_preferences,
     has_surrogates,
     is_number,
     load_cbor,
@@ -53,7 +61,8 @@ MUTE = "mute"
 PREFER = "prefer"
 RECEIVED = "received"
 PROBE = "probe"
-_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE)
+MY_TOP = "my_top"
+_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE, MY_TOP)
 _BESIDE = ("name", "format", "exact")
 _BESIDE_OTHERS = (
     "name",
@@ -151,6 +160,8 @@ def _read_words(text: str) -> Request:
         if len(words) == 1:
             raise LanguageError("unsubscribe from what? a name or an id is expected", len(text) + 1)
         return Request(UNSUBSCRIBE, " ".join(words[1:]).strip('"'))
+    if is_preference(text):
+        return Request(MY_TOP, _check_preference(parse_preference(text)))
     return Request(SUBSCRIBE, text, language=load_languages().find_opening(words[0]))
 
 
@@ -218,7 +229,20 @@ def _take_argument(command: str, value: Any) -> Any:
         if isinstance(value, bool):
             return value
         raise LanguageError(f'"{command}" takes true or false')
+    if command == MY_TOP:
+        return _check_preference(read_preference(value))
     return _take_list(command, value)
+
+
+def _check_preference(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options that are right; LanguageError says which is not."""
+    try:
+        check_preferences(options)
+    except ProtocolError as error:
+        raise LanguageError(str(error)) from None
+    if "prefer" in options:
+        raise LanguageError('"prefer" is a request of its own')
+    return options
 
 
 def _take_list(command: str, value: Any) -> list[Any]:

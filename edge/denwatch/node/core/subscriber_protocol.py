@@ -13,7 +13,7 @@ them calls back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from denwatch.node.core.delivery import Delivery
@@ -25,13 +25,16 @@ from denwatch.node.core.items import (
     ANNOUNCEMENT,
     NOTIFICATION,
     VOCABULARY,
+    CountedNote,
     DeliveredBody,
     Dot,
     Item,
     decode_body,
+    prove_item,
 )
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.pending import Pending
+from denwatch.node.core.preferences import Preferences
 from denwatch.node.core.receipts import Receipts
 from denwatch.node.core.request_handler import RequestHandler
 from denwatch.node.core.subscriptions import (
@@ -41,6 +44,7 @@ from denwatch.node.core.subscriptions import (
     Roles,
     SingleClock,
     SubscriberSettings,
+    SubscriberState,
     Subscription,
     Subscriptions,
 )
@@ -60,7 +64,9 @@ class SubscriberProtocol:
         roles: Roles | None = None,
         clock: ItemClock | None = None,
         settings: SubscriberSettings | None = None,
+        is_genuine: Callable[[Item], bool] = lambda _: False,
     ) -> None:
+        """`is_genuine`: whether a notification that a receipt brings along is its origin's."""
         roles = OpenRoles() if roles is None else roles
         clock = SingleClock() if clock is None else clock
         self._settings = settings = SubscriberSettings() if settings is None else settings
@@ -71,13 +77,16 @@ class SubscriberProtocol:
         )
         self._pending = pending = Pending(item_store, subscriptions, settings)
         self._policy = DeliveryPolicy(roles, clock, settings)
+        self._preferences = Preferences(item_store, subscriptions)
         self._receipts = Receipts(item_store, subscriptions, settings)
+        self._is_genuine = is_genuine
+        self._clock = clock
         self.directory = DeviceDirectory(item_store.name, vocabularies.agree)
         self._delivery = delivery = Delivery(
             item_store, subscriptions, pending, self._policy, self._receipts, settings
         )
         self._requests = RequestHandler(
-            item_store, subscriptions, pending, delivery, roles, self.directory
+            item_store, self._preferences, pending, delivery, roles, self.directory
         )
         self._is_announced = not settings.is_announcing
 
@@ -91,6 +100,7 @@ class SubscriberProtocol:
         self._subscriptions.restore(reader)
         for subscription in self._subscriptions.by_id.values():
             self._policy.restore_top_k(reader, subscription)
+        self._preferences.restore(reader)
         self._pending.restore(reader)
         self._receipts.restore(reader)
         self._requests.replies.restore(reader)
@@ -172,6 +182,24 @@ class SubscriberProtocol:
                 self._receipts.note_place(transaction, subscriber, item.dot.origin)
                 self._receipts.report_place(transaction, subscriber)
                 self._delivery.reorder(transaction, subscriber)
+                subscriber.is_counted = not self._receipts.find_counted(subscriber.name)
+
+    def add_preferences(self, transaction: Transaction, items: Sequence[Item]) -> None:
+        """Note what subscribers prefer."""
+        for item in items:
+            subscriber = self._preferences.add(transaction, item)
+            if subscriber is not None:
+                self._note_preferred(transaction, subscriber)
+
+    def remove_preference(self, transaction: Transaction, item: Item) -> None:
+        """Forget what a subscriber preferred."""
+        subscriber = self._preferences.remove(transaction, item)
+        if subscriber is not None:
+            self._note_preferred(transaction, subscriber)
+
+    def _note_preferred(self, transaction: Transaction, subscriber: SubscriberState) -> None:
+        subscriber.is_counted = not self._receipts.find_counted(subscriber.name)
+        self._delivery.reorder(transaction, subscriber)
 
     def add_receipts(self, transaction: Transaction, items: Sequence[Item], source: str) -> None:
         """Note what other nodes have delivered."""
@@ -189,12 +217,18 @@ class SubscriberProtocol:
         subscriber = self._subscriptions.find_subscriber(body.subscriber)
         self._receipts.note_place(transaction, subscriber, item.dot.origin)
         notes = []
+        counted = body.counted
         for dot, proof in body.proofs:
             word = item.dot.origin, proof
+            note = counted.get(dot)
+            if note is not None and not self._proves(dot, word, note):
+                note = None
             if not proof and word[0] != dot.origin:
                 is_believed: bool | None = False
             else:
-                is_believed = self._delivery.settle_elsewhere(transaction, subscriber, dot, word)
+                is_believed = self._delivery.settle_elsewhere(
+                    transaction, subscriber, dot, word, is_brought=note is not None
+                )
             if is_believed is False:
                 transaction.count("receipts_refused")
                 continue
@@ -203,11 +237,20 @@ class SubscriberProtocol:
                 is_held = self._item_store.holds(NOTIFICATION, dot)
                 if is_held or not self._item_store.context.holds(*dot):
                     self._pending.note_done(transaction, dot, body.subscriber, word)
+            if note is not None:
+                decided = min(self._clock.localise(item.dot, note.decided), transaction.now)
+                self._receipts.keep_counted(transaction, subscriber, dot, note, decided)
             notes.append(dot.id)
         if len(notes) < len(body.notes):
             why = f"{len(body.notes) - len(notes)} of notifications that it never had"
             transaction.log("refuse", what="delivered", why=why, who=item.dot.origin)
         transaction.log("learn_delivered", subscriber=body.subscriber, notes=notes, source=source)
+
+    def _proves(self, dot: Dot, word: tuple[str, bytes], note: CountedNote) -> bool:
+        """Return whether a notification that a receipt brings along is the one it speaks of."""
+        origin, proof = word
+        is_same = origin == dot.origin or proof == prove_item(note.signature)
+        return is_same and self._is_genuine(note.build_item(dot))
 
     def add_vocabularies(
         self, transaction: Transaction, items: Sequence[Item], source: str
@@ -275,6 +318,7 @@ class SubscriberProtocol:
             return
         for dot, proof in body.proofs:
             self._pending.forget_done(transaction, dot, body.subscriber, (item.dot.origin, proof))
+            self._receipts.forget_counted(transaction, body.subscriber, dot)
 
     # For the rest of the node ---------------------------------------------------------------
 
