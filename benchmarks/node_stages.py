@@ -34,7 +34,7 @@ STAGES = (
     (
         "judging, JSON, delivery",
         (
-            "edge/denwatch/node/core/delivery",
+            "edge/denwatch/node/core/delivery.py",
             "edge/denwatch/node/core/notifications.py",
             "edge/denwatch/node/core/pending.py",
             "edge/denwatch/node/core/subscriber_protocol.py",

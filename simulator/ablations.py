@@ -16,8 +16,7 @@ from typing import Any
 from denwatch.node.core import device_protocol as device_part
 from denwatch.node.core import devices, request_handler, subscriptions
 from denwatch.node.core.coverage import Coverage
-from denwatch.node.core.delivery import Delivery
-from denwatch.node.core.delivery_policy import DeliveryPolicy
+from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
 from denwatch.node.core.devices import VectorTable
 from denwatch.node.core.item_store import ItemStore

@@ -146,7 +146,7 @@ def test_fading_gives_way_little_by_little() -> None:
     node.ask("m", "my top 1, fading over 10 minutes")
     node.attach("m")
     assert see(node, triage="red")
-    node.now += 3 * MINUTE  # 0.8 × 0.7 = 0.56
+    node.now += 3 * MINUTE  # 0.56
     assert not see(node, triage="yellow")
     node.now += MINUTE  # 0.48
     assert not see(node, triage="green")

@@ -2,7 +2,7 @@
 
 A *preference* is one item for a subscriber: how many they want to hear of all their subscriptions,
 and what first ("my top 3", "prefer fever over burns"). The latest one holds, wherever it was made;
-others are removed. Only this file reads and makes these items, and turns matches into a `Rank`.
+others are removed. Only this file reads and makes these items.
 
 On the disk: `sub.person`, subscriber: the state of the top-k over all of their subscriptions.
 """
@@ -41,7 +41,6 @@ from denwatch.node.covering.boxes import ATTRIBUTES_PER_EVENT, Domains, box_vect
 from denwatch.node.ranking import content_covering
 from denwatch.node.ranking.content import ContentFilter
 from denwatch.node.ranking.preference import PersonPreference
-from denwatch.node.ranking.rank import SUM, Rank, combine_values
 from denwatch.protocol.errors import ProtocolError
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.subscription import decode
@@ -52,35 +51,10 @@ _WIDE = (0, 0xFFFF)
 _top_decoder = msgspec.msgpack.Decoder(TopState)
 
 
-# Ranks -----------------------------------------------------------------------------------------
+# The most specific of several subscriptions -------------------------------------------------------
 
 
-def rank_matches(
-    subscriber: SubscriberState, matches: Sequence[FoundMatch]
-) -> tuple[Rank, FoundMatch]:
-    """Return the rank of a notification for a subscriber, and the match that decides it."""
-    levels = subscriber.levels
-    best_level = min(levels.get(match[0].id, 1) for match in matches) if levels else 1
-    if levels:
-        matches = [match for match in matches if levels.get(match[0].id, 1) == best_level]
-    preference = subscriber.preference
-    if preference.is_specific and len(matches) > 1:
-        matches = _list_most_specific(matches)
-    best: FoundMatch | None = None
-    value = -1.0
-    for match in matches:  # by rising id: of equals the first stays
-        worth = match[0].score * match[1] / 255
-        if best is None or worth > value or (worth == value and match[1] > best[1]):
-            best, value = match, worth
-    assert best is not None, "a notification that matches nothing has no rank"
-    if not preference.is_plain and (len(matches) > 1 or preference.combination == SUM):
-        weights = [preference.weights.get(match[0].name or "", 1.0) for match in matches]
-        values = [match[0].score * match[1] / 255 for match in matches]
-        value = combine_values(values, preference.combination, weights)
-    return Rank(-best_level, value), best
-
-
-def _list_most_specific(matches: Sequence[FoundMatch]) -> list[FoundMatch]:
+def list_most_specific(matches: Sequence[FoundMatch]) -> list[FoundMatch]:
     """Return the matches of subscriptions that cover no other one, unless that covers them too.
 
     PrefSIENA's text says "that no other covers", against its own example.
@@ -100,11 +74,12 @@ def _covers(general: Subscription, special: Subscription) -> bool:
     """Return True only if whatever matches the special subscription matches the general one."""
     if (general.language, general.vocabulary) != (special.language, special.vocabulary):
         return False
-    return _covers_vector(general.language, general.vector, special.vector)
+    return covers_vector(general.language, general.vector, special.vector)
 
 
 @lru_cache(maxsize=4096)
-def _covers_vector(language: int, general: bytes, special: bytes) -> bool:
+def covers_vector(language: int, general: bytes, special: bytes) -> bool:
+    """Return True only if whatever matches the special vector matches the general one."""
     if language == FUZZY:
         one, other = decode(general), decode(special)
         if one.event != other.event:
@@ -194,8 +169,9 @@ class Preferences:
 
     def _apply(self, name: str, options: dict[str, Any]) -> SubscriberState:
         subscriber = self.subscriptions.find_subscriber(name)
-        subscriber.preference = PersonPreference.read(options)
-        subscriber.top_k = subscriber.preference.make_top_k(subscriber.top_k)
+        preference = PersonPreference.read(options)
+        subscriber.preference = None if preference == PersonPreference() else preference
+        subscriber.top_k = preference.make_top_k(subscriber.top_k)
         subscriber.asked = [(pair[0], pair[1]) for pair in options.get("prefer", ())]
         subscriber.assign_levels()
         return subscriber

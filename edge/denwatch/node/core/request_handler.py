@@ -18,7 +18,8 @@ from denwatch.client.language import parse
 from denwatch.client.language.preferences import print_preference
 from denwatch.node.core import requests
 from denwatch.node.core.delivery import Delivery
-from denwatch.node.core.device_directory import DeviceDirectory
+from denwatch.node.core.device_directory import DeviceDirectory, SubscriptionNeed
+from denwatch.node.core.device_finder import DeviceFinder, ServiceNeed
 from denwatch.node.core.events import REPLIES, REPORTS, REQUESTS, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
@@ -35,7 +36,7 @@ from denwatch.node.core.items import (
 )
 from denwatch.node.core.notifications import REPORTED, describe_values, format_time
 from denwatch.node.core.pending import Pending
-from denwatch.node.core.preferences import Preferences
+from denwatch.node.core.preferences import Preferences, covers_vector
 from denwatch.node.core.subscriptions import (
     Roles,
     SubscriberSettings,
@@ -48,11 +49,13 @@ from denwatch.node.core.subscriptions import (
 from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
+from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.notification import encode as encode_notification
 from denwatch.protocol.vectors import SubscriptionVector
 
 REPLY = "sub.reply"
 REPORT = "sub.report"
+_COMPARED = 64  # subscriptions that a probed one is compared with
 _KEPT_REFERENCES = 16  # of reports: one that comes again under the same reference is the same
 
 # Replies -------------------------------------------------------------------------------------
@@ -157,6 +160,8 @@ class RequestHandler:
         self._delivery = delivery
         self._roles = roles
         self._directory = directory
+        vocabularies = subscriptions.vocabularies
+        self.finder = DeviceFinder(item_store.name, directory, vocabularies, roles)
         self._settings = settings
 
     def handle(self, transaction: Transaction, message: Message) -> None:
@@ -248,10 +253,12 @@ class RequestHandler:
             answer = self._prefer(transaction, subscriber, request.argument)
         elif request.command == requests.MY_TOP:
             answer = self._set_top(transaction, subscriber, request.argument)
+        elif request.command == requests.FIND:
+            answer = self._find(transaction, subscriber, request)
         elif request.command == requests.RECEIVED:
             self._delivery.confirm(transaction, subscriber, set(request.argument))
         elif request.command == requests.PROBE:
-            answer = self._answer_probe(request.argument)
+            answer = self._answer_probe(transaction, subscriber, request.argument)
         if answer is not None:
             self.replies.send(
                 transaction, subscriber.name, {"ok": True, **answer}, request.reference
@@ -292,6 +299,10 @@ class RequestHandler:
             if reference is not None:
                 known = dict([*known.items(), (reference, item.id)][-_KEPT_REFERENCES:])
             transaction.write(REPORT, join_name(name), cbor2.dumps([last, known]))
+            vector = said.vector
+            self.finder.note_report(
+                transaction, name, vocabularies.own_hash, vector.event, vector.features
+            )
         else:
             item = None
         values = describe_values(said.event, said.vector)
@@ -436,19 +447,23 @@ class RequestHandler:
             row["created"] = self._show(subscription.dot, subscription.created)
             row["expires"] = self._show(subscription.dot, subscription.expires)
             rows.append({**row, "origin": subscription.dot.origin})
+        chosen = self._preferences.find_options(subscriber.name)
+        top = {key: value for key, value in chosen.items() if key != "prefer"}
+        return {
+            "subscriptions": rows,
+            "waiting": self._count_waiting(transaction, subscriber),
+            "muted": subscriber.is_muted,
+            "my_top": print_preference(top) if top else None,
+        }
+
+    def _count_waiting(self, transaction: Transaction, subscriber: SubscriberState) -> int:
+        """Return how many notifications wait for a subscriber."""
         waiting = 0
         for code in set(subscriber.codes):
             entry = self._pending.peek(transaction, code)
             if entry is not None and subscriber.name in self._pending.list_degrees(entry):
                 waiting += 1
-        chosen = self._preferences.find_options(subscriber.name)
-        top = {key: value for key, value in chosen.items() if key != "prefer"}
-        return {
-            "subscriptions": rows,
-            "waiting": waiting,
-            "muted": subscriber.is_muted,
-            "my_top": print_preference(top) if top else None,
-        }
+        return waiting
 
     def _rank_age(self, subscription: Subscription) -> tuple[int, Dot]:
         return self._subscriptions.clock.show(
@@ -513,7 +528,28 @@ class RequestHandler:
             "node": self._item_store.name,
         }
 
-    def _answer_probe(self, texts: list[str]) -> dict[str, Any]:
+    def _find(
+        self, transaction: Transaction, subscriber: SubscriberState, request: requests.Request
+    ) -> dict[str, Any]:
+        """Find who can do something; watch for somebody better, if that is wanted."""
+        need: ServiceNeed | None = request.argument
+        if need is None:
+            self.finder.watch(transaction, subscriber.name, None)
+            return {"find": [], "watch": False, "node": self._item_store.name}
+        found = self.finder.find(need, subscriber.name)
+        is_watched = request.options.get("watch", False)
+        if is_watched:
+            self.finder.watch(transaction, subscriber.name, need)
+        return {**found, "watch": is_watched}
+
+    def tell_better(self, transaction: Transaction) -> None:
+        """Tell those who watch that somebody can do it better than all before."""
+        for name, found in self.finder.list_better():
+            self.replies.send(transaction, name, {"ok": True, **found, "watch": True})
+
+    def _answer_probe(
+        self, transaction: Transaction, subscriber: SubscriberState, texts: list[str]
+    ) -> dict[str, Any]:
         vectors = [
             compile_subscription(
                 parse(text),
@@ -523,17 +559,48 @@ class RequestHandler:
             for text in texts
         ]
         new_roots, nodes = self._compare_vectors(vectors)
-        return {"node": self._item_store.name, "new_roots": new_roots, "nodes": nodes}
+        own = self._subscriptions.vocabularies.own_hash
+        needs = [SubscriptionNeed(own, vector.event, vector.features) for vector in vectors]
+        return {
+            "node": self._item_store.name,
+            "new_roots": new_roots,
+            "nodes": nodes,
+            "waiting": self._count_waiting(transaction, subscriber),
+            "devices": self._directory.count_here(needs),
+        }
 
     def _compare_vectors(self, vectors: list[SubscriptionVector]) -> tuple[int, int]:
-        """Count what is subscribed to in exactly these words already: covering by equality."""
+        """Count what no subscription here covers alone, and what there is to compare with.
+
+        Covering is tried with a bounded number of others, and what is not proved counts as new.
+        """
         known = {
             subscription.vector
             for subscription in self._subscriptions.by_id.values()
             if subscription.is_live
         }
-        new = {codec.encode(vector) for vector in vectors} - known
-        return len(new), len(known)
+        new = {codec.encode(vector): vector for vector in vectors}
+        missing = [
+            data
+            for data, vector in new.items()
+            if data not in known and not self._is_covered(data, vector)
+        ]
+        return len(missing), len(known)
+
+    def _is_covered(self, data: bytes, vector: SubscriptionVector) -> bool:
+        left = _COMPARED
+        for other in self._subscriptions.by_id.values():
+            if (
+                other.is_live
+                and other.event == vector.event
+                and not other.features & ~vector.features
+            ):
+                if covers_vector(FUZZY, other.vector, data):
+                    return True
+                left -= 1
+                if not left:
+                    break
+        return False
 
 
 def number_report(reference: str | None, second: int) -> int:

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from denwatch.node.core.delivery import Delivery
-from denwatch.node.core.delivery_policy import DeliveryPolicy
+from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_directory import DeviceDirectory
 from denwatch.node.core.events import NOTES, REPLIES, Acknowledged, Listening, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
@@ -104,6 +103,7 @@ class SubscriberProtocol:
         self._pending.restore(reader)
         self._receipts.restore(reader)
         self._requests.replies.restore(reader)
+        self._requests.finder.restore(reader)
 
     # Events ---------------------------------------------------------------------------------
 
@@ -265,6 +265,7 @@ class SubscriberProtocol:
                 )
                 continue
             self._pending.forget_decoded()
+            self.directory.forget_names()
             transaction.log("vocabulary", hash=body.hash, document=body.document, source=source)
 
     def add_announcements(self, transaction: Transaction, items: Sequence[Item]) -> None:
@@ -284,6 +285,7 @@ class SubscriberProtocol:
                     continue
                 if self._is_ours(subscription) and not self.directory.has_another(body, need):
                     self._requests.tell_answerable(transaction, subscription, body.device, item)
+        self._requests.tell_better(transaction)
 
     def _is_ours(self, subscription: Subscription) -> bool:
         """Return whether it is this node that has to tell a subscriber something."""

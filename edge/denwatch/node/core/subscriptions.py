@@ -246,7 +246,7 @@ class SubscriberState:
     prefers: int = 0  # how many name priorities
     levels: dict[int, int] = field(default_factory=dict)  # winnow levels by id; 1 if not named
     asked: list[tuple[str, str]] = field(default_factory=list)  # priorities requested alone
-    preference: PersonPreference = field(default_factory=PersonPreference)
+    preference: PersonPreference | None = None  # None: as for everybody
     top_k: TopK | None = None  # over all subscriptions
     is_counted: bool = True  # what other nodes delivered counts against every top-k
     codes: array[int] = field(default_factory=lambda: array("Q"))  # what may wait for it

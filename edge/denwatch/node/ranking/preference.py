@@ -38,11 +38,6 @@ class PersonPreference:
             options.get("weights", {}),
         )
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether several matches are ranked as for everybody."""
-        return self.combination == MAXIMUM and not self.is_specific
-
     def make_top_k(self, before: TopK | None) -> TopK | None:
         """Return an empty top-k, or one with what counts already; None if everything is wanted."""
         if not self.top:

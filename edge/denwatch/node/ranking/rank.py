@@ -13,7 +13,7 @@ and the maximum is taken within that level only, because "A over B" has no excep
 assumes that conditions do not conflict; here a cycle is an error that names it, because its members
 would otherwise belong to no level and get no notification.
 
-Ranks compare as tuples; greater is better. `core.preferences` computes them.
+Ranks compare as tuples; greater is better. `core.delivery` computes them.
 """
 
 from __future__ import annotations
