@@ -43,6 +43,8 @@ REQUESTS: list[tuple[Any, str]] = [
     ({"find": ["pain", "heart_rate"], "against": ["smoke"], "watch": True}, "found"),
     ("find pain, near north", "found"),
     ("find nothing", "found"),
+    ("explain pulse", "explained"),
+    ({"explain": "nothing of the kind"}, "refused"),
     ({"probe": ["pain is severe"], "request": "9"}, "probed"),
     ("mute", "muted"),
     ({"mute": False, "request": "10"}, "muted"),

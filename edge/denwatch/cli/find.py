@@ -60,7 +60,7 @@ def ask_first(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, 
 
 
 def _print_found(reply: dict[str, Any]) -> None:
-    rows = [["name", "", "at", "has", "lacks"]]
+    rows = [["name", "kind", "at", "has", "lacks"]]
     for found in reply["found"]:
         kind = "person" if found["person"] else "device"
         has = ", ".join(found["has"]) + (f" and {found['also']} more" if found["also"] else "")

@@ -54,6 +54,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.subscriber.session import find_name
 
     text = _read_words(arguments)
+    if arguments.why is not None:
+        return _explain_sensors(arguments)
     if text is not None and is_preference(text):
         return _prefer(arguments, text)
     status = _StatusPrinter(sys.stderr)
@@ -99,6 +101,17 @@ def _explain(subscriber: Subscriber) -> None:
     lines = subscriber.explain_choice()
     for line in lines or [f"{subscriber.status.server}: no other node was in range"]:
         print(line, file=sys.stderr)
+
+
+def _explain_sensors(arguments: argparse.Namespace) -> int:
+    """Print why a subscription is on the sensors of a node, or is not, and exit."""
+    from denwatch.cli.find import ask_first
+
+    reply = ask_first(arguments, {"explain": arguments.why})
+    if not reply["ok"]:
+        raise CommandError(reply["error"], WRONG_INPUT)
+    print(json.dumps(reply) if arguments.json else f"{reply['node']}: {reply['words']}")
+    return 0
 
 
 def _prefer(arguments: argparse.Namespace, text: str) -> int:
@@ -348,6 +361,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser, "--store FILE", "file for notifications (~/.local/share/denwatch/NAME.db)"
     )
     common.add_option(parser, "--unsubscribe", "end the subscription, and exit")
+    common.add_option(parser, "--why NAME", "say why one is on the sensors or not, and exit")
     common.add_option(parser, "--explain", "say why this node was chosen, and not another one")
     ending = parser.add_mutually_exclusive_group()
     common.add_option(ending, "--once", "exit after one notification")

@@ -290,6 +290,8 @@ def build_core(
             settings.devices,
             has_room=has_room or (lambda: True),
         )
+        if subscribers is not None:
+            subscribers.use_placement(devices.explain)
     trust = None if notices is None else Trust(item_store, notices)
     if settings.peers is not None:
         assert pending is not None, "peers ask who waits for a notification"

@@ -7,6 +7,7 @@ last report, and the last references with their ids.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -20,6 +21,7 @@ from denwatch.node.core import requests
 from denwatch.node.core.delivery import Delivery
 from denwatch.node.core.device_directory import DeviceDirectory, SubscriptionNeed
 from denwatch.node.core.device_finder import DeviceFinder, ServiceNeed
+from denwatch.node.core.devices import SensorPlacement
 from denwatch.node.core.events import REPLIES, REPORTS, REQUESTS, Message, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
 from denwatch.node.core.items import (
@@ -139,6 +141,9 @@ def _key(name: str, number: int) -> bytes:
 # Requests ------------------------------------------------------------------------------------
 
 
+PlaceOnSensors = Callable[[SubscriptionBody], SensorPlacement | None]
+
+
 class RequestHandler:
     """Understands requests, without touching the node; only then performs and answers them."""
 
@@ -161,6 +166,7 @@ class RequestHandler:
         self._roles = roles
         self._directory = directory
         vocabularies = subscriptions.vocabularies
+        self.place_on_sensors: PlaceOnSensors | None = None  # None: a node without devices
         self.finder = DeviceFinder(item_store.name, directory, vocabularies, roles)
         self._settings = settings
 
@@ -255,6 +261,8 @@ class RequestHandler:
             answer = self._set_top(transaction, subscriber, request.argument)
         elif request.command == requests.FIND:
             answer = self._find(transaction, subscriber, request)
+        elif request.command == requests.EXPLAIN:
+            answer = self._explain(transaction, subscriber, request.argument)
         elif request.command == requests.RECEIVED:
             self._delivery.confirm(transaction, subscriber, set(request.argument))
         elif request.command == requests.PROBE:
@@ -547,6 +555,38 @@ class RequestHandler:
         for name, found in self.finder.list_better():
             self.replies.send(transaction, name, {"ok": True, **found, "watch": True})
 
+    def _explain(
+        self, transaction: Transaction, subscriber: SubscriberState, text: str
+    ) -> dict[str, Any]:
+        """Tell why a subscription is on the sensors of this node, or is not."""
+        number = requests.read_id(text)
+        mine = list(subscriber.subscriptions.values())
+        found = [each for each in mine if each.name == text or each.id == number]
+        if not found:
+            labels = [each.label for each in mine]
+            raise LanguageError(
+                f'there is no subscription "{text}"', suggestions=suggest_names(text, labels)
+            )
+        item = self._item_store.get(transaction, SUBSCRIPTION, found[0].dot)
+        assert item is not None, "in force, and not held"
+        place = self.place_on_sensors
+        placed = None if place is None else place(decode_body(SubscriptionBody, item.body))
+        by_id = self._subscriptions.by_id
+        coverers = [] if placed is None else placed.covered_by
+        mine_too = [
+            by_id[id].label if id in by_id and by_id[id].subscriber is subscriber else "another's"
+            for id in coverers
+        ]
+        return {
+            "explain": found[0].hex,
+            "active": placed.active if placed else 0,
+            "passive": placed.passive if placed else 0,
+            "waiting": placed.waiting if placed else 0,
+            "covered_by": [f"{id:016x}" for id in coverers],
+            "words": _explain_placement(placed, mine_too),
+            "node": self._item_store.name,
+        }
+
     def _answer_probe(
         self, transaction: Transaction, subscriber: SubscriberState, texts: list[str]
     ) -> dict[str, Any]:
@@ -601,6 +641,22 @@ class RequestHandler:
                 if not left:
                     break
         return False
+
+
+def _explain_placement(placed: SensorPlacement | None, coverers: list[str]) -> str:
+    if placed is None:
+        return "sensors do not send for this; it gets what others ask for"
+    if not placed.active + placed.passive + placed.waiting:
+        return "no device here senses all that it names"
+    words = []
+    if placed.active:
+        words.append(f"on {placed.active} devices")
+    if placed.passive:
+        what = f"{' and '.join(coverers)} cover{'s' if len(coverers) == 1 else ''} it there"
+        words.append(f"not on {placed.passive}: {what}")
+    if placed.waiting:
+        words.append(f"not yet on {placed.waiting}")
+    return "; ".join(words)
 
 
 def number_report(reference: str | None, second: int) -> int:

@@ -10,6 +10,7 @@ repeats.
     {"my_top": 3} {"my_top": {"top": 3, "last": 20, "by": "mean"}} {"my_top": false}
     find heart_rate and pain, without smoke, near north              words: who can
     {"find": ["heart_rate", "pain"], "against": ["smoke"], "near": "north", "watch": true}
+    explain fever · {"explain": "fever"}                             why is it not on the sensors?
     {"prefer": [["fever", "burns"]]} {"received": ["1f…", …]} {"probe": ["pain is severe"]}
     {"subscribe": "pain is severe", "name": "pain", "format": "cbor", "request": "7"}
     {"subscribe": "pain is very severe and heart_rate is very high", "exact": true}
@@ -67,7 +68,8 @@ RECEIVED = "received"
 PROBE = "probe"
 MY_TOP = "my_top"
 FIND = "find"
-_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE, MY_TOP, FIND)
+EXPLAIN = "explain"
+_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE, MY_TOP, FIND, EXPLAIN)
 _BESIDE = ("name", "format", "exact")
 _BESIDE_OTHERS = (
     "name",
@@ -171,6 +173,8 @@ def _read_words(text: str) -> Request:
         if len(words) == 1:
             raise LanguageError("unsubscribe from what? a name or an id is expected", len(text) + 1)
         return Request(UNSUBSCRIBE, " ".join(words[1:]).strip('"'))
+    if first == EXPLAIN and len(words) > 1:
+        return Request(EXPLAIN, " ".join(words[1:]).strip('"'))
     if first == FIND and len(words) > 1:
         return _read_need(text)
     if is_preference(text):
@@ -238,10 +242,10 @@ def _take_argument(command: str, value: Any) -> Any:
         if isinstance(value, str) and value.strip():
             return value
         raise LanguageError('"subscribe" takes a text or an object')
-    if command == UNSUBSCRIBE:
+    if command in (UNSUBSCRIBE, EXPLAIN):
         if isinstance(value, str) and value.strip():
             return value.strip()
-        raise LanguageError('"unsubscribe" takes a name or an id')
+        raise LanguageError(f'"{command}" takes a name or an id')
     if command in (LIST, MUTE):
         if isinstance(value, bool):
             return value

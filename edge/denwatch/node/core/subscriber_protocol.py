@@ -35,7 +35,7 @@ from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.pending import Pending
 from denwatch.node.core.preferences import Preferences
 from denwatch.node.core.receipts import Receipts
-from denwatch.node.core.request_handler import RequestHandler
+from denwatch.node.core.request_handler import PlaceOnSensors, RequestHandler
 from denwatch.node.core.subscriptions import (
     KEPT_REASONS,
     ItemClock,
@@ -88,6 +88,10 @@ class SubscriberProtocol:
             item_store, self._preferences, pending, delivery, roles, self.directory
         )
         self._is_announced = not settings.is_announcing
+
+    def use_placement(self, place: PlaceOnSensors) -> None:
+        """Explain by this where a subscription is installed."""
+        self._requests.place_on_sensors = place
 
     def restore(self, reader: Reader) -> None:
         """Load what an earlier run stored."""
