@@ -372,7 +372,7 @@ def _check_notes(notes: Any) -> str:
         return f"a list of {_MAX_NOTES} at most"
     for note in notes:
         if type(note) is not list or not _is_note(note):
-            return "[origin, epoch, sequence, proof, counted] each"
+            return "[origin, epoch, sequence, proof] each, and what counts"
         fault = check_run(*note[:2])
         if fault or not _is_int(note[2], 0, (1 << SEQUENCE_BITS) - 1):
             return f"[origin, epoch, sequence, proof] each: {fault or 'there is no such sequence'}"
