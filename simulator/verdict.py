@@ -15,7 +15,7 @@ from denwatch.client.compiler import compile_subscription
 from denwatch.client.language import parse
 from denwatch.client.vocabulary import Vocabulary
 from denwatch.protocol import notification
-from denwatch.protocol.matching import match
+from denwatch.protocol.matching import match, rate_age
 
 from simulator.device import EmulatedDevice
 from simulator.flood import Flood, Meeting, Wanted
@@ -119,9 +119,20 @@ class Judge:
         asked = [self._witness.asked[each] for each in degrees]
         ends = [each.end for each in asked if each.end is not None]
         withdrawn = max(ends) if len(ends) == len(asked) else None
+        lives = [self._find_life(each.words) for each in asked if self._terms[each.words].recent]
+        stale = self.read_at[note] + max(lives) if len(lives) == len(asked) else None
         expires = self._witness.taken[note].expires or None
-        limits = [limit for limit in (withdrawn, expires) if limit is not None]
+        limits = [limit for limit in (withdrawn, stale, expires) if limit is not None]
         return min(limits, default=None), withdrawn
+
+    def _find_life(self, words: str) -> int:
+        """Return the age in ms from which a reading is not recent any more, second by second."""
+        vector = compile_subscription(parse(words), self._vocabulary).vector
+        assert vector.recent is not None, words
+        age = 0
+        while rate_age(age, vector.recent) >= vector.threshold:
+            age += 1
+        return 1000 * age
 
     # What a node decides --------------------------------------------------------------------
 
