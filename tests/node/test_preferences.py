@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from simulator.site import NodeProcess, Site, wait_for
+from simulator.site import ENVIRONMENT, NodeProcess, Site, run_denwatch, wait_for
 from tests.node.app import App
 
 pytestmark = pytest.mark.skipif(
@@ -112,6 +113,24 @@ def test_figure_5_then_a_kill_then_another_node(site: Site, tmp_path: Path) -> N
         for colour in ("yellow", "red"):
             troupe.publish("report", f"patient: triage {colour}")
         wait_for_colours(path, ["red"])
+
+
+def test_the_commands_ask_and_explain(site: Site, tmp_path: Path) -> None:
+    key = tmp_path / "john.key"
+    key.write_text(site.passwords["john"])
+    key.chmod(0o600)
+    login = ("--as", "john", "--password-file", str(key), "--node", site.first.url)
+    PlainApp(site, site.first, "theatre").publish("report", "patient: triage red")
+    assert run_denwatch("subscribe", "my top 2", *login) == "north: my top 2\n"
+    found = json.loads(run_denwatch("find", "triage", "--json", *login))
+    assert [(row["name"], row["person"]) for row in found["found"]] == [("theatre", True)]
+    store = ("--store", str(tmp_path / "john.db"), "--timeout", "60")
+    command = (sys.executable, "-m", "denwatch.cli", "subscribe", "pain is severe", "--explain")
+    words = ("--for", "0.1", "--name", "pain", *store, *login)
+    done = subprocess.run((*command, *words), capture_output=True, text=True, env=ENVIRONMENT)
+    assert "no other node was in range" in done.stderr
+    why = run_denwatch("subscribe", "--why", "pain", *login)
+    assert why == "north: no device here senses all that it names\n"
 
 
 def test_figure_6(site: Site, tmp_path: Path) -> None:
