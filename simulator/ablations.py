@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from denwatch.node.core import device_protocol as device_part
-from denwatch.node.core import devices, subscriber_protocol, subscriptions
+from denwatch.node.core import devices, request_handler, subscriptions
 from denwatch.node.core.coverage import Coverage, DeviceKind
 from denwatch.node.core.delivery import Delivery, DeliveryPolicy
 from denwatch.node.core.device_protocol import DeviceProtocol
@@ -149,7 +149,7 @@ RULES |= {
         subscriptions, "describe_content_values", _always({}), "typed content is matched"
     ),
     "report-number": Rule(
-        subscriber_protocol,
+        request_handler,
         "number_report",
         lambda _: lambda _, second: second,
         "what is reported again at another node is the same report",
@@ -171,7 +171,7 @@ RULES |= {
     "expiry": Rule(
         DeliveryPolicy, "_judge_match", _let_expired, "what has expired is not delivered"
     ),
-    "top-k": Rule(TopK, "offer", _always(Verdict.DELIVERED), "only the k best are delivered"),
+    "top-k": Rule(TopK, "judge", _always(Verdict.DELIVERED), "only the k best are delivered"),
     "top-k-follows": Rule(
         DeliveryPolicy,
         "count_delivered",
@@ -180,7 +180,23 @@ RULES |= {
         ("walk",),
         {"stroll": 1},
     ),
-    "best": Rule(TopK, "offer", _always(Verdict.OUTRANKED), "the k best are delivered"),
+    "my-top": Rule(
+        DeliveryPolicy,
+        "_passes_person",
+        _always(True),
+        "only the k best of all subscriptions are delivered",
+        ("report",),
+        {"my-top": 1},
+    ),
+    "my-top-follows": Rule(
+        Delivery,
+        "_count_elsewhere",
+        _always(None),
+        "what a receipt brings along counts as one of the k",
+        ("report", "walk"),
+        {"my-top": 1, "stroll": 0xFF},
+    ),
+    "best": Rule(TopK, "judge", _always(Verdict.OUTRANKED), "the k best are delivered"),
     "room": Rule(
         SubscriberProtocol, "evict", _always(0), "a full node gives up what is worth least"
     ),

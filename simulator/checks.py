@@ -15,6 +15,7 @@ from denwatch.node.core.notifications import REPORTED
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import match
 from denwatch.protocol.subscription import decode as decode_subscription
+from denwatch.protocol.timecode import decode_duration
 from denwatch.protocol.vectors import NotificationVector, Reading, SubscriptionVector
 from denwatch.watchdog.execution import Sample
 from denwatch.watchdog.fuzzy import Fuzzy
@@ -38,6 +39,7 @@ from simulator.evidence import (
     list_working,
     may_see,
     read_note,
+    wants_few,
 )
 from simulator.faults import Play
 from simulator.hosted_node import HostedNode
@@ -430,6 +432,45 @@ def _could_know(note: Shown, other: Shown) -> bool:
     return since + _HEARD < note.time
 
 
+@check("my-top-anywhere")
+def check_my_top(play: Play) -> None:
+    """The top-k of a person holds over all subscriptions, wherever they are.
+
+    Of what they were shown since they wanted it, and of all that the nodes could tell each other.
+    """
+    forgetful = play.truth.find_forgetful() | play.truth.liars
+    for person in list_working(play):
+        chosen = [each for each in person.requests.values() if "my_top" in each.body]
+        if not chosen or not chosen[-1].answer or not chosen[-1].answer["ok"]:
+            continue
+        wanted = chosen[-1]
+        life = min([each.terms[1] for each in list_asked(person) if each.terms[1]] or [FOREVER])
+        shown = [
+            note
+            for note in person.notes.values()
+            if note.time > wanted.answered and forgetful.isdisjoint({*note.linked, note.node})
+        ]
+        for place, note in enumerate(shown):
+            since = note.linked.get(wanted.node, FOREVER) if note.node != wanted.node else 0
+            is_known = max(since, wanted.answered) + _HEARD < note.time
+            if not is_known or (person.name, int(note.id, 16)) in play.truth.sent:
+                continue  # it was decided before
+            better = [
+                other
+                for other in shown[:place]
+                if other.fields["score"] > note.fields["score"]
+                and _could_know(note, other)
+                and note.time - other.time < life - 2 * SLACK - find_age(play, other)
+            ]
+            if len(better) >= wanted.body["my_top"]:
+                has_walked = any(other.node != note.node for other in better)
+                raise Violation(
+                    "my-top-anywhere",
+                    f"{person.name}: {note.id} after {len(better)} better ones of all",
+                    *(["walked"] if has_walked else []),
+                )
+
+
 @check("best")
 def check_best(play: Play) -> None:
     """The k best are shown: what nobody saw of a asked for k had k as good ones beside it.
@@ -440,6 +481,8 @@ def check_best(play: Play) -> None:
     settled = find_calm(play) + SETTLED
     for person in list_working(play):
         if person.node in truth.liars | truth.find_forgetful() or truth.dropped:
+            continue
+        if wants_few(person):
             continue
         for asked in list_asked(person):
             top, life = asked.terms
@@ -460,11 +503,15 @@ def check_best(play: Play) -> None:
 
 @check("expired")
 def check_expired(play: Play) -> None:
-    """Expiry is respected: nothing is delivered after it, by the clock of the node that read it."""
+    """What is old is not news: nothing is delivered that is less recent than was asked for.
+
+    By the clock of the node that read it.
+    """
     notes = play.truth.notes
     for person in play.world.people.values():
         for asked in list_asked(person):
-            life = asked.terms[1]
+            recent = asked.vector.recent if asked.vector is not None else None
+            life = 1000 * decode_duration(max(recent)) if recent else 0
             for shown in person.notes.values():
                 if not life or len(shown.fields["subscriptions"]) > 1:
                     continue

@@ -53,6 +53,11 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def wants_few(person: Person) -> bool:
+    """Return whether somebody asked for the best of all only."""
+    return any("my_top" in request.body for request in person.requests.values())
+
+
 @dataclass(frozen=True)
 class AskedSubscription:
     """A subscription that a person was told is in force: a vector, or constraints on content."""
@@ -74,6 +79,8 @@ class AskedSubscription:
     @property
     def is_plain(self) -> bool:
         """Whether every match of it is to be shown, for as long as it is in force."""
+        if wants_few(self.person):
+            return False
         vector = self.vector
         is_selective = vector is not None and (vector.significance or vector.recent)
         return not is_selective and self.terms == (0, 0)
@@ -167,7 +174,7 @@ def list_asked(person: Person) -> list[AskedSubscription]:
     subscriptions = []
     for request in person.requests.values():
         answer = request.answer
-        if not answer or not answer.get("ok") or "understood" not in answer:
+        if not answer or not answer.get("ok") or not {"understood", "id"} <= answer.keys():
             continue
         vector = answer.get("vector")
         subscriptions.append(

@@ -21,6 +21,7 @@ from denwatch.node.core.items import (
     DELIVERED,
     NEVER,
     NOTIFICATION,
+    PREFERENCE,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -325,7 +326,10 @@ def make_body(rng: Random, facts: Facts, kind: int) -> bytes:
     subscription: list[Any] = [facts.subscriber, "all", "gas", *rest, _SUBSCRIPTION_VECTOR, options]
     if rng.random() < 0.3:
         subscription[4], subscription[6] = 1, content
-    dots = [[facts.name, facts.epoch, facts.sequence + n] for n in range(2)]
+    dots: list[list[Any]] = [[facts.name, facts.epoch, facts.sequence + n] for n in range(2)]
+    if rng.random() < 0.3:
+        counted = [facts.now, 1, [facts.sequence], facts.now + 60_000, b"\x80", bytes(64)]
+        dots[0] = [*dots[0], b"", spoil_some(rng, counted)]
     bodies: dict[int, list[Any]] = {
         SUBSCRIPTION: subscription,
         NOTIFICATION: [facts.device, 1, facts.sequence, *rest, make_vector(rng, is_sound=True)],
@@ -333,6 +337,7 @@ def make_body(rng: Random, facts: Facts, kind: int) -> bytes:
         VOCABULARY: [facts.vocabulary, json.dumps({"events": {}})],
         REVOCATION: _draw_notice(rng, facts),
         ANNOUNCEMENT: [facts.device, facts.vocabulary, [[3, 1]]],
+        PREFERENCE: [facts.subscriber, facts.now, {"top": 1, "fading": 60, "weights": {"x": 2}}],
     }
     return encode_cbor(spoil_some(rng, bodies[kind]))
 

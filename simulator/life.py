@@ -217,6 +217,12 @@ def draw_stroll(rng: Random) -> int:
     return rng.randrange(1, 1 << 8) if rng.random() < 0.4 else 0
 
 
+@dial("my-top")
+def draw_my_top(rng: Random) -> int:
+    """Let people want only the k best of all they asked for, in some scenarios."""
+    return rng.randrange(1, 3) if rng.random() < 0.25 else 0
+
+
 @on_heal.append
 def mend_life(play: Play) -> None:
     """Let everything be well."""
@@ -227,6 +233,9 @@ def mend_life(play: Play) -> None:
         if not device.is_up:
             play.world.start_device(device.name)
         play.world.calendar.wait(_OPERATOR, forget_device, play, device.name)
+    top = play.scenario.dial("my-top")
+    for person in play.world.people.values() if top else ():
+        play.world.ask(person.name, {"my_top": top})
     stroll = play.scenario.dial("stroll")
     for number, person in enumerate(play.world.people.values()):
         if stroll >> number & 1 and person.client != BROKEN:

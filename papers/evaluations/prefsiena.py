@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import Any
 
 from denwatch.node.ranking.content import ContentFilter, matches
+from denwatch.node.ranking.content_covering import covers
 
 from benchmarks.common import (
     describe_machine,
@@ -36,8 +37,7 @@ from papers.evaluations.prefsiena_runs import (
     load_movies,
     play_plan,
 )
-from papers.prefsiena import Forwarder, Preference, RankingPolicy
-from papers.prefsiena_covering import covers, measure_degree
+from papers.prefsiena import Forwarder, Preference, RankingPolicy, measure_degree
 from papers.prefsiena_graph import SubscriptionGraph
 
 Figure11 = Mapping[tuple[int, float, int, bool], float]  # scenario, life, k, bounded

@@ -193,6 +193,12 @@ def test_a_subscription_has_its_ranges(changes: dict[str, Any], field: str) -> N
         ["south", 1, True],
         ["south", 1],
         "south",
+        ["south", 1, 1, b"", []],
+        ["south", 1, 1, b"1", [1, 1, [1], 1, b"1", b"1"]],
+        ["south", 1, 1, b"", [1, 1, [1], 1, b"1"]],
+        ["south", 1, 1, b"", [-1, 1, [1], 1, b"1", b"1"]],
+        ["south", 1, 1, b"", [1, 1, [-1], 1, b"1", b"1"]],
+        ["south", 1, 1, b"", [1, 1, [1], 1, b"1" * 2000, b"1"]],
     ],
 )
 def test_a_receipt_has_possible_dots(note: Any) -> None:

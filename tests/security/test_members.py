@@ -129,8 +129,8 @@ def test_a_receipt_of_what_is_here_needs_its_proof() -> None:
 def test_without_the_rule_a_person_is_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Delivery.settle_elsewhere
 
-    def believe(self: Delivery, transaction, subscriber, dot, word):  # type: ignore[no-untyped-def]
-        return real(self, transaction, subscriber, dot, (dot.origin, word[1]))
+    def believe(self: Delivery, transaction, subscriber, dot, word, **rest):  # type: ignore[no-untyped-def]
+        return real(self, transaction, subscriber, dot, (dot.origin, word[1]), **rest)
 
     monkeypatch.setattr(Delivery, "settle_elsewhere", believe)
     with pytest.raises(AssertionError):

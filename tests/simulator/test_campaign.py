@@ -97,6 +97,9 @@ def test_seeds_keep_all_promises() -> None:
         ("rights", {"revoked"}),
         ("delay", {"dated"}),
         ("top-k-follows", {"top-k-anywhere"}),
+        ("my-top", {"my-top-anywhere"}),
+        ("my-top-follows", {"my-top-anywhere"}),
+        ("expiry", {"expired"}),
     ],
 )
 def test_a_rule_that_is_off_is_noticed(rule: str, broken: set[str]) -> None:

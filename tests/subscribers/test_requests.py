@@ -265,7 +265,15 @@ def test_a_probe_counts_what_would_be_new() -> None:
     node.ask("m", "heart_rate is high")
     before = dict(node.medium.spaces["item.subscription"])
     reply = node.ask("n", {"probe": ["heart_rate is high", "pain is severe"], "request": "p"})
-    assert reply == {"ok": True, "node": "a", "new_roots": 1, "nodes": 1, "request": "p"}
+    assert reply == {
+        "ok": True,
+        "node": "a",
+        "new_roots": 1,
+        "nodes": 1,
+        "waiting": 0,
+        "devices": 0,
+        "request": "p",
+    }
     assert node.medium.spaces["item.subscription"] == before
     assert node.ask("n", {"probe": ["pain is severe"] * 16})["ok"]
     assert "16 texts at most" in node.ask("n", {"probe": ["pain is severe"] * 17})["error"]

@@ -37,6 +37,7 @@ COMMANDS = {
     "node": Command("node:run", "make or run a DENS node"),
     "keys": Command("keys:run", "manage names, keys and certificates of a site"),
     "subscribe": Command("subscribe:run", "subscribe in words, and see what matches"),
+    "find": Command("find:run", "find who can measure or report something"),
     "publish": Command("publish:run", "send a reading as a device would"),
     "console": Command("console:run", "serve a web page for subscribing"),
     "status": Command("status:run", "show the state of the nodes"),

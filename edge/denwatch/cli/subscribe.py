@@ -34,6 +34,7 @@ denwatch subscribe 'patient_temperature is very high' --as medic7 --password-fil
 denwatch subscribe 'pain is severe' --as medic7 --node mqtts://tent --node mqtts://truck
 denwatch subscribe 'heart_rate above 120' --as medic7 --json --count 10
 denwatch subscribe --as medic7                                    (all subscriptions so far)
+denwatch subscribe 'my top 3 of the last 10 minutes' --as medic7       (of all subscriptions)
 denwatch subscribe 'pain is severe' --as medic7 --unsubscribe"""
 
 
@@ -48,10 +49,15 @@ def run(argv: list[str]) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from denwatch.client.errors import LanguageError
+    from denwatch.client.language.preferences import is_preference
     from denwatch.client.subscriber import Subscriber, SubscriberOptions, UnconfirmedError
     from denwatch.client.subscriber.session import find_name
 
     text = _read_words(arguments)
+    if arguments.why is not None:
+        return _explain_sensors(arguments)
+    if text is not None and is_preference(text):
+        return _prefer(arguments, text)
     status = _StatusPrinter(sys.stderr)
     subscriber = Subscriber(
         arguments.name,
@@ -75,6 +81,8 @@ def _run(arguments: argparse.Namespace) -> int:
             if text is not None:
                 name, _ = find_name(text, arguments.subscription_name)
                 found = subscriber.subscribe(text, name, arguments.timeout)
+                if arguments.explain:
+                    _explain(subscriber)
                 print(f'"{found.name}" is active ({found.id})', file=sys.stderr)
                 for note in found.notes:
                     print(f"  {note}", file=sys.stderr)
@@ -88,6 +96,38 @@ def _run(arguments: argparse.Namespace) -> int:
             common.print_mistake(error, text or "", as_json=arguments.json)
             return WRONG_INPUT
         return _show(arguments, subscriber, status, name)
+
+
+def _explain(subscriber: Subscriber) -> None:
+    """Print why this node serves, and not another one of those that were named."""
+    lines = subscriber.explain_choice()
+    for line in lines or [f"{subscriber.status.server}: no other node was in range"]:
+        print(line, file=sys.stderr)
+
+
+def _explain_sensors(arguments: argparse.Namespace) -> int:
+    """Print why a subscription is on the sensors of a node, or is not, and exit."""
+    from denwatch.cli.find import ask_first
+
+    reply = ask_first(arguments, {"explain": arguments.why})
+    if not reply["ok"]:
+        raise CommandError(reply["error"], WRONG_INPUT)
+    print(json.dumps(reply) if arguments.json else f"{reply['node']}: {reply['words']}")
+    return 0
+
+
+def _prefer(arguments: argparse.Namespace, text: str) -> int:
+    """Set how much of all subscriptions somebody wants to hear, and exit."""
+    from denwatch.cli.find import ask_first
+    from denwatch.client.errors import LanguageError
+
+    reply = ask_first(arguments, {"my_top": text})
+    if not reply["ok"]:
+        error = LanguageError(reply["error"], reply.get("at"), reply.get("length", 1))
+        common.print_mistake(error, text, as_json=arguments.json)
+        return WRONG_INPUT
+    print(json.dumps(reply) if arguments.json else f"{reply['node']}: {reply['understood']}")
+    return 0
 
 
 def _show(
@@ -323,6 +363,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser, "--store FILE", "file for notifications (~/.local/share/denwatch/NAME.db)"
     )
     common.add_option(parser, "--unsubscribe", "end the subscription, and exit")
+    common.add_option(parser, "--why NAME", "say why one is on the sensors or not, and exit")
+    common.add_option(parser, "--explain", "say why this node was chosen, and not another one")
     ending = parser.add_mutually_exclusive_group()
     common.add_option(ending, "--once", "exit after one notification")
     common.add_option(ending, "--count N", "exit after N notifications", type=_read_count)

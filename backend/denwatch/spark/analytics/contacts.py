@@ -20,6 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from denwatch.protocol.frames import FUZZY
+from denwatch.protocol.matching import rate_age
+from denwatch.protocol.subscription import decode
+from denwatch.protocol.timecode import decode_duration
 from denwatch.spark.analytics.timeline import Logs
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -287,6 +291,24 @@ def limit_time(until: Any, end: int) -> int:
     return end if pd.isna(until) else min(end, int(until) - 1)
 
 
+def find_news_life(language: int, vector: bytes) -> int | None:
+    """Return for how many ms a reading is recent enough for a subscription; None: for ever.
+
+    As a node judges it: the age in whole seconds, against the thresholds.
+    """
+    if language != FUZZY:
+        return None
+    wanted = decode(bytes(vector))
+    if wanted.recent is None:
+        return None
+    least = max(wanted.threshold, wanted.certain, 1)
+    low, high = 0, decode_duration(wanted.recent[1])  # recent enough, and surely not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if rate_age(middle, wanted.recent) >= least else (low, middle)
+    return 1000 * (low + 1)
+
+
 def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> DataFrame:
     """Return one row a (notification, subscriber) that match, with what the oracle needs.
 
@@ -296,14 +318,13 @@ def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> 
     """
     # What expired or was replaced is still delivered for what it matched before.
     is_gone = F.col("end_reason").isNotNull() & ~F.col("end_reason").isin("expired", "replaced")
-    refresh = F.get_json_object("options", "$.expiry").cast("double") * 1000
     asked = windows.select(
         "subscription_id",
         F.struct("origin", "begins").alias("asked"),
         F.when(is_gone, F.col("ends")).alias("gone"),
-        refresh.cast("bigint").alias("refresh"),
+        F.udf(find_news_life, "bigint")("language", "vector").alias("life"),
     )
-    fresh = F.col("at") + F.col("doubt") + F.col("refresh")
+    fresh = F.col("at") + F.col("doubt") + F.col("life")
     return (
         matches.join(asked, "subscription_id")
         .join(notes, "note_id")
@@ -316,7 +337,7 @@ def describe_pairs(matches: DataFrame, notes: DataFrame, windows: DataFrame) -> 
             F.sort_array(F.collect_set("asked")).alias("asked"),
             # Only if all have an end there is one; the last one counts.
             F.when(F.count("gone") == F.count("*"), F.max("gone")).alias("withdrawn"),
-            F.when(F.count("refresh") == F.count("*"), F.max(fresh)).alias("stale"),
+            F.when(F.count("life") == F.count("*"), F.max(fresh)).alias("stale"),
         )
         .withColumn("expires", F.expr("least(nullif(expires, 0), stale)"))
         .withColumn("until", F.least("expires", "withdrawn"))

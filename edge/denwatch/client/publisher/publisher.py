@@ -17,7 +17,6 @@ its own: a watchdog under the same name counts its starts from 1, and would be r
 from __future__ import annotations
 
 import json
-import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,10 +30,12 @@ from denwatch.client.subscriber.link import (
     LinkFailed,
     MessageArrived,
     MqttLink,
+    NoReplyError,
     TopicsSubscribed,
     Waker,
+    exchange_requests,
 )
-from denwatch.client.subscriber.messages import SubscriberError, read_object
+from denwatch.client.subscriber.messages import SubscriberError
 from denwatch.client.subscriber.servers import parse_server
 from denwatch.client.vocabulary.vocabulary import Vocabulary
 from denwatch.protocol import frames, notification, subscription
@@ -450,44 +451,13 @@ def send_reports(
 
     An answer with `ok` was sent after the report was stored; one without says what is wrong.
     """
-    waiting = {secrets.token_hex(8): text for text in texts}
-    replies: dict[str, dict[str, Any]] = {}
-    waker = Waker()
+    reports = [{"report": text, "age": age} for text in texts]
     try:
-        link = MqttLink(
-            parse_server(server), identity, f"report-{secrets.token_hex(6)}", is_temporary=True
-        )
+        return exchange_requests(server, identity, "report", reports, timeout)
+    except NoReplyError as error:
+        raise UnacknowledgedError(str(error)) from None
     except SubscriberError as error:
         raise PublisherError(str(error)) from None
-    link.open()
-    until = time.monotonic() + timeout
-    try:
-        while len(replies) < len(waiting) and time.monotonic() < until:
-            for event in link.poll(min(_STEP, max(0.0, until - time.monotonic())), waker):
-                if isinstance(event, LinkFailed):
-                    raise PublisherError(f"{link.server.url}: {event.reason}")
-                if isinstance(event, LinkConnected):
-                    link.listen((f"dens/1/reply/{identity.name}",))
-                elif isinstance(event, TopicsSubscribed):
-                    for request, text in waiting.items():
-                        report = {"report": text, "age": age, "request": request}
-                        payload = json.dumps(report, ensure_ascii=False).encode()
-                        link.send(f"dens/1/report/{identity.name}", payload)
-                elif isinstance(event, MessageArrived):
-                    fields = read_object(event.payload) or {}
-                    if fields.get("request") in waiting:
-                        replies[fields["request"]] = dict(fields)
-                    if event.mid:
-                        link.acknowledge(event.mid)
-    finally:
-        link.close()
-        waker.close()
-    if len(replies) < len(waiting):
-        missing = f"{len(waiting) - len(replies)} of {len(waiting)} reports"
-        raise UnacknowledgedError(
-            f"{link.server.url}: no answer to {missing} within {timeout:g} s; they may have arrived"
-        )
-    return [replies[request] for request in waiting]
 
 
 def _read_context(path: Path) -> ssl.SSLContext:

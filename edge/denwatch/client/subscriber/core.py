@@ -180,6 +180,8 @@ class SubscriberCore:
         self._to_probe: list[NodeUrl] = []
         self._offers: dict[NodeUrl, ProbeOffer] = {}
         self._probe = ""
+        self._probed = 0  # ms, when the open probe was sent
+        self.offers: tuple[ProbeOffer, ...] = ()  # among which the server was chosen last
         self._tokens = 0
 
     def restore(
@@ -247,6 +249,7 @@ class SubscriberCore:
             return []
         if self.state is ConnectionState.PROBING:
             self._probe = self._new_id()
+            self._probed = now
             texts = self._wanted.values()
             return [
                 PublishMessage(
@@ -356,13 +359,14 @@ class SubscriberCore:
             self._deadline = now + self._settings.probe_patience
             return [ConnectionStatus(self.state, self.server.url), OpenLink(self.server, True)]
         if self._offers:
+            self.offers = tuple(self._offers.values())
             return self._open(min(self._offers, key=self._offers.__getitem__), now)
         return self._go_idle("no node answers")
 
     def _add_offer(self, reply: messages.Reply | None, now: int) -> list[Action]:
         assert self.server is not None, "offers come from the server that the link is with"
         fields = reply.fields if reply is not None and reply.is_ok else None
-        self._offers[self.server] = read_offer(self.server, fields)
+        self._offers[self.server] = read_offer(self.server, fields, max(0, now - self._probed))
         return [CloseLink(), *self._probe_next(now)]
 
     def _open(self, server: NodeUrl, now: int) -> list[Action]:

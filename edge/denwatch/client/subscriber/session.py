@@ -40,7 +40,13 @@ from denwatch.client.subscriber.link import (
     TopicsSubscribed,
     Waker,
 )
-from denwatch.client.subscriber.servers import DENIED, NodeUrl, ServerList, parse_server
+from denwatch.client.subscriber.servers import (
+    DENIED,
+    NodeUrl,
+    ServerList,
+    explain_choice,
+    parse_server,
+)
 from denwatch.client.subscriber.store import (
     HandlerTransaction,
     Inbox,
@@ -232,6 +238,10 @@ class SubscriberSession:
     def is_denied(self) -> bool:
         """Whether all servers refuse our name or password."""
         return self._core.servers.is_denied
+
+    def explain_choice(self) -> list[str]:
+        """Return why the server was chosen, one line for each that was asked, best first."""
+        return explain_choice(self._core.offers)
 
     def _fail_answers(self, error: messages.SubscriberError) -> None:
         """Let nobody wait any longer; the requests stay."""

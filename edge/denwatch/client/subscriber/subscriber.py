@@ -59,6 +59,10 @@ class SubscriberBase:
         """What the connection is doing, with which node, and why."""
         return self._session.status
 
+    def explain_choice(self) -> list[str]:
+        """Return why this node was chosen, one line for each that was asked; none if only one."""
+        return self._session.explain_choice()
+
     @property
     def is_denied(self) -> bool:
         """Whether all nodes refuse this name with this password; they are asked again."""

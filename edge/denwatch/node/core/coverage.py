@@ -209,6 +209,11 @@ class RequestedVectors:
         vector.wholes += is_whole
         return vector, is_new
 
+    def find_vector(self, body: StoredSubscription) -> bytes | None:
+        """Return the vector that devices are asked to match for a subscription, if there is one."""
+        lowered = self._lower(body)
+        return None if lowered is None else strip_vector(lowered)
+
     def remove(self, id: int, body: SubscriptionBody) -> tuple[RequestedVector, bool] | None:
         """Remove a subscription; return its vector and whether nobody requests it any more."""
         lowered = self._lower(body)
@@ -318,6 +323,19 @@ class Coverage:
             features = self.key.masks[0]
             names = {bit: names.get(bit, 0) for bit in range(16) if features >> bit & 1}
         return names
+
+    def explain(self, body: bytes) -> tuple[str, list[int]] | None:
+        """Return whether a vector is active, passive or waits, and the subscriptions that cover it.
+
+        None if it is not requested of these devices.
+        """
+        if body not in self._requested:
+            return None
+        if body in self.waiting:
+            return "waiting", []
+        if body in self.active:
+            return "active", []
+        return "passive", [self.name_item(each) for each in self._table.explain(body)]
 
     # Changing ---------------------------------------------------------------------------------
 

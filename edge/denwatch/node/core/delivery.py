@@ -1,4 +1,4 @@
-"""Delivery: which matches a subscriber gets, in which order, and how they go out.
+"""Delivery: which matches a subscriber gets, in which order, and what becomes of them.
 
 Only this file publishes notifications. A subscriber who is served (it listens, and is not muted)
 has a *queue* of what waits, best first, and at most a *window* of notifications in flight. An
@@ -11,26 +11,18 @@ EXAMPLE    window 2, a, b, c wait: a and b are sent; "b arrived" settles b, send
 
 POLICY. For each match, in this order, the first reason that applies refuses it: the role may not
 see it ("role"), its time is over or it is no longer recent ("expired"), nothing significant has
-changed ("quiet"), the subscription's `top k` has k better ones ("top-k").
+changed ("quiet"), the subscription's `top k` has k better ones ("top-k"). What is left is refused
+as a whole if the subscriber wants `my top k` and has k better ones of all subscriptions ("top-k").
 
 RANKING is that of `node.ranking` (PrefSIENA): value = score * degree, priorities first, the maximum
-over the matching subscriptions of the best level. A `top k` belongs to the subscription that says
-it, and ranks by that one alone: others of the same subscriber are neither held back by it nor do
-they lift anything over it. What another node delivered counts here as soon as its receipt and the
-notification are here; the receipt alone does not say how good it was, and is not believed of what
-nobody here has seen.
+over the matching subscriptions of the best level, or what the subscriber prefers instead
+(`preferences.py`). A `top k` belongs to the subscription that says it, and ranks by that one alone:
+others of the same subscriber are neither held back by it nor do they lift anything over it. `my top
+k` belongs to the subscriber, and ranks by all matches that pass.
 
-SIGNIFICANCE (dead band, quiet time, heartbeat) is applied by devices before they send. But a device
-sends for all its subscriptions together, and a notification does not say for which; so the node
-that delivers decides again for each subscription and device, by what it *sent last* for them:
-
-- within the quiet time of it (before or after: what was carried arrives in any order): not sent;
-- no attribute has left its dead band: not sent, unless the heartbeat is due, or the last one was
-  sent longer ago than an episode (`SubscriberSettings.episode`).
-
-N of M was counted at the source, where all samples are. Hysteresis too: a notification below its
-threshold is no match for a node. Whether a match ended in between is known to the device alone,
-which is why a dead band holds for one episode only: a new alarm at the old value is sent again.
+How long a delivered notification counts (`expires after`, a window of time, fading) begins with the
+decision to deliver it. What another node delivered counts here from then on: its receipt brings the
+notification along, as it was signed, and this node ranks it for itself; nobody's rank is believed.
 
 On the disk: `sub.gate`, id of a subscription: the state of its top-k; `sub.last`, id of a
 subscription and device: what was sent last.
@@ -47,7 +39,7 @@ from functools import lru_cache
 import msgspec
 from denwatch.node.core.events import NOTES, Reader
 from denwatch.node.core.item_store import ItemStore, Transaction
-from denwatch.node.core.items import NOTIFICATION, Dot
+from denwatch.node.core.items import NOTIFICATION, Dot, Item
 from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import (
     Notification,
@@ -56,7 +48,9 @@ from denwatch.node.core.notifications import (
     render_notification,
 )
 from denwatch.node.core.pending import Matched, Pending, PendingRow
-from denwatch.node.core.receipts import Receipts
+from denwatch.node.core.preferences import FoundMatch, list_most_specific, save_person
+from denwatch.node.core.receipts import ReceiptRow, Receipts
+from denwatch.node.core.significance import LastSent, is_significant, remember
 from denwatch.node.core.subscriptions import (
     ItemClock,
     Roles,
@@ -66,26 +60,19 @@ from denwatch.node.core.subscriptions import (
     Subscriptions,
     TopState,
     encode_row,
+    load_top_k,
     make_id_key,
+    save_top_k,
 )
-from denwatch.node.ranking.rank import Rank
+from denwatch.node.ranking.rank import SUM, Rank, combine_values
 from denwatch.node.ranking.topk import Verdict
 from denwatch.protocol.frames import FUZZY
 from denwatch.protocol.matching import rate_age
-from denwatch.protocol.timecode import decode_duration
 
 # Policy and rank -------------------------------------------------------------------------------
 
 TOP_K = "sub.gate"
 LAST_SENT = "sub.last"
-FoundMatch = tuple[Subscription, int, int, int]  # a subscription, possible, certain, attribute
-
-
-class LastSent(msgspec.Struct, array_like=True):
-    """What was sent last for one subscription from one device."""
-
-    at: int  # when it was read, in our timeline
-    values: dict[int, int]  # by attribute, as 16-bit codes
 
 
 _last_decoder = msgspec.msgpack.Decoder(LastSent)
@@ -98,15 +85,22 @@ def rank_matches(
     """Return the rank of a notification for a subscriber, and the match that decides it."""
     levels = subscriber.levels
     best_level = min(levels.get(match[0].id, 1) for match in matches) if levels else 1
+    if levels:
+        matches = [match for match in matches if levels.get(match[0].id, 1) == best_level]
+    preference = subscriber.preference
+    if preference is not None and preference.is_specific and len(matches) > 1:
+        matches = list_most_specific(matches)
     best: FoundMatch | None = None
     value = -1.0
     for match in matches:  # by rising id: of equals the first stays
-        if levels and levels.get(match[0].id, 1) != best_level:
-            continue
         worth = match[0].score * match[1] / 255
         if best is None or worth > value or (worth == value and match[1] > best[1]):
             best, value = match, worth
     assert best is not None, "a notification that matches nothing has no rank"
+    if preference is not None and (len(matches) > 1 or preference.combination == SUM):
+        weights = [preference.weights.get(match[0].name or "", 1.0) for match in matches]
+        values = [match[0].score * match[1] / 255 for match in matches]
+        value = combine_values(values, preference.combination, weights)
     return Rank(-best_level, value), best
 
 
@@ -174,21 +168,55 @@ class DeliveryPolicy:
                 passing.append((rated, until))
         if not passing:
             return [], 0, refused
+        now = transaction.now
         kept: list[tuple[FoundMatch, float]] = []
         for match, until in passing:
-            subscription = match[0]
-            if subscription.top_k is not None:
+            top_k = match[0].top_k
+            if top_k is not None:
                 rank, _ = rank_matches(subscriber, (match,))
-                verdict = self._offer(transaction, subscription, notification, rank, until)
-                if verdict is not Verdict.DELIVERED:
-                    refused.setdefault("top-k", []).append(subscription.id)
+                if top_k.judge(rank, now, until) is not Verdict.DELIVERED:
+                    refused.setdefault("top-k", []).append(match[0].id)
+                    self._save_top_k(transaction, match[0])
                     continue
             kept.append((match, until))
-        for match, _ in kept:
+        if kept and not self._passes_person(transaction, subscriber, notification, kept):
+            refused.setdefault("top-k", []).extend(match[0].id for match, _ in kept)
+            kept = []
+        for match, until in kept:
+            if match[0].top_k is not None:
+                rank, _ = rank_matches(subscriber, (match,))
+                match[0].top_k.admit(notification.id, rank, now, until)
+                self._save_top_k(transaction, match[0])
             if match[0].significance is not None:
                 self._remember(transaction, match[0], notification, at)
         longest = max((until for _, until in kept), default=0)
         return [match for match, _ in kept], 0 if longest == math.inf else int(longest), refused
+
+    def _passes_person(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        notification: Notification,
+        kept: list[tuple[FoundMatch, float]],
+    ) -> bool:
+        """Return whether a notification is among the k best of all; if so, it counts as one."""
+        top_k = subscriber.top_k
+        if top_k is None:
+            return True
+        rank, _ = rank_matches(subscriber, [match for match, _ in kept])
+        until = self._limit(subscriber, max(until for _, until in kept), transaction.now)
+        is_delivered = top_k.judge(rank, transaction.now, until) is Verdict.DELIVERED
+        if is_delivered:
+            top_k.admit(notification.id, rank, transaction.now, until)
+        save_person(transaction, subscriber)
+        return is_delivered
+
+    @staticmethod
+    def _limit(subscriber: SubscriberState, until: float, decided: int) -> float:
+        """Return until when a notification counts against a subscriber's top-k."""
+        preference = subscriber.preference
+        within = 0 if preference is None else preference.within
+        return min(until, decided + within) if within else until
 
     def _judge_match(
         self,
@@ -246,40 +274,51 @@ class DeliveryPolicy:
             self._roles.role_of(subscription.subscriber.name) or subscription.role,
         }
 
-    def _offer(
-        self,
-        transaction: Transaction,
-        subscription: Subscription,
-        notification: Notification,
-        rank: Rank,
-        until: float,
-    ) -> Verdict:
-        assert subscription.top_k is not None
-        verdict = subscription.top_k.offer(notification.id, rank, transaction.now, until)
-        self._save_top_k(transaction, subscription)
-        return verdict
-
     def count_delivered(
         self,
         transaction: Transaction,
         subscriber: SubscriberState,
         notification: Notification,
         matches: Sequence[FoundMatch],
+        decided: int,
+        turn: int = 0,
     ) -> None:
-        """Let what another node delivered count as one of the k best here, too."""
+        """Let what another node delivered count as one of the k best here, too.
+
+        `decided` is when that was, in our timeline, and `turn` its number among the matches there.
+        """
         at, expires = self.localise(notification)
+        counted: list[tuple[FoundMatch, float]] = []
         for found in matches:
-            subscription = found[0]
-            match, until = _rate_match(notification, found, at, expires, transaction.now)
-            if until and subscription.top_k is not None:
+            match, until = _rate_match(notification, found, at, expires, decided)
+            if until:
+                counted.append((match, until))
+            top_k = match[0].top_k
+            if until > transaction.now and top_k is not None:
                 rank, _ = rank_matches(subscriber, (match,))
-                subscription.top_k.count_delivered(notification.id, rank, transaction.now, until)
-                self._save_top_k(transaction, subscription)
+                top_k.count_delivered(notification.id, rank, decided, until)
+                self._save_top_k(transaction, match[0])
+        if counted and subscriber.top_k is not None:
+            rank, _ = rank_matches(subscriber, [match for match, _ in counted])
+            until = self._limit(subscriber, max(until for _, until in counted), decided)
+            # Also what counts no more had its turn.
+            subscriber.top_k.count_delivered(notification.id, rank, decided, until, turn)
+            save_person(transaction, subscriber)
+
+    def find_counted(
+        self, subscriber: SubscriberState, notification: int, matches: Sequence[FoundMatch]
+    ) -> tuple[int, int] | None:
+        """Return when it was decided to deliver what counts against a top-k, and its turn."""
+        for top_k in (subscriber.top_k, *(match[0].top_k for match in matches)):
+            entry = None if top_k is None else top_k.find(notification)
+            if entry is not None:
+                return int(entry.decided), entry.turn if top_k is subscriber.top_k else 0
+        return None
 
     def _save_top_k(self, transaction: Transaction, subscription: Subscription) -> None:
-        transaction.write(
-            TOP_K, make_id_key(subscription.id), encode_row(subscription.save_top_k())
-        )
+        assert subscription.top_k is not None
+        row = encode_row(save_top_k(subscription.top_k))
+        transaction.write(TOP_K, make_id_key(subscription.id), row)
 
     def _read_last(
         self, transaction: Transaction, subscription: Subscription, notification: Notification
@@ -304,7 +343,7 @@ class DeliveryPolicy:
         if subscription.top_k is not None:
             row = reader.get(TOP_K, make_id_key(subscription.id))
             if row is not None:
-                subscription.restore_top_k(_top_decoder.decode(row))
+                subscription.top_k = load_top_k(subscription.top_k, _top_decoder.decode(row))
 
     def forget(self, transaction: Transaction, subscription: Subscription) -> None:
         """Forget all about a subscription."""
@@ -321,10 +360,10 @@ def _rate_match(
     """Return a match as it is rated now, and when it ends; 0 if its time is over."""
     subscription, possible, certain, attribute = match
     until: float = expires or math.inf
-    if subscription.refresh is not None:
-        until = min(until, at + notification.doubt + subscription.refresh)
     if until <= now:
         return match, 0
+    if subscription.refresh is not None:  # from the decision on: how old news may be is `recent`
+        until = min(until, now + subscription.refresh)
     if subscription.recent is not None:
         fresh = rate_age(max(0, now - at - notification.doubt) // 1000, subscription.recent)
         possible, certain = min(possible, fresh), min(certain, fresh)
@@ -335,73 +374,6 @@ def _rate_match(
 
 def _last_key(subscription: Subscription, notification: Notification) -> bytes:
     return make_id_key(subscription.id) + notification.device.encode()
-
-
-# Significance ----------------------------------------------------------------------------------
-
-
-def is_significant(
-    subscription: Subscription,
-    notification: Notification,
-    at: int,
-    last: LastSent | None,
-    episode: int,
-) -> bool:
-    """Return whether a match, read at a time of ours, is worth sending after what was sent last."""
-    rules = subscription.significance
-    if rules is None or last is None:
-        return True
-    since = abs(at - last.at)
-    if rules.quiet and since < 1000 * decode_duration(rules.quiet):
-        return False
-    if not (rules.bands or rules.relative) or since >= episode:
-        return True
-    if rules.heartbeat and since >= 1000 * decode_duration(rules.heartbeat):
-        return True
-    return _left_band(subscription, notification, last)
-
-
-def _left_band(subscription: Subscription, notification: Notification, last: LastSent) -> bool:
-    """Return whether some attribute of the subscription has moved since."""
-    assert subscription.significance is not None
-    place = 0
-    for reading in notification.vector.readings:
-        if not subscription.features >> reading.attribute & 1:
-            continue
-        band = subscription.significance.bands[place] if subscription.significance.bands else 0
-        place += 1
-        before = last.values.get(reading.attribute)
-        if before is None:
-            return True
-        if reading.wide:
-            band *= 257
-        if _has_moved(_centre(reading.points), before, band, subscription.significance.relative):
-            return True
-    return False
-
-
-def remember(
-    subscription: Subscription, notification: Notification, at: int, last: LastSent | None
-) -> LastSent:
-    """Return what is to be known as sent last: the newest reading, whatever order they come in."""
-    if last is not None and last.at > at:
-        return last
-    values = {
-        reading.attribute: _centre(reading.points)
-        for reading in notification.vector.readings
-        if subscription.features >> reading.attribute & 1
-    }
-    return LastSent(at, values)
-
-
-def _centre(points: tuple[int, int, int, int]) -> int:
-    return (points[1] + points[2]) // 2
-
-
-def _has_moved(value: int, last: int, band: int, relative: int) -> bool:
-    """Return whether a value has left its dead band: the rule of `watchdog.significance`."""
-    moved = abs(value - last)
-    return moved > 0 and moved >= band and moved * 255 >= relative * last
 
 
 # Sending ---------------------------------------------------------------------------------------
@@ -486,19 +458,42 @@ class Delivery:
         """Send a notification to those whose subscriptions it was found to match, or queue it."""
         by_id = self._subscriptions.by_id
         subscribers: dict[str, SubscriberState] = {}
-        for id, possible, certain, attribute in found.had:
-            subscription = by_id[id]
-            notification = self._pending.find_notification(transaction, found.code)
-            if subscription.top_k is not None and notification is not None:
-                counted: FoundMatch = subscription, possible, certain, attribute
-                self._policy.count_delivered(
-                    transaction, subscription.subscriber, notification, [counted]
-                )
+        for name in dict.fromkeys(by_id[match[0]].subscriber.name for match in found.had):
+            subscriber = self._subscriptions.find_subscriber(name)
+            if self._pending.decode(found.code) not in self._receipts.find_counted(name):
+                matches = self._subscriptions.list_matches(subscriber, found.had)
+                self._count(transaction, subscriber, found.code, matches)
         for match in found.matches:
             subscriber = by_id[match[0]].subscriber
             subscribers[subscriber.name] = subscriber
         for subscriber in subscribers.values():
             self._hand(transaction, subscriber, found.code, found.entry)
+
+    def _count(
+        self,
+        transaction: Transaction,
+        subscriber: SubscriberState,
+        code: int,
+        matches: list[FoundMatch],
+    ) -> None:
+        """Let what another node delivered, and what is here, count against every top-k."""
+        notification = self._pending.find_notification(transaction, code)
+        if notification is not None:
+            self._policy.count_delivered(
+                transaction, subscriber, notification, matches, transaction.now
+            )
+
+    def _count_elsewhere(self, transaction: Transaction, subscriber: SubscriberState) -> None:
+        """Let count what receipts brought along, now that a decision depends on it."""
+        subscriber.is_counted = True
+        for dot, row in self._receipts.find_counted(subscriber.name).items():
+            item = Item(dot, NOTIFICATION, row.expires, row.body, row.signature)
+            for notification, found in self._pending.match_item(item, transaction.now):
+                matches = self._subscriptions.list_matches(subscriber, found)
+                matches = [match for match in matches if match[0].id in row.ids]
+                self._policy.count_delivered(
+                    transaction, subscriber, notification, matches, row.decided, row.turn
+                )
 
     def _hand(
         self, transaction: Transaction, subscriber: SubscriberState, code: int, entry: PendingRow
@@ -582,6 +577,8 @@ class Delivery:
         matches: list[FoundMatch],
     ) -> tuple[list[FoundMatch], int]:
         """Decide once; what fails is taken out of the row, so that it is not decided again."""
+        if not subscriber.is_counted:
+            self._count_elsewhere(transaction, subscriber)
         kept, until, refused = self._policy.decide(transaction, subscriber, notification, matches)
         for reason, ids in refused.items():
             transaction.log(
@@ -691,7 +688,10 @@ class Delivery:
         expires = entry.expires and self._subscriptions.clock.localise(dot, entry.expires)
         is_own = dot.origin == self._item_store.name
         proof = b"" if is_own else self._pending.find_proof(transaction, dot, entry)
-        self._receipts.keep(transaction, subscriber.name, dot, expires, proof)
+        counted = self._policy.find_counted(subscriber, dot.id, matches)
+        ids = [match[0].id for match in matches]
+        receipt = ReceiptRow(expires, proof, counted and (*counted, ids))
+        self._receipts.keep(transaction, subscriber.name, dot, receipt)
         self._check_all_have(transaction, code, entry)
         return True
 
@@ -701,10 +701,13 @@ class Delivery:
         subscriber: SubscriberState,
         dot: Dot,
         word: tuple[str, bytes],
+        *,
+        is_brought: bool = False,
     ) -> bool | None:
         """Note that another node has delivered a notification; None if it is not known here.
 
-        `word` is that node and its proof; return whether it is believed.
+        `word` is that node and its proof; return whether it is believed. What the receipt brings
+        along is counted later, and by the time of the decision (`_count_elsewhere`).
         """
         code = self._pending.encode(dot)
         entry = self._pending.find(transaction, code)
@@ -715,9 +718,8 @@ class Delivery:
             return False
         matches = self._subscriptions.list_matches(subscriber, entry.matches)
         if self._pending.settle(code, entry, subscriber):
-            notification = self._pending.find_notification(transaction, code)
-            if notification is not None:
-                self._policy.count_delivered(transaction, subscriber, notification, matches)
+            if not is_brought:
+                self._count(transaction, subscriber, code, matches)
             self.note_gone(transaction, subscriber)
             self._check_all_have(transaction, code, entry)
         return True

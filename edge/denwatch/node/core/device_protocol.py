@@ -45,6 +45,7 @@ from denwatch.node.core.devices import (
     DeviceRegistry,
     DeviceSettings,
     Number,
+    SensorPlacement,
     VectorTable,
     VectorTables,
     list_installed,
@@ -544,6 +545,10 @@ class DeviceProtocol:
         """Return whether a device surely has the vectors that it shall have."""
         table = self._tables.get(device)
         return table is not None and table.is_right()
+
+    def explain(self, body: SubscriptionBody) -> SensorPlacement | None:
+        """Return where a subscription is installed, and what covers it; None: never on a sensor."""
+        return self._tables.explain(body)
 
     def describe(self) -> dict[str, int]:
         """Return counts for the status."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import cbor2
 from denwatch.node.core.coverage import (
@@ -394,6 +395,15 @@ def grant_lease(lease: int, now: int) -> tuple[int, int]:
     return code, now + decode_duration(code) * 1000
 
 
+class SensorPlacement(NamedTuple):
+    """On how many devices a subscription is active, covered, or still to be decided on."""
+
+    active: int
+    passive: int
+    waiting: int
+    covered_by: list[int]  # subscriptions that together cover it, where it is passive
+
+
 class VectorTables:
     """All tables, and what they have in common: coverages and kinds of devices."""
 
@@ -430,6 +440,21 @@ class VectorTables:
             "omitted": sum(kind.count_omitted() for kind in self._kinds.values()),
             "waiting": sum(len(coverage.waiting) for coverage in self._coverages.values()),
         }
+
+    def explain(self, body: StoredSubscription) -> SensorPlacement | None:
+        """Return where a subscription is installed, and what covers it; None: never on a sensor."""
+        vector = self.requested.find_vector(body)
+        if vector is None:
+            return None
+        counts = dict.fromkeys(("active", "passive", "waiting"), 0)
+        covering: dict[int, None] = {}
+        for key, coverage in self._coverages.items():
+            found = coverage.explain(vector)
+            if found is not None:
+                devices = sum(len(self._members[kind]) for kind in self._users[key])
+                counts[found[0]] += devices
+                covering |= dict.fromkeys(found[1])
+        return SensorPlacement(**counts, covered_by=list(covering))
 
     # Devices ---------------------------------------------------------------------------------
 

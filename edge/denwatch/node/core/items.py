@@ -24,6 +24,7 @@ DELIVERED = 3  # receipts: a subscriber has notifications
 VOCABULARY = 4
 REVOCATION = 5
 ANNOUNCEMENT = 6  # what a device senses
+PREFERENCE = 7  # how much a subscriber wants to hear, and what first
 KINDS = {
     SUBSCRIPTION: "subscription",
     NOTIFICATION: "notification",
@@ -31,12 +32,15 @@ KINDS = {
     VOCABULARY: "vocabulary",
     REVOCATION: "revocation",
     ANNOUNCEMENT: "announcement",
+    PREFERENCE: "preference",
 }
 MAX_BODY = 65536
 MAX_SIGNATURE = 128
 NEVER = 0
 FORMATS = ("json", "cbor")  # of notifications, for a subscriber
 PROOF = 8  # bytes
+# How the values of several subscriptions that a notification matches become one.
+COMBINATIONS = ("maximum", "minimum", "mean", "sum")
 
 
 class Dot(NamedTuple):
@@ -174,7 +178,9 @@ class DeliveredBody:
     """
 
     subscriber: str
-    notes: list[list[Any]]  # [origin, epoch, sequence, proof]; no proof of the signer's own
+    # [origin, epoch, sequence, proof, counted]; no proof of the signer's own. `counted` is a
+    # `CountedNote`, and stands there if the notification counts against a top-k.
+    notes: list[list[Any]]
 
     @property
     def dots(self) -> list[Dot]:
@@ -184,7 +190,39 @@ class DeliveredBody:
     @property
     def proofs(self) -> list[tuple[Dot, bytes]]:
         """The notifications' dots, each with its proof, which may be empty."""
-        return [(Dot(*note[:3]), note[3] if len(note) == 4 else b"") for note in self.notes]
+        return [(Dot(*note[:3]), note[3] if len(note) > 3 else b"") for note in self.notes]
+
+    @property
+    def counted(self) -> dict[Dot, CountedNote]:
+        """The notifications that count against a top-k."""
+        return {Dot(*note[:3]): CountedNote(*note[4]) for note in self.notes if len(note) > 4}
+
+
+class CountedNote(NamedTuple):
+    """A delivered notification that counts against a top-k, as it was signed.
+
+    Whoever gets the receipt matches and ranks it for itself, and believes nobody's rank.
+    """
+
+    decided: int  # when it was decided to deliver it, ms
+    turn: int  # which of the subscriber's matches it was
+    ids: list[int]  # of the subscriptions for which it was delivered
+    expires: int  # the notification's end, body and signature
+    body: bytes
+    signature: bytes
+
+    def build_item(self, dot: Dot) -> Item:
+        """Return the notification as an item."""
+        return Item(dot, NOTIFICATION, self.expires, self.body, self.signature)
+
+
+@dataclass(frozen=True)
+class PreferenceBody:
+    """What a subscriber prefers, of all their subscriptions; the latest one holds."""
+
+    owner: str
+    created: int  # ms
+    options: dict[str, Any]  # top, last, within, fading, by, specific, weights, prefer
 
 
 @dataclass(frozen=True)
@@ -196,16 +234,27 @@ class VocabularyBody:
 
 
 _Body = TypeVar(
-    "_Body", SubscriptionBody, NotificationBody, DeliveredBody, VocabularyBody, AnnouncementBody
+    "_Body",
+    SubscriptionBody,
+    NotificationBody,
+    DeliveredBody,
+    VocabularyBody,
+    AnnouncementBody,
+    PreferenceBody,
 )
 
 
 def encode_body(
-    body: SubscriptionBody | NotificationBody | DeliveredBody | VocabularyBody | AnnouncementBody,
+    body: SubscriptionBody
+    | NotificationBody
+    | DeliveredBody
+    | VocabularyBody
+    | AnnouncementBody
+    | PreferenceBody,
 ) -> bytes:
     """Return a body as bytes."""
     # Without maps and floats there is only one encoding, and finding it is cheaper.
-    has_maps = type(body) is SubscriptionBody
+    has_maps = type(body) in (SubscriptionBody, PreferenceBody)
     return cbor2.dumps(list(_READERS[type(body)](body)), canonical=has_maps)
 
 
@@ -221,6 +270,8 @@ def decode_body(kind: type[_Body], data: bytes) -> _Body:
             raise ProtocolError(f"{kind.__name__}: {name} is not {fault}")
     if kind is SubscriptionBody:
         check_options(values[-1])
+    elif kind is PreferenceBody:
+        check_preferences(values[-1])
     return kind(*values)
 
 
@@ -246,7 +297,10 @@ _MAX_SEQUENCE = (1 << 63) - 1  # what the log and sets of dots hold
 _MAX_VECTOR = 16_384
 _MAX_EVENTS = 64
 _MAX_NOTES = 4_096
+_MAX_COUNTED = 1_024  # bytes of a notification that a receipt brings along
 _MAX_TOP = 10_000
+_MAX_WINDOW = 1_000_000
+_MAX_WEIGHT = 1_000
 _MAX_SECONDS = 1e9
 _NO_NAME = frozenset("/+#\0")
 _Rule = Callable[[Any], str]
@@ -320,10 +374,8 @@ def _check_notes(notes: Any) -> str:
     if type(notes) is not list or len(notes) > _MAX_NOTES:
         return f"a list of {_MAX_NOTES} at most"
     for note in notes:
-        if type(note) is not list or not (
-            len(note) == 3 or (len(note) == 4 and _is_proof(note[3]))
-        ):
-            return "[origin, epoch, sequence, proof] each"
+        if type(note) is not list or not _is_note(note):
+            return "[origin, epoch, sequence, proof] each, and what counts"
         fault = check_run(*note[:2])
         if fault or not _is_int(note[2], 0, (1 << SEQUENCE_BITS) - 1):
             return f"[origin, epoch, sequence, proof] each: {fault or 'there is no such sequence'}"
@@ -336,6 +388,33 @@ def _check_senses(senses: Any) -> str:
         is_right &= type(pair) is list and len(pair) == 2
         is_right = is_right and _is_int(pair[0], 0, 63) and _is_int(pair[1], 1, 0xFFFF)
     return "" if is_right else "[event, features] each"
+
+
+def _is_note(note: list[Any]) -> bool:
+    if len(note) == 5:
+        return (note[3] == b"" or _is_proof(note[3])) and _is_counted(note[4])
+    return len(note) == 3 or (len(note) == 4 and _is_proof(note[3]))
+
+
+def _is_counted(value: object) -> bool:
+    rules = (
+        _time,
+        _number(0, _MAX_SEQUENCE),
+        _check_ids,
+        _time,
+        _bytes(1, _MAX_COUNTED),
+        _bytes(1, MAX_SIGNATURE),
+    )
+    return (
+        type(value) is list
+        and len(value) == len(rules)
+        and not any(rule(part) for rule, part in zip(rules, value, strict=True))
+    )
+
+
+def _check_ids(value: Any) -> str:
+    is_right = type(value) is list and len(value) <= _MAX_NOTES
+    return "" if is_right and all(_is_int(id, 0, (1 << 64) - 1) for id in value) else "ids"
 
 
 def _is_proof(value: object) -> bool:
@@ -368,14 +447,29 @@ _RULES: dict[type, dict[str, _Rule]] = {
     DeliveredBody: {"subscriber": _subscriber, "notes": _check_notes},
     AnnouncementBody: {"device": _subscriber, "vocabulary": _hash, "senses": _check_senses},
     VocabularyBody: {"hash": _hash, "document": _text(MAX_BODY)},
+    PreferenceBody: {"owner": _subscriber, "created": _time, "options": _map},
 }
 _READERS = {kind: attrgetter(*rules) for kind, rules in _RULES.items()}
 
 
+_OptionRules = dict[str, tuple[Callable[[Any], bool], str]]
+
+
 def check_options(options: dict[str, Any]) -> None:
     """Check the options of a subscription, in a request and in an item; ProtocolError names one."""
+    _check_all(options, _OPTIONS)
+
+
+def check_preferences(options: dict[str, Any]) -> None:
+    """Check what a subscriber prefers, in a request and in an item; ProtocolError names one."""
+    _check_all(options, _PREFERENCES)
+    if "last" in options and "within" in options:
+        raise ProtocolError("a window is of the last notifications or of a time, not of both")
+
+
+def _check_all(options: dict[str, Any], rules: _OptionRules) -> None:
     for name, value in options.items():
-        rule = _OPTIONS.get(name) if isinstance(name, str) else None
+        rule = rules.get(name) if isinstance(name, str) else None
         if rule is None:
             raise ProtocolError(f"options: there is no {str(name)[:MAX_NAME]!r}")
         is_right, text = rule
@@ -398,7 +492,15 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_label, value))
 
 
-_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+def _is_time(value: object) -> bool:
+    return is_number(value) and 0 < value < _MAX_SECONDS  # type: ignore[operator]
+
+
+def _is_weight(name: object, value: object) -> bool:
+    return _is_label(name) and is_number(value) and 0 <= value <= _MAX_WEIGHT  # type: ignore[operator]
+
+
+_OPTIONS: _OptionRules = {
     "name": (_is_label, f"a name has 1 to {MAX_NAME} printable characters"),
     "score": (lambda value: is_number(value) and 0 <= value <= 1, "score is between 0 and 1"),
     "top": (
@@ -411,10 +513,30 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
         ),
         'prefer takes pairs of names: [["better", "worse"]]',
     ),
-    "expiry": (
-        lambda value: is_number(value) and 0 < value < _MAX_SECONDS,
-        "expiry is in seconds, above 0",
-    ),
+    "expiry": (_is_time, "expiry is in seconds, above 0"),
     "whole": (lambda value: value is True, "whole is true, or left out"),
     "format": (lambda value: value in FORMATS, 'format is "json" or "cbor"'),
+}
+_PREFERENCES: _OptionRules = {
+    "top": _OPTIONS["top"],
+    "prefer": _OPTIONS["prefer"],
+    "last": (
+        lambda value: _is_int(value, 1, _MAX_WINDOW),
+        f"last is a number of notifications, 1 to {_MAX_WINDOW}",
+    ),
+    "within": (_is_time, "within is in seconds, above 0"),
+    "fading": (_is_time, "fading is in seconds, above 0"),
+    "by": (
+        lambda value: value in COMBINATIONS,
+        f"by is one of {', '.join(COMBINATIONS)}",
+    ),
+    "specific": (lambda value: type(value) is bool, "specific is true or false"),
+    "weights": (
+        lambda value: (
+            isinstance(value, dict)
+            and len(value) <= _MAX_NOTES
+            and all(_is_weight(*pair) for pair in value.items())
+        ),
+        f"weights are numbers from 0 to {_MAX_WEIGHT} by names of subscriptions",
+    ),
 }

@@ -29,6 +29,7 @@ from denwatch.node.core.items import (
     ANNOUNCEMENT,
     DELIVERED,
     NOTIFICATION,
+    PREFERENCE,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -36,7 +37,7 @@ from denwatch.node.core.items import (
 from denwatch.node.core.notifications import Vocabularies
 from denwatch.node.core.operator_protocol import OperatorProtocol
 from denwatch.node.core.peers import PeerProtocol, PeerSettings
-from denwatch.node.core.peers.item_exchange import PeerKeys, PendingDeliveries
+from denwatch.node.core.peers.item_exchange import PeerKeys, PendingDeliveries, is_genuine
 from denwatch.node.core.subscriber_protocol import SubscriberProtocol
 from denwatch.node.core.subscriptions import ItemClock, Roles, SubscriberSettings
 from denwatch.node.core.trust import Notices, Trust
@@ -185,6 +186,8 @@ class Node:
                 subscribers.add_vocabularies(transaction, items, source)
             elif kind == ANNOUNCEMENT:
                 subscribers.add_announcements(transaction, items)
+            elif kind == PREFERENCE:
+                subscribers.add_preferences(transaction, items)
         if self.protocols.devices is not None and kind == SUBSCRIPTION:
             self.protocols.devices.add_subscriptions(transaction, items)
         if self.protocols.peers is not None:
@@ -204,6 +207,8 @@ class Node:
                 subscribers.remove_receipts(transaction, item)
             elif item.kind == ANNOUNCEMENT:
                 subscribers.directory.remove(item.dot)
+            elif item.kind == PREFERENCE:
+                subscribers.remove_preference(transaction, item)
         if self.protocols.trust is not None and item.kind == REVOCATION:
             self.protocols.trust.remove_notice(transaction, item, source)
         if self.protocols.devices is not None and item.kind == SUBSCRIPTION:
@@ -278,7 +283,12 @@ def build_core(
     subscribers = devices = peers = operators = home = None
     if settings.subscribers is not None:
         subscribers = served = SubscriberProtocol(
-            item_store, vocabularies, roles=roles, clock=clocks, settings=settings.subscribers
+            item_store,
+            vocabularies,
+            roles=roles,
+            clock=clocks,
+            settings=settings.subscribers,
+            is_genuine=lambda item: is_genuine(item, keys),
         )
         pending = pending or served
         has_room = has_room or (lambda: not served.is_full)
@@ -292,6 +302,8 @@ def build_core(
             has_room=has_room or (lambda: True),
         )
         devices.updates = updates or devices.updates
+        if subscribers is not None:
+            subscribers.use_placement(devices.explain)
     trust = None if notices is None else Trust(item_store, notices)
     if settings.peers is not None:
         assert pending is not None, "peers ask who waits for a notification"

@@ -28,6 +28,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -284,6 +285,12 @@ class Pending:
                 return None
             self._keep_decoded(notification)
         return notification
+
+    def match_item(self, item: Item, now: int) -> Iterator[tuple[Notification, list[MatchRow]]]:
+        """Yield a notification that is not held, and its matches; nothing if it is none."""
+        with suppress(ProtocolError):
+            notification = self._read(item, self.encode(item.dot))
+            yield notification, self._subscriptions.match_many((notification,), now)[0]
 
     def forget_decoded(self) -> None:
         """Decode anew: a vocabulary came."""

@@ -6,6 +6,11 @@ repeats.
 
     unsubscribe fever · list · mute · unmute                         words
     {"unsubscribe": "fever"} {"list": true} {"mute": true}           JSON, CBOR
+    my top 3 · my top 3 of the last 20, by mean · my top off         words (`preferences.py`)
+    {"my_top": 3} {"my_top": {"top": 3, "last": 20, "by": "mean"}} {"my_top": false}
+    find heart_rate and pain, without smoke, near north              words: who can
+    {"find": ["heart_rate", "pain"], "against": ["smoke"], "near": "north", "watch": true}
+    explain fever · {"explain": "fever"}                             why is it not on the sensors?
     {"prefer": [["fever", "burns"]]} {"received": ["1f…", …]} {"probe": ["pain is severe"]}
     {"subscribe": "pain is severe", "name": "pain", "format": "cbor", "request": "7"}
     {"subscribe": "pain is very severe and heart_rate is very high", "exact": true}
@@ -28,14 +33,22 @@ from typing import Any
 import cbor2
 from denwatch.client.errors import LanguageError, suggest_names
 from denwatch.client.language import detect_surface
+from denwatch.client.language.preferences import (
+    is_preference,
+    parse_preference,
+    read_preference,
+)
 from denwatch.client.language.reports import parse_reading
 from denwatch.client.vocabulary import EventType, Vocabulary
+from denwatch.node.core.device_finder import FEW, MAX_FOUND, MAX_NAMES, ServiceNeed
 from denwatch.node.core.items import (
     FORMATS,
     NEVER,
     SubscriptionBody,
     check_options,
+    check_preferences,
     has_surrogates,
+    is_name,
     is_number,
     load_cbor,
 )
@@ -53,7 +66,10 @@ MUTE = "mute"
 PREFER = "prefer"
 RECEIVED = "received"
 PROBE = "probe"
-_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE)
+MY_TOP = "my_top"
+FIND = "find"
+EXPLAIN = "explain"
+_COMMANDS = (UNSUBSCRIBE, LIST, MUTE, PREFER, RECEIVED, PROBE, MY_TOP, FIND, EXPLAIN)
 _BESIDE = ("name", "format", "exact")
 _BESIDE_OTHERS = (
     "name",
@@ -64,6 +80,12 @@ _BESIDE_OTHERS = (
     "valid_for",
     "whole",
 )  # the fuzzy language says them
+_BESIDE_FIND = ("against", "near", "limit", "watch")
+_NEED = re.compile(
+    r"find\s+(?P<find>.+?)(?:[\s,]+without\s+(?P<against>.+?))?"
+    r"(?:[\s,]+near\s+(?P<near>\S+?))?(?P<watch>[\s,]+and\s+watch)?\.?",
+    re.IGNORECASE,
+)
 _MAX_LIST = 4096
 _MAX_PROBE = 16  # texts: each is compiled, about half a millisecond during which nobody is served
 _MAX_REFERENCE = 64  # characters
@@ -152,6 +174,12 @@ def _read_words(text: str) -> Request:
         if len(words) == 1:
             raise LanguageError("unsubscribe from what? a name or an id is expected", len(text) + 1)
         return Request(UNSUBSCRIBE, " ".join(words[1:]).strip('"'))
+    if first == EXPLAIN and len(words) > 1:
+        return Request(EXPLAIN, " ".join(words[1:]).strip('"'))
+    if first == FIND and len(words) > 1:
+        return _read_need(text)
+    if is_preference(text):
+        return Request(MY_TOP, _check_preference(parse_preference(text)))
     return Request(SUBSCRIBE, text, language=load_languages().find_opening(words[0]))
 
 
@@ -183,12 +211,16 @@ def _read_map(members: Any, text: str | None) -> Request:
         )
     beside = {k: v for k, v in members.items() if k not in (command, "request")}
     language = languages.get(command, -1)
-    allowed = () if language < 0 else _BESIDE if language == FUZZY else _BESIDE_OTHERS
+    allowed: tuple[str, ...] = _BESIDE_FIND if command == FIND else ()
+    if language >= 0:
+        allowed = _BESIDE if language == FUZZY else _BESIDE_OTHERS
     for key in beside:
         if key not in allowed:
             raise LanguageError(
                 f'unknown key "{key}" beside "{command}"', suggestions=suggest_names(key, allowed)
             )
+    if command == FIND:
+        return Request(FIND, _take_need(members[FIND], beside), beside, reference)
     _check_options(beside)
     if language > FUZZY:
         return Request(SUBSCRIBE, members[command], beside, reference, language)
@@ -211,15 +243,72 @@ def _take_argument(command: str, value: Any) -> Any:
         if isinstance(value, str) and value.strip():
             return value
         raise LanguageError('"subscribe" takes a text or an object')
-    if command == UNSUBSCRIBE:
+    if command in (UNSUBSCRIBE, EXPLAIN):
         if isinstance(value, str) and value.strip():
             return value.strip()
-        raise LanguageError('"unsubscribe" takes a name or an id')
+        raise LanguageError(f'"{command}" takes a name or an id')
     if command in (LIST, MUTE):
         if isinstance(value, bool):
             return value
         raise LanguageError(f'"{command}" takes true or false')
+    if command == MY_TOP:
+        return _check_preference(read_preference(value))
     return _take_list(command, value)
+
+
+def _read_need(text: str) -> Request:
+    """Read "find heart_rate and pain without camera near north"; "find nothing" ends a watch."""
+    match = _NEED.fullmatch(text.strip())
+    if match is None:
+        raise LanguageError("find what? find heart_rate and pain, without smoke, near north", 6)
+    wanted, against, near = match["find"], match["against"], match["near"]
+    if wanted.casefold() == "nothing":
+        return Request(FIND, None)
+    beside: dict[str, Any] = {"watch": bool(match["watch"])}
+    if against:
+        beside["against"] = _split_names(against)
+    if near:
+        beside["near"] = near.strip('"')
+    return Request(FIND, _take_need(_split_names(wanted), beside), beside)
+
+
+def _split_names(text: str) -> list[str]:
+    parts = re.split(r"\s*,\s*(?:and\s+)?|\s+and\s+|\s+or\s+", text.strip(" ,"))
+    return [part.strip().strip('"') for part in parts if part.strip()]
+
+
+def _take_need(value: Any, beside: dict[str, Any]) -> ServiceNeed | None:
+    if value is False:
+        return None
+    names = _take_names(FIND, value)
+    if not names:
+        raise LanguageError('"find" names at least one attribute')
+    near, limit = beside.get("near", ""), beside.get("limit", FEW)
+    if not (near == "" or is_name(near)):
+        raise LanguageError('"near" is the name of a node')
+    if not (type(limit) is int and 1 <= limit <= MAX_FOUND):
+        raise LanguageError(f'"limit" is a whole number, 1 to {MAX_FOUND}')
+    if not isinstance(beside.get("watch", False), bool):
+        raise LanguageError('"watch" is true or false')
+    return ServiceNeed(names, _take_names("against", beside.get("against", [])), near, limit)
+
+
+def _take_names(key: str, value: Any) -> list[str]:
+    is_list = isinstance(value, list) and len(value) <= MAX_NAMES
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in value):
+        raise LanguageError(f'"{key}" takes a list of {MAX_NAMES} names of attributes at most')
+    return [str(name) for name in value]
+
+
+def _check_preference(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options that are right; LanguageError says which is not."""
+    try:
+        check_preferences(options)
+    except ProtocolError as error:
+        raise LanguageError(str(error)) from None
+    if "prefer" in options:
+        raise LanguageError('"prefer" is a request of its own')
+    return options
 
 
 def _take_list(command: str, value: Any) -> list[Any]:

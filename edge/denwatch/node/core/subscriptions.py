@@ -11,7 +11,7 @@ Only this file gives subscriptions their numbers in a matcher, and decides which
 matcher finds were in force for a notification (`is_valid`). Spaces on the disk:
 
   sub.ended   id of an ended subscription: its item, for matches that wait
-  sub.prefer  subscriber: priorities that were requested by themselves
+  sub.prefer  subscriber: priorities, as older versions stored them
   sub.mute    subscriber: receives nothing now
   sub.place   subscriber: the node where it was last known to be
 """
@@ -47,6 +47,7 @@ from denwatch.node.core.stored_facts import StoredFacts
 from denwatch.node.matching.facts import FactTable, find_fact
 from denwatch.node.matching.joins import JoinMatcher
 from denwatch.node.matching.plugins import Matcher
+from denwatch.node.ranking.preference import PersonPreference
 from denwatch.node.ranking.rank import PriorityCycle, Rank, assign_levels
 from denwatch.node.ranking.topk import RankedEntry, TopK
 from denwatch.protocol.degrees import MIN
@@ -165,11 +166,40 @@ class SingleClock:
 # Keys and rows on the disk -------------------------------------------------------------------
 
 
+class TopEntry(msgspec.Struct, array_like=True):
+    """One entry of a top-k; `decided` is new, and 0 in rows of older versions."""
+
+    notification: int
+    level: int
+    value: float
+    expires: float
+    turn: int
+    decided: float = 0
+
+
 class TopState(msgspec.Struct, array_like=True):
-    """A top-k: its count of matches and its entries (notification, level, value, expiry, turn)."""
+    """A top-k: its count of matches and its entries."""
 
     turn: int
-    entries: list[tuple[int, int, float, float, int]]
+    entries: list[TopEntry]
+
+
+def save_top_k(top_k: TopK) -> TopState:
+    """Return a top-k as it is stored."""
+    entries = [
+        TopEntry(e.note_id, e.rank.priority, e.rank.value, e.expires, e.turn, e.decided)
+        for e in top_k.list_entries()
+    ]
+    return TopState(top_k.turn, entries)
+
+
+def load_top_k(top_k: TopK, state: TopState) -> TopK:
+    """Return a top-k of the same kind, with what was stored."""
+    entries = [
+        RankedEntry(e.notification, Rank(e.level, e.value), e.expires, e.turn, e.decided)
+        for e in state.entries
+    ]
+    return TopK(top_k.k, top_k.window, fading=top_k.fading, turn=state.turn, entries=entries)
 
 
 class EndedRow(msgspec.Struct, array_like=True):
@@ -222,6 +252,9 @@ class SubscriberState:
     prefers: int = 0  # how many name priorities
     levels: dict[int, int] = field(default_factory=dict)  # winnow levels by id; 1 if not named
     asked: list[tuple[str, str]] = field(default_factory=list)  # priorities requested alone
+    preference: PersonPreference | None = None  # None: as for everybody
+    top_k: TopK | None = None  # over all subscriptions
+    is_counted: bool = True  # what other nodes delivered counts against every top-k
     codes: array[int] = field(default_factory=lambda: array("Q"))  # what may wait for it
     stale: int = 0  # of those, how many are known to be gone
     is_listening: bool = False
@@ -390,24 +423,6 @@ class Subscription:
         """The name, or the id where there is none."""
         return self.name or self.hex
 
-    def restore_top_k(self, state: TopState) -> None:
-        """Restore the state of the top-k."""
-        if self.top_k is not None:
-            entries = [
-                RankedEntry(notification, Rank(level, value), expires, turn)
-                for notification, level, value, expires, turn in state.entries
-            ]
-            self.top_k = TopK(self.top_k.k, turn=state.turn, entries=entries)
-
-    def save_top_k(self) -> TopState:
-        """Return the top-k as it is."""
-        assert self.top_k is not None
-        entries = [
-            (e.note_id, e.rank.priority, e.rank.value, e.expires, e.turn)
-            for e in self.top_k.list_entries()
-        ]
-        return TopState(self.top_k.turn, entries)
-
 
 @lru_cache(maxsize=_SHARED)
 def _share(value: _Value) -> _Value:
@@ -498,15 +513,6 @@ class Subscriptions:
         """Note whether a subscriber receives anything now."""
         subscriber.is_muted = is_muted
         transaction.write(MUTE, join_name(subscriber.name), b"" if is_muted else None)
-
-    def set_priorities(
-        self, transaction: Transaction, subscriber: SubscriberState, pairs: list[tuple[str, str]]
-    ) -> None:
-        """Note the priorities that a subscriber requested by themselves."""
-        subscriber.asked = pairs
-        row = encode_row(Priorities(pairs)) if pairs else None
-        transaction.write(PREFER, join_name(subscriber.name), row)
-        subscriber.assign_levels()
 
     def set_place(self, transaction: Transaction, subscriber: SubscriberState, node: str) -> None:
         """Note the node where a subscriber is."""

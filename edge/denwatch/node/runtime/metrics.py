@@ -161,6 +161,7 @@ class NodeStatus:
             "at": self._clocks.date(now),
             "uptime_s": uptime // 1000,
             "subscriptions": gauges["subscriptions"],
+            "passive": gauges["devices_passive"],
             "notifications": gauges["notifications"],
             "queue": gauges["waiting"],
             "attached": gauges["attached"],

@@ -30,7 +30,7 @@ from denwatch.node.config.loading import is_loopback
 from denwatch.node.core.events import PEERS, REPLIES, STATUS, Count, Event, Message, Publish
 from denwatch.node.core.items import EARLIEST, LATEST, SUBSCRIPTION
 from denwatch.node.core.mending import list_damage, mend_damage
-from denwatch.node.core.subscriber_protocol import encode_question
+from denwatch.node.core.request_handler import encode_question
 from denwatch.node.log import DiskFiles, Writer, encode_record, read_header, read_segment
 from denwatch.node.log.segments import CLOSED, read_name
 from denwatch.node.mqtt.interface import Input

@@ -32,6 +32,7 @@ from denwatch.node.core.items import (
     LATEST,
     NEVER,
     NOTIFICATION,
+    PREFERENCE,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -40,6 +41,7 @@ from denwatch.node.core.items import (
     Dot,
     Item,
     NotificationBody,
+    PreferenceBody,
     SubscriptionBody,
     VocabularyBody,
     decode_body,
@@ -121,7 +123,7 @@ class PeerKeys(Protocol):
 
 COPIES = "peer.copy"
 ITEM_HEAD = 48  # bytes of an item beside body and signature, at most
-_ORDER = (DELIVERED, REVOCATION, VOCABULARY, ANNOUNCEMENT, SUBSCRIPTION)
+_ORDER = (DELIVERED, REVOCATION, VOCABULARY, ANNOUNCEMENT, PREFERENCE, SUBSCRIPTION)
 _PLACES = 2  # nodes remembered for a subscriber
 _REACH = 2  # bytes
 _LARGEST_REACH = 0xFFFF
@@ -593,7 +595,19 @@ def _read_body(item: Item) -> NotificationBody | AnnouncementBody | None:
         decode_body(VocabularyBody, item.body)
     elif item.kind == ANNOUNCEMENT:
         return decode_body(AnnouncementBody, item.body)
+    elif item.kind == PREFERENCE:
+        decode_body(PreferenceBody, item.body)
     return None  # a revocation is the keyring's to read
+
+
+def is_genuine(item: Item, keys: PeerKeys) -> bool:
+    """Return whether a notification is signed by its origin, of a device that speaks through it."""
+    try:
+        device = decode_body(NotificationBody, item.body).device
+    except ProtocolError:
+        return False
+    is_signed = keys.verify(item.dot.origin, item.signed, item.signature)
+    return is_signed and keys.may_speak(device, item.dot.origin)
 
 
 class ItemReceiver:

@@ -40,6 +40,7 @@ from denwatch.node.core.item_store import CONTEXT, ItemStore, Transaction
 from denwatch.node.core.items import (
     ANNOUNCEMENT,
     NEVER,
+    PREFERENCE,
     REVOCATION,
     SUBSCRIPTION,
     VOCABULARY,
@@ -82,7 +83,7 @@ from denwatch.protocol.errors import ProtocolError
 
 # Changes and dead dots -------------------------------------------------------------------------
 
-REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION, ANNOUNCEMENT)
+REMOVABLE = (SUBSCRIPTION, VOCABULARY, REVOCATION, ANNOUNCEMENT, PREFERENCE)
 VERSIONS = "peer.version"
 SPARED = "peer.spared"
 _OWN_REASONS = ("expired", "dropped")  # of removable items too: others judge for themselves

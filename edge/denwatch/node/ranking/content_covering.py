@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from denwatch.node.ranking.content import Constraint, Content, ContentFilter, matches
+from denwatch.node.ranking.content import Constraint, ContentFilter
 
 _LAST_CHARACTER = chr(0x10FFFF)
 
@@ -167,11 +167,6 @@ def find_regions(subscription: ContentFilter) -> dict[str, Region]:
     for constraint in subscription.constraints:
         by_name.setdefault(constraint.name, []).append(constraint)
     return {name: build_region(group) for name, group in by_name.items()}
-
-
-def measure_degree(subscription: ContentFilter, notification: Content) -> int:
-    """Return the degree of match on the scale of fuzzy subscriptions: 255 or 0."""
-    return 255 if matches(subscription, notification) else 0
 
 
 def covers(general: ContentFilter, special: ContentFilter) -> bool:
