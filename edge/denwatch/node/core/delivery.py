@@ -68,6 +68,7 @@ from denwatch.node.core.subscriptions import (
     encode_row,
     make_id_key,
 )
+from denwatch.node.core.told_stories import describe_story
 from denwatch.node.ranking.rank import Rank
 from denwatch.node.ranking.topk import Verdict
 from denwatch.protocol.frames import FUZZY
@@ -216,6 +217,9 @@ class DeliveryPolicy:
         reason, visible = self.find_shown(subscription, notification)
         if reason is not None:
             return False
+        if notification.story is not None:
+            roles, asks = self._list_roles(subscription), notification.story.asks
+            return all(self._roles.check(role, *ask) is None for role in roles for ask in asks)
         if subscription.language != FUZZY:
             names = _list_names(subscription.language, subscription.vector)
             event = name_event(notification)
@@ -614,6 +618,11 @@ class Delivery:
     ) -> bytes:
         subscription, possible, certain, attribute = best
         _, visible = self._policy.find_shown(subscription, notification)
+        story = None
+        if notification.story is not None:
+            parts = notification.story.parts
+            shown = [self._policy.find_shown(subscription, p.notification)[1] for p in parts]
+            story = describe_story(notification.story, shown, self._subscriptions.clock)
         return render_notification(
             notification,
             visible,
@@ -624,6 +633,7 @@ class Delivery:
             self._subscriptions.clock.show(notification.dot, notification.at),
             self._subscriptions.clock.date(until) if until else None,
             self._item_store.name,
+            story,
         )
 
     # Acknowledgements -----------------------------------------------------------------------
@@ -726,7 +736,7 @@ class Delivery:
 
     def _check_all_have(self, transaction: Transaction, code: int, entry: PendingRow) -> None:
         after = self._settings.purge_after
-        if after is not None and not self._pending.list_degrees(entry):
+        if after is not None and not self._pending.list_wanted(entry):
             due = max(transaction.now, entry.latest + after)
             heapq.heappush(self._delivered, (due, code))
 
@@ -735,6 +745,6 @@ class Delivery:
         while self._delivered and self._delivered[0][0] <= transaction.now:
             code = heapq.heappop(self._delivered)[1]
             entry = self._pending.find(transaction, code)
-            if entry is not None and not self._pending.list_degrees(entry):
+            if entry is not None and not self._pending.list_wanted(entry):
                 dot = self._pending.decode(code)
                 self._item_store.remove(transaction, NOTIFICATION, dot, "delivered")

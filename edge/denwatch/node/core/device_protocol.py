@@ -54,6 +54,7 @@ from denwatch.node.core.items import (
     decode_body,
     encode_body,
 )
+from denwatch.node.core.languages import load_languages
 from denwatch.node.core.notifications import Vocabularies, decode_notification
 from denwatch.protocol import frames
 from denwatch.protocol.errors import ProtocolError
@@ -428,7 +429,8 @@ class DeviceProtocol:
         """Load devices, handles and subscriptions; whatever a device has is sent again."""
         for item in self._item_store.iterate(reader, SUBSCRIPTION):
             with suppress(ProtocolError):  # stored by a version that checked less
-                self._tables.requested.add(item.id, *self._read_subscription(item))
+                for body, expires in self._read_subscription(item):
+                    self._tables.requested.add(item.id, body, expires)
         for item in self._item_store.iterate(reader, ANNOUNCEMENT):
             if item.dot.origin == self._item_store.name:
                 self._announced[decode_body(AnnouncementBody, item.body).device] = item.dot
@@ -667,25 +669,29 @@ class DeviceProtocol:
     def add_subscriptions(self, transaction: Transaction, items: Iterable[Item]) -> None:
         """Request from devices what new subscriptions ask for."""
         for item in items:
-            added = self._tables.requested.add(item.id, *self._read_subscription(item))
-            if added is not None:
-                self._downlink.announce(transaction, self._tables.add_vector(transaction, *added))
+            for body, expires in self._read_subscription(item):
+                added = self._tables.requested.add(item.id, body, expires)
+                if added is not None:
+                    devices = self._tables.add_vector(transaction, *added)
+                    self._downlink.announce(transaction, devices)
 
     def remove_subscription(self, transaction: Transaction, item: Item) -> None:
         """Ask for it no longer."""
         try:
-            body, _ = self._read_subscription(item)
+            bodies = self._read_subscription(item)
         except ProtocolError:  # as in `restore`
             return
-        removed = self._tables.requested.remove(item.id, body)
-        if removed is not None and removed[1]:
-            self._downlink.announce(
-                transaction, self._tables.remove_vector(transaction, removed[0])
-            )
+        for body, _ in bodies:
+            removed = self._tables.requested.remove(item.id, body)
+            if removed is not None and removed[1]:
+                self._downlink.announce(
+                    transaction, self._tables.remove_vector(transaction, removed[0])
+                )
 
-    def _read_subscription(self, item: Item) -> tuple[SubscriptionBody, int]:
-        """Return the body of a subscription, and when it ends in our timeline."""
+    def _read_subscription(self, item: Item) -> list[tuple[SubscriptionBody, int]]:
+        """Return the body of a subscription, of a story those of its parts, and when it ends."""
         expires = FOREVER
         if item.expires != NEVER:
             expires = self._localise(item.dot, item.expires)
-        return decode_body(SubscriptionBody, item.body), expires
+        body = decode_body(SubscriptionBody, item.body)
+        return [(each, expires) for each in load_languages().split(body)]

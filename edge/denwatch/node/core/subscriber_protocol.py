@@ -59,8 +59,9 @@ from denwatch.node.core.notifications import (
     describe_values,
     format_time,
 )
-from denwatch.node.core.pending import Pending
+from denwatch.node.core.pending import Matched, Pending
 from denwatch.node.core.receipts import Receipts
+from denwatch.node.core.stories import Stories
 from denwatch.node.core.subscriptions import (
     KEPT_REASONS,
     ItemClock,
@@ -75,6 +76,7 @@ from denwatch.node.core.subscriptions import (
     join_name,
     split_name,
 )
+from denwatch.node.core.told_stories import StoryClock
 from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
@@ -565,7 +567,7 @@ class SubscriberProtocol:
         settings: SubscriberSettings | None = None,
     ) -> None:
         roles = OpenRoles() if roles is None else roles
-        clock = SingleClock() if clock is None else clock
+        clock = StoryClock(SingleClock() if clock is None else clock)
         self._settings = settings = SubscriberSettings() if settings is None else settings
         self._item_store = item_store
         self._vocabularies = vocabularies
@@ -573,6 +575,7 @@ class SubscriberProtocol:
             item_store, vocabularies, clock, settings
         )
         self._pending = pending = Pending(item_store, subscriptions, settings)
+        self.stories = Stories(item_store, subscriptions, pending, settings)
         self._policy = DeliveryPolicy(roles, clock, settings)
         self._receipts = Receipts(item_store, subscriptions, settings)
         self.directory = DeviceDirectory(item_store.name, vocabularies.agree)
@@ -595,6 +598,7 @@ class SubscriberProtocol:
         for subscription in self._subscriptions.by_id.values():
             self._policy.restore_top_k(reader, subscription)
         self._pending.restore(reader)
+        self.stories.restore(reader)
         self._receipts.restore(reader)
         self._requests.replies.restore(reader)
 
@@ -639,7 +643,9 @@ class SubscriberProtocol:
     def tick(self, transaction: Transaction) -> None:
         """Do what is due: first what only looks at the items, then what changes them."""
         for found in self._pending.catch_up(transaction):
-            self._delivery.hand_out(transaction, found)
+            self._hand_out(transaction, found)
+        for told in self.stories.tick(transaction):
+            self._delivery.hand_out(transaction, told)
         for subscription in self._subscriptions.drop_ended(transaction):
             self._policy.forget(transaction, subscription)
         self._subscriptions.join_twins(transaction)
@@ -660,8 +666,14 @@ class SubscriberProtocol:
     ) -> None:
         """Match new notifications, and send them to those who are there."""
         for found in self._pending.add_notifications(transaction, items, source):
-            self._delivery.hand_out(transaction, found)
+            self._hand_out(transaction, found)
         self._pending.flush(transaction)
+
+    def _hand_out(self, transaction: Transaction, found: Matched) -> None:
+        """Hand out a notification, then the stories that it tells."""
+        self._delivery.hand_out(transaction, found)
+        for told in self.stories.add(transaction, found):
+            self._delivery.hand_out(transaction, told)
 
     def add_subscriptions(
         self, transaction: Transaction, items: Sequence[Item], source: str
@@ -671,6 +683,7 @@ class SubscriberProtocol:
             subscription = self._subscriptions.add(transaction, item, source)
             if subscription is not None:
                 subscriber = subscription.subscriber
+                self.stories.add_subscription(subscription)
                 self._pending.note_late(transaction, subscription)
                 self._receipts.note_place(transaction, subscriber, item.dot.origin)
                 self._receipts.report_place(transaction, subscriber)
@@ -752,6 +765,7 @@ class SubscriberProtocol:
 
     def remove_notification(self, transaction: Transaction, item: Item, reason: str) -> None:
         """Forget who waits for a notification that is gone."""
+        self.stories.remove_notification(transaction, item)
         for name in self._pending.remove_notification(transaction, item, reason):
             self._delivery.note_gone(transaction, self._subscriptions.find_subscriber(name))
 
@@ -762,8 +776,9 @@ class SubscriberProtocol:
             return
         if reason in KEPT_REASONS:
             for found in self._pending.match_before_end(transaction, subscription):
-                self._delivery.hand_out(transaction, found)
+                self._hand_out(transaction, found)
         self._subscriptions.remove(transaction, item, reason)
+        self.stories.remove_subscription(transaction, subscription, reason in KEPT_REASONS)
         self._pending.forget_late(transaction, subscription.id)
         if reason not in KEPT_REASONS:
             self._policy.forget(transaction, subscription)
@@ -784,7 +799,7 @@ class SubscriberProtocol:
     def wanted(self, reader: Reader, dot: Dot) -> dict[str, int]:
         """Return who still waits for a notification that is held, with the degrees (0..255)."""
         entry = self._pending.peek(reader, self._pending.encode(dot))
-        return {} if entry is None else self._pending.list_degrees(entry)
+        return {} if entry is None else self._pending.list_wanted(entry)
 
     def find_time(self, reader: Reader, dot: Dot) -> int:
         """Return when a notification that is held was made, by the clock here; 0 if unknown."""

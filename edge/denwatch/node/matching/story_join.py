@@ -43,6 +43,14 @@ NOTHING: Degrees = (0, 0)
 FULL: Degrees = (255, 255)
 
 
+class OwnTime(NamedTuple):
+    """When a reading was made by the clock of the node that took it, with the reading's doubt."""
+
+    run: tuple[str, int]
+    at: int
+    doubt: int
+
+
 class StoryEntry(NamedTuple):
     """A reading that fits a part; entries sort by time and id."""
 
@@ -53,6 +61,8 @@ class StoryEntry(NamedTuple):
     device: str
     degrees: Degrees
     place: Place | None = None
+    key: int = 0  # by which the caller finds the reading
+    own: OwnTime | None = None
 
 
 class Telling(NamedTuple):
@@ -205,6 +215,9 @@ class StoryJoin:
         self, first: StoryEntry, last: StoryEntry, window: tuple[int, int], is_ordered: bool
     ) -> Degrees:
         gap, doubt = last.time - first.time, first.doubt + last.doubt
+        one, other = first.own, last.own
+        if one is not None and other is not None and one.run == other.run:
+            gap, doubt = other.at - one.at, one.doubt + other.doubt  # no other clock matters
         low, high = gap - doubt, gap + doubt
         if is_ordered and high < 0:
             return NOTHING
