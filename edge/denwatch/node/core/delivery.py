@@ -128,6 +128,8 @@ class DeliveryPolicy:
 
     def localise(self, notification: Notification) -> tuple[int, int]:
         """Return when a notification was read and when it expires (0: never), in our timeline."""
+        if notification.story is not None:  # it was told here
+            return notification.at, notification.expires
         localise = self._clock.localise
         return localise(notification.dot, notification.at), notification.expires and localise(
             notification.dot, notification.expires
@@ -618,11 +620,11 @@ class Delivery:
     ) -> bytes:
         subscription, possible, certain, attribute = best
         _, visible = self._policy.find_shown(subscription, notification)
-        story = None
+        story, clock = None, self._subscriptions.clock
         if notification.story is not None:
             parts = notification.story.parts
             shown = [self._policy.find_shown(subscription, p.notification)[1] for p in parts]
-            story = describe_story(notification.story, shown, self._subscriptions.clock)
+            story = describe_story(notification.story, shown, clock)
         return render_notification(
             notification,
             visible,
@@ -630,8 +632,8 @@ class Delivery:
             (possible, certain, attribute),
             [(match[0].label, match[1]) for match in matches],
             score,
-            self._subscriptions.clock.show(notification.dot, notification.at),
-            self._subscriptions.clock.date(until) if until else None,
+            clock.date(notification.at) if story else clock.show(notification.dot, notification.at),
+            clock.date(until) if until else None,
             self._item_store.name,
             story,
         )
@@ -698,7 +700,9 @@ class Delivery:
         )
         transaction.count("notes_delivered")
         # A receipt is an item of ours: it lives as long as its notification, in our timeline.
-        expires = entry.expires and self._subscriptions.clock.localise(dot, entry.expires)
+        expires = entry.expires
+        if expires and not dot.is_told:
+            expires = self._subscriptions.clock.localise(dot, expires)
         is_own = dot.origin == self._item_store.name
         proof = b"" if is_own else self._pending.find_proof(transaction, dot, entry)
         self._receipts.keep(transaction, subscriber.name, dot, expires, proof)

@@ -37,6 +37,7 @@ MAX_SIGNATURE = 128
 NEVER = 0
 FORMATS = ("json", "cbor")  # of notifications, for a subscriber
 PROOF = 8  # bytes
+STORIES = "story "  # how the origin of a told story begins (`told_stories.py`)
 
 
 class Dot(NamedTuple):
@@ -50,6 +51,11 @@ class Dot(NamedTuple):
     def run(self) -> tuple[str, int]:
         """Origin and epoch: what the sequence counts in."""
         return self.origin, self.epoch
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it names a told story, which is no item: runs of nodes count from 1."""
+        return self.epoch == 0 and self.origin.startswith(STORIES)
 
     @property
     def key(self) -> bytes:

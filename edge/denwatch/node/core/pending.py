@@ -52,7 +52,7 @@ from denwatch.node.core.subscriptions import (
     encode_row,
     make_id_key,
 )
-from denwatch.node.core.told_stories import TOLD, build_notification, decode_told, is_told
+from denwatch.node.core.told_stories import TOLD, build_notification, decode_told
 from denwatch.node.replication.dot_sets import Run
 from denwatch.protocol.errors import ProtocolError
 
@@ -144,7 +144,7 @@ class Pending:
         for key, row in reader.scan(ROWS):
             entry = _row_decoder.decode(row)
             code = self.encode_key(key)
-            if not is_told(self.decode(code)):
+            if not self.decode(code).is_told:
                 self._note_time(code, entry.latest)
             if entry.parts:
                 self.part_codes.append(code)
@@ -323,7 +323,7 @@ class Pending:
         return notification
 
     def _find(self, reader: Reader, dot: Dot, code: int) -> Notification | None:
-        if is_told(dot):
+        if dot.is_told:
             row = reader.get(TOLD, dot.key)
             vocabularies = self._subscriptions.vocabularies
             if row is None:
@@ -465,7 +465,7 @@ class Pending:
             degree = max(self.list_wanted(entry).values(), default=0)
             return degree * freshness, freshness, row[0], degree
 
-        rows = (row for row in transaction.scan(ROWS) if not is_told(read_dot(row[0])))
+        rows = (row for row in transaction.scan(ROWS) if not read_dot(row[0]).is_told)
         worst = heapq.nsmallest(count, map(rate, rows))
         return [(read_dot(key), degree) for _, _, key, degree in worst]
 

@@ -76,7 +76,6 @@ from denwatch.node.core.subscriptions import (
     join_name,
     split_name,
 )
-from denwatch.node.core.told_stories import StoryClock
 from denwatch.node.ranking.rank import PriorityCycle, assign_levels
 from denwatch.protocol import subscription as codec
 from denwatch.protocol.errors import ProtocolError
@@ -567,7 +566,7 @@ class SubscriberProtocol:
         settings: SubscriberSettings | None = None,
     ) -> None:
         roles = OpenRoles() if roles is None else roles
-        clock = StoryClock(SingleClock() if clock is None else clock)
+        clock = SingleClock() if clock is None else clock
         self._settings = settings = SubscriberSettings() if settings is None else settings
         self._item_store = item_store
         self._vocabularies = vocabularies
@@ -672,8 +671,9 @@ class SubscriberProtocol:
     def _hand_out(self, transaction: Transaction, found: Matched) -> None:
         """Hand out a notification, then the stories that it tells."""
         self._delivery.hand_out(transaction, found)
-        for told in self.stories.add(transaction, found):
-            self._delivery.hand_out(transaction, told)
+        if found.parts:
+            for told in self.stories.add(transaction, found):
+                self._delivery.hand_out(transaction, told)
 
     def add_subscriptions(
         self, transaction: Transaction, items: Sequence[Item], source: str

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from denwatch.client.compiler.stories import ABSENCE, KINDS, decode_story
-from denwatch.node.core.items import NOTIFICATION, SEQUENCE_BITS, Dot, Item, read_dot
+from denwatch.node.core.items import NOTIFICATION, SEQUENCE_BITS, STORIES, Dot, Item, read_dot
 from denwatch.node.core.notifications import (
     Notification,
     Vocabularies,
@@ -31,7 +31,6 @@ from denwatch.node.matching.story_join import BEGINNING
 from denwatch.protocol.vectors import NotificationVector
 
 TOLD = "sub.story"
-_ORIGIN = "story "  # and the id of the subscription
 _EPOCH = 0
 
 
@@ -67,34 +66,12 @@ decode_told = msgspec.msgpack.Decoder(ToldRow).decode
 def name_story(subscription: int, closing: int) -> Dot:
     """Return the dot of a story, the same at every node."""
     digest = hashlib.blake2b(closing.to_bytes(8, "big"), digest_size=SEQUENCE_BITS // 8).digest()
-    return Dot(f"{_ORIGIN}{subscription:016x}", _EPOCH, int.from_bytes(digest, "big"))
+    return Dot(f"{STORIES}{subscription:016x}", _EPOCH, int.from_bytes(digest, "big"))
 
 
 def find_prefix(subscription: int) -> bytes:
     """Return how the keys of all stories of a subscription begin."""
     return name_story(subscription, BEGINNING).key[:-8]
-
-
-def is_told(dot: Dot) -> bool:
-    """Return whether a dot is that of a told story."""
-    return dot.epoch == _EPOCH and dot.origin.startswith(_ORIGIN)
-
-
-class StoryClock:
-    """A node's clock, which leaves the times of told stories as they are: they are our own."""
-
-    def __init__(self, clock: ItemClock) -> None:
-        self._clock = clock
-        self.doubt = clock.doubt
-        self.date = clock.date
-
-    def localise(self, dot: Dot, time: int) -> int:
-        """Return a time of an item in this node's timeline."""
-        return time if is_told(dot) else self._clock.localise(dot, time)
-
-    def show(self, dot: Dot, time: int) -> int:
-        """Return a time of an item as people have it."""
-        return self._clock.date(time) if is_told(dot) else self._clock.show(dot, time)
 
 
 class StoryPart(NamedTuple):
